@@ -1,0 +1,130 @@
+# The two commands are `make demo` and `make test`; `make help` lists the rest. Needs Python 3.11 or later, pip and make.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+# pretix pins what the others need in other versions: its plugin has an environment of its own, and `make test-pretix`.
+PLUGINS := $(filter-out plugins/pretix,$(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml)))
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+comma := ,
+
+.PHONY: help setup demo test test-shop test-databases test-pythons test-pretix lint types imports cassettes reference conformance simulate kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+setup: $(VENV)/developer  ## build the environment for development (quick when nothing changed)
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=/path/to/python3.11")'
+	@echo "building $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/developer: $(VENV)/bin/python pyproject.toml $(PLUGINS:%=%/pyproject.toml) constraints.txt
+	@echo "installing Tillgate, its plugins and its development tools"
+	@$(INSTALL) --editable '.[dev]' $(PLUGINS:%=--editable '%[testing]')
+	@touch $(VENV)/developer $(VENV)/demo
+
+$(VENV)/demo: $(VENV)/bin/python pyproject.toml plugins/oscar/pyproject.toml constraints.txt
+	@echo "installing Tillgate, its sandbox and django-oscar"
+	@$(INSTALL) --editable '.[sandbox]' --editable plugins/oscar sorl-thumbnail
+	@touch $(VENV)/demo
+
+demo: $(VENV)/demo  ## a shop to buy in, with the gateway's emulator; ONCE=1 walks through it and ends
+	@$(BIN)/python -m example_shop.demo $(if $(ONCE),--once)
+
+test: setup lint types imports  ## everything that must hold before a change lands
+	@$(BIN)/pytest -n 2 --ignore tests/django --ignore tests/browser --ignore tests/benchmarks
+	@$(BIN)/pytest -n 2 tests/django tests/benchmarks
+	@$(BIN)/pytest tests/browser --ignore tests/browser/shop
+	@$(foreach plugin,$(PLUGINS),echo "$(plugin)" && (cd $(plugin) && ../../$(BIN)/pytest -n 2) &&) true
+
+test-shop: setup  ## buy in the example shop with a browser, and look at every page
+	@$(BIN)/pytest tests/browser/shop
+
+test-databases: setup  ## the tests of the Django app again, on PostgreSQL and on MariaDB
+	@TILLGATE_TEST_DATABASE=postgresql $(BIN)/pytest -n 2 tests/django tests/smallest_shop
+	@TILLGATE_TEST_DATABASE=mariadb $(BIN)/pytest -n 2 tests/django tests/smallest_shop
+
+test-pythons:  ## the tests of the core on the other Pythons that are installed
+	@for version in 3.12 3.13; do \
+	    python=$$(ls $$HOME/.pyenv/versions/$$version.*/bin/python 2>/dev/null | tail -n 1); python=$${python:-python$$version}; \
+	    $$python --version >/dev/null 2>&1 \
+	        || { echo "Python $$version is not installed: skipped"; continue; }; \
+	    $$python -m venv .venv-$$version && .venv-$$version/bin/pip install --quiet --disable-pip-version-check \
+	        --constraint constraints.txt --editable '.[dev]' && .venv-$$version/bin/pytest -q -n 2 --ignore tests/django --ignore tests/browser --ignore tests/benchmarks \
+	            --ignore tests/example_shop --ignore tests/test_scaffold.py || exit 1; \
+	done
+
+.venv-pretix/developer: pyproject.toml plugins/pretix/pyproject.toml plugins/pretix/constraints.txt
+	@echo "installing pretix, Tillgate and its plugin into .venv-pretix"
+	@test -x .venv-pretix/bin/python || $(PYTHON) -m venv .venv-pretix
+	@.venv-pretix/bin/pip install --quiet --disable-pip-version-check --constraint plugins/pretix/constraints.txt \
+	    --editable . --editable 'plugins/pretix[testing]'
+	@touch .venv-pretix/developer
+
+test-pretix: .venv-pretix/developer  ## the plugin for pretix, on a real pretix in an environment of its own
+	@cd plugins/pretix && ../../.venv-pretix/bin/python -m mypy && ../../.venv-pretix/bin/pytest -n 2
+
+lint: setup
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+types: setup
+	@$(BIN)/python -m mypy
+	@$(foreach plugin,$(PLUGINS),(cd $(plugin) && ../../$(BIN)/python -m mypy) &&) true
+
+imports: setup
+	@$(BIN)/lint-imports --no-cache
+
+cassettes: setup  ## record the cassettes again, from the sandbox or from TILLGATE_BASE_URL, TILLGATE_MERCHANT_NO, TILLGATE_TOKEN
+	@$(BIN)/pytest tests/test_cassettes.py --record-cassettes
+
+reference: setup  ## write what docs/reference/hooks.md has from the hookspecs
+	@$(BIN)/python -m docgen hooks
+
+conformance: setup .venv-pretix/developer  ## run the conformance kit on every shop, or on ONLY="oscar ...", and write the tables of scenarios
+	@$(BIN)/python -m docgen conformance $(ONLY)
+
+simulate: setup  ## play SEED=1 (or 1-100) with PAYMENTS=1000 in a world where everything goes wrong; ONLY=17, WITHOUT="network,crashes", TRACE=1
+	@DJANGO_SETTINGS_MODULE=tests.proving.project $(BIN)/python -m tillgate.testing.simulation \
+	    --driver tests.smallest_shop.driver:SmallestShopDriver --seed $(or $(SEED),1) --payments $(or $(PAYMENTS),1000) \
+	    $(if $(ONLY),--only $(ONLY)) $(if $(WITHOUT),--without '$(WITHOUT)') $(if $(TRACE),--trace) $(if $(RESULTS),--results '$(RESULTS)')
+
+kill-lines: setup  ## kill a process at every line of its work, or at SAMPLE=20 of each act, SEED=1; DATABASE="sqlite mariadb", PART=1/2
+	@printf '%s\n' $(or $(DATABASE),sqlite postgresql mariadb) \
+	    | DJANGO_SETTINGS_MODULE=tests.django.project TILLGATE_TEST_NAME=$${TILLGATE_TEST_NAME:-tillgate_killed} \
+	        xargs -P 3 -I{} env TILLGATE_TEST_DATABASE={} $(BIN)/python -m tillgate.testing.killing \
+	            --driver tests.smallest_shop.driver:SmallestShopDriver --package tests.smallest_shop \
+	            $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) $(if $(PART),--part $(PART))
+
+fuzz: setup  ## draw INPUTS=20000 from SEED=1 on, of everything that comes from outside; TARGET="status", RESULTS=file to go on from
+	@$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),20000) --seed $(or $(SEED),1) $(if $(TARGET),--target '$(TARGET)') \
+	    $(if $(RESULTS),--results '$(RESULTS)')
+
+fuzz-guided: .venv-fuzz/developer  ## the readers led by their own lines, with atheris: TARGET="notices, read", RUNS=100000
+	@mkdir -p artefacts/fuzz
+	@.venv-fuzz/bin/python -m tests.fuzz.guided '$(or $(TARGET),answers to query$(comma) read)' -runs=$(or $(RUNS),100000) \
+	    -seed=$(or $(SEED),1) -max_len=4096 -len_control=0 -verbosity=0 -print_final_stats=1 -artifact_prefix=artefacts/fuzz/
+
+.venv-fuzz/developer: tests/fuzz/constraints.txt pyproject.toml
+	@test -x .venv-fuzz/bin/python || $(PYTHON) -m venv .venv-fuzz
+	@.venv-fuzz/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --constraint tests/fuzz/constraints.txt \
+	    --editable '.[testing]' atheris hypothesis
+	@touch .venv-fuzz/developer
+
+audit-dependencies: setup  ## look for known holes in what is installed; says so where their list cannot be reached
+	@test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit \
+	    && .venv-audit/bin/pip install --quiet --disable-pip-version-check 'pip-audit>=2.7,<3'; }
+	@$(BIN)/python tests/audit_dependencies.py .venv-audit/bin/pip-audit
+
+bench: setup  ## measure, and write docs/performance.md
+	@$(BIN)/python -m benchmarks
+
+setup-bench:  ## build the environment in which dj-stripe, a peer of the benchmarks, is measured
+	@$(PYTHON) -m venv .venv-bench
+	@.venv-bench/bin/pip install --quiet --disable-pip-version-check --constraint benchmarks/peer/constraints.txt \
+	    dj-stripe gunicorn 'psycopg[binary]' pymysql
+
+clean:  ## remove what the other targets made
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist artefacts

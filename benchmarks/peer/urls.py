@@ -1,0 +1,5 @@
+"""dj-stripe's endpoint."""
+
+from django.urls import include, path
+
+urlpatterns = [path("stripe/", include("djstripe.urls", namespace="djstripe"))]

@@ -1,0 +1,24 @@
+"""The shop's rows."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Effect(models.Model):
+    """That the shop was told that an order is paid. Nothing here keeps a second one out: whether there is one is what is measured."""
+
+    order_key = models.CharField(max_length=32, db_index=True)
+
+    class Meta:
+        app_label = "benchmark_shop"
+
+
+class Posted(models.Model):
+    """What the bare view inserts."""
+
+    at = models.DateTimeField()
+    body = models.TextField()
+
+    class Meta:
+        app_label = "benchmark_shop"

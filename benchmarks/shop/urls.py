@@ -1,0 +1,20 @@
+"""Tillgate's pages, and the bare view."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import include, path
+from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt
+
+from benchmarks.shop.models import Posted
+
+
+@csrf_exempt
+def bare(request: HttpRequest) -> HttpResponse:
+    """Insert what was posted and acknowledge it: the least that anybody who keeps notices does."""
+    Posted(at=timezone.now(), body=request.body.decode()).save(force_insert=True)
+    return HttpResponse("success", content_type="text/plain")
+
+
+urlpatterns = [path("bare/", bare), path("payments/", include("tillgate.django.urls"))]

@@ -1,0 +1,1 @@
+"""Writes the generated parts of the documentation: `make reference` and `make conformance`."""

@@ -1,0 +1,38 @@
+"""`python -m docgen hooks`, or `python -m docgen conformance [PLUGIN ...]`, which runs the kit first: on all shops, or those named."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import django
+
+from docgen import hooks, parts
+
+
+def main() -> int:
+    """Write the pages; 1 when a scenario failed, which the pages say too."""
+    parser = argparse.ArgumentParser(prog="python -m docgen", description=__doc__)
+    parser.add_argument("part", choices=["hooks", "conformance"])
+    parser.add_argument("plugins", nargs="*", metavar="PLUGIN", help="the shops to run the conformance kit on; all unless named")
+    options = parser.parse_args()
+    if options.part == "hooks":
+        parts.write(hooks.pages())
+        return 0
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.django.project")
+    django.setup()
+    from docgen import conformance  # the kit needs Django's models
+
+    suites = {suite.plugin: suite for suite in conformance.suites()}
+    if unknown := set(options.plugins) - set(suites):
+        parser.error(f"no conformance tests of {', '.join(sorted(unknown))}; there are those of {', '.join(suites)}")
+    failed = conformance.run([suites[name] for name in options.plugins or suites])
+    parts.write(conformance.pages(conformance.read_reports()))
+    if failed:
+        print(f"not all scenarios held: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

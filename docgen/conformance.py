@@ -1,0 +1,178 @@
+"""The table of frameworks and scenarios: runs the conformance kit on every shop here, and writes what was seen.
+
+Each run leaves its report in docs/reference/conformance/, as the kit wrote it; the pages are made of these reports and of nothing else. So
+one shop can be run again without the others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from docgen.parts import ROOT, replaced
+from tillgate.testing.conformance import Conformance
+from tillgate.testing.report import Table, markdown
+
+__all__ = ["Report", "Suite", "pages", "read_reports", "run", "suites"]
+
+COMMAND: Final = "make conformance"
+REPORTS: Final = ROOT / "docs" / "reference" / "conformance"
+PAGE: Final = REPORTS.with_suffix(".md")
+README: Final = ROOT / "README.md"
+_SMALLEST: Final = "smallest-shop"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The conformance tests of one shop: the plugin's name, where they are, and the Python that has its framework."""
+
+    plugin: str
+    tests: Path
+    python: Path
+
+    @property
+    def folder(self) -> Path:
+        """Return where the tests are run: the folder of the distribution that they are part of."""
+        return ROOT if self.plugin == _SMALLEST else self.tests.parents[1]
+
+    @property
+    def report(self) -> Path:
+        """Return where the report of the last run is."""
+        return REPORTS / f"{self.plugin}.json"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one run has shown: of which commit and day, and a table for each class of tests."""
+
+    origin: str
+    tables: tuple[Table, ...]
+
+    def columns(self) -> dict[str, Table]:
+        """Return the tables by what they are called beside those of other shops."""
+        if len(self.tables) == 1:
+            return {self.tables[0].plugin: self.tables[0]}
+        return {f"{table.plugin}, {_words(table.name)}": table for table in self.tables}
+
+
+def suites() -> list[Suite]:
+    """Return the suite of the smallest shop, and of each plugin that has one."""
+    found = [Suite(_SMALLEST, ROOT / "tests" / "smallest_shop" / "test_conformance.py", Path(sys.executable))]
+    for tests in sorted(ROOT.glob("plugins/*/tests/test_conformance.py")):
+        plugin = tests.parents[1].name
+        own = ROOT / f".venv-{plugin}" / "bin" / "python"  # of a framework that needs other versions than the rest
+        found.append(Suite(plugin, tests, own if own.exists() else Path(sys.executable)))
+    return found
+
+
+def run(chosen: Sequence[Suite]) -> list[str]:
+    """Run suites, keep their reports, and return the plugins on which something failed."""
+    failed, environment = [], {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}  # each has its own
+    with tempfile.TemporaryDirectory() as folder:
+        for suite in chosen:
+            print(f"running the conformance kit on {suite.plugin}", flush=True)
+            command: list[str | Path] = [suite.python, "-m", "pytest", "-q", suite.tests.relative_to(suite.folder)]
+            command += ["--conformance-report", Path(folder, suite.report.name)]
+            done = subprocess.run(command, cwd=suite.folder, env=environment, check=False)
+            failed += [suite.plugin] if done.returncode else []
+        for report in Path(folder).iterdir():  # at last, since a report tells whether its commit was changed
+            REPORTS.mkdir(exist_ok=True)
+            shutil.copyfile(report, REPORTS / report.name)
+    return failed
+
+
+def read_reports() -> dict[str, Report]:
+    """Return the reports that are there, by plugin; the smallest shop's first."""
+    paths = sorted(REPORTS.glob("*.json"), key=lambda path: (path.stem != _SMALLEST, path.stem))
+    held = {path.stem: json.loads(path.read_text("utf-8")) for path in paths}
+    return {plugin: Report(told["origin"], tuple(Table(**table) for table in told["tables"])) for plugin, told in held.items()}
+
+
+def pages(reports: Mapping[str, Report]) -> dict[Path, str]:
+    """Return the pages as the reports have them: the whole table, its summary in the README, and a table for each plugin's README."""
+    written = {
+        PAGE: replaced(PAGE.read_text("utf-8"), "conformance", COMMAND, "\n".join(_whole(reports))),
+        README: replaced(README.read_text("utf-8"), "conformance", COMMAND, "\n".join(_summary(reports))),
+    }
+    for suite in suites():
+        if suite.folder != ROOT and suite.plugin in reports:
+            report = reports[suite.plugin]
+            written[suite.folder / "conformance.md"] = markdown(report.tables, Conformance.scenarios(), report.origin, COMMAND)
+    return written
+
+
+def _columns(reports: Mapping[str, Report]) -> dict[str, Table]:
+    return {name: table for report in reports.values() for name, table in report.columns().items()}
+
+
+def _whole(reports: Mapping[str, Report]) -> Iterator[str]:
+    columns = _columns(reports)
+    yield from ("## Runs", "")
+    yield from _table(["framework", "held", "with", "seen"], _runs(reports))
+    reasons: list[str] = []
+    for group, scenarios in _groups().items():
+        yield from ("", f"## {group}", "")
+        rows = [[f"`{name}`", *(_cell(table.results.get(name, "not run"), reasons) for table in columns.values())] for name in scenarios]
+        yield from _table(["scenario", *columns], rows)
+    if reasons:
+        yield from ("", "## Reasons", "", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1)))
+
+
+def _runs(reports: Mapping[str, Report]) -> Iterator[list[str]]:
+    for report in reports.values():
+        for name, table in report.columns().items():
+            versions = ", ".join(f"{what} {version}" for what, version in table.versions.items())
+            yield [name, f"{table.held} of {len(table.results)}", versions, report.origin]
+
+
+def _summary(reports: Mapping[str, Report]) -> Iterator[str]:
+    columns = _columns(reports)
+    groups = {_about(name): scenarios for name, scenarios in _groups().items()} | {"**all**": list(Conformance.scenarios())}
+    rows = [[group, *(_count(table, scenarios) for table in columns.values())] for group, scenarios in groups.items()]
+    yield from _table(["scenarios that held", *columns], rows)
+
+
+def _count(table: Table, scenarios: Sequence[str]) -> str:
+    return f"{sum(table.results.get(name) == 'held' for name in scenarios)} of {len(scenarios)}"
+
+
+def _groups() -> dict[str, list[str]]:
+    """Return the names of the scenarios under the name of each group."""
+    known = Conformance.scenarios()
+    return {group.__name__: [name for name in known if f"test_{name}" in vars(group)] for group in Conformance.__bases__}
+
+
+def _about(group: str) -> str:
+    """Return the name of a group and what its scenarios are of."""
+    sentence = next((one.__doc__ or "" for one in Conformance.__bases__ if one.__name__ == group), "")
+    return f"{group}: {sentence.removeprefix('Scenarios ').removeprefix('of ').removeprefix('in which ').rstrip('.')}"
+
+
+def _cell(result: str, reasons: list[str]) -> str:
+    """Return a result in a word, with the number of its reason, which is added to the others."""
+    word, found, reason = result.partition(": ")
+    if not found:
+        return word
+    if reason not in reasons:
+        reasons.append(reason)
+    return f"{word} ({reasons.index(reason) + 1})"
+
+
+def _table(head: Sequence[str], rows: Iterator[list[str]] | list[list[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|---" * len(head) + "|"
+    yield from (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+
+
+def _words(class_name: str) -> str:
+    """Return the name of a class of tests as words: `TestFixedVendors` is "fixed vendors"."""
+    name = class_name.removeprefix("Test")
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()

@@ -1,0 +1,33 @@
+"""Generated parts of pages: between two marks that a reader of the page does not see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+__all__ = ["ROOT", "is_written", "replaced", "write"]
+
+ROOT: Final = Path(__file__).parents[1]
+
+
+def replaced(page: str, name: str, command: str, text: str) -> str:
+    """Return a page with its generated part of a name replaced by a text; the first mark says which command wrote it."""
+    begin, end = f"<!-- {name}: written by `{command}` -->", f"<!-- end of {name} -->"
+    before, found, rest = page.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not (found and ended):
+        raise ValueError(f"the page has no part between {begin} and {end}")
+    return f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}"
+
+
+def write(pages: dict[Path, str]) -> None:
+    """Write pages that differ, and say which."""
+    for path, text in pages.items():
+        if not is_written(path, text):
+            path.write_text(text, "utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+
+
+def is_written(path: Path, text: str) -> bool:
+    """Tell whether a page is there as a command would write it."""
+    return path.is_file() and path.read_text("utf-8") == text

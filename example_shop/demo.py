@@ -1,0 +1,309 @@
+"""`make demo`: the shop, the emulator of the gateway and the sweeper, started together, until Ctrl-C.
+
+With `--once` it walks through the shop instead (see `walk.py`) and ends: with 0 when every order came out right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import httpx
+
+from example_shop.browser import PageProblem
+
+HERE: Final = Path(__file__).parent
+MANAGE: Final = str(HERE / "manage.py")
+
+_START_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 10.0
+_SHOP_PORT, _GATEWAY_PORT = 8000, 8181
+_STAFF: Final = "staff@example.com"
+
+
+class DemoProblem(Exception):
+    """The demonstration cannot go on; the text says why."""
+
+
+def main() -> int:
+    """Run the demonstration and return the exit status."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--once", action="store_true", help="walk through the shop once and end")
+    once = parser.parse_args().once
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    _say("Fold & Margin, a stationery shop on django-oscar and Tillgate. No real money moves.\n")
+    # Everything that the shop writes is in one folder that goes with the demonstration, and two of them do not meet.
+    with tempfile.TemporaryDirectory(prefix="fold-and-margin-") as folder:
+        try:
+            return _run(Path(folder), once=once)
+        except KeyboardInterrupt:
+            _say("\nStopped. Nothing is left behind.")
+            return 0
+        except (DemoProblem, PageProblem, httpx.HTTPError) as problem:
+            _say(f"\n{problem}")
+            return 1
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _run(folder: Path, *, once: bool) -> int:
+    began = time.monotonic()
+    shop_port, gateway_port = (_free_port(), _free_port()) if once else (_free_port(_SHOP_PORT), _free_port(_GATEWAY_PORT))
+    shop, gateway = f"http://127.0.0.1:{shop_port}", f"http://127.0.0.1:{gateway_port}"
+    os.environ |= {
+        "DJANGO_SETTINGS_MODULE": "example_shop.settings",
+        "SHOP_VAR": str(folder),
+        "SHOP_PUBLIC_URL": shop,
+        "SHOP_GATEWAY_URL": gateway,
+    }
+    password = secrets.token_hex(4)
+    _prepare(password)
+    tillgate = str(Path(sys.executable).with_name("tillgate"))
+    commands = {
+        "gateway": [tillgate, "sandbox", "--port", str(gateway_port)],
+        "shop": [sys.executable, MANAGE, "runserver", "--noreload", f"127.0.0.1:{shop_port}"],
+        "sweeper": [sys.executable, MANAGE, "tillgate", "sweep", "--loop"],
+    }
+    with _running(commands, quiet=once) as processes:
+        with _step("starting shop, gateway and sweeper"):
+            _wait_for(processes, shop, gateway)
+        _say(f"ready after {time.monotonic() - began:.0f} s\n")
+        if once:
+            from example_shop.walk import walk  # needs Django's settings, which are ready by now
+
+            try:
+                walk(shop, gateway, (_STAFF, password), _say)
+            except Exception:
+                for process in processes.values():
+                    process.tell_last_words()
+                raise
+            _say("\nEvery order came out right.")
+            return 0
+        _say(_greeting(shop, gateway, password, folder, processes["sweeper"].number))
+        _watch(processes, commands)
+    return 0
+
+
+# Preparing --------------------------------------------------------------------------------------------------------------------------------
+
+
+def _prepare(password: str) -> None:
+    """Make the tables, the catalogue and somebody of the staff."""
+    with _step("loading Django and Oscar"):
+        import django
+
+        django.setup()
+    from django.contrib.auth import get_user_model
+    from django.core.management import call_command
+    from django.db import connection
+    from django.db.migrations.executor import MigrationExecutor
+
+    from example_shop import catalogue
+
+    executor = MigrationExecutor(connection)
+    planned = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+    with _step("making the tables", planned) as progress:
+        call_command("migrate", verbosity=1, stdout=_Lines(lambda line: progress() if "Applying" in line else None))
+    with _step("drawing the pictures and filling the shelves", len(catalogue.GOODS)) as progress:
+        catalogue.load(progress)
+        get_user_model().objects.create_superuser("staff", _STAFF, password)
+    connection.close()
+
+
+class _Lines:
+    """Hands over what is written, for a command that insists on writing."""
+
+    def __init__(self, take: Callable[[str], object]) -> None:
+        self._take = take
+
+    def write(self, text: str) -> None:
+        self._take(text)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+
+@contextmanager
+def _step(what: str, total: int = 0) -> Iterator[Callable[..., None]]:
+    """Say what is being done and how far it is, on a terminal in one line; at the end how long it took."""
+    began, done, terminal = time.monotonic(), 0, sys.stdout.isatty()
+
+    def progress(*_: object) -> None:
+        nonlocal done
+        done += 1
+        if terminal and total:
+            sys.stdout.write(f"\r  {what}: {min(done, total)} of {total} ")
+            sys.stdout.flush()
+
+    sys.stdout.write(f"  {what} …")
+    sys.stdout.flush()
+    yield progress
+    sys.stdout.write(f"\r\033[K  {what}: {time.monotonic() - began:.0f} s\n" if terminal else f" {time.monotonic() - began:.0f} s\n")
+    sys.stdout.flush()
+
+
+def _free_port(wanted: int = 0) -> int:
+    """Return a port that nothing listens on: the wanted one if it is free."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError:
+            other = _free_port()
+            _say(f"  port {wanted} is taken; using {other} instead")
+            return other
+        return int(probe.getsockname()[1])
+
+
+# Running ----------------------------------------------------------------------------------------------------------------------------------
+
+
+class _Process:
+    """A child process whose output is shown line by line, each with the name of who says it."""
+
+    _REQUEST: Final = re.compile(r'\[[^]]+\] "(\S+ \S+) HTTP/[\d.]+" (\d+) \d+$')
+    _NOISE: Final = re.compile(r"GET /(?!payments/(notice|order|pay|return))\S* [23]")
+
+    def __init__(self, name: str, command: Sequence[str], *, quiet: bool) -> None:
+        self.name, self.quiet = name, quiet
+        self._last: deque[str] = deque(maxlen=40)
+        # In a session of its own, so that Ctrl-C reaches only us, and we stop the children in order.
+        self._child = subprocess.Popen(  # noqa: S603  # our own commands
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, env=_environment()
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def number(self) -> int:
+        """The process's id."""
+        return self._child.pid
+
+    def ended(self) -> int | None:
+        """Return the exit status of a process that ended."""
+        return self._child.poll()
+
+    def _read(self) -> None:
+        assert self._child.stdout is not None
+        with self._child.stdout as lines:
+            for line in lines:
+                self._last.append(line.rstrip())
+                shown = self._REQUEST.sub(r"\1 \2", line.strip())  # the shop's log of a request, without what nobody reads
+                if not self.quiet and shown and not self._NOISE.match(shown):
+                    _say(f"{self.name:>8} | {shown}")
+
+    def tell_last_words(self) -> None:
+        """Show what it said last, for somebody who looks for a fault."""
+        for line in self._last:
+            _say(f"{self.name:>8} | {line}")
+
+    def stop(self) -> None:
+        """End it, gently first."""
+        self.quiet = True
+        self._child.terminate()
+        try:
+            self._child.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        self._reader.join(_STOP_SECONDS)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONUNBUFFERED": "1"}
+
+
+@contextmanager
+def _running(commands: Mapping[str, Sequence[str]], *, quiet: bool) -> Iterator[dict[str, _Process]]:
+    processes: dict[str, _Process] = {}
+    try:
+        for name, command in commands.items():
+            processes[name] = _Process(name, command, quiet=True)  # what they say of themselves at the start, the greeting says better
+        yield processes
+    finally:
+        for process in reversed(processes.values()):
+            process.stop()
+
+
+def _wait_for(processes: Mapping[str, _Process], *addresses: str) -> None:
+    """Wait until every address answers and every process lives."""
+    until, waiting = time.monotonic() + _START_SECONDS, list(addresses)
+    while waiting:
+        for process in processes.values():
+            if (status := process.ended()) is not None:
+                process.tell_last_words()
+                raise DemoProblem(f"The {process.name} ended with status {status} before it was ready; its last words are above.")
+        if time.monotonic() > until:
+            raise DemoProblem(f"{waiting[0]} did not answer within {_START_SECONDS:.0f} s.")
+        try:
+            if httpx.get(waiting[0], timeout=_START_SECONDS).is_success:
+                waiting.pop(0)
+        except httpx.TransportError:
+            time.sleep(0.1)
+
+
+def _watch(processes: Mapping[str, _Process], commands: Mapping[str, Sequence[str]]) -> None:
+    """Show what the processes say until one of them ends; without its sweeper the shop goes on, which is worth seeing."""
+    for process in processes.values():
+        process.quiet = False
+    told: set[str] = set()
+    while True:
+        time.sleep(0.3)
+        for name, process in processes.items():
+            status = process.ended()
+            if status is None or name in told:
+                continue
+            if name != "sweeper":
+                raise DemoProblem(f"The {name} ended with status {status}.")
+            told.add(name)
+            wanted = ("SHOP_VAR", "SHOP_PUBLIC_URL", "SHOP_GATEWAY_URL")
+            variables = " ".join(f"{variable}={os.environ[variable]}" for variable in wanted)
+            _say(f"\nThe sweeper is gone. Start another in a second terminal:\n\n  {variables} {' '.join(commands[name])}\n")
+
+
+def _greeting(shop: str, gateway: str, password: str, folder: Path, sweeper: int) -> str:
+    return f"""\
+  The shop                {shop}/
+  Its dashboard           {shop}/dashboard/      {_STAFF}, password {password}
+  Tillgate in the admin   {shop}/admin/          the same
+  The gateway's ledger    {gateway}/
+  Mail and database       {folder}
+
+What to try:
+
+  1. Buy something as a guest and press Pay at the cashier. The order is paid.
+  2. Buy again, press Pay and close the tab at once. The order is paid all the same: see the dashboard.
+  3. Press Decline, or go Back, then pay the same order another way.
+  4. Use voucher MARGIN10 and compare the total with the one at the cashier.
+  5. Buy a gift card: its price makes the gateway misbehave. The order comes out right, or a person is told.
+  6. Give money back in the dashboard, a part or all of it. The order's page shows what happened, step by step.
+  7. Kill the sweeper (kill {sweeper}), buy “Gift card, 13.61” and close the tab. Start the sweeper again.
+
+Ctrl-C stops everything. What happens is shown below.
+"""
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201  # this is a program that prints
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""The same shop on the internet: PostgreSQL, Celery on RabbitMQ, gunicorn behind a web server that speaks https.
+
+Install, from a clone: `pip install '.[celery]' plugins/oscar sorl-thumbnail gunicorn 'psycopg[binary]'`.
+
+Everything that differs from machine to machine, and every secret, comes from the environment of all the processes below; a file that the
+shop's user alone may read will do:
+
+    DJANGO_SETTINGS_MODULE=example_shop.production      or manage.py takes the settings of the demo
+    SHOP_HOST=www.fold-and-margin.example
+    SHOP_SECRET_KEY=...                                 python -c "import secrets; print(secrets.token_urlsafe(50))"
+    SHOP_GATEWAY_URL, SHOP_MERCHANT_NO, SHOP_PAYMENT_TOKEN     the live account
+    SHOP_OWNER_MAIL=owner@fold-and-margin.example
+    SHOP_BROKER_URL=amqp://shop:secret@127.0.0.1:5672/shop
+    PGDATABASE, PGUSER, PGPASSWORD, PGHOST, PGPORT      unless they are shop, shop, none, 127.0.0.1, 5432
+    SHOP_MAIL_HOST, SHOP_HSTS_SECONDS                   unless they are 127.0.0.1, 3600
+    SHOP_VAR=/srv/shop/var                              where static files and pictures are put
+
+Before it opens, and after each update:
+
+    python example_shop/manage.py check --deploy
+    python example_shop/manage.py migrate
+    python example_shop/manage.py collectstatic --noinput
+    python example_shop/manage.py createsuperuser       the first time; `load_catalogue` fills the shelves with the demo's goods
+    python example_shop/manage.py tillgate doctor       the first time it complains that the sweeper has never run, and of nothing else
+
+Let a process manager keep these three running, in the folder of the clone:
+
+    gunicorn example_shop.wsgi --workers 4 --threads 4
+    celery -A example_shop.celery beat
+    celery -A example_shop.celery worker -Q payments
+
+The web server ends TLS, serves `/static/` from $SHOP_VAR/static and `/media/` from $SHOP_VAR/media by itself, and passes the rest on to
+gunicorn at 127.0.0.1:8000 with `Host` as it came and `X-Forwarded-Proto` set anew. For nginx:
+
+    location /static/ { alias /srv/shop/var/static/; }
+    location /media/ { alias /srv/shop/var/media/; }
+    location / {
+        proxy_pass http://127.0.0.1:8000;
+        proxy_set_header Host $host;
+        proxy_set_header X-Forwarded-Proto $scheme;
+    }
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from example_shop.settings import *  # noqa: F403  # what a shop is does not depend on where it runs
+from example_shop.settings import TILLGATE as _SANDBOX_TILLGATE
+from tillgate.django.tasks import BEAT_SCHEDULE
+
+_HOST: Final = os.environ["SHOP_HOST"]  # www.fold-and-margin.example
+
+DEBUG = False
+SECRET_KEY = os.environ["SHOP_SECRET_KEY"]  # signs sessions and the addresses at which an order can be paid
+ALLOWED_HOSTS = [_HOST]
+
+# Tillgate: the money ----------------------------------------------------------------------------------------------------------------------
+
+TILLGATE = {
+    **_SANDBOX_TILLGATE,
+    "ACCOUNTS": {
+        "default": {
+            "BASE_URL": os.environ["SHOP_GATEWAY_URL"],
+            "MERCHANT_NO": os.environ["SHOP_MERCHANT_NO"],
+            "TOKEN": os.environ["SHOP_PAYMENT_TOKEN"],
+        }
+    },
+    "PUBLIC_URL": f"https://{_HOST}",  # the gateway must reach it from outside
+    "ATTENTION_MAIL_TO": [os.environ["SHOP_OWNER_MAIL"]],  # somebody who reads it: a payment that needs a person does not settle itself
+    # Each worker keeps to its own limit: this one is for two workers at a gateway that takes 20 queries a second.
+    "QUERIES_PER_SECOND": 10.0,
+}
+
+# Celery wakes the sweeper and spreads its work; what is due stays in the database. It is what finds the money whose notice was lost.
+CELERY_BROKER_URL = os.environ["SHOP_BROKER_URL"]  # amqp://shop:secret@127.0.0.1:5672/shop
+CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}  # and the shop's own
+CELERY_TASK_ROUTES = {"tillgate.*": {"queue": "payments"}}  # with workers of its own, never behind a newsletter
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": os.environ.get("PGDATABASE", "shop"),
+        "USER": os.environ.get("PGUSER", "shop"),
+        "PASSWORD": os.environ.get("PGPASSWORD", ""),
+        "HOST": os.environ.get("PGHOST", "127.0.0.1"),
+        "PORT": os.environ.get("PGPORT", "5432"),
+        # Notices come in bursts, and a new connection for each makes them several times slower.
+        "CONN_MAX_AGE": 60,
+        "CONN_HEALTH_CHECKS": True,
+        # Safe with Tillgate, whose own pages opt out: it never talks to the gateway while a transaction is open.
+        "ATOMIC_REQUESTS": True,
+    }
+}
+
+# https ------------------------------------------------------------------------------------------------------------------------------------
+
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")  # only behind a web server that sets the header itself, whatever came in
+SECURE_SSL_REDIRECT = True
+SECURE_HSTS_SECONDS = int(os.environ.get("SHOP_HSTS_SECONDS", "3600"))  # a year, once everything works: browsers will not forget it
+SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+SECURE_HSTS_PRELOAD = True
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+OSCAR_BASKET_COOKIE_SECURE = OSCAR_RECENTLY_VIEWED_COOKIE_SECURE = True
+OSCAR_URL_SCHEMA = "https"  # of the addresses in mails
+
+# Mail, logs -------------------------------------------------------------------------------------------------------------------------------
+
+EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+EMAIL_HOST = os.environ.get("SHOP_MAIL_HOST", "127.0.0.1")
+EMAIL_TIMEOUT = 10  # a mail server that hangs must not hold up the sweeper
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = OSCAR_FROM_EMAIL = f"Fold & Margin <shop@{_HOST}>"
+MANAGERS = ADMINS = [("The shop's owner", os.environ["SHOP_OWNER_MAIL"])]
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},  # the process manager keeps it
+    "root": {"handlers": ["console"], "level": "WARNING"},
+    "loggers": {"tillgate": {"level": "INFO"}},  # every payment started, paid, failed; never a secret
+}

@@ -1,0 +1,62 @@
+"""The shelves, straight from the database: Oscar's own views ask a search engine, which so small a shop does not run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Q
+from django.shortcuts import get_object_or_404
+from django.utils.functional import cached_property
+from django.utils.translation import gettext as _
+from django.views.generic import ListView
+from oscar.core.loading import get_model
+
+Product, Category = get_model("catalogue", "Product"), get_model("catalogue", "Category")
+
+
+class CatalogueView(ListView):  # type: ignore[type-arg]  # Oscar's models have no types
+    """Everything for sale."""
+
+    template_name = "example_shop/shelf.html"
+    context_object_name = "products"
+    paginate_by = 24
+
+    def get_queryset(self) -> Any:
+        """Return what may be shown, with what its cards need."""
+        return Product.objects.browsable().base_queryset().order_by("upc")
+
+    def get_context_data(self, **context: Any) -> dict[str, Any]:
+        """Say what stands on the shelf."""
+        return super().get_context_data(headline=_("Everything"), **context)
+
+
+class ProductCategoryView(CatalogueView):
+    """What is for sale in a category."""
+
+    @cached_property
+    def category(self) -> Any:
+        """Return the category, unless the shop hides it."""
+        return get_object_or_404(Category, pk=self.kwargs["pk"], is_public=True)
+
+    def get_queryset(self) -> Any:
+        """Return what stands in the category or below it."""
+        return super().get_queryset().filter(categories__in=self.category.get_descendants_and_self()).distinct()
+
+    def get_context_data(self, **context: Any) -> dict[str, Any]:
+        """Say which category it is."""
+        return {**super().get_context_data(**context), "category": self.category, "headline": self.category.name}
+
+
+class FacetedSearchView(CatalogueView):
+    """What has a word in its name or description."""
+
+    def get_queryset(self) -> Any:
+        """Return what the words are found in."""
+        found = super().get_queryset()
+        for word in self.request.GET.get("q", "")[:100].split():
+            found = found.filter(Q(title__icontains=word) | Q(description__icontains=word))
+        return found
+
+    def get_context_data(self, **context: Any) -> dict[str, Any]:
+        """Say what was looked for."""
+        return {**super().get_context_data(**context), "headline": _("Found for “%(words)s”") % {"words": self.request.GET.get("q", "")}}

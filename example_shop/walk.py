@@ -1,0 +1,164 @@
+"""Walks through the shop as a guest and as its staff, over HTTP alone: buys, closes the tab, loses a notice, gives money back."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+import httpx
+
+from example_shop.browser import Browser, Page, PageProblem
+from example_shop.catalogue import VOUCHER
+
+__all__ = ["walk"]
+
+Tell = Callable[[str], object]
+
+_PATIENCE_SECONDS: Final = 60.0
+_PAUSE_SECONDS: Final = 0.5
+_ADDRESS: Final = {
+    "first_name": "Ada",
+    "last_name": "Lovelace",
+    "line1": "12 Mill Lane",
+    "line4": "Burlington",
+    "state": "Vermont",
+    "postcode": "05401",
+}
+_MAIL: Final = "ada@example.com"
+
+
+def walk(shop: str, gateway: str, staff: tuple[str, str], tell: Tell) -> None:
+    """Make four purchases and a refund, telling each step; raise `PageProblem` when something is not as it should be."""
+    with Browser(shop) as office:
+        _log_in(office, staff)
+        tell("A guest buys two things with a voucher, and comes back")
+        with Browser(shop) as guest:
+            cashier, total = _order(guest, ["Writing set", "Fountain pen"], "paypal", tell, voucher=VOUCHER)
+            number = _number(cashier)
+            _must_be_asked(gateway, number, total)
+            back = guest.submit(cashier, cashier.forms[0], decision="pay")
+            tell(f"    pays at the cashier and lands on “{back.heading}”")
+        _must_be_paid(office, number, tell)
+
+        tell("A guest pays and closes the tab: nobody comes back, only the gateway's notice does")
+        with Browser(shop) as guest:
+            cashier, _ = _order(guest, ["Linen journal"], "venmo", tell)
+            guest.submit_and_close(cashier, cashier.forms[0], decision="pay")
+        _must_be_paid(office, _number(cashier), tell)
+
+        tell("A guest pays and closes the tab, and the notice is lost too: the sweeper finds the money")
+        with Browser(shop) as guest:
+            cashier, _ = _order(guest, ["Gift card, 13.61"], "alipay", tell)
+            guest.submit_and_close(cashier, cashier.forms[0], decision="pay")
+        _must_be_paid(office, _number(cashier), tell)
+
+        tell("A guest's payment is declined, and is made again another way: one order, two payments")
+        with Browser(shop) as guest:
+            cashier, _ = _order(guest, ["Sealing wax"], "creditcard", tell)
+            declined = _settled(guest, guest.submit(cashier, cashier.forms[0], decision="decline"))
+            tell(f"    is declined and lands on “{declined.heading}”")
+            choice = guest.open(declined.link("Pay now"))
+            again = guest.submit(choice, choice.form("vendor"), vendor="wechatpay")
+            guest.submit(again, again.forms[0], decision="pay")
+            tell("    pays again with wechatpay")
+        _must_be_paid(office, _number(cashier), tell)
+
+        tell("The shop's staff give a part of the first order back")
+        _refund(office, number, "5.00", tell)
+
+
+def _order(guest: Browser, titles: list[str], vendor: str, tell: Tell, *, voucher: str = "") -> tuple[Page, str]:
+    """Buy some things, and return the cashier page with the total that the preview showed."""
+    for title in titles:
+        shelf = guest.open("/catalogue/")
+        goods = guest.open(shelf.link(title))
+        guest.submit(goods, goods.form("quantity"), quantity="1")
+        tell(f"    puts {goods.heading} into the cart")
+    if voucher:
+        cart = guest.open("/basket/")
+        guest.submit(cart, cart.form("code"), code=voucher)
+        tell(f"    uses voucher {voucher}")
+    page = guest.open("/checkout/")
+    page = guest.submit(page, page.form("options"), username=_MAIL, options="anonymous")
+    if _has(page, "line1"):  # a gift card needs no parcel
+        page = guest.submit(page, page.form("line1"), **_ADDRESS)
+        page = guest.submit(page, page.form("method_code", "post"))
+        tell("    gives an address and chooses the post")
+    page = guest.submit(page, page.form("vendor", vendor), vendor=vendor)
+    total = page.text.rpartition("Total $")[2].partition(" ")[0]
+    cashier = guest.submit(page, page.form("action", "place_order"))
+    if "/cashier/" not in cashier.url:
+        raise PageProblem(f"placing the order led to {cashier.url} instead of the cashier: {cashier.text[:300]}")
+    tell(f"    places the order, USD {total}, and is sent to pay with {vendor}")
+    return cashier, total
+
+
+def _settled(guest: Browser, page: Page) -> Page:
+    """Wait where a shopper waits, until the shop knows what became of the payment."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while "/payments/return/" in page.url:
+        if time.monotonic() > until:
+            raise PageProblem(f"after {_PATIENCE_SECONDS:.0f} s the page still says “{page.heading}”")
+        time.sleep(_PAUSE_SECONDS)
+        page = guest.open(page.url.partition("?")[0] + "?wait=1")
+    return page
+
+
+def _must_be_paid(office: Browser, number: str, tell: Tell) -> None:
+    """Wait until the staff see the order as paid."""
+    began = time.monotonic()
+    while True:
+        page = office.open(f"/dashboard/orders/{number}/")
+        history = page.text.partition("Status Changes")[2]
+        if times := history.partition("Shipping Events")[0].count("Pending payment Paid"):
+            break
+        if time.monotonic() - began > _PATIENCE_SECONDS:
+            raise PageProblem(f"order {number} was not paid within {_PATIENCE_SECONDS:.0f} s; its page says: {history[:200]}")
+        time.sleep(_PAUSE_SECONDS)
+    if times != 1:
+        raise PageProblem(f"order {number} became paid {times} times")
+    tell(f"    order {number} is paid, {time.monotonic() - began:.1f} s later")
+
+
+def _must_be_asked(gateway: str, number: str, total: str) -> None:
+    """Compare what the preview showed with what the gateway was asked for, to the cent."""
+    state = httpx.get(f"{gateway}/_control/state", timeout=_PATIENCE_SECONDS).json()
+    amounts = [transaction["amount"] for transaction in state["transactions"] if transaction["reference"].startswith(f"{number}-")]
+    if amounts != [total]:
+        raise PageProblem(f"the preview of order {number} said USD {total}, and the gateway was asked for {amounts}")
+
+
+def _refund(office: Browser, number: str, amount: str, tell: Tell) -> None:
+    address = f"/dashboard/orders/{number}/"
+    page = office.open(address)
+    office.submit(page, page.form("order_action", "create_order_payment_event"), amount=amount, reason="A page is creased")
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while f"Given back USD {amount}" not in page.text:
+        if time.monotonic() > until:
+            raise PageProblem(f"USD {amount} of order {number} were not given back within {_PATIENCE_SECONDS:.0f} s")
+        time.sleep(_PAUSE_SECONDS)
+        page = office.open(address)
+    events = page.text.partition("Payment Events")[2].partition("Shipping Method")[0]
+    if events.count(f"Refund ${amount}") != 1:
+        raise PageProblem(f"the refund of order {number} should be in Oscar's payment events once; they say: {events}")
+    tell(f"    USD {amount} of order {number} are given back")
+
+
+def _log_in(office: Browser, staff: tuple[str, str]) -> None:
+    page = office.open("/dashboard/login/")
+    page = office.submit(page, page.form("password"), username=staff[0], password=staff[1])
+    if "login" in page.url:
+        raise PageProblem(f"{staff[0]} cannot log in to the dashboard: {page.text[:300]}")
+
+
+def _number(cashier: Page) -> str:
+    found = re.search(r"Order (\d+)", cashier.text)
+    if found is None:
+        raise PageProblem(f"the cashier page names no order: {cashier.text[:300]}")
+    return found[1]
+
+
+def _has(page: Page, name: str) -> bool:
+    return any(name in form.fields or name in form.choices for form in page.forms)

@@ -1,0 +1,25 @@
+"""Tillgate for django-payments: one provider, for a shop that lets shoppers choose the vendor here or on a page of its own.
+
+Importing it needs neither settings nor apps: settings build their variants with it, and Tillgate's command line loads its plugins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tillgate_django_payments.variants import PROVIDER, vendor_variants
+
+if TYPE_CHECKING:
+    from tillgate_django_payments.provider import TillgateProvider
+
+__all__ = ["PROVIDER", "TillgateProvider", "vendor_variants"]
+
+__version__ = "0.1.0.dev0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "TillgateProvider":
+        from tillgate_django_payments.provider import TillgateProvider  # the library reads settings when it is imported
+
+        return TillgateProvider
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,16 @@
+"""The app: label `tillgate_django_payments`. It has no tables; the shop's payments and Tillgate's rows hold everything."""
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class TillgateDjangoPaymentsConfig(AppConfig):
+    """Connects the payments of django-payments to Tillgate."""
+
+    name = "tillgate_django_payments"
+    label = "tillgate_django_payments"
+    verbose_name = _("Payments of django-payments")
+
+    def ready(self) -> None:
+        """Register the system checks."""
+        from tillgate_django_payments import checks  # noqa: F401  # importing the checks registers them

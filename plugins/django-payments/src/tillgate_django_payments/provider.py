@@ -1,0 +1,197 @@
+"""The provider: what django-payments calls for a payment whose variant is ours.
+
+The library is asked from inside whatever transaction the shop has open, and writes the row from memory afterwards. So nothing here uses
+the network inside a transaction, and nothing here writes the row: deliveries do, in `rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final, NoReturn
+
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from payments import PaymentError, PaymentStatus, RedirectNeeded
+from payments.core import BasicProvider
+
+from tillgate.django import operations
+from tillgate.django.models import Payment as Attempt
+from tillgate.django.models import Refund
+from tillgate.django.operations.locking import InsideTransaction
+from tillgate.django.tickets import pay_url, start_url
+from tillgate.django.views import acknowledgement
+from tillgate.errors import ConfigurationError, InvalidRequest
+from tillgate.lifecycle import RefundStatus
+from tillgate.wire import money
+from tillgate.wire.messages import Vendor
+from tillgate.wire.notices import LARGEST_NOTICE_BYTES, Notice, read_notice
+from tillgate_django_payments import rows
+from tillgate_django_payments.plugin import PLUGIN
+
+__all__ = ["REFUND_REFUSED", "REFUND_UNKNOWN", "TillgateProvider"]
+
+REFUND_REFUSED: Final = "refund-refused"
+"""The code of the `PaymentError` for a refund that the gateway refused; it may be asked for again."""
+REFUND_UNKNOWN: Final = "refund-unknown"
+"""The code of the `PaymentError` for a refund that may have been carried out; a person settles it, and it must not be asked for again."""
+
+_WRITTEN_BY_DELIVERIES: Final = frozenset({"status", "message", "captured_amount", "transaction_id", "variant", "modified"})
+
+
+class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has no types
+    """Pays through Tillgate: with one `vendor`, or with whichever the shopper chooses on Tillgate's page when none is given."""
+
+    def __init__(self, vendor: str | None = None, capture: bool = True) -> None:  # noqa: FBT001, FBT002  # the library's own argument
+        super().__init__(capture=capture)
+        if vendor is not None and vendor not in set(Vendor):
+            raise ConfigurationError("vendor", vendor, f"is not one of {', '.join(Vendor)}; leave it out to let the shopper choose")
+        if not capture:
+            raise ConfigurationError("capture", capture, "is not possible: shoppers pay at once, and nothing is authorized only")
+        self.vendor = vendor
+
+    # Paying -------------------------------------------------------------------------------------------------------------------------------
+
+    def get_form(self, payment: Any, data: Mapping[str, Any] | None = None) -> NoReturn:
+        """Raise `RedirectNeeded` to where the payment is started, by a request of its own; `PaymentError` when it cannot be paid."""
+        key = str(payment.pk)
+        row = rows.find(key) if payment.pk is not None else None
+        described = rows.describe(key) if row else None
+        if row is None or described is None:
+            raise PaymentError(_("The payment has not been saved: save it before its form is asked for."))
+        if row.status == PaymentStatus.CONFIRMED:  # the shopper went back to the page, or pressed twice
+            raise RedirectNeeded(row.get_success_url())
+        if described.not_payable_because is not None:
+            raise PaymentError(_("Payment %(key)s cannot be paid: %(because)s.") % {"key": key, "because": described.not_payable_because})
+        if described.currency != money.CURRENCY:
+            told = _("currency: “%(given)s” cannot be paid, only %(ours)s can. Offer another way to pay, or sell in %(ours)s.")
+            raise PaymentError(told % {"given": described.currency, "ours": money.CURRENCY})
+        try:
+            money.amount(described.amount, "total")
+        except InvalidRequest as error:
+            raise PaymentError(str(error)) from None
+        operations.expect(PLUGIN, key)  # should the browser die on its way, the shop hears that nobody paid
+        raise RedirectNeeded(start_url(PLUGIN, key, self.vendor) if self.vendor else pay_url(PLUGIN, key))
+
+    def process_data(self, payment: Any, request: HttpRequest) -> HttpResponse:
+        """Answer whoever comes to the library's own addresses, which nobody is told: Tillgate's are.
+
+        A shopper is led to Tillgate's return page, which asks the gateway. Anything posted is a hint like every notice: it is kept, and the
+        gateway asked, once the library's transaction is over.
+        """
+        if request.method in ("GET", "HEAD"):
+            attempt = rows.newest_attempt(payment)
+            return redirect("tillgate:return", attempt.return_key) if attempt else HttpResponseRedirect(rows.home(payment))
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
+        received = _received(request)
+        attempt = _named(received) or rows.newest_attempt(payment)
+        if attempt is None or attempt.order.key != str(payment.pk):
+            return HttpResponse(status=404)
+        transaction.on_commit(partial(operations.receive_payment_notice, attempt.notice_key, received, request.method))
+        return acknowledgement(attempt)
+
+    def get_token_from_request(self, payment: Any, request: HttpRequest) -> str:
+        """Return the token of the payment that a notice at a variant's static address names by its reference."""
+        attempt = _named(_received(request))
+        row = rows.find(attempt.order.key) if attempt else None
+        if row is None:
+            raise PaymentError(_("There is no payment of that reference."), code=404)
+        return str(row.token)
+
+    # Not paying ---------------------------------------------------------------------------------------------------------------------------
+
+    def cancel(self, payment: Any) -> None:
+        """Let no payment start any more; `PaymentError` when the money was quicker, and then nothing has changed."""
+        key = str(payment.pk)
+        with transaction.atomic(using=rows.database()):
+            operations.close(PLUGIN, key, "cancel")  # under its lock no delivery can confirm the row; later ones will not
+            row = rows.locked(key)
+            if row is None or row.status not in rows.WAITING:
+                told = _("Payment %(key)s cannot be cancelled any more: its status is “%(status)s”.")
+                raise PaymentError(told % {"key": key, "status": row.get_status_display() if row else "-"})
+
+    def capture(self, payment: Any, amount: Decimal | None = None) -> NoReturn:
+        """Raise: nothing is authorized only."""
+        raise PaymentError(_("There is nothing to capture: the money is taken when the shopper pays."))
+
+    def release(self, payment: Any) -> NoReturn:
+        """Raise: nothing is authorized only."""
+        raise PaymentError(_("There is nothing to release: the money is taken when the shopper pays. Refund it instead."))
+
+    # Giving back --------------------------------------------------------------------------------------------------------------------------
+
+    def refund(self, payment: Any, amount: Decimal | None = None) -> Decimal:
+        """Give back part of a payment, or all that is left of it, and return how much.
+
+        Outside transactions the money has moved by then, or it is queued because the gateway could not be reached; inside one it is queued,
+        and sent on commit. Raises `PaymentError` otherwise; its code says whether the gateway refused or nobody knows. The row tells of
+        the refund once it has succeeded, and never before.
+        """
+        key = str(payment.pk)
+        row, held = rows.find(key), rows.paid_by(key)
+        if row is None or held is None:
+            raise PaymentError(_("Payment %(key)s was not paid with Tillgate: nothing can be given back here.") % {"key": key})
+        if row.status != PaymentStatus.CONFIRMED:  # the library has asked the copy in memory, which may be older
+            told = _("Payment %(key)s cannot be given back any more: its status is “%(status)s”.")
+            raise PaymentError(told % {"key": key, "status": row.get_status_display()})
+        try:
+            asked = _ask_for(held, row.captured_amount if amount is None else amount)
+        except (InvalidRequest, operations.RefundNotPossible) as error:
+            raise PaymentError(str(error)) from None
+        if asked.status == RefundStatus.UNKNOWN:
+            told = _("Nobody knows whether USD %(amount)s of %(reference)s went back (%(answer)s): do not ask again, a person settles it.")
+            raise PaymentError(told % _facts(held, asked), code=REFUND_UNKNOWN, gateway_message=asked.answer)
+        if asked.status == RefundStatus.REFUSED:
+            told = _("USD %(amount)s of %(reference)s was not given back: the payment service refused (%(answer)s).")
+            raise PaymentError(told % _facts(held, asked), code=REFUND_REFUSED, gateway_message=asked.answer)
+        given_back: Decimal = asked.amount
+        _leave_the_row_alone(payment, row, given_back)
+        return given_back
+
+
+def _received(request: HttpRequest) -> Notice:
+    body = request.body[: LARGEST_NOTICE_BYTES + 1]  # one byte more tells that it is too long
+    return read_notice(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), body)
+
+
+def _named(received: Notice) -> Attempt | None:
+    reference = received.parameters.get("reference", "")
+    return Attempt.objects.select_related("order").filter(order__plugin=PLUGIN, reference=reference).first() if reference else None
+
+
+def _ask_for(held: Attempt, amount: Decimal) -> Refund:
+    try:
+        return operations.refund(held.pk, amount)
+    except InsideTransaction:
+        return operations.queue_refund(held.pk, amount)
+
+
+def _facts(held: Attempt, asked: Refund) -> dict[str, Any]:
+    return {"amount": asked.amount, "reference": held.reference, "answer": asked.answer}
+
+
+def _leave_the_row_alone(payment: Any, before: Any, amount: Decimal) -> None:
+    """Let the library, which now takes the amount off in memory and saves the whole row, come to what the row says and write none of it.
+
+    The row is written by the refund's delivery, which is over by now, or comes later, or is another refund's at this very moment, and by
+    the shop's receivers within it. So only what the shop's own code has changed in this copy, since `before`, is saved.
+    """
+    unread = payment.get_deferred_fields()
+    fields = {field.name: field.attname for field in payment._meta.concrete_fields if not field.primary_key and field.attname not in unread}
+    unchanged = {name for name, attribute in fields.items() if getattr(payment, attribute) == getattr(before, attribute)}
+    payment.refresh_from_db(fields=[*unchanged.union(_WRITTEN_BY_DELIVERIES & fields.keys())])
+    saved = {name: getattr(payment, fields[name]) for name in unchanged}
+    payment.captured_amount += amount
+
+    def save(**options: Any) -> None:
+        if "update_fields" not in options:  # the library saves the whole of it once; `change_status` of its own two fields may come first
+            del payment.save
+            written = {name for name, attribute in fields.items() if name not in saved or getattr(payment, attribute) != saved[name]}
+            options["update_fields"] = written - _WRITTEN_BY_DELIVERIES
+        type(payment).save(payment, **options)
+
+    payment.save = save

@@ -1,0 +1,171 @@
+"""The shop's payment rows: how Tillgate sees one, and the only place that writes what became of it.
+
+What is written here is written inside a delivery's transaction, under the row's lock, and forward only; the shop's receivers of
+`status_changed` run in the same transaction, so that both happen or neither.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Final
+
+from django.db import router, transaction
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+from payments import PaymentStatus, get_payment_model
+
+from tillgate import Goods
+from tillgate.django.models import Order as PaidOrder
+from tillgate.django.models import Payment as Attempt
+from tillgate.django.models import Refund as RefundRow
+from tillgate.errors import InvalidRequest
+from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund
+from tillgate.lifecycle import PaymentStatus as AttemptStatus
+from tillgate.lifecycle import RefundStatus
+from tillgate_django_payments.plugin import PLUGIN
+from tillgate_django_payments.variants import is_ours, variant_for
+
+__all__ = [
+    "WAITING",
+    "database",
+    "describe",
+    "find",
+    "home",
+    "locked",
+    "newest_attempt",
+    "paid",
+    "paid_by",
+    "refund_changed",
+    "return_url",
+    "unpaid",
+]
+
+WAITING: Final = frozenset({PaymentStatus.WAITING, PaymentStatus.INPUT})
+"""The statuses in which a payment waits for its money: the only ones in which it can be paid."""
+
+
+def database() -> str:
+    """Return the alias of the database that holds the shop's payments."""
+    return router.db_for_write(get_payment_model())
+
+
+def find(key: str) -> Any:
+    """Return the shop's payment of a key, which is its primary key, or None."""
+    return _rows().filter(pk=key).first()
+
+
+def locked(key: str) -> Any:
+    """Return the shop's payment as it now stands, under its lock, or None."""
+    return _rows().select_for_update().filter(pk=key).first()
+
+
+def _rows() -> Any:
+    # A shop's default manager may leave rows out, and join others that cannot be locked: money comes for any of them.
+    return get_payment_model()._base_manager.using(database())
+
+
+def newest_attempt(row: Any) -> Attempt | None:
+    """Return Tillgate's newest payment of a row, or None when nobody has started to pay it."""
+    return Attempt.objects.select_related("order").filter(order__plugin=PLUGIN, order__key=str(row.pk)).order_by("-pk").first()
+
+
+def paid_by(key: str) -> Attempt | None:
+    """Return Tillgate's payment that paid a row, or None."""
+    order = PaidOrder.objects.select_related("paid_by").filter(plugin=PLUGIN, key=key).first()
+    return order.paid_by if order else None
+
+
+def describe(key: str) -> OrderDescription | None:
+    """Return what a payment costs and what is in it; it may be paid while it waits and the shop's model has no objection."""
+    with transaction.atomic(using=database()):  # so that the shop's model may lock what it looks at
+        row = find(key)
+        if row is None:
+            return None
+        return OrderDescription(
+            number=str(row.pk),
+            amount=row.total,
+            currency=row.currency,
+            lines=tuple(_goods(item.name, item.quantity) for item in row.get_purchased_items()),
+            description=row.description or None,
+            not_payable_because=_why_not(row),
+        )
+
+
+def _goods(name: Any, quantity: Any) -> Goods:
+    """Return a line of what is bought, which is for people to read: one by weight, or a discount, keeps nobody from paying."""
+    try:
+        return Goods.named(str(name), int(quantity) if quantity == int(quantity) else quantity)
+    except (InvalidRequest, TypeError, ValueError, OverflowError):
+        return Goods.named(f"{name} x {quantity}")
+
+
+def _why_not(row: Any) -> str | None:
+    """Return why a payment cannot be paid; a shop with several payments for one order says in its model that another has paid it."""
+    if row.status not in WAITING:
+        return _("its status is “%(status)s”") % {"status": row.get_status_display()}
+    shops_own = getattr(row, "not_payable_because", None)
+    return shops_own() if shops_own else None
+
+
+def paid(payment: Payment) -> PaidOutcome:
+    """Confirm a payment that waits: amount and number first, so that who hears of the new status finds them there."""
+    row = locked(payment.order.key)
+    if row is None or row.status not in WAITING or row.currency != payment.currency:
+        return PaidOutcome.NOT_PAYABLE
+    if row.total > payment.amount:
+        return PaidOutcome.UNDERPAID
+    row.captured_amount, row.transaction_id = payment.amount, payment.transaction_no or ""
+    if not is_ours(row):  # the shopper had turned to another provider, and paid here
+        row.variant = variant_for(payment.vendor) or row.variant
+    row.save(update_fields=["captured_amount", "transaction_id", "variant", "modified"])
+    row.change_status(PaymentStatus.CONFIRMED)
+    return PaidOutcome.APPLIED
+
+
+def unpaid(order: Order) -> None:
+    """Reject a payment that still waits; whatever the shop made of it meanwhile stays, and so does one that waits for another provider."""
+    row = locked(order.key)
+    if row is not None and row.status in WAITING and is_ours(row) is not False:
+        row.change_status(PaymentStatus.REJECTED, _("nobody paid in time"))
+
+
+_SENTENCES: Final = {
+    RefundStatus.SUCCEEDED: gettext_noop("USD %(amount)s was given back."),
+    RefundStatus.REFUSED: gettext_noop("USD %(amount)s was not given back: the payment service refused."),
+    RefundStatus.UNKNOWN: gettext_noop("Nobody knows whether USD %(amount)s was given back: it waits for a person."),
+}
+
+
+def refund_changed(refund: Refund) -> None:
+    """Write what became of a refund: the money is taken off once it has moved, and until then only the message tells of it."""
+    row, held = locked(refund.payment.order.key), paid_by(refund.payment.order.key)
+    if row is None or held is None or str(held.pk) != refund.payment.id:
+        return  # the row never held that money
+    sentence = _(_SENTENCES[refund.status]) % {"amount": refund.amount}
+    if refund.status is RefundStatus.SUCCEEDED:
+        row.captured_amount = _kept(held)
+        row.save(update_fields=["captured_amount", "modified"])
+        if row.captured_amount <= 0 and row.status == PaymentStatus.CONFIRMED:
+            row.change_status(PaymentStatus.REFUNDED, sentence)
+            return
+    row.message = sentence
+    row.save(update_fields=["message", "modified"])
+
+
+def _kept(held: Attempt) -> Decimal:
+    """Return what is left of a payment's money: counted anew each time, so that nothing is taken off twice."""
+    given_back = RefundRow.objects.filter(payment=held, status=RefundStatus.SUCCEEDED).values_list("amount", flat=True)
+    kept: Decimal = held.amount - sum(given_back)
+    return kept
+
+
+def home(row: Any, *, has_paid: bool = False) -> str:
+    """Return the page of the shop for a shopper whose payment is settled."""
+    is_paid = has_paid or row.status in (PaymentStatus.CONFIRMED, PaymentStatus.REFUNDED)
+    return str(row.get_success_url() if is_paid else row.get_failure_url())
+
+
+def return_url(payment: Payment) -> str | None:
+    """Return where the shopper of one of Tillgate's payments lands, or None when the shop's row is gone."""
+    row = find(payment.order.key)
+    return home(row, has_paid=payment.status is AttemptStatus.PAID) if row else None

@@ -1,0 +1,71 @@
+"""The driver: how tests talk to a shop on django-payments."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.db.models import Sum
+from django.urls import reverse
+from payments import PaymentStatus, RedirectNeeded
+
+from tests.shop.models import Entry, Order, Payment
+from tillgate.testing.driver import ShopDriver
+
+
+class ChoosingDriver(ShopDriver):
+    """A shop with one variant: its shoppers choose the vendor on Tillgate's page."""
+
+    plugin = "django-payments"
+
+    def _payment(self, order_key: str) -> Any:
+        return Payment.objects.get(pk=order_key)
+
+    def place_order(self, total: Decimal) -> str:
+        """Write order and payment, and ask the provider for the way, in one transaction as a checkout does."""
+        with transaction.atomic():
+            payment = Payment.objects.create(order=Order.objects.create(), variant="online", total=total, currency="USD")
+            with pytest.raises(RedirectNeeded, match=r"^/tillgate/pay/"):
+                payment.get_form()
+        return str(payment.pk)
+
+    def is_paid(self, order_key: str) -> bool:
+        return bool(self._payment(order_key).status == PaymentStatus.CONFIRMED)
+
+    def times_paid(self, order_key: str) -> int:
+        heard = Entry.objects.filter(payment_id=int(order_key), status=PaymentStatus.CONFIRMED).count()
+        return max(heard, Entry.objects.filter(payment_id=int(order_key), money__gt=0).count())
+
+    def refunded(self, order_key: str) -> Decimal:
+        entries = Entry.objects.filter(payment_id=int(order_key))
+        booked = entries.aggregate(sum=Sum("money"))["sum"] or Decimal(0)
+        assert booked == self._payment(order_key).captured_amount, "the books and the row disagree"
+        return -(entries.filter(money__lt=0).aggregate(sum=Sum("money"))["sum"] or Decimal(0))
+
+    def is_payable(self, order_key: str) -> bool:
+        return self._payment(order_key).status in (PaymentStatus.WAITING, PaymentStatus.INPUT)
+
+    def is_released(self, order_key: str) -> bool:
+        return bool(self._payment(order_key).status == PaymentStatus.REJECTED)
+
+    def close_order(self, order_key: str) -> None:
+        self._payment(order_key).cancel()
+
+    def edit_total(self, order_key: str, total: Decimal) -> None:
+        Payment.objects.filter(pk=order_key).update(total=total)
+
+    def place_order_paid_otherwise(self, total: Decimal) -> str:
+        payment = Payment.objects.create(order=Order.objects.create(), variant="invoice", total=total, currency="USD")
+        payment.captured_amount = total
+        payment.save()
+        payment.change_status(PaymentStatus.CONFIRMED)
+        return str(payment.pk)
+
+
+class FixedVendorsDriver(ChoosingDriver):
+    """A shop with a variant for each vendor: its shoppers choose on its own page."""
+
+    def pay_path(self, order_key: str) -> str:
+        return reverse("checkout", args=[order_key])

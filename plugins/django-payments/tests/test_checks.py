@@ -1,0 +1,107 @@
+"""The system checks: each finds what is wrong and names the line to add; the README lists them all."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+
+from tillgate_django_payments import PROVIDER, checks
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def found() -> dict[str, str]:
+    prefix = f"{checks.TAG}."
+    return {str(message.id).removeprefix(prefix): f"{message.msg} {message.hint}" for message in run_checks(tags=[checks.TAG])}
+
+
+def test_a_shop_that_followed_the_readme_has_nothing_to_hear() -> None:
+    assert found() == {}
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "id_", "remedy"),
+    [
+        ("PAYMENT_MODEL", None, "E002", "PAYMENT_MODEL = "),
+        ("PAYMENT_MODEL", "shop.Nothing", "E002", "PAYMENT_MODEL = "),
+        ("PAYMENT_VARIANTS", {}, "E004", f'"online": ("{PROVIDER}", {{}})'),
+        ("PAYMENT_VARIANTS", {"invoice": ("payments.dummy.DummyProvider", {})}, "E004", "Add one to PAYMENT_VARIANTS"),
+        ("PAYMENT_VARIANTS", {"card": (PROVIDER, {"vendor": "visa"})}, "E005", "'visa' is not one of alipay, "),
+        ("PAYMENT_VARIANTS", {"card": (PROVIDER, {"vendors": ["alipay"]})}, "E005", '{"vendor": "alipay"}'),
+        ("PAYMENT_VARIANTS", {"card": (PROVIDER, {"capture": False})}, "E005", "capture: False"),
+        ("PAYMENT_VARIANTS", {"alipay_hk": (PROVIDER, {"vendor": "alipay_hk"})}, "W001", "'alipay_hk'"),
+        ("PAYMENT_VARIANTS", {"Online": (PROVIDER, {})}, "W001", "small letters and hyphens"),
+    ],
+)
+def test_what_is_missing_is_told_with_the_line_to_add(settings: Any, setting: str, value: Any, id_: str, remedy: str) -> None:
+    setattr(settings, setting, value)
+    assert list(found()) == [id_]
+    assert remedy in found()[id_]
+
+
+def test_a_variant_of_a_vendor_that_is_not_offered_is_told(settings: Any) -> None:
+    settings.TILLGATE = settings.TILLGATE | {"VENDORS": ["paypal"]}
+    settings.PAYMENT_VARIANTS = {"alipay": (PROVIDER, {"vendor": "alipay"}), "paypal": (PROVIDER, {"vendor": "paypal"})}
+    assert list(found()) == ["W002"]
+    assert "Add 'alipay' to TILLGATE['VENDORS']" in found()["W002"]
+
+
+def test_settings_of_tillgate_that_cannot_be_read_are_left_to_its_own_checks(settings: Any) -> None:
+    settings.TILLGATE = None
+    assert found() == {}
+
+
+def test_variants_that_a_factory_makes_are_not_judged(settings: Any) -> None:
+    settings.PAYMENT_VARIANTS, settings.PAYMENT_VARIANT_FACTORY = {}, "shop.variants.make"
+    assert found() == {}
+
+
+class Apart:
+    """A router that keeps the shop's payments in a database of their own."""
+
+    def db_for_write(self, model: Any, **_: Any) -> str | None:
+        return "shop" if model._meta.app_label == "shop" else None
+
+
+def test_rows_in_two_databases_are_told(settings: Any) -> None:
+    settings.DATABASE_ROUTERS = [f"{__name__}.Apart"]
+    assert "DATABASE_ROUTERS" in found()["E003"]
+    assert "'shop' and Tillgate's rows in 'default'" in found()["E003"]
+
+
+_WITHOUT = """
+import django
+from django.conf import settings
+from tests import settings as shop
+given = {name: getattr(shop, name) for name in dir(shop) if name.isupper()}
+given["INSTALLED_APPS"] = [app for app in shop.INSTALLED_APPS if app != "tillgate.django"]
+given["ROOT_URLCONF"] = "django.contrib.auth.urls"
+settings.configure(**given)
+django.setup()
+from django.core.checks import run_checks
+print([message.id for message in run_checks(tags=["tillgate_django_payments"])])
+"""
+
+
+def test_tillgates_own_app_is_named_when_it_is_not_installed() -> None:
+    run = subprocess.run([sys.executable, "-c", _WITHOUT], capture_output=True, text=True, cwd=README.parent, check=False)
+    assert run.stdout == "['tillgate_django_payments.E001']\n", run.stderr
+
+
+def test_neither_settings_nor_apps_are_needed_to_import_what_settings_import() -> None:
+    code = "import sys, tillgate_django_payments as t, tillgate_django_payments.plugin; t.vendor_variants(); print('django' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stdout == "False\n", run.stderr
+
+
+def test_the_readme_lists_every_check() -> None:
+    source = Path(checks.__file__).read_text()
+    numbers = {f"{kind[0].upper()}{int(number):03}" for kind, number in re.findall(r"yield _(error|warning)\((\d+)", source)}
+    assert len(numbers) == 7
+    assert set(re.findall(r"^\| `tillgate_django_payments\.([EW]\d{3})`", README.read_text(), re.MULTILINE)) == numbers

@@ -1,0 +1,297 @@
+"""Refunds through the library's own `payment.refund()`: the row tells of money that has moved, once, whatever the library writes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from decimal import Decimal
+from itertools import count
+from typing import Any
+
+import pytest
+from django.db import transaction
+from payments import PaymentError
+
+from tests.shop.models import Entry, Payment
+from tests.test_provider import attempt_of, bill
+from tests.test_rows import bought, listening
+from tillgate.django import operations
+from tillgate.django.models import Refund
+from tillgate.django.operations.refunds import settle_by_person
+from tillgate.testing.crashes import Crash, Points
+from tillgate.testing.world import World, together
+from tillgate_django_payments.provider import REFUND_REFUSED, REFUND_UNKNOWN, TillgateProvider
+
+
+def stands(payment: Any) -> tuple[str, Decimal]:
+    """Return how the row stands."""
+    row: tuple[str, Decimal] = Payment.objects.values_list("status", "captured_amount").get(pk=payment.pk)
+    return row
+
+
+def agrees(world: World, payment: Any, given_back: str) -> None:
+    """Demand that the gateway, the shop's books and the row say the same."""
+    expected = Decimal(given_back)
+    assert world.given_back(attempt_of(payment)) == expected
+    assert world.shop.refunded(str(payment.pk)) == expected
+
+
+def test_a_part_is_taken_off_once_and_the_copy_in_memory_says_so_too(world: World) -> None:
+    payment = bought(world)
+    payment.refund(Decimal("5.00"))
+    assert stands(payment) == ("confirmed", Decimal("7.50"))
+    assert (payment.status, payment.captured_amount) == stands(payment)
+    agrees(world, payment, "5.00")
+    assert Entry.objects.filter(money__lt=0).count() == 1
+
+
+def test_several_parts_give_back_everything_and_then_nothing_is_left(world: World) -> None:
+    payment = bought(world)
+    for part in ("0.01", "4.99", "7.50"):
+        payment.refund(Decimal(part))
+    assert (payment.status, stands(payment)) == ("refunded", ("refunded", Decimal("0.00")))
+    agrees(world, payment, "12.50")
+    assert [entry.status for entry in Entry.objects.exclude(status="")] == ["confirmed", "refunded"]
+    with pytest.raises(ValueError, match="Only charged payments"):
+        payment.refund(Decimal("0.01"))
+
+
+def test_without_an_amount_all_that_is_left_goes_back(world: World) -> None:
+    payment = bought(world)
+    payment.refund(Decimal("2.50"))
+    payment.refund()
+    assert stands(payment) == ("refunded", Decimal("0.00"))
+    agrees(world, payment, "12.50")
+
+
+def test_an_old_copy_of_the_row_writes_nothing_old(world: World) -> None:
+    payment = bought(world)
+    old = Payment.objects.get(pk=payment.pk)
+    payment.refund(Decimal("5.00"))
+    old.refund(Decimal("2.50"))
+    assert (stands(payment), old.captured_amount) == (("confirmed", Decimal("5.00")), Decimal("5.00"))
+    agrees(world, payment, "7.50")
+
+
+def test_another_refund_between_the_providers_answer_and_the_librarys_save_is_kept(world: World) -> None:
+    payment = bought(world)
+    held = attempt_of(payment)
+    given_back = TillgateProvider().refund(payment, Decimal("2.50"))
+    operations.refund(held.pk, "5.00")
+    payment.captured_amount -= given_back  # as `BasePayment.refund` goes on
+    payment.save()
+    assert stands(payment) == ("confirmed", Decimal("5.00"))
+    agrees(world, payment, "7.50")
+
+
+def test_what_the_shop_saves_afterwards_is_saved(world: World) -> None:
+    payment = bought(world)
+    TillgateProvider().refund(payment, Decimal("2.50"))
+    payment.billing_city, payment.captured_amount = "Springfield", Decimal("99.00")
+    payment.save()
+    assert stands(payment) == ("confirmed", Decimal("10.00"))
+    payment.refresh_from_db()
+    assert payment.billing_city == "Springfield"
+    payment.message = "sent by mail"
+    payment.save()
+    payment.refresh_from_db()
+    assert payment.message == "sent by mail"
+
+
+def test_a_copy_that_was_loaded_in_part_is_saved_in_part(world: World) -> None:
+    bought(world)
+    payment = Payment.objects.defer("billing_city").get()
+    Payment.objects.update(billing_city="Springfield")
+    payment.refund(Decimal("2.50"))
+    assert payment.get_deferred_fields() == {"billing_city"}
+    assert Payment.objects.get().billing_city == "Springfield"
+
+
+def test_what_a_receiver_writes_when_the_money_has_gone_back_is_kept(world: World) -> None:
+    payment = bought(world)
+
+    def note(instance: Payment, **_: Any) -> None:
+        instance.billing_city = "Springfield"
+        instance.save()
+
+    with listening(note):
+        payment.refund()
+    assert (payment.billing_city, Payment.objects.get().billing_city) == ("Springfield", "Springfield")
+
+
+def test_what_the_shop_had_changed_and_not_saved_before_is_saved_as_the_library_does(world: World) -> None:
+    payment = bought(world)
+    payment.billing_city = "Springfield"
+    payment.refund(Decimal("2.50"))
+    assert Payment.objects.get().billing_city == "Springfield"
+
+
+def test_an_old_copy_of_a_row_that_is_not_confirmed_any_more_is_not_given_back(world: World) -> None:
+    payment = bought(world)
+    Payment.objects.update(status="error", billing_city="Springfield")
+    with pytest.raises(PaymentError, match="status is “Error”"):
+        payment.refund()
+    assert not Refund.objects.exists()
+    assert Payment.objects.get().billing_city == "Springfield"
+
+
+def test_a_row_that_is_gone_is_not_given_back_here(world: World) -> None:
+    payment = bought(world)
+    Payment.objects.filter(pk=payment.pk).delete()
+    with pytest.raises(PaymentError, match="nothing can be given back here"):
+        payment.refund(Decimal("5.00"))
+    assert not Refund.objects.exists()
+
+
+def test_two_refunds_at_the_same_moment_that_are_too_much_together(world: World) -> None:
+    payment = bought(world)
+    copies = [Payment.objects.get(pk=payment.pk) for _ in range(2)]
+    done = together(*[lambda copy=copy: copy.refund(Decimal("8.00")) for copy in copies])
+    assert sorted(isinstance(one, PaymentError) for one in done) == [False, True], done
+    assert stands(payment) == ("confirmed", Decimal("4.50"))
+    agrees(world, payment, "8.00")
+
+
+@pytest.mark.parametrize("amount", [Decimal("0"), Decimal("-1.00"), Decimal("0.001"), 2.5])
+def test_an_amount_that_is_no_amount_is_refused_and_nothing_is_sent(world: World, amount: Any) -> None:
+    payment = bought(world)
+    with pytest.raises(PaymentError, match="amount: "):
+        payment.refund(amount)
+    assert not Refund.objects.exists()
+    assert stands(payment) == ("confirmed", Decimal("12.50"))
+
+
+def test_a_payment_that_was_confirmed_otherwise_is_not_given_back_here(world: World) -> None:
+    payment = bill(status="confirmed", captured_amount=Decimal("12.50"))
+    with pytest.raises(PaymentError, match="was not paid with Tillgate"):
+        payment.refund()
+    assert stands(payment) == ("confirmed", Decimal("12.50"))
+
+
+# When it does not simply succeed ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_outcome_raises_and_takes_nothing_off_until_a_person_has_settled_it(world: World) -> None:
+    payment = bought(world)
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    with pytest.raises(PaymentError, match=r"Nobody knows whether USD 5\.00") as told:
+        payment.refund(Decimal("5.00"))
+    assert told.value.code == REFUND_UNKNOWN
+    assert (payment.captured_amount, stands(payment)) == (Decimal("12.50"), ("confirmed", Decimal("12.50")))
+    assert Payment.objects.get().message.startswith("Nobody knows whether USD 5.00")
+    with pytest.raises(PaymentError, match=r"more than the USD 7\.50"):
+        payment.refund(Decimal("8.00"))
+    settle_by_person(Refund.objects.get().pk, done=True, person="ann")
+    assert stands(payment) == ("confirmed", Decimal("7.50"))
+    agrees(world, payment, "5.00")
+
+
+def test_a_refusal_raises_takes_nothing_off_and_may_be_tried_again(world: World) -> None:
+    payment = bought(world)
+    world.sandbox.control.fault("refused", occasion="refund")
+    with pytest.raises(PaymentError, match="the payment service refused") as told:
+        payment.refund()
+    assert told.value.code == REFUND_REFUSED
+    assert stands(payment) == ("confirmed", Decimal("12.50"))
+    payment.refund()
+    agrees(world, payment, "12.50")
+
+
+def test_a_refund_that_could_not_be_sent_waits_and_is_taken_off_when_it_has_gone_out(world: World, settings: Any) -> None:
+    payment = bought(world)
+    accounts = settings.TILLGATE["ACCOUNTS"]
+    settings.TILLGATE = settings.TILLGATE | {"ACCOUNTS": {}}
+    payment.refund(Decimal("5.00"))
+    assert (payment.captured_amount, stands(payment)) == (Decimal("12.50"), ("confirmed", Decimal("12.50")))
+    settings.TILLGATE = settings.TILLGATE | {"ACCOUNTS": accounts}
+    world.a_day_passes()
+    assert stands(payment) == ("confirmed", Decimal("7.50"))
+    agrees(world, payment, "5.00")
+
+
+def test_a_delivery_that_fails_at_first_takes_the_money_off_once_when_it_succeeds(world: World) -> None:
+    payment = bought(world)
+    with world.failing_handler("tillgate_refund_changed", late=True):
+        payment.refund()
+        assert stands(payment) == ("confirmed", Decimal("12.50"))
+        assert payment.captured_amount == Decimal("12.50")
+    world.a_day_passes()
+    assert stands(payment) == ("refunded", Decimal("0.00"))
+    agrees(world, payment, "12.50")
+
+
+def test_a_process_that_dies_anywhere_in_a_refund_leaves_row_and_gateway_agreed(world: World) -> None:
+    for number in count(1):
+        payment = bought(world)
+        with Points(number).installed() as points, suppress(Crash):
+            payment.refund(Decimal("5.00"))
+        for ahead in ({"seconds": 15}, {"minutes": 20}):
+            world.time.advance(**ahead)
+            assert world.sweep().faults == []
+        given_back, (_, left) = world.given_back(attempt_of(payment)), stands(payment)
+        asked = Refund.objects.filter(payment=attempt_of(payment)).first()
+        if asked is not None and asked.status == "unknown":
+            assert left == Decimal("12.50"), "taken off, and nobody knows"
+        else:
+            assert left == Decimal("12.50") - given_back
+        if not points.has_ended:
+            assert number > 5, "hardly anything was written or sent: this proves nothing"
+            return
+
+
+# Inside the shop's transaction ------------------------------------------------------------------------------------------------------------
+
+
+def test_inside_a_transaction_nothing_is_sent_or_taken_off_before_it_is_committed(world: World) -> None:
+    payment = bought(world)
+    with transaction.atomic():
+        Payment.objects.select_for_update().get(pk=payment.pk)
+        payment.refund(Decimal("5.00"))
+        assert (payment.captured_amount, stands(payment)) == (Decimal("12.50"), ("confirmed", Decimal("12.50")))
+        assert world.given_back(attempt_of(payment)) == 0
+    assert stands(payment) == ("confirmed", Decimal("7.50"))
+    agrees(world, payment, "5.00")
+
+
+def test_a_transaction_that_is_rolled_back_gives_nothing_back(world: World) -> None:
+    payment = bought(world)
+    with transaction.atomic():
+        payment.refund()
+        transaction.set_rollback(True)
+    world.a_day_passes()
+    assert not Refund.objects.exists()
+    assert stands(payment) == ("confirmed", Decimal("12.50"))
+
+
+def test_inside_a_transaction_an_unknown_outcome_is_told_by_the_row_and_a_person_and_takes_nothing_off(world: World) -> None:
+    payment = bought(world)
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    with transaction.atomic():
+        payment.refund()
+    row = Payment.objects.get()
+    assert (row.status, row.captured_amount) == ("confirmed", Decimal("12.50"))
+    assert row.message.startswith("Nobody knows whether USD 12.50")
+    assert world.attentions() == ["refund-unknown"]
+
+
+# Money that the row never held ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_payment_that_is_given_back_is_not_taken_off_the_row(world: World) -> None:
+    payment = bill(variant="online")
+    first, second = world.start(str(payment.pk)), world.start(str(payment.pk), "paypal")
+    for attempt in (first, second):
+        world.shopper_pays(attempt)
+        world.notice(attempt)
+    assert world.attentions() == ["second-payment"]
+    assert operations.refund(second.pk, "12.50").status == "succeeded"
+    assert (*stands(payment), Payment.objects.get().message) == ("confirmed", Decimal("12.50"), "")
+
+
+def test_a_payment_that_came_too_late_and_is_given_back_leaves_the_row_as_it_was(world: World) -> None:
+    payment = bill(variant="online")
+    attempt = world.start(str(payment.pk))
+    payment.cancel()
+    world.shopper_pays(attempt)
+    world.notice(attempt)
+    assert operations.refund(attempt.pk, "12.50").status == "succeeded"
+    assert (*stands(payment), Payment.objects.get().message) == ("cancelled", Decimal("0.00"), "")

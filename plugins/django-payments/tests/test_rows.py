@@ -1,0 +1,254 @@
+"""What becomes of the shop's row: once, forward only, under its lock, with the library's signal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import models, transaction
+from payments.signals import status_changed
+
+from tests.shop.models import Entry, Order, Payment
+from tests.test_provider import attempt_of, bill, way_of
+from tillgate.django import operations
+from tillgate.django.models import Payment as Attempt
+from tillgate.django.operations.values import order_value, payment_value
+from tillgate.hooks import PaidOutcome
+from tillgate.testing.world import World, together
+from tillgate_django_payments import PROVIDER, rows
+from tillgate_django_payments.variants import variant_for
+
+
+def started(world: World, payment: Any) -> Attempt:
+    """Let a shopper go as far as the cashier page."""
+    world.client.get(way_of(payment))
+    return attempt_of(payment)
+
+
+def bought(world: World, **about: Any) -> Any:
+    """Return a payment that is confirmed."""
+    payment = bill(**about)
+    attempt = started(world, payment)
+    world.shopper_pays(attempt)
+    world.notice(attempt)
+    payment.refresh_from_db()
+    assert payment.status == "confirmed"
+    return payment
+
+
+@contextmanager
+def listening(receiver: Any) -> Iterator[None]:
+    status_changed.connect(receiver, sender=Payment)
+    try:
+        yield
+    finally:
+        status_changed.disconnect(receiver, sender=Payment)
+
+
+def test_a_paid_row_is_confirmed_with_its_money_and_number_which_the_signal_finds_there(world: World) -> None:
+    heard: list[tuple[Any, ...]] = []
+
+    def hear(instance: Payment, **_: Any) -> None:
+        row = Payment.objects.get(pk=instance.pk)
+        heard.extend((one.status, one.captured_amount, one.transaction_id) for one in (row, instance))
+
+    with listening(hear):
+        payment = bought(world)
+        world.notice(attempt_of(payment))
+        world.a_day_passes()
+    number = attempt_of(payment).transaction_no
+    assert number
+    assert heard == [("confirmed", Decimal("12.50"), number)] * 2
+    assert payment.modified > payment.created
+
+
+def test_a_receiver_that_raises_takes_back_everything_until_it_does_not(world: World) -> None:
+    failures: list[int] = []
+
+    def fail(instance: Payment, **_: Any) -> None:
+        if len(failures) < 2:
+            failures.append(instance.pk)
+            raise RuntimeError("out of tickets")
+
+    payment = bill()
+    attempt = started(world, payment)
+    world.shopper_pays(attempt)
+    with listening(fail):
+        world.notice(attempt)
+        payment.refresh_from_db()
+        assert (payment.status, payment.captured_amount, Entry.objects.count()) == ("waiting", 0, 0)
+        world.a_day_passes()
+    payment.refresh_from_db()
+    assert (payment.status, len(failures)) == ("confirmed", 2)
+    assert Entry.objects.filter(status="confirmed").count() == 1
+
+
+@pytest.mark.parametrize("status", ["preauth", "confirmed", "rejected", "refunded", "error", "cancelled"])
+def test_a_row_that_does_not_wait_is_neither_paid_nor_rejected(world: World, status: str) -> None:
+    payment = bill()
+    attempt = started(world, payment)
+    Payment.objects.update(status=status, message="the shop's own", captured_amount=Decimal("1.00"))
+    with transaction.atomic():
+        assert rows.paid(payment_value(attempt)) is PaidOutcome.NOT_PAYABLE
+        rows.unpaid(order_value(attempt.order))
+    payment.refresh_from_db()
+    assert (payment.status, payment.message, payment.captured_amount) == (status, "the shop's own", Decimal("1.00"))
+    assert not Entry.objects.exists()
+
+
+def test_the_hook_itself_refuses_too_little_and_another_currency(world: World) -> None:
+    payment = bill()
+    value = payment_value(started(world, payment))
+    with transaction.atomic():
+        Payment.objects.update(total=Decimal("12.51"))
+        assert rows.paid(value) is PaidOutcome.UNDERPAID
+        Payment.objects.update(total=Decimal("12.50"), currency="EUR")
+        assert rows.paid(value) is PaidOutcome.NOT_PAYABLE
+    payment.refresh_from_db()
+    assert payment.status == "waiting"
+
+
+def test_a_row_that_is_gone_leaves_the_money_to_a_person(world: World) -> None:
+    payment = bill()
+    attempt = started(world, payment)
+    Payment.objects.all().delete()
+    world.shopper_pays(attempt)
+    world.notice(attempt)
+    assert world.attentions() == ["paid-not-payable"]
+    assert world.come_back(attempt).status_code == 200, "Tillgate's own page, since the shop has none"
+    with transaction.atomic():
+        assert rows.paid(payment_value(attempt)) is PaidOutcome.NOT_PAYABLE
+        rows.unpaid(order_value(attempt.order))
+
+
+def test_a_row_that_is_input_waits_too(world: World) -> None:
+    payment = bill(status="input")
+    attempt = started(world, payment)
+    world.shopper_pays(attempt)
+    world.notice(attempt)
+    payment.refresh_from_db()
+    assert payment.status == "confirmed"
+
+
+def test_a_row_that_the_shop_set_back_is_not_paid_a_second_time(world: World) -> None:
+    old = bill()
+    way = way_of(old)
+    attempt = started(world, old)
+    world.shopper_pays(attempt)
+    world.notice(attempt)
+    old.save()  # a copy from before the money
+    assert Payment.objects.get().status == "waiting"
+    assert "Location" not in world.client.get(way), "the gateway's page was offered again"
+    assert Attempt.objects.count() == 1
+    assert operations.refund(attempt.pk, "2.50").status == "succeeded"
+    assert Payment.objects.get().captured_amount == Decimal("10.00")
+
+
+# Several payments for one order -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_row_of_a_paid_order_cannot_be_started_when_the_shops_model_says_so(world: World) -> None:
+    first = bought(world)
+    second = bill(order=first.order)
+    with pytest.raises(Exception, match="its order is paid"):
+        second.get_form()
+
+
+def test_of_two_rows_of_one_order_that_are_paid_at_the_same_moment_one_is_confirmed(world: World) -> None:
+    order = Order.objects.create()
+    payments = [bill(order=order), bill(order=order)]
+    attempts = [started(world, payment) for payment in payments]
+    for attempt in attempts:
+        world.shopper_pays(attempt)
+    together(*[lambda attempt=attempt: world.notice(attempt) for attempt in attempts])
+    assert sorted(Payment.objects.values_list("status", flat=True)) == ["confirmed", "waiting"]
+    assert world.attentions() == ["paid-not-payable"]
+    assert Entry.objects.filter(status="confirmed").count() == 1
+
+
+def test_a_shop_whose_model_says_nothing_has_both_confirmed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Payment, "not_payable_because")
+    order = Order.objects.create()
+    for payment in (bill(order=order), bill(order=order)):
+        attempt = started(world, payment)
+        world.shopper_pays(attempt)
+        world.notice(attempt)
+    assert list(Payment.objects.values_list("status", flat=True)) == ["confirmed", "confirmed"]
+
+
+# Another provider -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_money_for_a_row_that_had_turned_to_another_provider_confirms_it_as_ours(world: World) -> None:
+    payment = bill(variant="alipay")
+    attempt = started(world, payment)
+    Payment.objects.update(variant="invoice")
+    world.shopper_pays(attempt)
+    world.notice(attempt)
+    payment.refresh_from_db()
+    assert (payment.status, payment.variant) == ("confirmed", "alipay")
+    payment.refund()
+    assert world.given_back(attempt) == Decimal("12.50")
+
+
+def test_a_row_that_waits_for_another_provider_by_now_is_not_rejected(world: World) -> None:
+    payment = bill(variant="alipay")
+    started(world, payment)
+    Payment.objects.update(variant="invoice")
+    world.a_day_passes()
+    payment.refresh_from_db()
+    assert (payment.status, payment.message) == ("waiting", "")
+
+
+def test_a_row_whose_variant_the_settings_have_no_more_is_rejected_and_paid_all_the_same(world: World) -> None:
+    unpaid, payment = bill(), bill()
+    started(world, unpaid)
+    attempt = started(world, payment)
+    Payment.objects.update(variant="removed")
+    world.shopper_pays(attempt)
+    world.a_day_passes()
+    assert list(Payment.objects.order_by("pk").values_list("status", "variant")) == [("rejected", "removed"), ("confirmed", "alipay")]
+
+
+def test_a_row_keeps_the_variant_of_ours_that_it_has(world: World) -> None:
+    for variant in ("online", "paypal"):
+        payment = bill(variant=variant)
+        attempt = world.start(str(payment.pk), "alipay")
+        world.shopper_pays(attempt)
+        world.notice(attempt)
+        payment.refresh_from_db()
+        assert (payment.status, payment.variant) == ("confirmed", variant)
+
+
+def test_what_was_paid_here_gets_the_vendors_variant_else_one_for_all_else_any(settings: Any) -> None:
+    assert variant_for("alipay_hk") == "alipay-hk"
+    ours: tuple[str, dict[str, str]] = (PROVIDER, {})
+    settings.PAYMENT_VARIANTS = {"broken": ("no.such.Provider", {}), "paypal": (PROVIDER, {"vendor": "paypal"}), "shop-online": ours}
+    assert variant_for("alipay") == "shop-online"
+    settings.PAYMENT_VARIANTS = {"paypal": (PROVIDER, {"vendor": "paypal"})}
+    assert variant_for("alipay") == "paypal"
+    settings.PAYMENT_VARIANTS = {"broken": ("no.such.Provider", {})}
+    assert variant_for("alipay") is None
+    settings.PAYMENT_VARIANTS, settings.PAYMENT_VARIANT_FACTORY = {"online": ours}, "shop.variants.make"
+    assert variant_for("alipay") is None, "the project's own factory need not know that name"
+
+
+def test_money_for_a_row_that_the_shops_default_manager_leaves_out_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shown(models.Manager[Payment]):
+        def get_queryset(self) -> models.QuerySet[Payment]:
+            return super().get_queryset().exclude(billing_city="archived").select_related("order")
+
+    payment = bill()
+    attempt = started(world, payment)
+    world.shopper_pays(attempt)
+    Payment.objects.update(billing_city="archived")
+    shown = Shown()
+    shown.model = Payment
+    monkeypatch.setitem(vars(Payment._meta), "default_manager", shown)
+    assert Payment._default_manager.count() == 0
+    world.notice(attempt)
+    payment.refresh_from_db()
+    assert payment.status == "confirmed"

@@ -1,0 +1,297 @@
+"""Mixins on top of Oscar's views of the checkout, and of a shop's own ones that were made from them. See `tillgate_oscar.classes`.
+
+They do something only while the shopper has chosen to pay with Tillgate; every other way to pay runs as if they were not there.
+"""
+
+from __future__ import annotations
+
+import logging
+from copy import copy
+from decimal import ROUND_HALF_EVEN
+from typing import Any
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect, render
+from django.template.loader import select_template
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from oscar.core.loading import get_class, get_model
+
+from tillgate.django import operations
+from tillgate.django.forms import VENDOR_LABELS, VendorForm
+from tillgate.django.models import NOTHING
+from tillgate.wire.messages import Vendor
+from tillgate_oscar import orders
+from tillgate_oscar.checkout import choice
+from tillgate_oscar.conf import get_settings
+from tillgate_oscar.plugin import PLUGIN
+
+__all__ = ["OrderPageMixin", "PaymentDetailsMixin", "PaymentMethodMixin", "ThankYouMixin"]
+
+_log = logging.getLogger("oscar.checkout")
+
+
+class _CheckoutMixin:
+    """What the steps have in common."""
+
+    request: HttpRequest
+    checkout_session: Any
+
+    def check_basket_is_not_empty(self, request: HttpRequest) -> None:
+        """Lead a shopper who pressed Back or twice after placing the order to that order, instead of to an empty basket."""
+        if request.basket.is_empty:  # type: ignore[attr-defined]  # set by Oscar's middleware
+            order, vendor = _waiting_order(request)
+            if order:
+                request.session[orders.SESSION_KEY] = order.pk
+                raise _failed_precondition(self._next_url(order, vendor, request.POST.get("tillgate_total")))
+        super().check_basket_is_not_empty(request)  # type: ignore[misc]  # a mixin of Oscar's view
+
+    def _next_url(self, order: Any, vendor: str | None, seen: str | None) -> str:
+        """Return where a placed order's payment starts; or the order's page, unless a vendor was chosen and just this total was seen."""
+        total = f"{order.currency} {order.total_incl_tax:.2f}"
+        if seen == total and vendor in choice.offered():
+            return orders.start_url(order, vendor)
+        if seen and seen != total:
+            said = _("You have placed this order in another window already. Its total is %(total)s.")
+            messages.warning(self.request, said % {"total": total})
+        return orders.status_url(order.number)
+
+    def _order_total(self) -> Any:
+        return self.build_submission()["order_total"]  # type: ignore[attr-defined]  # of Oscar's view
+
+
+def _waiting_order(request: HttpRequest) -> tuple[Any, str | None]:
+    """Return the order that this browser has placed and not paid, or None, and the vendor if it was chosen just now.
+
+    The preview whose button was pressed twice knows both: the session may not be written yet, and has no vendor any more when it is.
+    """
+    known: dict[str, Any] = {"pk": request.session.get(orders.SESSION_KEY)}
+    vendor = None
+    if seen := orders.read_preview(request.POST.get("tillgate_preview", "")):
+        basket, vendor = seen
+        known = {"basket": basket}
+    order = get_model("order", "Order")._default_manager.filter(**known).first()
+    return (order, vendor) if order and orders.waits_for_payment(order) else (None, None)
+
+
+def _failed_precondition(url: str, message: str | None = None) -> Exception:
+    failed: Exception = get_class("checkout.exceptions", "FailedPreCondition")(url=url, message=message)
+    return failed
+
+
+class PaymentMethodMixin(_CheckoutMixin):
+    """The step "payment method": choose one of the vendors, or go on to the shop's own ways to pay.
+
+    A shop that wants all on one page sets `shows_vendors = True` on its own view and renders `{% vendor_choice vendor_form %}` in a form
+    that posts to this step: a post with `vendor` is ours, any other the shop's.
+    """
+
+    def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
+        """Show the vendors; the shop's own page when it was asked for, or when Tillgate cannot take this order."""
+        if getattr(self, "shows_vendors", False):
+            return self._others("get", request, *arguments, **options)
+        refused = choice.why_not_offered(self._order_total())
+        if choice.has_other_ways() and (choice.OTHERS in request.GET or refused):
+            choice.forget(self.checkout_session)
+            return self._others("get", request, *arguments, **options)
+        return self._page(VendorForm(initial=choice.initial(self.checkout_session)), refused)
+
+    def post(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
+        """Remember the vendor that was chosen."""
+        refused = choice.why_not_offered(self._order_total())
+        form = VendorForm(request.POST)
+        if "vendor" not in request.POST and choice.has_other_ways():
+            choice.forget(self.checkout_session)
+            return self._others("post", request, *arguments, **options)
+        if refused or not form.is_valid():
+            return self._page(form, refused)
+        choice.remember(self.checkout_session, form.cleaned_data["vendor"])
+        response: HttpResponse = self.get_success_response()  # type: ignore[attr-defined]  # of Oscar's view
+        return response
+
+    def get_context_data(self, **options: Any) -> dict[str, Any]:
+        """Give the choice to the shop's own page, should it show the vendors."""
+        context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
+        context.setdefault("vendor_form", VendorForm(initial=choice.initial(self.checkout_session)))
+        return context
+
+    def _others(self, method: str, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
+        handler = getattr(super(), method, None) or self.http_method_not_allowed  # type: ignore[attr-defined]  # of Django's view
+        response: HttpResponse = handler(request, *arguments, **options)
+        return response
+
+    def _page(self, form: VendorForm, refused: str | None) -> HttpResponse:
+        others = f"{reverse('checkout:payment-method')}?{choice.OTHERS}=1" if choice.has_other_ways() else None
+        context = self.get_context_data(vendor_form=form)
+        context |= {"refused": refused, "others_url": others}
+        return render(self.request, "tillgate_oscar/checkout/payment_method.html", context)
+
+
+class PaymentDetailsMixin(_CheckoutMixin):
+    """The steps "payment details" and "preview", and the placing of the order, which is paid afterwards."""
+
+    preview: bool
+    _vendor: str | None = None
+    """With what the order that is being placed will be paid; None when that is the shop's own affair."""
+    _seen: str | None = None
+    """Its total, as the shopper has seen it."""
+
+    def get_pre_conditions(self, request: HttpRequest) -> list[str]:
+        """Add that there is a way to pay."""
+        return [*super().get_pre_conditions(request), "check_way_to_pay"]  # type: ignore[misc]  # a mixin of Oscar's view
+
+    def check_way_to_pay(self, request: HttpRequest) -> None:
+        """Send the shopper back to the payment method unless the order is free, or one was chosen that can take it."""
+        total = self._order_total()
+        if total is None or choice.is_free(total):
+            return
+        step = reverse("checkout:payment-method")
+        vendor = choice.chosen(self.checkout_session)
+        if vendor is None:
+            if not choice.has_other_ways():
+                raise _failed_precondition(step, _("Please choose how to pay"))
+        elif choice.why_not_offered(total):
+            choice.forget(self.checkout_session)
+            raise _failed_precondition(step)
+        elif vendor not in choice.offered():
+            choice.forget(self.checkout_session)
+            raise _failed_precondition(step, _("This way to pay is not offered any more. Please choose another"))
+
+    def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
+        """Skip the page for payment details that a shop has not written: there is nothing to enter here."""
+        names = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
+        if not self.preview and choice.chosen(self.checkout_session) and choice.is_oscars_own(select_template(names)):
+            return redirect("checkout:preview")
+        response: HttpResponse = super().get(request, *arguments, **options)  # type: ignore[misc]  # a mixin of Oscar's view
+        return response
+
+    def get_context_data(self, **options: Any) -> dict[str, Any]:
+        """Add the choice to the preview, the total that is shown with it, and what a second press needs."""
+        context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
+        vendor = choice.chosen(self.checkout_session)
+        if self.preview and vendor and context.get("order_total") and not choice.is_free(context["order_total"]):
+            context |= {
+                "preview_page": select_template(super().get_template_names()),  # type: ignore[misc]  # a mixin of Oscar's view
+                "tillgate_vendor": VENDOR_LABELS.get(Vendor(vendor), vendor),
+                "tillgate_total": _as_shown(context["order_total"]),
+                "tillgate_preview": orders.sign_preview(context["basket"], vendor),
+            }
+        return context
+
+    def render_to_response(self, context: dict[str, Any], **options: Any) -> HttpResponse:
+        """Show the shop's preview with what we have to add."""
+        if "tillgate_vendor" in context:
+            return render(self.request, "tillgate_oscar/checkout/preview.html", context)
+        response: HttpResponse = super().render_to_response(context, **options)  # type: ignore[misc]  # a mixin of Oscar's view
+        return response
+
+    def handle_place_order_submission(self, request: HttpRequest) -> HttpResponse:
+        """Place the order, unless it costs something else than the preview has shown: then show it again."""
+        total = self._order_total()
+        ours = choice.chosen(self.checkout_session) and not choice.is_free(total)
+        if ours and request.POST.get("tillgate_total") != _as_shown(total):
+            error = _("The total has changed since you saw it. Please look at your order again before you place it.")
+            again: HttpResponse = self.render_preview(request, error=error)  # type: ignore[attr-defined]  # of Oscar's view
+            return again
+        response: HttpResponse = super().handle_place_order_submission(request)  # type: ignore[misc]  # a mixin of Oscar's view
+        return response
+
+    def submit(self, *arguments: Any, **submission: Any) -> HttpResponse:
+        """Note how this order will be paid, then submit it as Oscar does."""
+        total = submission["order_total"]
+        self._vendor = None if choice.is_free(total) else choice.chosen(self.checkout_session)
+        if self._vendor:
+            submission["order_total"], self._seen = _in_cents(total), _as_shown(total)
+        response: HttpResponse = super().submit(*arguments, **submission)  # type: ignore[misc]  # a mixin of Oscar's view
+        return response
+
+    def handle_payment(self, order_number: Any, total: Any, **options: Any) -> None:
+        """Do nothing: the order is paid after it was placed, so that no paid order can be lost."""
+        if self._vendor is None:
+            super().handle_payment(order_number, total, **options)  # type: ignore[misc]  # a mixin of Oscar's view
+
+    def get_initial_order_status(self, basket: Any) -> str | None:
+        """Let the order wait for its payment."""
+        if self._vendor:
+            return get_settings().pending_status
+        status: str | None = super().get_initial_order_status(basket)  # type: ignore[misc]  # a mixin of Oscar's view
+        return status
+
+    def place_order(self, *arguments: Any, **order: Any) -> Any:
+        """Place the order and note that it waits for payment, both or neither; a basket that was placed already has its order.
+
+        Two presses of the button submit the same basket. Under the basket's lock the second finds what the first has placed.
+        """
+        if self._vendor is None:
+            return super().place_order(*arguments, **order)  # type: ignore[misc]  # a mixin of Oscar's view
+        with transaction.atomic():
+            get_model("basket", "Basket")._default_manager.select_for_update().get(pk=order["basket"].pk)
+            known = get_model("order", "Order")._default_manager.filter(basket=order["basket"]).first()
+            if known:
+                return known
+            placed = super().place_order(*arguments, **order)  # type: ignore[misc]  # a mixin of Oscar's view
+            order["basket"].submit()  # with the order: a basket left frozen by a crash would be placed again
+            operations.expect(PLUGIN, placed.number)
+            return placed
+
+    def handle_successful_order(self, order: Any) -> HttpResponse:
+        """Send the shopper to pay, and raise nothing: the order is placed. The mail goes out when the money has arrived."""
+        if self._vendor is None:
+            done: HttpResponse = super().handle_successful_order(order)  # type: ignore[misc]  # a mixin of Oscar's view
+            return done
+        self.checkout_session.flush()
+        self.request.session[orders.SESSION_KEY] = order.pk
+        response = HttpResponseRedirect(self._next_url(order, self._vendor, self._seen))
+        try:
+            with transaction.atomic():
+                self.send_signal(self.request, response, order)  # type: ignore[attr-defined]  # of Oscar's view
+        except Exception:  # noqa: BLE001  # a shop's receiver may raise anything, and Oscar would open the basket of the placed order again
+            _log.exception("a receiver of post_checkout failed for order %s", order.number)
+        return response
+
+
+def _as_shown(total: Any) -> str:
+    return f"{total.currency} {total.incl_tax:.2f}"
+
+
+def _in_cents(total: Any) -> Any:
+    """Return a total rounded as it was shown: databases round parts of a cent, which a shop's shipping may have, in ways of their own."""
+    rounded = copy(total)
+    for price in ("excl_tax", "incl_tax"):
+        setattr(rounded, price, getattr(total, price).quantize(NOTHING, ROUND_HALF_EVEN))
+    return rounded
+
+
+class ThankYouMixin:
+    """The thank-you page: only for orders that go on their way, or that are not ours."""
+
+    def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
+        """Lead the shopper of an order that is not paid yet to where it can be, and of one that was given up to where it says so."""
+        order, settings = self.get_object(), get_settings()  # type: ignore[attr-defined]  # of Oscar's view
+        if order and order.status in (settings.pending_status, settings.cancelled_status) and orders.is_expected(order):
+            return redirect(orders.status_url(order.number))
+        response: HttpResponse = super().get(request, *arguments, **options)  # type: ignore[misc]  # a mixin of Oscar's view
+        return response
+
+
+class OrderPageMixin:
+    """The order's page, of an account and of a guest: offers to pay what is not paid yet."""
+
+    object: Any
+
+    def get_context_data(self, **options: Any) -> dict[str, Any]:
+        """Add the address to pay at; whoever sees this page is the order's shopper."""
+        context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
+        if orders.waits_for_payment(self.object):
+            context |= {"tillgate_pay_url": orders.pay_url(self.object), "order_page": select_template(self._own_template_names())}
+        return context
+
+    def get_template_names(self) -> list[str]:
+        """Show the shop's page with what we have to add."""
+        return ["tillgate_oscar/order_page.html"] if orders.waits_for_payment(self.object) else self._own_template_names()
+
+    def _own_template_names(self) -> list[str]:
+        names: list[str] = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
+        return names

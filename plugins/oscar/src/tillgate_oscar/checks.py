@@ -1,0 +1,125 @@
+"""System checks: what keeps shoppers of an Oscar shop from paying is told by `manage.py check`, with the line to add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from django.apps import apps
+from django.conf import settings as project
+from django.core import checks
+from django.urls import NoReverseMatch, reverse
+from django.utils.module_loading import import_string
+from oscar.core.loading import get_class, get_model
+
+from tillgate.errors import ConfigurationError
+from tillgate.wire.money import CURRENCY
+from tillgate_oscar.classes import OVERLAYS
+from tillgate_oscar.conf import Settings, get_settings
+
+__all__ = ["AREAS", "TAG"]
+
+TAG: Final = "tillgate_oscar"
+
+Found = Iterator[checks.CheckMessage]
+
+
+def _error(number: int, sentence: str, hint: str) -> checks.Error:
+    return checks.Error(sentence, hint=hint, id=f"tillgate_oscar.E{number:03}")
+
+
+def _warning(number: int, sentence: str, hint: str) -> checks.Warning:
+    return checks.Warning(sentence, hint=hint, id=f"tillgate_oscar.W{number:03}")
+
+
+def _settings() -> Settings | None:
+    try:
+        return get_settings()
+    except ConfigurationError:
+        return None  # told by check_settings
+
+
+def check_settings() -> Found:
+    """Whether TILLGATE_OSCAR can be read."""
+    try:
+        get_settings()
+    except ConfigurationError as error:
+        yield _error(1, str(error), "Correct TILLGATE_OSCAR in the project's settings, or remove it: none of it is needed.")
+
+
+def check_apps() -> Found:
+    """Whether Tillgate's own app is there."""
+    if not apps.is_installed("tillgate.django"):
+        yield _error(2, "Tillgate's own app is not installed.", 'Add "tillgate.django" to INSTALLED_APPS, before "tillgate_oscar".')
+
+
+def check_classes() -> Found:
+    """Whether Oscar uses our mixins."""
+    if not apps.is_installed("tillgate.django"):
+        return
+    loaded = {name: (get_class(module, name), import_string(path)) for (module, name), path in OVERLAYS.items()}
+    missing = [name for name, (found, mixin) in loaded.items() if isinstance(found, type) and not issubclass(found, mixin)]
+    if missing:
+        sentence = f"Oscar does not know how to pay with Tillgate: the mixins of {', '.join(missing)} are not in place."
+        hint = 'Set OSCAR_DYNAMIC_CLASS_LOADER = "tillgate_oscar.classes.load", or call tillgate_oscar.classes.overlay in your own loader.'
+        yield _error(3, sentence, hint)
+
+
+def check_addresses() -> Found:
+    """Whether the pages have addresses."""
+    try:
+        reverse("tillgate_oscar:order", args=["ticket"])
+    except NoReverseMatch:
+        hint = 'Add path("payments/", include("tillgate_oscar.urls")) to the project\'s urlpatterns; Tillgate\'s own pages are in it.'
+        yield _error(4, "The pages have no address: no shopper could pay.", hint)
+
+
+def check_statuses() -> Found:
+    """Whether an order can wait for its payment, and then be paid or cancelled."""
+    settings = _settings()
+    if settings is None:
+        return
+    pipeline = get_model("order", "Order").pipeline
+    pending, others = settings.pending_status, (settings.paid_status, settings.cancelled_status)
+    missing = [status for status in others if status not in pipeline.get(pending, ()) or status not in pipeline]
+    if missing or pending not in pipeline:
+        sentence = f"OSCAR_ORDER_STATUS_PIPELINE does not lead from {pending!r} to {' and to '.join(map(repr, missing or others))}."
+        hint = (
+            f"Add to it: {pending!r}: {others!r}, and an entry for each of these two; "
+            "or name your own statuses in TILLGATE_OSCAR: PENDING_STATUS, PAID_STATUS, CANCELLED_STATUS."
+        )
+        yield _error(5, sentence, hint)
+
+
+def check_currency() -> Found:
+    """Whether baskets are in the one currency that can be paid."""
+    if project.OSCAR_DEFAULT_CURRENCY != CURRENCY:
+        sentence = f"OSCAR_DEFAULT_CURRENCY is {project.OSCAR_DEFAULT_CURRENCY}: only orders in {CURRENCY} can be paid with Tillgate."
+        yield _warning(1, sentence, f'Set OSCAR_DEFAULT_CURRENCY = "{CURRENCY}", or silence this if some products are sold in {CURRENCY}.')
+
+
+def check_site() -> Found:
+    """Whether mail knows the shop's address without a request."""
+    if not getattr(project, "SITE_ID", None):
+        sentence = "SITE_ID is not set: mail about paid orders is sent without a request and cannot name the shop's address."
+        yield _error(6, sentence, "Set SITE_ID = 1, and the domain of that site in the admin.")
+
+
+AREAS: Final[Sequence[Callable[[], Found]]] = (
+    check_settings,
+    check_apps,
+    check_classes,
+    check_addresses,
+    check_statuses,
+    check_currency,
+    check_site,
+)
+"""What is looked at."""
+
+
+@checks.register(TAG)
+def run_checks(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.CheckMessage]:
+    """Check what an Oscar shop needs."""
+    if app_configs is not None and not any(config.label == "tillgate_oscar" for config in app_configs):
+        return []
+    return [message for area in AREAS for message in area()]

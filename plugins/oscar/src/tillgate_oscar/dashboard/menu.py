@@ -1,0 +1,38 @@
+"""The entry of the dashboard's menu that counts what needs a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext
+from oscar.core.loading import get_class
+
+from tillgate.django.models import Attention
+
+__all__ = ["with_needs_person"]
+
+_PAGE: Final = "admin:tillgate_attention_changelist"
+
+
+def with_needs_person(get_nodes: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]]:
+    """Return Oscar's function that lists the menu's entries, with ours at the end."""
+
+    def get_nodes_and_ours(user: Any) -> list[Any]:
+        return [*get_nodes(user), *_needs_person(user)]
+
+    return get_nodes_and_ours
+
+
+def _needs_person(user: Any) -> list[Any]:
+    """Return the entry for whoever may look at the page behind it, which is the admin's."""
+    if not (user.is_staff and user.has_perm("tillgate.view_attention")):
+        return []
+    try:
+        reverse(_PAGE)
+    except NoReverseMatch:  # a shop without the admin
+        return []
+    count = Attention.objects.filter(resolved_at__isnull=True).count()
+    label = gettext("Needs a person (%(count)s)") % {"count": count} if count else gettext("Needs a person")
+    return [get_class("dashboard.nav", "Node")(label=label, url_name=_PAGE, icon="fas fa-bell")]

@@ -1,0 +1,200 @@
+"""The order's page of Oscar's dashboard: its payments, what needs a person, and giving money back."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import select_template
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext
+from oscar.apps.order.exceptions import InvalidPaymentEvent
+from oscar.apps.payment.exceptions import PaymentError
+from oscar.core.loading import get_model
+
+from tillgate.django.forms import RefundForm
+from tillgate.django.models import NOTHING, Order, Payment, Refund
+from tillgate.django.operations.refunds import refundable
+from tillgate.django.staff import words
+from tillgate.django.staff.masking import Mask
+from tillgate.django.staff.showing import MAY_REFUND, MOST_SHOWN, Line, refund_of_press, refund_outcome, row_id, timeline_of
+from tillgate.errors import InvalidRequest
+from tillgate.lifecycle import RefundStatus
+from tillgate.wire import money
+from tillgate_oscar.refunds import is_refund, paid_for, payments_of, refund_event_type, refunded_here
+
+__all__ = ["OrderDetailMixin"]
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownRefund:
+    row: Refund
+    status: words.Word
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownPayment:
+    row: Payment
+    status: words.Word
+    vendor: str
+    paid_the_order: bool
+    given_back: Decimal
+    left: Decimal
+    refunds: list[_ShownRefund]
+    timeline: list[Line]
+    admin_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownAttention:
+    reason: str
+    sentence: str
+    admin_url: str
+
+
+class OrderDetailMixin:
+    """Adds the payments to the order's page, and sends refunds of what was paid through Tillgate to where the money is."""
+
+    request: HttpRequest
+    object: Any
+
+    def get_handler(self, user: Any = None, **options: Any) -> Any:
+        """Return Oscar's event handler, which is to know who asks."""
+        return super().get_handler(user or self.request.user, **options)  # type: ignore[misc]  # a mixin of Oscar's view
+
+    def get_template_names(self) -> list[str]:
+        """Show the shop's page with what we have to add, if the order has to do with Tillgate."""
+        names: list[str] = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
+        return ["tillgate_oscar/dashboard/order_detail.html"] if payments_of(self.object) else names
+
+    def get_context_data(self, **options: Any) -> dict[str, Any]:
+        """Add the payments, what needs a person, and the form to give money back."""
+        context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
+        ours = payments_of(self.object)
+        if ours is None:
+            return context
+        names = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
+        left = refundable(ours.paid_by) if ours.paid_by else NOTHING
+        may_refund = left and self.request.user.has_perm(MAY_REFUND)
+        return context | {
+            "order_page": select_template(names),
+            "tillgate_payments": _payments(ours, self.request),
+            "tillgate_attentions": _attentions(ours, self.request),
+            "tillgate_refund_form": RefundForm(left, initial={"amount": left}, auto_id="tillgate_%s") if may_refund else None,
+            "tillgate_refund_type": refund_event_type(),
+            "tillgate_press": secrets.token_urlsafe(12),
+            "tillgate_seen": _newest_refund(ours),
+        }
+
+    def create_order_payment_event(self, request: HttpRequest, order: Any) -> HttpResponse:
+        """Give part of the order's money back, or do as Oscar does."""
+        if self._is_for_tillgate(request, order):
+            return self._refund(request, order)
+        response: HttpResponse = super().create_order_payment_event(request, order)  # type: ignore[misc]  # a mixin of Oscar's view
+        return response
+
+    def create_payment_event(self, request: HttpRequest, order: Any, lines: Any, quantities: Sequence[int]) -> HttpResponse:
+        """Give the money for some of the lines back, or do as Oscar does."""
+        if self._is_for_tillgate(request, order):
+            return self._refund(request, order, lines, quantities)
+        response: HttpResponse = super().create_payment_event(request, order, lines, quantities)  # type: ignore[misc]  # a mixin of Oscar's view
+        return response
+
+    def _is_for_tillgate(self, request: HttpRequest, order: Any) -> bool:
+        types = get_model("order", "PaymentEventType")._default_manager
+        event_type = types.filter(code=request.POST.get("payment_event_type", "")).first()
+        return event_type is not None and is_refund(event_type) and refunded_here(order)
+
+    def _refund(self, request: HttpRequest, order: Any, lines: Any = None, quantities: Sequence[int] | None = None) -> HttpResponse:
+        """Ask for a refund and say what came of it. Without an amount, what was paid for so many of each line is given back."""
+        handler, event_type, press = self.get_handler(), refund_event_type(), request.POST.get("tillgate_press", "")[:64]
+        text, seen = request.POST.get("amount", "").strip(), request.POST.get("tillgate_seen")
+        try:
+            amount = paid_for(order, lines, quantities) if lines and quantities and not text else money.amount(text)
+            refund = handler.handle_payment_event(
+                order,
+                event_type,
+                amount,
+                lines,
+                quantities,
+                reason=request.POST.get("reason", ""),
+                press=press,
+                seen=row_id(seen) if seen else None,
+            )
+        except (PaymentError, InvalidPaymentEvent, InvalidRequest) as error:
+            refund = _of_same_press(order, press)
+            if refund is None:
+                messages.error(request, gettext("Nothing was given back: %(because)s.") % {"because": _because(error)})
+        if refund is not None:
+            refund.refresh_from_db()
+            messages.add_message(request, *refund_outcome(refund, Mask([refund.payment], [refund])))
+        response: HttpResponse = self.reload_page(fragment="payment")  # type: ignore[attr-defined]  # of Oscar's view
+        return response
+
+
+def _because(error: Exception) -> str:
+    if isinstance(error, InvalidRequest):
+        return f"“{error.value}” {error.remedy}"
+    return str(error) or gettext("more was asked for than was bought")  # Oscar raises some of its errors without a word
+
+
+def _of_same_press(order: Any, press: str) -> Refund | None:
+    ours = payments_of(order)
+    return refund_of_press(ours.paid_by, press) if ours and ours.paid_by else None
+
+
+def _newest_refund(ours: Order) -> int:
+    newest = ours.paid_by and ours.paid_by.refunds.order_by("-id").first()
+    return newest.pk if newest else 0
+
+
+def _payments(ours: Order, request: HttpRequest) -> list[_ShownPayment]:
+    """Return the order's payments, the one that paid it first, then the newest."""
+    rows = ours.payments.prefetch_related("refunds").order_by("-id")
+    return sorted((_payment(ours, row, request) for row in rows), key=lambda shown: not shown.paid_the_order)
+
+
+def _payment(ours: Order, row: Payment, request: HttpRequest) -> _ShownPayment:
+    refunds = sorted(row.refunds.all(), key=lambda refund: refund.pk)
+    mask = Mask([row], refunds)
+    return _ShownPayment(
+        row=row,
+        status=words.PAYMENT_STATUSES[row.status],
+        vendor=words.vendor_name(row.vendor),
+        paid_the_order=row.pk == ours.paid_by_id,
+        given_back=sum((refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED), NOTHING),
+        left=refundable(row),
+        refunds=[_ShownRefund(refund, words.REFUND_STATUSES[refund.status], mask.text(refund.answer)) for refund in refunds],
+        timeline=timeline_of(ours.timeline.filter(Q(payment=row) | Q(payment__isnull=True)).order_by("id")[:MOST_SHOWN], mask),
+        admin_url=_admin_url(request, "payment", row.pk),
+    )
+
+
+def _attentions(ours: Order, request: HttpRequest) -> list[_ShownAttention]:
+    rows = ours.attentions.filter(resolved_at__isnull=True).select_related("payment", "refund").order_by("id")
+    return [
+        _ShownAttention(
+            reason=words.reason(row.reason),
+            sentence=Mask([row.payment], [row.refund]).text(row.sentence),
+            admin_url=_admin_url(request, "attention", row.pk),
+        )
+        for row in rows
+    ]
+
+
+def _admin_url(request: HttpRequest, model: str, row: int) -> str:
+    """Return the address of a row's page in the admin, or nothing for whoever may not look at it there."""
+    user: Any = request.user
+    if not (user.is_staff and user.has_perm(f"tillgate.view_{model}")):
+        return ""
+    try:
+        return reverse(f"admin:tillgate_{model}_change", args=[row])
+    except NoReverseMatch:  # a shop without the admin
+        return ""

@@ -1,0 +1,76 @@
+"""Mail to the shopper, sent outside any transaction and tried again until the mail server took it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from django.contrib.auth.models import AnonymousUser
+from django.contrib.sites.models import Site
+from django.db import router, transaction
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import get_language, override
+from oscar.core.loading import get_class
+
+from tillgate.django import operations
+from tillgate.django.conf import get_settings as get_tillgate_settings
+from tillgate.django.models import Delivery, DeliveryKind, Order, Payment
+from tillgate.hooks import RemoteDelivery
+from tillgate_oscar import orders
+from tillgate_oscar.payments import PAID_MAIL
+from tillgate_oscar.plugin import PLUGIN
+
+__all__ = ["deliver", "remind"]
+
+_log = logging.getLogger("oscar.checkout")
+
+REMINDER_MAIL: Final = "order-waits"
+REMINDER_CODE: Final = "TILLGATE_ORDER_WAITS"
+"""Oscar's code of the reminder: its templates are `oscar/communication/emails/commtype_tillgate_order_waits_*`."""
+
+
+def remind(reference: str) -> None:
+    """Queue one reminder for the order of a payment that came to nothing, so that a shopper who left finds the way back."""
+    payment = Payment.objects.select_related("order").get(reference=reference)
+    number = payment.order.key
+    order = orders.find(number)
+    if order is None or not orders.waits_for_payment(order):
+        return
+    with transaction.atomic(using=router.db_for_write(Delivery)):
+        locked = Order.objects.select_for_update().get(pk=payment.order_id)  # two payments may come to nothing at the same moment
+        if not locked.deliveries.filter(kind=DeliveryKind.REMOTE, name=REMINDER_MAIL).exists():
+            operations.enqueue_remote(PLUGIN, number, REMINDER_MAIL, payment_id=str(payment.pk))
+
+
+def deliver(delivery: RemoteDelivery) -> None:
+    """Send the mail that was queued, in the language in which the shopper bought."""
+    order = orders.find(delivery.order.key)
+    if order is None or not order.email:
+        return
+    language = delivery.payment.data.get("language") if delivery.payment else None
+    with override(language or get_language()):
+        if delivery.name == PAID_MAIL:
+            dispatcher = get_class("order.utils", "OrderDispatcher")(logger=_log)
+            dispatcher.send_order_placed_email_for_user(order, _context(order))
+        elif delivery.name == REMINDER_MAIL and orders.waits_for_payment(order):
+            _send_reminder(order)
+
+
+def _send_reminder(order: Any) -> None:
+    dispatcher = get_class("order.utils", "OrderDispatcher")(logger=_log)
+    pay_url = get_tillgate_settings().public_url + orders.pay_url(order)
+    messages = dispatcher.dispatcher.get_messages(REMINDER_CODE, {**_context(order), "pay_url": pay_url})
+    dispatcher.dispatch_order_messages(order, messages, REMINDER_CODE)
+
+
+def _context(order: Any) -> dict[str, Any]:
+    """Return what Oscar's own checkout gives to its mail, which has a request."""
+    context = {"user": order.user or AnonymousUser(), "order": order, "lines": order.lines.all()}
+    try:
+        if order.user_id:
+            path = reverse("customer:order", kwargs={"order_number": order.number})
+        else:
+            path = reverse("customer:anon-order", kwargs={"order_number": order.number, "hash": order.verification_hash()})
+    except NoReverseMatch:
+        return context  # a shop without these pages
+    return {**context, "status_path": path, "status_url": f"http://{Site.objects.get_current().domain}{path}"}

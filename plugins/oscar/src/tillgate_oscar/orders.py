@@ -1,0 +1,138 @@
+"""Oscar's orders as Tillgate sees them: found by number, described for a payment, and reached by signed addresses."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from django.core import signing
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from oscar.core.loading import get_model
+
+from tillgate import Goods
+from tillgate.django.models import Order as PaidOrder
+from tillgate.django.models import Payment
+from tillgate.django.tickets import pay_url as ticket_to_pay
+from tillgate.django.tickets import start_url as ticket_to_start
+from tillgate.hooks import OrderDescription
+from tillgate.lifecycle import PaymentStatus
+from tillgate.wire.money import CURRENCY
+from tillgate_oscar.conf import get_settings
+from tillgate_oscar.plugin import PLUGIN
+
+__all__ = [
+    "describe",
+    "find",
+    "is_expected",
+    "is_of_shopper",
+    "money_has_arrived",
+    "pay_url",
+    "read_preview",
+    "read_status",
+    "sign_preview",
+    "start_url",
+    "status_url",
+    "waits_for_payment",
+]
+
+_STATUS_SALT: Final = "tillgate_oscar.order"
+_PREVIEW_SALT: Final = "tillgate_oscar.preview"
+_PREVIEW_VALID_FOR: Final = timedelta(hours=1)
+
+SESSION_KEY: Final = "checkout_order_id"
+"""Where Oscar keeps the order that this browser placed last, for its thank-you page."""
+
+
+def find(number: str) -> Any:
+    """Return the order of a number, which is its key at Tillgate, or None."""
+    return get_model("order", "Order")._default_manager.filter(number=number).first()
+
+
+def describe(number: str) -> OrderDescription | None:
+    """Return what an order costs and what is in it; it may be paid while it has the pending status."""
+    order = find(number)
+    if order is None:
+        return None
+    return OrderDescription(
+        number=order.number,
+        amount=order.total_incl_tax,
+        currency=order.currency,
+        lines=tuple(Goods.named(line.title, line.quantity) for line in order.lines.all()),
+        description=f"Order {order.number}",
+        not_payable_because=_why_not(order),
+    )
+
+
+def _why_not(order: Any) -> str | None:
+    settings = get_settings()
+    if order.status == settings.paid_status:
+        return _("it is paid")
+    if order.status == settings.cancelled_status:
+        return _("it was cancelled")
+    if order.status != settings.pending_status:
+        return _("its status is “%(status)s”") % {"status": order.status}
+    if order.currency != CURRENCY:
+        return _("it is in %(currency)s, and only US dollars can be paid") % {"currency": order.currency}
+    return None
+
+
+def is_expected(order: Any) -> bool:
+    """Tell whether an order is to be paid through Tillgate; a shop may take other payments too."""
+    return PaidOrder.objects.filter(plugin=PLUGIN, key=order.number).exists()
+
+
+def money_has_arrived(order: Any) -> bool:
+    """Tell whether a payment of the order is paid, though the shop may not have been told yet."""
+    return Payment.objects.filter(order__plugin=PLUGIN, order__key=order.number, status=PaymentStatus.PAID).exists()
+
+
+def waits_for_payment(order: Any) -> bool:
+    """Tell whether a shopper should pay an order through Tillgate now; one that was closed cannot be, though opened again by hand."""
+    ours = PaidOrder.objects.filter(plugin=PLUGIN, key=order.number, closed_at__isnull=True)
+    return order.status == get_settings().pending_status and ours.exists() and not money_has_arrived(order)
+
+
+def is_of_shopper(order: Any, request: HttpRequest) -> bool:
+    """Tell whether whoever asks is known to be the order's shopper: by this browser's session, or by being logged in."""
+    if request.session.get(SESSION_KEY) == order.pk:
+        return True
+    return bool(request.user.is_authenticated and order.user_id == request.user.pk)
+
+
+def pay_url(order: Any) -> str:
+    """Return the address where an order can be paid, or paid again; hand it only to its shopper."""
+    return ticket_to_pay(PLUGIN, order.number)
+
+
+def start_url(order: Any, vendor: str) -> str:
+    """Return the address that starts the payment which the shopper has just chosen."""
+    return ticket_to_start(PLUGIN, order.number, vendor)
+
+
+def sign_preview(basket: Any, vendor: str) -> str:
+    """Return what proves, for an hour, that whoever holds it has seen the preview of a basket, to be paid with a vendor."""
+    return signing.dumps([basket.pk, vendor], salt=_PREVIEW_SALT)
+
+
+def read_preview(ticket: str) -> tuple[int, str] | None:
+    """Return a basket's id and a vendor, or None when the ticket is forged or too old."""
+    try:
+        basket, vendor = signing.loads(ticket, salt=_PREVIEW_SALT, max_age=_PREVIEW_VALID_FOR)
+    except (signing.BadSignature, ValueError, TypeError):
+        return None
+    return int(basket), str(vendor)
+
+
+def status_url(number: str) -> str:
+    """Return the address where anybody who holds it sees how an order stands, and nothing else of it."""
+    return reverse("tillgate_oscar:order", args=[signing.Signer(salt=_STATUS_SALT).sign_object(number)])
+
+
+def read_status(ticket: str) -> str | None:
+    """Return an order's number, or None when the ticket is forged."""
+    try:
+        return str(signing.Signer(salt=_STATUS_SALT).unsign_object(ticket))
+    except (signing.BadSignature, ValueError):
+        return None

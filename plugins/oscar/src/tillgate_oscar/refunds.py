@@ -1,0 +1,180 @@
+"""Refunds: asked for through Oscar's event handler, sent after its transaction, written in one place once the money has moved.
+
+Oscar writes a payment event as soon as somebody asks for it. A refund that is asked for has given nothing back yet: it may be refused, and
+for a while nobody may know. So the handler only queues it, and `changed`, which Tillgate calls once for every change, writes the event.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, Final
+
+from django.db import router, transaction
+from django.utils.translation import gettext, gettext_noop
+from oscar.apps.order.exceptions import InvalidPaymentEvent
+from oscar.apps.payment.exceptions import PaymentError
+from oscar.core.loading import get_class, get_model
+
+from tillgate import hooks
+from tillgate.django import operations
+from tillgate.django.models import NOTHING, Order, Payment, Refund
+from tillgate.django.staff.masking import Mask
+from tillgate.errors import InvalidRequest
+from tillgate.lifecycle import PaymentStatus, RefundStatus
+from tillgate_oscar.conf import get_settings
+from tillgate_oscar.payments import source_of
+from tillgate_oscar.plugin import PLUGIN
+
+__all__ = [
+    "changed",
+    "is_refund",
+    "paid_for",
+    "payment_to_refund",
+    "payments_of",
+    "queue",
+    "refund_event_type",
+    "refunded_here",
+]
+
+
+def queue(
+    payment: Payment,
+    order: Any,
+    event_type: Any,
+    amount: Decimal,
+    quantities: dict[Any, int],
+    *,
+    person: str,
+    reason: str,
+    press: str,
+    seen: int | None,
+) -> Refund:
+    """Queue a refund of money and of so many of each line; raise `PaymentError` or `InvalidPaymentEvent`, and nothing is queued."""
+    data: dict[str, Any] = {"press": press} if press else {}
+    if quantities:
+        data["lines"] = {str(line.pk): quantity for line, quantity in quantities.items()}
+    with transaction.atomic(using=router.db_for_write(Refund)):
+        try:
+            queued = operations.queue_refund(payment.pk, amount, person=person, reason=reason, data=data, seen=seen)
+        except InvalidRequest as error:
+            raise PaymentError(f"USD {error.value} {error.remedy}") from None
+        except operations.RefundNotPossible as error:
+            raise PaymentError(Mask([payment]).text(str(error))) from None
+        _check_quantities(order, event_type, quantities, queued)
+    return queued
+
+
+def is_refund(event_type: Any) -> bool:
+    """Tell whether a type of Oscar's payment events is the one for money given back."""
+    return bool(event_type.name == get_settings().refund_event)
+
+
+def refund_event_type() -> Any:
+    """Return the type of Oscar's payment event for money given back. The dashboard offers it, so it is made where a shop lacks it."""
+    return get_model("order", "PaymentEventType")._default_manager.get_or_create(name=get_settings().refund_event)[0]
+
+
+def payments_of(order: Any) -> Order | None:
+    """Return Tillgate's row of an Oscar order, which its payments hang on, or None when nobody ever started to pay it here."""
+    return Order.objects.select_related("paid_by").filter(plugin=PLUGIN, key=order.number).first()
+
+
+def refunded_here(order: Any) -> bool:
+    """Tell whether a refund of an order is Tillgate's: what was paid otherwise is given back by the shop's own handler."""
+    ours = payments_of(order)
+    if ours is None:
+        return False
+    return ours.payments.filter(status=PaymentStatus.PAID).exists() or not order.sources.exists()
+
+
+def payment_to_refund(order: Any) -> Payment:
+    """Return the payment that paid the order. Others of the same order are dealt with where they wait for a person."""
+    ours = payments_of(order)
+    assert ours is not None
+    if ours.paid_by:
+        return ours.paid_by
+    held = ours.payments.filter(status=PaymentStatus.PAID).first()
+    if held is None:
+        raise PaymentError(gettext("nothing has been paid for order %(number)s") % {"number": order.number})
+    because = gettext("payment %(reference)s did not pay order %(number)s: it waits under “needs a person”, where it can be given back")
+    raise PaymentError(because % {"reference": held.reference, "number": order.number})
+
+
+def _check_quantities(order: Any, event_type: Any, quantities: dict[Any, int], queued: Refund) -> None:
+    """Raise when a line would be given back more often than it was bought, refunds that are still on their way counted in.
+
+    Called under the lock that the queued refund holds, so that of two people who give the same line back one is told.
+    """
+    # Locked, since the host's transaction may see an old snapshot where it reads without.
+    others = Refund.objects.select_for_update().filter(payment=queued.payment_id).exclude(pk=queued.pk)
+    on_their_way = _quantities_on_their_way(order, others)
+    for line, quantity in quantities.items():
+        if not line.is_payment_event_permitted(event_type, quantity + on_their_way[line.pk]):
+            because = gettext("a refund of line #%(line)s is on its way, and together they are more than were bought")
+            raise InvalidPaymentEvent(because % {"line": line.pk})
+
+
+def paid_for(order: Any, lines: Iterable[Any], quantities: Iterable[int]) -> Decimal:
+    """Return what was paid for so many of each line, beyond those that were given back before or are on their way.
+
+    Each item has its share of the line's price, so that all refunds of a line add up to it. The prices of single items, which Oscar keeps
+    too, are rounded with tax and discounts: together they may be more than the shopper paid.
+    """
+    on_their_way = _quantities_on_their_way(order, Refund.objects.filter(payment__order=payments_of(order)).select_related("payment"))
+    total = NOTHING
+    for line, quantity in zip(lines, quantities, strict=True):
+        before = line.payment_event_quantity(refund_event_type()) + on_their_way[line.pk]
+        total += _share(line, before + quantity) - _share(line, before)
+    return total
+
+
+def _share(line: Any, quantity: int) -> Decimal:
+    share: Decimal = line.line_price_incl_tax * quantity / line.quantity
+    return share.quantize(NOTHING, ROUND_HALF_UP)
+
+
+def _quantities_on_their_way(order: Any, refunds: Iterable[Refund]) -> Counter[int]:
+    """Return how many of each line are in refunds that may have moved money and are not written in Oscar's events yet."""
+    written = set(order.payment_events.values_list("reference", flat=True))
+    counted: Counter[int] = Counter()
+    for refund in refunds:
+        if refund.status != RefundStatus.REFUSED and _reference(refund.payment.reference, refund.pk) not in written:
+            counted.update({int(line): quantity for line, quantity in refund.data.get("lines", {}).items()})
+    return counted
+
+
+def _reference(payment_reference: str, refund_id: int | str) -> str:
+    """Return the name of a refund in Oscar's records: the same however often it is reported."""
+    return f"{payment_reference}/{refund_id}"
+
+
+_NOTES: Final = {
+    RefundStatus.REFUSED: gettext_noop("USD %(amount)s was not given back (%(reference)s)."),
+    RefundStatus.UNKNOWN: gettext_noop("Nobody knows whether USD %(amount)s was given back (%(reference)s): it waits for a person."),
+}
+
+
+def changed(refund: hooks.Refund) -> None:
+    """Write what became of a refund into Oscar's records: the money and the lines when it succeeded, else a note. Once for its id."""
+    order = get_model("order", "Order")._default_manager.select_for_update().filter(number=refund.payment.order.key).first()
+    if order is None:  # deleted, and its records with it
+        return
+    handler = get_class("order.processing", "EventHandler")()
+    reference = _reference(refund.payment.reference, refund.id)
+    if refund.status is not RefundStatus.SUCCEEDED:
+        handler.create_note(order, gettext(_NOTES[refund.status]) % {"amount": refund.amount, "reference": reference})
+        return
+    source = source_of(order, refund.payment.reference)
+    if source is None:  # it never paid the order, so Oscar's records do not hold the money that went back
+        said = gettext("USD %(amount)s that did not pay this order was given back (%(reference)s).")
+        handler.create_note(order, said % {"amount": refund.amount, "reference": reference})
+        return
+    if source.transactions.filter(reference=reference).exists():
+        return
+    source.refund(refund.amount, reference=reference, status=refund.status.value)
+    asked = {int(line): quantity for line, quantity in refund.data.get("lines", {}).items()}
+    lines = list(order.lines.filter(pk__in=asked))
+    quantities = [asked[line.pk] for line in lines]
+    handler.create_payment_event(order, refund_event_type(), refund.amount, lines, quantities, reference=reference)

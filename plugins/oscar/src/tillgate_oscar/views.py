@@ -1,0 +1,66 @@
+"""The page where a shopper sees how an order stands; Tillgate's own ones start a payment of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from tillgate_oscar import orders
+from tillgate_oscar.conf import get_settings
+
+__all__ = ["order"]
+
+_SECONDS_BETWEEN_LOOKS: Final = 2
+_MOST_LOOKS: Final = 15
+
+
+@never_cache
+@require_safe
+def order(request: HttpRequest, ticket: str) -> HttpResponse:
+    """Show how an order stands. Its shopper goes on to Oscar's own pages, or can pay again; others see its number and status alone.
+
+    The address travels through the payment service, so holding it is no authority over the order.
+    """
+    number = orders.read_status(ticket)
+    if number is None:
+        raise Http404
+    found = orders.find(number)
+    if found is None:
+        return _private(render(request, "tillgate_oscar/order.html", {"order": {"number": number}, "is_deleted": True}, status=410))
+    is_shopper, waits = orders.is_of_shopper(found, request), orders.waits_for_payment(found)
+    settings = get_settings()
+    if is_shopper and found.status not in (settings.pending_status, settings.cancelled_status):
+        if request.session.get(orders.SESSION_KEY) == found.pk:
+            return redirect("checkout:thank-you")
+        return redirect("customer:order", order_number=found.number)
+    # The money is here and the order not moved on yet: a moment's matter, unless the shop's own code fails.
+    has_arrived = orders.money_has_arrived(found)
+    is_arriving = found.status == settings.pending_status and has_arrived
+    page = {
+        "order": found,
+        "is_arriving": is_arriving,
+        "is_cancelled": found.status == settings.cancelled_status,
+        "is_paid": has_arrived or found.status == settings.paid_status,
+        "waits": waits,
+        "pay_url": orders.pay_url(found) if waits and is_shopper else None,
+    }
+    response = render(request, "tillgate_oscar/order.html", page)
+    if is_arriving and (looks := _looks(request)) < _MOST_LOOKS:
+        response["Refresh"] = f"{_SECONDS_BETWEEN_LOOKS}; url={request.path}?looks={looks + 1}"
+    return _private(response)
+
+
+def _private(response: HttpResponse) -> HttpResponse:
+    response["Referrer-Policy"] = "no-referrer"
+    response["X-Robots-Tag"] = "noindex"
+    return response
+
+
+def _looks(request: HttpRequest) -> int:
+    """Return how often this page has been looked at while the order was moving on."""
+    text = request.GET.get("looks", "0")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0

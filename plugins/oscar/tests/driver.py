@@ -1,0 +1,77 @@
+"""The driver: how tests talk to an Oscar shop."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Sum
+from django.test import override_settings
+from oscar.core.loading import get_class, get_model
+from oscar.test.factories import create_product
+
+from tests.shopper import Shopper
+from tillgate.django.conf import get_settings as get_tillgate_settings
+from tillgate.testing.driver import ShopDriver
+from tillgate_oscar.conf import get_settings
+
+
+class OscarDriver(ShopDriver):
+    """Places orders through Oscar's own checkout, and looks at Oscar's own records."""
+
+    plugin = "oscar"
+
+    def _order(self, order_key: str) -> Any:
+        return get_model("order", "Order").objects.get(number=order_key)
+
+    def place_order(self, total: Decimal) -> str:
+        placed = Shopper().buys(create_product(price=total, num_in_stock=5), vendor=get_tillgate_settings().vendors[0].value)
+        assert placed["Location"].startswith("/payments/start/"), placed.content.decode()
+        return str(get_model("order", "Order").objects.latest("pk").number)
+
+    def is_paid(self, order_key: str) -> bool:
+        return bool(self._order(order_key).status == get_settings().paid_status)
+
+    def times_paid(self, order_key: str) -> int:
+        order = self._order(order_key)
+        debits = get_model("payment", "Transaction").objects.filter(source__order=order, txn_type="Debit").count()
+        events = order.payment_events.filter(event_type__name=get_settings().paid_event).count()
+        changes = order.status_changes.filter(new_status=get_settings().paid_status).count()
+        return int(max(debits, events, changes))
+
+    def refunded(self, order_key: str) -> Decimal:
+        order = self._order(order_key)
+        total: Decimal = order.sources.aggregate(sum=Sum("amount_refunded"))["sum"] or Decimal(0)
+        events = order.payment_events.filter(event_type__name=get_settings().refund_event).aggregate(sum=Sum("amount"))["sum"]
+        assert total == (events or 0), (total, events)
+        return total
+
+    def is_payable(self, order_key: str) -> bool:
+        return bool(self._order(order_key).status == get_settings().pending_status)
+
+    def is_released(self, order_key: str) -> bool:
+        order = self._order(order_key)
+        held = sum(line.num_allocated for line in order.lines.all())
+        return bool(order.status == get_settings().cancelled_status and held == 0)
+
+    def close_order(self, order_key: str) -> None:
+        with transaction.atomic():
+            get_class("order.processing", "EventHandler")().handle_order_status_change(self._order(order_key), "Cancelled")
+
+    def edit_total(self, order_key: str, total: Decimal) -> None:
+        get_model("order", "Order").objects.filter(number=order_key).update(total_incl_tax=total, total_excl_tax=total)
+
+    def place_order_paid_otherwise(self, total: Decimal) -> str:
+        """Oscar's own checkout takes no money: the staff notes that it came by bank transfer."""
+        shopper = Shopper()
+        with override_settings(TILLGATE_OSCAR={"OTHER_WAYS_TO_PAY": True}, OSCAR_INITIAL_ORDER_STATUS="Pending payment"):
+            shopper.adds(create_product(price=total, num_in_stock=5))
+            shopper.says_where()
+            assert shopper.get("/checkout/payment-method/?others=1")["Location"] == "/checkout/payment-details/"
+            assert shopper.get("/checkout/payment-details/").status_code == 200
+            assert shopper.places()["Location"] == "/checkout/thank-you/"
+        order = get_model("order", "Order").objects.latest("pk")
+        with transaction.atomic():
+            get_class("order.processing", "EventHandler")().handle_order_status_change(order, "Paid")
+        return str(order.number)

@@ -1,0 +1,90 @@
+"""A shop that forked `checkout` for its cash on delivery. `test_forked.py` runs this in a process of its own: settings make the fork."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.core import mail
+from oscar.core.loading import get_class, get_model
+
+from tests.forked.checkout import views
+from tests.shopper import Shopper
+from tillgate.django.models import Order as ExpectedOrder
+from tillgate.django.models import Payment
+from tillgate.testing.world import World
+from tillgate_oscar.checkout.views import PaymentDetailsMixin
+
+Order = get_model("order", "Order")
+
+
+def test_the_mixins_are_on_top_of_the_forks_classes() -> None:
+    assert get_class("checkout.views", "PaymentDetailsView").__mro__[1:3] == (PaymentDetailsMixin, *PaymentDetailsMixin.__mro__[1:2])
+    assert issubclass(get_class("checkout.views", "PaymentMethodView"), views.PaymentMethodView)
+
+
+def test_cash_on_delivery_runs_as_before(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:
+    shopper.adds(product("12.50"))
+    shopper.says_where()
+    page = shopper.get("/checkout/payment-method/").content.decode()
+    others = page.split('<a href="/checkout/payment-method/?others')[1].split('"')[0]
+    assert "Cash on delivery" in shopper.get(f"/checkout/payment-method/?others{others}").content.decode()
+    assert shopper.post("/checkout/payment-method/", {"method": "cash"})["Location"] == "/checkout/payment-details/"
+    assert shopper.get("/checkout/payment-details/").status_code == 200
+    preview = shopper.previews()
+    assert "tillgate_total" not in preview.content.decode()
+    assert shopper.places(preview)["Location"] == "/checkout/thank-you/"
+    assert shopper.get("/checkout/thank-you/").status_code == 200
+    order = Order.objects.get()
+    assert (order.status, order.sources.get().source_type.name, order.sources.get().amount_allocated) == ("Paid", "Cash", Decimal("12.50"))
+    assert order.payment_events.get().event_type.name == "Promised"
+    assert len(mail.outbox) == 1
+    assert not ExpectedOrder.objects.exists()
+
+
+def test_whoever_chose_a_vendor_first_and_then_cash_pays_cash(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:
+    shopper.adds(product())
+    shopper.says_where()
+    shopper.chooses("alipay")
+    shopper.post("/checkout/payment-method/", {"method": "cash"})
+    assert shopper.places()["Location"] == "/checkout/thank-you/"
+    assert not ExpectedOrder.objects.exists()
+
+
+def test_whoever_chose_nothing_hears_what_the_shop_says(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:
+    shopper.adds(product())
+    shopper.says_where()
+    assert "Please choose how to pay" in shopper.places().content.decode()
+    assert not Order.objects.exists()
+
+
+def test_a_vendor_is_paid_through_tillgate_and_takes_no_cash(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:
+    shopper.get(shopper.buys(product())["Location"])
+    order = Order.objects.get()
+    assert (order.status, order.sources.count()) == ("Pending payment", 0)
+    world.shopper_pays(Payment.objects.get())
+    world.notice(Payment.objects.get())
+    order.refresh_from_db()
+    assert (order.status, order.sources.get().source_type.name) == ("Paid", "Online payment")
+
+
+def test_an_order_in_another_currency_is_the_shops_own_affair(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:
+    tea = product()
+    tea.stockrecords.update(price_currency="EUR")
+    shopper.adds(tea)
+    shopper.says_where()
+    assert "Cash on delivery" in shopper.get("/checkout/payment-method/").content.decode()
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_fork_may_show_the_vendors_on_its_own_page(
+    world: World, shopper: Shopper, product: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, shown: bool
+) -> None:
+    monkeypatch.setattr(views.PaymentMethodView, "shows_vendors", shown, raising=False)
+    shopper.adds(product())
+    shopper.says_where()
+    assert ("Cash on delivery" in shopper.get("/checkout/payment-method/").content.decode()) is shown
+    assert shopper.chooses("paypal")["Location"] == "/checkout/payment-details/"
+    assert "PayPal" in shopper.previews().content.decode()

@@ -1,0 +1,601 @@
+"""Attacks: whoever tampers, edits, deletes or is quicker gets a message, and money, stock and records still add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core import mail
+from django.db import connections
+from django.test import Client
+from oscar.apps.checkout import views as oscars_checkout
+from oscar.apps.checkout.signals import post_checkout
+from oscar.apps.checkout.surcharges import FlatCharge
+from oscar.apps.dashboard.orders import views as oscars_dashboard
+from oscar.apps.order.exceptions import InvalidPaymentEvent
+from oscar.apps.order.utils import OrderNumberGenerator
+from oscar.apps.payment.exceptions import PaymentError
+from oscar.apps.shipping.methods import FixedPrice
+from oscar.core.loading import get_class, get_model
+
+from tests.goods import make_voucher
+from tests.shop.apps import TAXED
+from tests.shopper import Shopper, fields_of
+from tests.test_checkout import goods, sent
+from tests.test_dashboard import MAY, messages_of, presses, presses_for_lines, staff, url_of
+from tests.test_refunds import Bought
+from tillgate.django import operations
+from tillgate.django.models import Order as ExpectedOrder
+from tillgate.django.models import Payment, Refund
+from tillgate.testing.world import World, together
+from tillgate_oscar.checkout import choice
+from tillgate_oscar.refunds import refund_event_type
+
+Basket = get_model("basket", "Basket")
+Order = get_model("order", "Order")
+StockRecord = get_model("partner", "StockRecord")
+Make = Callable[..., Any]
+
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+@pytest.fixture
+def payment(world: World, shopper: Shopper, product: Make) -> Payment:
+    """A payment whose cashier page is open."""
+    shopper.get(shopper.buys(product("12.50"))["Location"])
+    return Payment.objects.select_related("order").get()
+
+
+@pytest.fixture
+def bought(world: World, product: Make) -> Bought:
+    return Bought(world, product)
+
+
+def handler() -> Any:
+    return get_class("order.processing", "EventHandler")()
+
+
+def is_at_start(answer: Any) -> bool:
+    return bool(answer.get("Location", "").startswith("/payments/start/"))
+
+
+def customer(name: str = "bo") -> Any:
+    return get_user_model().objects.create_user(name, f"{name}@shopper.example", "secret")
+
+
+def browser_of(user: Any) -> Shopper:
+    shopper = Shopper()
+    shopper.client.force_login(user, backend=BACKEND)
+    return shopper
+
+
+def declined(world: World, payment: Payment) -> str:
+    """Let the payment be declined; return where the shopper lands."""
+    world.sandbox.control.decline(payment.reference)
+    return str(world.come_back(payment)["Location"])
+
+
+# Between the pages of the checkout ------------------------------------------------------------------------------------------------------
+
+
+def test_vendors_that_are_all_disabled_after_the_order_was_placed_are_a_message(
+    world: World, shopper: Shopper, product: Make, configure: Callable[..., None]
+) -> None:
+    placed = shopper.buys(product())
+    configure(VENDORS=[])
+    page = shopper.get(placed["Location"])
+    assert (page.status_code, "No way to pay is offered at the moment" in page.content.decode()) == (200, True)
+    configure()
+    assert shopper.get(placed["Location"])["Location"].startswith(world.sandbox.base_url), "the order can be paid once there is a way"
+
+
+@pytest.mark.parametrize("total", ["0.00", "-1.00"])
+def test_an_order_that_was_edited_to_nothing_before_the_payment_starts_is_a_message(
+    world: World, shopper: Shopper, product: Make, total: str
+) -> None:
+    placed = shopper.buys(product())
+    Order.objects.update(total_incl_tax=Decimal(total), total_excl_tax=Decimal(total))
+    page = shopper.get(placed["Location"])
+    assert (page.status_code, "nothing was charged" in page.content.decode()) == (409, True)
+    assert not Payment.objects.exists()
+
+
+def test_a_voucher_that_makes_a_chosen_order_free_completes_it_without_a_payment(world: World, shopper: Shopper, product: Make) -> None:
+    voucher = make_voucher("ALL")
+    get_model("offer", "Benefit").objects.filter(offers__vouchers=voucher).update(value=100)
+    shopper.adds(product("10.00"))
+    shopper.says_where()
+    shopper.chooses()
+    preview = shopper.previews()
+    shopper.uses_voucher("ALL")
+    assert shopper.places(preview)["Location"] == "/checkout/thank-you/"
+    assert Order.objects.get().total_incl_tax == 0
+    assert not ExpectedOrder.objects.exists()
+
+
+def test_a_free_order_that_costs_something_by_the_time_it_is_placed_is_not_placed(world: World, shopper: Shopper, product: Make) -> None:
+    tea = product("0.00")
+    shopper.adds(tea)
+    shopper.says_where()
+    preview = shopper.previews()
+    tea.stockrecords.update(price=Decimal("5.00"))
+    assert shopper.places(preview)["Location"] == "/checkout/payment-method/"
+    assert not Order.objects.exists()
+
+
+def test_a_receiver_of_the_shop_that_fails_after_the_order_was_placed_keeps_nobody_from_paying(
+    world: World, shopper: Shopper, product: Make
+) -> None:
+    def fail(**_: Any) -> None:
+        Order.objects.create(number=Order.objects.get().number)  # breaks the transaction that it is in
+
+    post_checkout.connect(fail)
+    try:
+        placed = shopper.buys(product())
+    finally:
+        post_checkout.disconnect(fail)
+    assert is_at_start(placed)
+    assert Basket.objects.get().status == "Submitted", "or it could be ordered again"
+    assert shopper.get(placed["Location"])["Location"].startswith(world.sandbox.base_url)
+
+
+def test_a_post_without_the_token_against_forgery_changes_nothing(world: World, shopper: Shopper, product: Make) -> None:
+    shopper.adds(product())
+    shopper.says_where()
+    shopper.chooses()
+    fields = fields_of(shopper.previews(), "place_order_form")
+    pay = world.shop.pay_path(world.order())
+    before = Order.objects.count()
+    strict = Client(enforce_csrf_checks=True)
+    strict.cookies = shopper.client.cookies
+    forged = {"/checkout/payment-method/": {"vendor": "paypal"}, "/checkout/preview/": fields, pay: {"vendor": "paypal"}}
+    for address, fields in forged.items():
+        assert strict.post(address, {**fields, "csrfmiddlewaretoken": ""}).status_code == 403, address
+    assert (Order.objects.count(), Payment.objects.count()) == (before, 0)
+
+
+# Two at once ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_two_presses_at_once_hold_the_stock_and_the_voucher_once_under_atomic_requests(
+    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+    voucher = make_voucher("TEN")
+    shopper.adds(product("10.00"), 2)
+    shopper.uses_voucher("TEN")
+    shopper.says_where()
+    shopper.chooses()
+    fields = fields_of(shopper.previews(), "place_order_form")
+    browsers = [Client(), Client()]
+    for browser in browsers:
+        browser.cookies = shopper.client.cookies
+    placed = together(*[lambda browser=browser: browser.post("/checkout/preview/", fields) for browser in browsers])
+    assert [is_at_start(answer) for answer in placed] == [True, True], placed
+    assert shopper.client.session["checkout_order_id"] == Order.objects.get().pk, "whichever request has written the session last"
+    assert Order.objects.count() == ExpectedOrder.objects.count() == 1
+    assert (StockRecord.objects.get().num_allocated, voucher.applications.count()) == (2, 1)
+    world.a_day_passes()
+    assert (StockRecord.objects.get().num_allocated, voucher.applications.count()) == (0, 0)
+
+
+def test_two_shoppers_with_the_same_single_use_voucher_at_once_get_one_discount(world: World, product: Make) -> None:
+    make_voucher("TEN")
+    tea, shoppers = product("10.00"), [Shopper(), Shopper()]
+    for shopper in shoppers:
+        shopper.adds(tea)
+        shopper.uses_voucher("TEN")
+        shopper.says_where()
+        shopper.chooses()
+    pages = [(shopper, shopper.previews()) for shopper in shoppers]
+    placed = together(*[lambda page=page: page[0].places(page[1]) for page in pages])
+    assert sorted(is_at_start(answer) for answer in placed) == [False, True], placed
+    assert (Order.objects.get().total_incl_tax, StockRecord.objects.get().num_allocated) == (Decimal("9.00"), 1)
+
+
+@pytest.mark.parametrize("atomic", [False, True], ids=["", "atomic"])
+def test_a_customer_who_places_the_same_basket_in_two_windows_pays_no_total_that_the_window_has_not_shown(
+    world: World, product: Make, monkeypatch: pytest.MonkeyPatch, atomic: bool
+) -> None:
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic)
+    bo = customer()
+    windows = [browser_of(bo), browser_of(bo)]
+    windows[0].adds(product("12.50"))
+    pages = []
+    for window, shipping in zip(windows, ("free-shipping", "courier"), strict=True):
+        window.says_where(shipping=shipping)
+        window.chooses()
+        pages.append((window, window.previews()))
+    placed: list[Any] = together(*[lambda page=page: page[0].places(page[1]) for page in pages])
+    assert sorted(is_at_start(answer) for answer in placed) == [False, True], placed
+    slower = next(number for number, answer in enumerate(placed) if not is_at_start(answer))
+    order = Order.objects.get()
+    page = windows[slower].get(placed[slower]["Location"]).content.decode()
+    assert f"placed this order in another window already. Its total is USD {order.total_incl_tax}" in page
+    assert "Pay now" in page
+    assert fields_of(pages[1 - slower][1], "place_order_form")["tillgate_total"] == f"USD {order.total_incl_tax}"
+
+
+@pytest.mark.parametrize("atomic", [False, True], ids=["", "atomic"])
+def test_a_notice_a_return_and_a_cancellation_at_once_leave_a_paid_order_or_a_person_who_knows(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, atomic: bool
+) -> None:
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic)
+    ann, order = staff("ann", *MAY), Order.objects.get()
+    notice, back = (f"/payments/{name}/{key}/" for name, key in (("notice", payment.notice_key), ("return", payment.return_key)))
+    world.shopper_pays(payment)
+    done: list[Any] = together(
+        lambda: Client().post(notice),
+        lambda: Client().get(back),
+        lambda: ann.post(url_of(order), {"order_action": "change_order_status", "new_status": "Cancelled"}),
+    )
+    assert [answer.status_code for answer in done] == [200, 302, 302], done
+    world.a_day_passes()
+    order.refresh_from_db()
+    moved = list(order.status_changes.values_list("old_status", "new_status"))
+    if world.attentions():
+        assert (world.attentions(), order.status, order.sources.count()) == (["paid-not-payable"], "Cancelled", 0)
+    else:
+        assert order.sources.get().amount_debited == Decimal("12.50")
+        assert ("Pending payment", "Paid") in moved
+        assert ("Pending payment", "Cancelled") not in moved
+
+
+def test_two_payments_that_come_to_nothing_at_once_are_followed_by_one_reminder(world: World, payment: Payment) -> None:
+    payments = [payment, world.start(payment.order.key, "paypal")]
+    for one in payments:
+        world.sandbox.control.decline(one.reference)
+    together(*[lambda one=one: Client().get(f"/payments/return/{one.return_key}/") for one in payments])
+    world.sweep()
+    assert len(mail.outbox) == 1
+
+
+def test_the_button_pressed_again_after_the_order_was_placed_leads_to_the_cashier_in_every_browser_session(
+    world: World, shopper: Shopper, product: Make
+) -> None:
+    shopper.adds(product())
+    shopper.says_where()
+    shopper.chooses()
+    preview = shopper.previews()
+    first, again = (shopper.places(preview) for _ in range(2))
+    assert is_at_start(again)
+    assert shopper.get(again["Location"])["Location"] == shopper.get(first["Location"])["Location"]
+    assert Payment.objects.count() == 1
+    for forged in ("", "x", fields_of(preview, "place_order_form")["tillgate_preview"][:-1]):
+        assert Shopper().places(preview, tillgate_preview=forged)["Location"] == "/basket/"
+
+
+# What the staff does while somebody pays ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def before_the_status_is_changed(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> Iterator[None]:
+    """Let something happen after a page of the dashboard has read the order and before it changes its status."""
+    real = oscars_dashboard.EventHandlerMixin.get_handler
+
+    def late(view: Any, *arguments: Any, **options: Any) -> Any:
+        happens()
+        return real(view, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(oscars_dashboard.EventHandlerMixin, "get_handler", late)
+        yield
+
+
+@pytest.mark.parametrize("page", ["the order's page", "the list"])
+def test_an_order_that_is_paid_while_the_staff_cancels_it_stays_paid_and_the_staff_is_told(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    ann, order = staff("ann", *MAY), Order.objects.get()
+
+    def pays() -> None:
+        world.shopper_pays(payment)
+        world.notice(payment)
+
+    with before_the_status_is_changed(monkeypatch, pays):
+        if page == "the list":
+            fields = {"action": "change_order_statuses", "selected_order": [order.pk], "new_status": "Cancelled"}
+            answer = ann.post("/dashboard/orders/", fields, follow=True)
+        else:
+            answer = ann.post(url_of(order), {"order_action": "change_order_status", "new_status": "Cancelled"}, follow=True)
+    assert "is “Paid” by now" in messages_of(answer)[0]
+    assert Order.objects.get().status == "Paid"
+    assert ExpectedOrder.objects.get().closed_at is None
+    assert world.attentions() == []
+
+
+def test_an_order_that_is_deleted_while_the_staff_cancels_it_is_a_message(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, order = staff("ann", *MAY), Order.objects.get()
+    with before_the_status_is_changed(monkeypatch, lambda: Order.objects.all().delete()):
+        fields = {"action": "change_order_statuses", "selected_order": [order.pk], "new_status": "Cancelled"}
+        assert "by now" in messages_of(ann.post("/dashboard/orders/", fields, follow=True))[0]
+    assert not Order.objects.exists(), "Oscar would write it again"
+
+
+def test_stock_of_a_cancelled_order_is_free_once_the_money_that_came_too_late_was_given_back(world: World, payment: Payment) -> None:
+    handler().handle_order_status_change(Order.objects.get(), "Cancelled")
+    world.shopper_pays(payment)
+    world.notice(payment)
+    world.a_day_passes()
+    assert StockRecord.objects.get().num_allocated == 1, "somebody may still decide to send the goods"
+    operations.refund(payment.pk, "12.50")
+    world.a_day_passes()
+    assert (StockRecord.objects.get().num_allocated, world.attentions()) == (0, [])
+
+
+def test_stock_that_the_staff_released_or_shipped_in_part_is_released_to_the_last_item_and_no_further(
+    world: World, shopper: Shopper, product: Make
+) -> None:
+    tea, pot, kept = product("4.00", "Tea"), product("20.00", "Pot"), product("1.00", "Kept")
+    shopper.adds(tea, 3)
+    shopper.adds(pot, 3)
+    shopper.adds(kept)
+    shopper.says_where()
+    shopper.chooses()
+    shopper.places()
+    order = Order.objects.get()
+    Shopper().buys(tea)
+    line = {line.title: line for line in order.lines.all()}
+    handler().cancel_stock_allocations(order, [line["Tea"]], [1])
+    handler().consume_stock_allocations(order, [line["Pot"]], [1])
+    handler().cancel_stock_allocations(order, [line["Kept"]], [1])
+    world.a_day_passes()
+    ExpectedOrder.objects.exclude(key=order.number).delete()
+    stock = StockRecord.objects.order_by("product__title").values_list("product__title", "num_allocated", "num_in_stock")
+    assert list(stock) == [("Kept", 0, 5), ("Pot", 0, 4), ("Tea", 0, 5)]
+
+
+def test_products_that_are_deleted_while_an_order_waits_do_not_keep_it_from_being_given_up(
+    world: World, shopper: Shopper, product: Make
+) -> None:
+    gone, kept = product("4.00"), product("5.00")
+    shopper.adds(gone)
+    shopper.buys(kept)
+    Shopper().buys(gone)
+    gone.delete()
+    world.a_day_passes()
+    assert world.attentions() == []
+    assert set(Order.objects.values_list("status", flat=True)) == {"Cancelled"}
+    assert kept.stockrecords.get().num_allocated == 0
+
+
+def test_an_order_whose_currency_is_edited_while_somebody_pays_waits_for_a_person(world: World, payment: Payment) -> None:
+    Order.objects.update(currency="EUR")
+    world.shopper_pays(payment)
+    world.notice(payment)
+    assert (world.attentions(), Order.objects.get().status) == (["paid-not-payable"], "Pending payment")
+    page = world.client.get(world.shop.pay_path(payment.order.key)).content.decode()
+    assert "it is in EUR, and only US dollars can be paid" in page
+    assert "USD" not in page
+
+
+def test_an_order_in_a_status_of_the_shops_own_is_not_said_to_be_paid(world: World, payment: Payment) -> None:
+    home = declined(world, payment)
+    Order.objects.update(status="On hold")
+    page = Client().get(home).content.decode()
+    assert "On hold" in page
+    assert "has arrived" not in page
+
+
+def test_whoever_comes_back_to_an_order_that_was_given_up_is_not_thanked_for_it(world: World, shopper: Shopper, payment: Payment) -> None:
+    world.a_day_passes()
+    assert Order.objects.get().status == "Cancelled"
+    home = shopper.get("/checkout/thank-you/")["Location"]
+    assert "This order was cancelled." in shopper.get(home).content.decode()
+
+
+def test_an_order_that_was_cancelled_and_opened_again_by_hand_is_not_offered_to_be_paid(
+    world: World, shopper: Shopper, payment: Payment
+) -> None:
+    home = declined(world, payment)
+    handler().handle_order_status_change(Order.objects.get(), "Cancelled")
+    Order.objects.update(status="Pending payment")
+    page = shopper.get(home)
+    assert "Pay now" not in page.content.decode()
+    assert "has arrived" not in page.content.decode()
+    assert "Refresh" not in page
+    world.a_day_passes()
+    assert (Order.objects.get().status, StockRecord.objects.get().num_allocated) == ("Cancelled", 0)
+
+
+# What is deleted ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_whoever_paid_an_order_that_was_deleted_meanwhile_reads_what_becomes_of_the_money(
+    world: World, shopper: Shopper, payment: Payment
+) -> None:
+    Order.objects.all().delete()
+    world.shopper_pays(payment)
+    page = shopper.get(world.come_back(payment)["Location"])
+    assert page.status_code == 410
+    for said in ("This order does not exist any more.", "If you have paid it, the shop has been told"):
+        assert said in page.content.decode()
+    assert world.attentions() == ["paid-not-payable"]
+    assert shopper.get(world.shop.pay_path(payment.order.key)).status_code == 404
+
+
+def test_an_order_whose_customer_deletes_the_account_while_paying_is_paid(world: World, product: Make) -> None:
+    bo = customer()
+    shopper = browser_of(bo)
+    shopper.get(shopper.buys(product())["Location"])
+    payment = Payment.objects.get()
+    bo.delete()
+    world.shopper_pays(payment)
+    home = world.come_back(payment)["Location"]
+    assert "your payment has arrived" in Client().get(home).content.decode()
+    world.a_day_passes()
+    assert (Order.objects.get().status, world.attentions(), mail.outbox) == ("Paid", [], [])
+
+
+# Who is somebody else -------------------------------------------------------------------------------------------------------------------
+
+
+def test_another_customer_sees_no_more_than_a_stranger_and_nobody_guesses_an_order(world: World, product: Make) -> None:
+    shopper, eve = browser_of(customer("bo")), browser_of(customer("eve"))
+    shopper.get(shopper.buys(product("12.50", "Secret tea"))["Location"])
+    order, home = Order.objects.get(), declined(world, Payment.objects.get())
+    page = eve.get(home).content.decode()
+    assert "has not been paid yet" in page
+    for private in ("/payments/pay/", "Mill Lane", "bo@shopper.example", "Secret tea"):
+        assert private not in page
+    assert eve.get(f"/accounts/orders/{order.number}/").status_code == 404
+    for guess in (order.number, f"{order.number}:", home.split("/")[-2][:-1], home.split("/")[-2].swapcase()):
+        assert eve.get(f"/payments/order/{guess}/").status_code == 404, guess
+
+
+# To the cent ----------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("percent", [10, 33])
+@pytest.mark.parametrize(("price", "quantity"), [("19.99", 3), ("0.07", 7), ("3.33", 1)])
+def test_what_was_shown_ordered_charged_and_given_back_line_by_line_is_the_same_to_the_cent(
+    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch, price: str, quantity: int, percent: int
+) -> None:
+    monkeypatch.setattr(
+        "oscar.apps.checkout.applicator.SurchargeApplicator.get_surcharges",
+        lambda *_, **__: (FlatCharge(excl_tax=Decimal("0.93"), incl_tax=Decimal("1.01")),),
+    )
+    voucher = make_voucher("SOME", usage="Multi-use")
+    get_model("offer", "Benefit").objects.filter(offers__vouchers=voucher).update(value=percent)
+    shopper.adds(product(price, "Oolong", product_class=TAXED, stock=9), quantity)
+    shopper.adds(product("7.35", "Cup"), 2)
+    shopper.uses_voucher("SOME")
+    shopper.says_where(shipping="courier")
+    shopper.chooses()
+    preview = shopper.previews()
+    shopper.get(shopper.places(preview)["Location"])
+    order, payment = Order.objects.get(), Payment.objects.get()
+    lines = list(order.lines.all())
+    shown = fields_of(preview, "place_order_form")["tillgate_total"]
+    charged = Decimal(str(sent(world)["amount"]))
+    assert shown == f"USD {charged}"
+    assert charged == order.total_incl_tax == payment.amount
+    assert charged == sum(line.line_price_incl_tax for line in lines) + order.shipping_incl_tax + Decimal("1.01")
+    for line in lines:
+        assert f'"goods_name":"{line.title}","quantity":"{line.quantity}"' in goods(world)
+    world.shopper_pays(payment)
+    world.notice(payment)
+    ann = staff("ann", *MAY)
+    for line in lines:
+        for _ in range(line.quantity - 1):
+            presses_for_lines(ann, order, {line: 1})
+    for line in lines:
+        given_back = sum(Refund.objects.filter(data__lines__has_key=str(line.pk)).values_list("amount", flat=True), Decimal(0))
+        last = line.line_price_incl_tax - given_back
+        said = messages_of(presses_for_lines(ann, order, {line: 1}))
+        assert said == [f"USD {last} was given back."], line.title
+    rest = order.shipping_incl_tax + Decimal("1.01")
+    assert world.shop.refunded(order.number) == world.given_back(payment) == charged - rest
+    assert fields_of(ann.get(url_of(order)), "tillgate_refund_form")["amount"] == str(rest)
+
+
+def test_a_total_with_parts_of_a_cent_is_charged_as_it_was_shown(
+    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class ByWeight(FixedPrice):  # type: ignore[misc]
+        code, name = "weight", "By weight"
+        charge_excl_tax = charge_incl_tax = Decimal("4.665")
+
+    monkeypatch.setattr("oscar.apps.shipping.repository.Repository.methods", (ByWeight(),))
+    shopper.adds(product("12.50"))
+    shopper.says_where(shipping="weight")
+    shopper.chooses()
+    preview = shopper.previews()
+    shown = fields_of(preview, "place_order_form")["tillgate_total"]
+    shopper.get(shopper.places(preview)["Location"])
+    assert shown == f"USD {Payment.objects.get().amount}"
+    assert f"${Payment.objects.get().amount}" in preview.content.decode()
+
+
+@pytest.mark.parametrize("title", ["\N{TEACUP WITHOUT HANDLE}", "<>&", "a\nb", "x" * 255, "\u202eaet", "{amount}", "%s", "'; --"])
+def test_goods_of_any_name_can_be_paid(world: World, shopper: Shopper, product: Make, title: str) -> None:
+    placed = shopper.buys(product("1.00", title))
+    assert shopper.get(placed["Location"])["Location"].startswith(world.sandbox.base_url)
+
+
+@pytest.mark.parametrize("number", ["ORD/2026 \u00fc", "x" * 128, "{amount}", "<b>1</b>"])
+def test_an_order_of_any_number_is_paid_and_its_shopper_comes_home(
+    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch, number: str
+) -> None:
+    monkeypatch.setattr(OrderNumberGenerator, "order_number", lambda *_: number)
+    shopper.get(shopper.buys(product())["Location"])
+    payment = Payment.objects.get()
+    world.shopper_pays(payment)
+    assert shopper.get(world.come_back(payment)["Location"])["Location"] == "/checkout/thank-you/"
+    assert Order.objects.get(number=number).status == "Paid"
+
+
+# Money back -----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_whose_refund_nobody_knows_of_is_not_paid_back_twice_by_its_price(bought: Bought) -> None:
+    ann = staff("ann", *MAY)
+    bought.world.sandbox.control.fault("lost_response", occasion="refund")
+    presses_for_lines(ann, bought.order, {bought.tea: 2})
+    assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1})) == ["USD 4.00 was given back."]
+    assert "Nothing was given back" in messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1}))[0]
+    assert sorted(Refund.objects.values_list("amount", flat=True)) == [Decimal("4.00"), Decimal("8.00")]
+
+
+def test_a_forged_refund_without_the_token_gives_nothing_back(bought: Bought) -> None:
+    ann = staff("ann", *MAY)
+    fields = fields_of(ann.get(url_of(bought.order)), "tillgate_refund_form")
+    strict = Client(enforce_csrf_checks=True)
+    strict.cookies = ann.cookies
+    assert strict.post(url_of(bought.order), {**fields, "csrfmiddlewaretoken": ""}).status_code == 403
+    assert not Refund.objects.exists()
+
+
+def test_lines_of_another_order_are_not_given_back(bought: Bought, world: World) -> None:
+    order, ann = bought.order, staff("ann", *MAY)
+    other = Order.objects.get(number=world.order("5.00")).lines.get()
+    page = ann.get(url_of(order))
+    assert messages_of(presses_for_lines(ann, order, {other: 1}, page))[0] == "Invalid lines requested"
+    assert not Refund.objects.exists()
+
+
+def test_a_cancelled_order_that_was_paid_is_given_back_once_whoever_asks(bought: Bought) -> None:
+    handler().handle_order_status_change(bought.order, "Cancelled")
+    ann = staff("ann", *MAY)
+    pages = [ann.get(url_of(bought.order)) for _ in range(2)]
+    said = sorted(messages_of(presses(ann, bought.order, page))[0] for page in pages)
+    assert said[0].startswith("Nothing was given back") or said == ["USD 32.00 was given back."] * 2
+    assert bought.given_back() == Decimal("32.00")
+    with pytest.raises((PaymentError, InvalidPaymentEvent)):
+        bought.ask(Decimal("0.01"))
+
+
+# Other shops ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_shop_in_another_currency_takes_dollars_for_what_it_sells_in_dollars(
+    world: World, shopper: Shopper, product: Make, settings: Any
+) -> None:
+    settings.OSCAR_DEFAULT_CURRENCY = "GBP"
+    tea = product("12.50")
+    tea.stockrecords.update(price_currency="USD")
+    shopper.get(shopper.buys(tea)["Location"])
+    payment = Payment.objects.get()
+    world.shopper_pays(payment)
+    world.notice(payment)
+    order = Order.objects.get()
+    assert (order.status, order.currency, order.sources.get().currency) == ("Paid", "USD", "USD")
+    handler().handle_payment_event(order, refund_event_type(), Decimal("2.50"))
+    assert world.shop.refunded(order.number) == world.given_back(payment) == Decimal("2.50")
+
+
+def test_a_fork_that_only_looks_different_lets_nobody_order_without_a_vendor(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork(**written: Any) -> type[Any]:
+        return type("PaymentMethodView", (oscars_checkout.PaymentMethodView,), {"__module__": "shop.checkout.views", **written})
+
+    details = get_class("checkout.views", "PaymentDetailsView")
+    looks, acts = fork(template_name="ours.html", get_context_data=dict), fork(post=print)
+    for view, takes_others in ((looks, False), (acts, True)):
+        monkeypatch.setattr(choice, "get_class", lambda _, name, view=view: view if name == "PaymentMethodView" else details)
+        assert choice.has_other_ways() is takes_others

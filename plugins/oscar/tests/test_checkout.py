@@ -1,0 +1,456 @@
+"""The checkout, by Oscar's own pages: from the basket to a paid order, and what shoppers do instead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core import mail
+from django.db import connections
+from django.test import Client
+from oscar.core.loading import get_class, get_model
+
+from tests.goods import make_voucher
+from tests.shop.apps import TAXED
+from tests.shopper import Shopper, fields_of
+from tillgate.django.models import Order as ExpectedOrder
+from tillgate.django.models import Payment
+from tillgate.testing.world import World, together
+
+Order = get_model("order", "Order")
+Make = Callable[..., Any]
+
+
+@pytest.fixture(params=[False, True], ids=["", "atomic"])
+def atomic_requests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shop with and without ATOMIC_REQUESTS."""
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", request.param)
+
+
+def sent(world: World) -> dict[str, Any]:
+    """Return what the gateway was asked to create last."""
+    entries = [entry for entry in world.sandbox.service.journal.all() if entry.operation == "pay" and entry.direction == "in"]
+    return dict(json.loads(entries[-1].detail))
+
+
+def goods(world: World) -> str:
+    return str(sent(world)["goodsInfo"])
+
+
+# A shopper buys -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("atomic_requests")
+def test_a_guest_pays_and_returns_to_the_thank_you_page(world: World, shopper: Shopper, product: Make) -> None:
+    placed = shopper.buys(product("12.50"))
+    order = Order.objects.get()
+    assert (order.status, order.total_incl_tax) == ("Pending payment", Decimal("12.50"))
+    to_cashier = shopper.get(placed["Location"])
+    payment = Payment.objects.select_related("order").get()
+    assert to_cashier["Location"] == payment.cashier_url
+    home = shopper.get(world.shopper_pays(payment) or "")
+    assert shopper.get(home["Location"])["Location"] == "/checkout/thank-you/"
+    assert Order.objects.get().status == "Paid"
+    assert order.number in shopper.get("/checkout/thank-you/").content.decode()
+
+
+@pytest.mark.usefixtures("atomic_requests")
+def test_the_notice_alone_pays_the_order_though_the_shopper_never_returns(world: World, shopper: Shopper, product: Make) -> None:
+    shopper.get(shopper.buys(product())["Location"])
+    payment = Payment.objects.get()
+    world.shopper_pays(payment)
+    assert world.notice(payment).content == b"success"
+    assert Order.objects.get().status == "Paid"
+
+
+def test_the_gateway_is_asked_for_the_orders_total_to_the_cent_with_tax_shipping_and_voucher(
+    world: World, shopper: Shopper, product: Make
+) -> None:
+    tea, cups = product("19.99", "Oolong <b>tea</b>", product_class=TAXED), product("7.35", "Cups & saucers")
+    make_voucher("TEN")
+    shopper.adds(tea, 3)
+    shopper.uses_voucher("TEN")
+    shopper.adds(cups)
+    shopper.says_where(shipping="courier")
+    shopper.chooses()
+    preview = shopper.previews()
+    shopper.get(shopper.places(preview)["Location"])
+    order = Order.objects.get()
+    assert order.total_incl_tax > order.total_excl_tax, "there is tax on it"
+    assert order.total_discount_incl_tax > 0
+    assert f"${order.total_incl_tax}" in preview.content.decode()
+    assert order.total_incl_tax == sum(line.line_price_incl_tax for line in order.lines.all()) + order.shipping_incl_tax
+    assert order.shipping_incl_tax == Decimal("4.99")
+    assert [(line.title, line.quantity) for line in order.lines.all()] == [("Oolong <b>tea</b>", 3), ("Cups & saucers", 1)]
+    asked = sent(world)
+    assert Decimal(str(asked["amount"])) == order.total_incl_tax == Payment.objects.get().amount
+    assert asked["description"] == f"Order {order.number}"
+    assert asked["reference"].startswith(f"{order.number}-")
+    assert '"goods_name":"Oolong b tea b","quantity":"3"' in goods(world)
+    assert '"quantity":"1"' in goods(world)
+
+
+def test_a_customer_with_an_account_pays_and_finds_the_order_there(world: World, product: Make) -> None:
+    user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
+    shopper = Shopper(world.client)
+    shopper.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    shopper.get(shopper.buys(product())["Location"])
+    order = Order.objects.get(user=user)
+    page = shopper.get(f"/accounts/orders/{order.number}/").content.decode()
+    assert "has not been paid yet" in page
+    assert "/payments/pay/" in page
+    world.shopper_pays(Payment.objects.get())
+    world.come_back(Payment.objects.get())
+    assert "/payments/pay/" not in shopper.get(f"/accounts/orders/{order.number}/").content.decode()
+
+
+def test_a_free_order_completes_as_oscar_completes_it(world: World, shopper: Shopper, product: Make) -> None:
+    shopper.adds(product("0.00"))
+    shopper.says_where()
+    assert shopper.get("/checkout/payment-method/")["Location"] == "/checkout/preview/"
+    assert shopper.places()["Location"] == "/checkout/thank-you/"
+    assert shopper.get("/checkout/thank-you/").status_code == 200
+    assert not ExpectedOrder.objects.exists()
+    assert len(mail.outbox) == 1
+
+
+# The choice -----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_vendors_that_the_owner_enabled_are_offered_in_the_owners_order(
+    world: World, shopper: Shopper, product: Make, configure: Callable[..., None]
+) -> None:
+    configure(VENDORS=["paypal", "alipay"])
+    shopper.adds(product())
+    shopper.says_where()
+    page = shopper.get("/checkout/payment-method/").content.decode()
+    assert page.index("PayPal") < page.index("Alipay")
+    assert "WeChat" not in page
+
+
+def test_the_choice_is_shown_in_the_preview_and_remembered_when_the_shopper_goes_back(
+    world: World, shopper: Shopper, product: Make
+) -> None:
+    shopper.adds(product())
+    shopper.says_where()
+    assert shopper.chooses("wechatpay")["Location"] == "/checkout/payment-details/"
+    assert shopper.get("/checkout/payment-details/")["Location"] == "/checkout/preview/"
+    preview = shopper.previews().content.decode()
+    assert "WeChat Pay" in preview
+    assert "Payment details to go here" not in preview
+    assert fields_of(shopper.get("/checkout/payment-method/"), "tillgate-choice")["vendor"] == "wechatpay"
+
+
+def test_nobody_comes_to_the_preview_without_a_choice(world: World, shopper: Shopper, product: Make) -> None:
+    shopper.adds(product())
+    shopper.says_where()
+    assert shopper.previews()["Location"] == "/checkout/payment-method/"
+    assert shopper.get("/checkout/payment-details/")["Location"] == "/checkout/payment-method/"
+    assert "Please choose how to pay" in shopper.messages()
+
+
+# What can be wrong ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vendor", ["", "goldbars", "alipay'--", "x" * 5000, "\x00"])
+def test_a_vendor_that_nobody_offers_is_answered_with_a_sentence(world: World, shopper: Shopper, product: Make, vendor: str) -> None:
+    shopper.adds(product())
+    shopper.says_where()
+    answer = shopper.chooses(vendor)
+    assert answer.status_code == 200
+    assert 'role="alert"' in answer.content.decode()
+    assert shopper.previews()["Location"] == "/checkout/payment-method/"
+
+
+@pytest.mark.parametrize("kept", ["tillgate:goldbars", "tillgate:", "tillgate:paypal"])
+def test_a_choice_that_is_not_offered_any_more_leads_back_to_the_vendors(
+    world: World, shopper: Shopper, product: Make, configure: Callable[..., None], kept: str
+) -> None:
+    shopper.adds(product())
+    shopper.says_where()
+    shopper.chooses("paypal")
+    preview = shopper.previews()
+    session = shopper.client.session
+    session["checkout_data"]["payment"]["method"] = kept
+    session.save()
+    configure(VENDORS=["alipay"])
+    assert shopper.places(preview)["Location"] == "/checkout/payment-method/"
+    assert "This way to pay is not offered any more. Please choose another" in shopper.messages()
+    assert not Order.objects.exists()
+
+
+def test_a_total_that_changed_since_the_preview_is_shown_again_before_the_order_is_placed(
+    world: World, shopper: Shopper, product: Make
+) -> None:
+    tea = product("12.50")
+    shopper.adds(tea)
+    shopper.says_where()
+    shopper.chooses()
+    preview = shopper.previews()
+    tea.stockrecords.update(price=Decimal("12.51"))
+    again = shopper.places(preview)
+    assert again.status_code == 200
+    assert "The total has changed" in again.content.decode()
+    assert not Order.objects.exists()
+    assert shopper.places(again)["Location"].startswith("/payments/start/")
+    assert Order.objects.get().total_incl_tax == Decimal("12.51")
+
+
+def test_a_total_that_was_left_out_of_the_post_is_shown_again(world: World, shopper: Shopper, product: Make) -> None:
+    shopper.adds(product())
+    shopper.says_where()
+    shopper.chooses()
+    answer = shopper.post("/checkout/preview/", {"action": "place_order"})
+    assert "The total has changed" in answer.content.decode()
+    assert not Order.objects.exists()
+
+
+def test_a_basket_that_was_emptied_in_another_tab_is_no_order(world: World, shopper: Shopper, product: Make) -> None:
+    shopper.adds(product())
+    shopper.says_where()
+    shopper.chooses()
+    preview = shopper.previews()
+    get_model("basket", "Line").objects.all().delete()
+    assert shopper.places(preview)["Location"] == "/basket/"
+    assert any("You need to add some items" in message for message in shopper.messages())
+    assert not Order.objects.exists()
+
+
+def test_an_owner_who_disabled_all_vendors_gets_no_orders_without_a_way_to_pay(
+    world: World, shopper: Shopper, product: Make, configure: Callable[..., None]
+) -> None:
+    shopper.adds(product())
+    shopper.says_where()
+    shopper.chooses()
+    preview = shopper.previews()
+    configure(VENDORS=[])
+    assert shopper.places(preview)["Location"] == "/checkout/payment-method/"
+    assert "No way to pay is offered at the moment" in shopper.get("/checkout/payment-method/").content.decode()
+    assert "No way to pay is offered at the moment" in shopper.chooses().content.decode()
+    assert not Order.objects.exists()
+
+
+def test_an_order_that_is_not_in_dollars_is_told_so(world: World, shopper: Shopper, product: Make) -> None:
+    tea = product()
+    tea.stockrecords.update(price_currency="EUR")
+    shopper.adds(tea)
+    shopper.says_where()
+    assert "this one is in EUR" in shopper.get("/checkout/payment-method/").content.decode()
+    assert "this one is in EUR" in shopper.chooses().content.decode()
+    assert shopper.previews()["Location"] == "/checkout/payment-method/"
+    assert not Order.objects.exists()
+
+
+@pytest.mark.parametrize("path", ["start/{}/", "order/{}/"])
+@pytest.mark.parametrize("ticket", ["x", "100001", "WyIxMDAwMDEiLCJhbGlwYXkiXQ:1vMzXx:abc"])
+def test_a_forged_ticket_starts_and_shows_nothing(world: World, shopper: Shopper, product: Make, path: str, ticket: str) -> None:
+    shopper.buys(product())
+    assert shopper.get("/payments/" + path.format(ticket)).status_code == 404
+    assert not Payment.objects.exists()
+
+
+def test_the_tickets_of_the_start_of_the_status_and_of_paying_are_not_good_for_each_other(
+    world: World, shopper: Shopper, product: Make
+) -> None:
+    start = shopper.buys(product())["Location"].split("/")[-2]
+    shopper.get(f"/payments/start/{start}/")
+    home = world.come_back(_declined(world))["Location"]
+    status = home.split("/")[-2]
+    for path, ticket in [("start", status), ("pay", status), ("pay", start), ("order", start)]:
+        assert Client().get(f"/payments/{path}/{ticket}/").status_code == 404, path
+
+
+def _declined(world: World) -> Payment:
+    payment = Payment.objects.get()
+    world.sandbox.control.decline(payment.reference)
+    return payment
+
+
+# What goes wrong at the gateway ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_vendor_that_the_gateway_refuses_can_be_replaced_by_another(world: World, shopper: Shopper, product: Make) -> None:
+    placed = shopper.buys(product())
+    world.configure(account={"TOKEN": "wrong"})
+    page = shopper.get(placed["Location"])
+    assert page.status_code == 409
+    assert "Please choose another" in page.content.decode()
+    world.configure()
+    to_cashier = shopper.post(_action(page), {"vendor": "paypal"})
+    assert to_cashier["Location"].startswith(world.sandbox.base_url)
+    assert Order.objects.get().status == "Pending payment"
+
+
+def _action(page: Any) -> str:
+    text = page.content.decode()
+    return str(text.split('method="post" action="')[1].split('"')[0])
+
+
+def test_a_gateway_that_does_not_answer_leaves_an_order_that_can_be_paid_again(world: World, shopper: Shopper, product: Make) -> None:
+    placed = shopper.buys(product())
+    world.configure(account={"BASE_URL": "http://127.0.0.1:9"})
+    page = shopper.get(placed["Location"])
+    assert page.status_code == 409
+    world.configure()
+    assert shopper.post(_action(page), {"vendor": "alipay"})["Location"].startswith(world.sandbox.base_url)
+
+
+def test_a_declined_payment_leads_to_the_order_where_it_can_be_paid_with_another_vendor(
+    world: World, shopper: Shopper, product: Make
+) -> None:
+    shopper.get(shopper.buys(product())["Location"])
+    home = world.come_back(_declined(world))["Location"]
+    page = shopper.get(home).content.decode()
+    assert "This order has not been paid yet." in page
+    pay = page.split('btn-lg" href="')[1].split('"')[0]
+    assert shopper.post(pay, {"vendor": "paypal"})["Location"].startswith(world.sandbox.base_url)
+    second = Payment.objects.get(vendor="paypal")
+    world.shopper_pays(second)
+    world.come_back(second)
+    assert Order.objects.get().status == "Paid"
+
+
+# Twice, back, and elsewhere -------------------------------------------------------------------------------------------------------------
+
+
+def test_placing_the_order_twice_at_once_makes_one_order_and_one_payment(world: World, shopper: Shopper, product: Make) -> None:
+    shopper.adds(product())
+    shopper.says_where()
+    shopper.chooses()
+    fields = fields_of(shopper.previews(), "place_order_form")
+
+    def press() -> Any:
+        browser = Client()
+        browser.cookies = shopper.client.cookies
+        answer = browser.post("/checkout/preview/", fields)
+        return browser.get(answer["Location"]) if "/start/" in answer["Location"] else answer
+
+    answers: list[Any] = together(press, press)
+    assert Order.objects.count() == 1
+    assert Payment.objects.count() == 1
+    cashier = Payment.objects.get().cashier_url
+    status = "/payments/order/"
+    led_to: list[str] = [answer["Location"] for answer in answers]
+    assert cashier in led_to
+    assert all(place == cashier or place.startswith((status, "/basket/")) for place in led_to), led_to
+    assert get_model("basket", "Basket").objects.get(pk=Order.objects.get().basket_id).status == "Submitted"
+    assert Order.objects.get().lines.get().num_allocated == 1
+
+
+def test_the_same_basket_placed_again_gives_the_order_that_it_has(world: World, shopper: Shopper, product: Make) -> None:
+    """The press that came second has read the basket while it was open, and submits it after the first."""
+    shopper.adds(product())
+    shopper.says_where()
+    shopper.chooses()
+    fields, before = fields_of(shopper.previews(), "place_order_form"), dict(shopper.client.session)
+    first = shopper.post("/checkout/preview/", fields)
+    get_model("basket", "Basket").objects.update(status="Open")
+    session = shopper.client.session
+    session.update(before)
+    session.save()
+    second = shopper.post("/checkout/preview/", fields)
+    assert Order.objects.count() == 1
+    assert shopper.get(first["Location"])["Location"] == shopper.get(second["Location"])["Location"]
+    assert Payment.objects.count() == 1
+    assert get_model("basket", "Basket").objects.get(pk=Order.objects.get().basket_id).status == "Submitted"
+
+
+def test_the_start_asked_twice_at_once_makes_one_payment(world: World, shopper: Shopper, product: Make) -> None:
+    start = shopper.buys(product())["Location"]
+    answers: list[Any] = together(lambda: Client().get(start), lambda: Client().get(start))
+    assert [answer["Location"] for answer in answers] == [Payment.objects.get().cashier_url] * 2
+
+
+def test_back_from_the_cashier_leads_to_the_order_that_waits(world: World, shopper: Shopper, product: Make) -> None:
+    shopper.get(shopper.buys(product())["Location"])
+    for step in ("/checkout/preview/", "/checkout/payment-method/", "/checkout/thank-you/"):
+        home = shopper.get(step)["Location"]
+        while not home.startswith("/payments/"):
+            home = shopper.get(home)["Location"]
+        page = shopper.get(home).content.decode()
+        assert "Pay now" in page, step
+    shopper.adds(product())
+    assert shopper.get("/checkout/preview/")["Location"] != home, "a new basket has a checkout of its own"
+
+
+def test_a_start_pressed_again_after_the_order_is_paid_charges_nothing(world: World, shopper: Shopper, product: Make) -> None:
+    start = shopper.buys(product())["Location"]
+    shopper.get(start)
+    world.shopper_pays(Payment.objects.get())
+    assert shopper.get(start)["Location"].startswith("/payments/return/")
+    assert Order.objects.get().status == "Paid"
+    assert "This order is already paid" in shopper.get(start).content.decode()
+    assert Payment.objects.count() == 1
+
+
+def test_another_browser_sees_how_the_order_stands_and_nothing_else_of_it(world: World, shopper: Shopper, product: Make) -> None:
+    shopper.get(shopper.buys(product("12.50", "Secret tea"))["Location"])
+    order, wallet = Order.objects.get(), Shopper()
+    home = world.come_back(_declined(world))["Location"]
+    page = wallet.get(home)
+    text = page.content.decode()
+    assert "has not been paid yet" in text
+    for private in ("/payments/pay/", "Mill Lane", "ada@shopper.example", "Secret tea"):
+        assert private not in text
+    assert page["Referrer-Policy"] == "no-referrer"
+    world.start(order.number)
+    again = Payment.objects.latest("pk")
+    world.shopper_pays(again)
+    landed = wallet.get(world.come_back(again)["Location"])
+    assert "your payment has arrived" in landed.content.decode()
+
+
+def test_money_that_has_arrived_is_never_asked_for_again_while_the_shop_is_not_told_yet(
+    world: World, shopper: Shopper, product: Make
+) -> None:
+    shopper.get(shopper.buys(product())["Location"])
+    payment = Payment.objects.get()
+    world.shopper_pays(payment)
+    with world.failing_handler("tillgate_payment_paid"):
+        home = world.come_back(payment)["Location"]
+    assert Order.objects.get().status == "Pending payment"
+    page = shopper.get(home).content.decode()
+    assert "your payment has arrived" in page
+    assert "Pay now" not in page
+
+
+# What was placed and never paid ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_order_whose_payment_was_never_started_is_given_up_in_the_end(world: World, shopper: Shopper, product: Make) -> None:
+    shopper.buys(product())
+    order = Order.objects.get()
+    assert order.lines.get().num_allocated == 1
+    world.a_day_passes()
+    order.refresh_from_db()
+    assert order.status == "Cancelled"
+    assert order.lines.get().num_allocated == 0
+
+
+def test_an_order_and_what_is_known_of_it_are_written_together_or_not_at_all(
+    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shopper.adds(product())
+    shopper.says_where()
+    shopper.chooses()
+    preview = shopper.previews()
+
+    def fail(*_: Any) -> None:
+        raise OSError("the database is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tillgate.django.operations.expect", fail)
+        assert "A problem occurred while placing this order" in shopper.places(preview).content.decode()
+    assert not Order.objects.exists()
+    assert get_model("basket", "Basket").objects.get().status == "Open"
+    assert get_model("partner", "StockRecord").objects.get().num_allocated is None
+    assert "/start/" in shopper.places()["Location"]
+
+
+def test_ids_of_the_classes_are_the_same_wherever_oscar_loads_them() -> None:
+    first, second = (get_class("checkout.views", "PaymentDetailsView") for _ in range(2))
+    assert first is second

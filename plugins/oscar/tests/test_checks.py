@@ -1,0 +1,105 @@
+"""The system checks: each finds what is wrong and names the line to add; the README lists them all."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from oscar.core.loading import get_class_loader, get_model
+
+from tillgate.errors import ConfigurationError
+from tillgate_oscar import checks
+from tillgate_oscar.conf import Settings, get_settings
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def found() -> dict[str, str]:
+    return {str(message.id).removeprefix("tillgate_oscar."): f"{message.msg} {message.hint}" for message in run_checks(tags=[checks.TAG])}
+
+
+def test_a_shop_that_followed_the_readme_has_nothing_to_hear() -> None:
+    assert found() == {}
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "id_", "remedy"),
+    [
+        ("TILLGATE_OSCAR", {"PENDING": "x"}, "E001", "PENDING_STATUS"),
+        ("TILLGATE_OSCAR", {"PAID_STATUS": ""}, "E001", "PAID_STATUS"),
+        ("TILLGATE_OSCAR", {"PAID_STATUS": 5}, "E001", "PAID_STATUS"),
+        ("TILLGATE_OSCAR", ["PAID_STATUS"], "E001", "dictionary"),
+        ("TILLGATE_OSCAR", {"PENDING_STATUS": "Waiting"}, "E005", "'Waiting': ('Paid', 'Cancelled')"),
+        ("TILLGATE_OSCAR", {"PAID_STATUS": "Done"}, "E005", "does not lead from 'Pending payment' to 'Done'."),
+        ("ROOT_URLCONF", "tillgate.django.urls", "E004", 'path("payments/", include("tillgate_oscar.urls"))'),
+        ("OSCAR_DEFAULT_CURRENCY", "GBP", "W001", 'OSCAR_DEFAULT_CURRENCY = "USD"'),
+        ("SITE_ID", None, "E006", "SITE_ID = 1"),
+    ],
+)
+def test_what_is_missing_is_told_with_the_line_to_add(settings: Any, setting: str, value: Any, id_: str, remedy: str) -> None:
+    setattr(settings, setting, value)
+    assert list(found()) == [id_]
+    assert remedy in found()[id_]
+
+
+def test_a_shop_without_our_class_loader_is_told_so(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    get_class_loader.cache_clear()
+    settings.OSCAR_DYNAMIC_CLASS_LOADER = "oscar.core.loading.default_class_loader"
+    try:
+        assert 'OSCAR_DYNAMIC_CLASS_LOADER = "tillgate_oscar.classes.load"' in found()["E003"]
+    finally:
+        get_class_loader.cache_clear()
+
+
+def test_a_pipeline_without_the_statuses_is_told_what_to_add(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(get_model("order", "Order"), "pipeline", {})
+    assert "'Pending payment': ('Paid', 'Cancelled')" in found()["E005"]
+
+
+_WITHOUT = """
+PLAIN = "oscar.core.loading.default_class_loader"
+import django
+from django.conf import settings
+from tests import settings as shop
+given = {name: getattr(shop, name) for name in dir(shop) if name.isupper()}
+given["INSTALLED_APPS"] = [app for app in shop.INSTALLED_APPS if app != %r]
+%s
+settings.configure(**given)
+django.setup()
+from django.core.checks import run_checks
+print([message.id for message in run_checks(tags=["tillgate_oscar"])])
+"""
+
+
+@pytest.mark.parametrize(
+    ("without", "more", "said"),
+    [
+        ("tillgate.django", "", "add 'tillgate.django' to INSTALLED_APPS"),
+        ("tillgate_oscar", "", "add 'tillgate_oscar' to INSTALLED_APPS"),
+        ("tillgate.django", 'given["OSCAR_DYNAMIC_CLASS_LOADER"] = PLAIN; given["ROOT_URLCONF"] = "django.contrib.auth.urls"', "E002"),
+    ],
+)
+def test_an_app_that_is_not_installed_is_named(without: str, more: str, said: str) -> None:
+    run = subprocess.run([sys.executable, "-c", _WITHOUT % (without, more)], capture_output=True, text=True, cwd=README.parent, check=False)
+    assert said in run.stdout + run.stderr
+
+
+def test_the_readme_lists_every_check_and_every_setting_with_its_default() -> None:
+    text, source = README.read_text(), Path(checks.__file__).read_text()
+    numbers = {f"{kind[0].upper()}{int(number):03}" for kind, number in re.findall(r"yield _(error|warning)\((\d+)", source)}
+    assert set(re.findall(r"^\| `tillgate_oscar\.([EW]\d{3})`", text, re.MULTILINE)) == numbers
+    rows = dict(re.findall(r"^\| `([A-Z_]+)` \| `([^`]*)`", text, re.MULTILINE))
+    defaults = Settings()
+    expected = {name.upper(): getattr(defaults, name) for name in Settings.model_fields}
+    assert rows == {name: value if isinstance(value, str) else str(value) for name, value in expected.items()}
+
+
+def test_a_setting_that_does_not_exist_is_refused_by_name(settings: Any) -> None:
+    settings.TILLGATE_OSCAR = {"VENDORS": []}
+    with pytest.raises(ConfigurationError, match=r"VENDORS.*is not a setting; the settings are CANCELLED_STATUS"):
+        get_settings()

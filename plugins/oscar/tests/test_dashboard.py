@@ -1,0 +1,345 @@
+"""Oscar's real dashboard: what staff sees of an order's payments, and how it gives money back."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db import connections
+from django.test import Client
+from django.utils.html import strip_tags
+from oscar.core.loading import get_model
+
+from tests import urls
+from tests.shopper import fields_of
+from tests.test_refunds import Bought
+from tillgate.django.models import Refund
+from tillgate.django.operations.refunds import settle_by_person
+from tillgate.testing.world import World, together
+from tillgate_oscar.refunds import refund_event_type
+
+Order = get_model("order", "Order")
+
+
+@pytest.fixture
+def bought(world: World, product: Callable[..., Any]) -> Bought:
+    return Bought(world, product)
+
+
+def staff(name: str, *permissions: str, is_staff: bool = True) -> Client:
+    """Return the browser of somebody who is logged in and has these permissions."""
+    person = User.objects.create_user(name, f"{name}@shop.example", is_staff=is_staff)
+    for permission in permissions:
+        app, _, codename = permission.partition(".")
+        person.user_permissions.add(Permission.objects.get(content_type__app_label=app, codename=codename))
+    client = Client()
+    client.force_login(person, backend="django.contrib.auth.backends.ModelBackend")
+    return client
+
+
+SEES = ("order.view_order", "tillgate.view_attention", "tillgate.view_payment")
+MAY = (*SEES, "tillgate.refund_payment")
+
+
+@pytest.fixture
+def ann(transactional_db: None) -> Client:
+    """Somebody who may do everything about orders."""
+    return staff("ann", *MAY)
+
+
+def url_of(order: Any) -> str:
+    return f"/dashboard/orders/{order.number}/"
+
+
+def text_of(answer: Any) -> str:
+    assert answer.status_code == 200, (answer.status_code, answer.content[:500])
+    return str(answer.content.decode())
+
+
+def presses(client: Client, order: Any, page: Any = None, **changes: Any) -> Any:
+    """Press the button of the refund form as it is on a page; return the page that follows."""
+    fields = fields_of(page or client.get(url_of(order)), "tillgate_refund_form")
+    return client.post(url_of(order), {**fields, **changes}, follow=True)
+
+
+def presses_for_lines(client: Client, order: Any, quantities: dict[Any, int], page: Any = None, **changes: Any) -> Any:
+    """Select lines, choose "Refund" and press the button of Oscar's own form; return the page that follows."""
+    fields: dict[str, Any] = fields_of(page or client.get(url_of(order)), "order_lines_form")
+    fields |= {"line_action": "create_payment_event", "payment_event_type": refund_event_type().code, "amount": ""}
+    fields |= {"selected_line": [line.pk for line in quantities]}
+    fields |= {f"selected_line_qty_{line.pk}": quantity for line, quantity in quantities.items()}
+    return client.post(url_of(order), {**fields, **changes}, follow=True)
+
+
+def messages_of(page: Any) -> list[str]:
+    """Return what the page says; not from its context, where the test client mixes up pages that are rendered at the same time."""
+    alerts = re.findall(r'<div class="alertinner.*?</div>', text_of(page), re.DOTALL)
+    return [html.unescape(strip_tags(alert)).strip() for alert in alerts]
+
+
+# The order's page -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_orders_page_shows_its_payments_with_their_timelines_and_no_secret(bought: Bought, ann: Client) -> None:
+    order, other = bought.order, bought.world.start(bought.world.order("5.00"))
+    page = text_of(ann.get(url_of(order)))
+    payment = bought.world.fresh(bought.payment)
+    assert payment.reference in page
+    assert payment.transaction_no is not None
+    assert payment.transaction_no in page
+    assert "paid the order" in page
+    assert "USD 32.00" in page
+    assert "Waiting for the shopper" in page
+    assert other.reference not in page
+    for secret in (payment.notice_key, payment.return_key, payment.cashier_url):
+        assert secret not in page
+    assert f"/admin/tillgate/payment/{payment.pk}/change/" in page
+
+
+def test_the_page_of_an_order_that_has_nothing_to_do_with_tillgate_is_the_shops_own(bought: Bought, ann: Client) -> None:
+    order = bought.order
+    order.pk, order.number, order.basket = None, "cash-1", None
+    order.save()
+    answer = ann.get(url_of(order))
+    assert "tillgate" not in text_of(answer).replace("/admin/tillgate/", "")
+    assert "tillgate_oscar/dashboard/order_detail.html" not in [template.name for template in answer.templates]
+
+
+def test_an_order_that_waits_to_be_paid_shows_so_and_offers_no_refund(world: World, ann: Client) -> None:
+    order = Order.objects.get(number=world.order("12.50"))
+    assert "Nobody has started to pay this order yet." in text_of(ann.get(url_of(order)))
+    world.start(order.number)
+    page = text_of(ann.get(url_of(order)))
+    assert "waiting" in page
+    assert "tillgate_refund_form" not in page
+
+
+def test_what_needs_a_person_is_on_the_orders_page_with_the_way_to_resolve_it(bought: Bought, ann: Client) -> None:
+    bought.world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = bought.ask(Decimal("8.00"))
+    page = text_of(ann.get(url_of(bought.order)))
+    attention = refund.attentions.get()
+    assert f'href="/admin/tillgate/attention/{attention.pk}/change/"' in page
+    assert attention.sentence[:40] in page
+    assert "Do not send it again" in page
+    assert "Do not send it again" not in text_of(ann.get(url_of(Order.objects.get(number=bought.world.order("5.00")))))
+    settle_by_person(refund.pk, done=False, person="ann")
+    assert f"/attention/{attention.pk}/" not in text_of(ann.get(url_of(bought.order)))
+
+
+def test_a_partner_sees_the_attention_of_an_order_but_no_way_into_the_admin(bought: Bought) -> None:
+    bought.world.sandbox.control.fault("lost_response", occasion="refund")
+    bought.ask(Decimal("8.00"))
+    partner = staff("pat", "partner.dashboard_access", is_staff=False)
+    assert partner.get(url_of(bought.order)).status_code == 404
+    bought.tea.partner.users.add(User.objects.get(username="pat"))
+    page = text_of(partner.get(url_of(bought.order)))
+    assert "nobody knows whether it went out" in page
+    assert "/admin/" not in page
+    assert 'id="tillgate_refund_form"' not in page
+
+
+def test_the_order_page_works_in_a_shop_without_the_admin(bought: Bought, ann: Client, settings: Any) -> None:
+    bought.world.sandbox.control.fault("lost_response", occasion="refund")
+    bought.ask(Decimal("8.00"))
+    settings.ROOT_URLCONF = type("WithoutAdmin", (), {"urlpatterns": [one for one in urls.urlpatterns if str(one.pattern) != "admin/"]})
+    page = text_of(ann.get(url_of(bought.order)))
+    assert "nobody knows whether it went out" in page
+    assert "/admin/" not in page
+
+
+# Giving money back ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_part_of_the_money_is_given_back_from_the_orders_page(bought: Bought, ann: Client) -> None:
+    page = presses(ann, bought.order, amount="2.50", reason="a cup was broken")
+    assert messages_of(page) == ["USD 2.50 was given back."]
+    assert page.redirect_chain == [(f"{url_of(bought.order)}#payment", 302)]
+    assert bought.given_back() == Decimal("2.50")
+    assert bought.events() == [(Decimal("2.50"), {})]
+    refund = Refund.objects.get()
+    assert (refund.requested_by, refund.reason) == ("ann", "a cup was broken")
+    shown = text_of(page)
+    assert "a cup was broken" in shown
+    assert "USD 29.50" in shown
+    assert "Money given back" in shown
+
+
+def test_the_form_offers_all_that_is_left_and_goes_when_nothing_is(bought: Bought, ann: Client) -> None:
+    assert fields_of(ann.get(url_of(bought.order)), "tillgate_refund_form")["amount"] == "32.00"
+    page = presses(ann, bought.order)
+    assert bought.given_back() == Decimal("32.00")
+    assert 'id="tillgate_refund_form"' not in text_of(page)
+
+
+def test_lines_are_given_back_with_oscars_own_form_at_the_price_of_so_many(bought: Bought, ann: Client) -> None:
+    page = presses_for_lines(ann, bought.order, {bought.tea: 2})
+    assert messages_of(page) == ["USD 8.00 was given back."]
+    assert bought.events() == [(Decimal("8.00"), {"Tea": 2})]
+    assert bought.given_back() == Decimal("8.00")
+
+
+def test_lines_are_given_back_for_the_amount_that_was_entered(bought: Bought, ann: Client) -> None:
+    presses_for_lines(ann, bought.order, {bought.tea: 3, bought.pot: 1}, amount="5.00")
+    assert bought.events() == [(Decimal("5.00"), {"Tea": 3, "Pot": 1})]
+
+
+def test_a_double_press_makes_one_refund_and_is_told_of_it_twice(bought: Bought, ann: Client) -> None:
+    before = ann.get(url_of(bought.order))
+    for _ in range(2):
+        assert messages_of(presses(ann, bought.order, before, amount="2.50")) == ["USD 2.50 was given back."]
+    assert bought.given_back() == Decimal("2.50")
+    before = ann.get(url_of(bought.order))
+    for _ in range(2):
+        assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1}, before)) == ["USD 4.00 was given back."]
+    assert bought.given_back() == Decimal("6.50")
+
+
+def test_a_colleague_who_was_quicker_is_told_of(bought: Bought, ann: Client) -> None:
+    before = ann.get(url_of(bought.order))
+    presses(staff("bob", *MAY), bought.order, amount="2.50")
+    said = messages_of(presses(ann, bought.order, before, amount="2.50"))
+    assert len(said) == 1
+    assert "a refund of USD 2.50" in said[0]
+    assert "was asked for in the meantime" in said[0]
+    assert bought.given_back() == Decimal("2.50")
+
+
+def test_i5_two_people_who_press_at_the_same_moment_make_one_refund(bought: Bought, ann: Client) -> None:
+    order, bob = bought.order, staff("bob", *MAY)
+    pages = [(client, client.get(url_of(order))) for client in (ann, bob)]
+    done = together(*[lambda one=one: presses(one[0], order, one[1], amount="2.50") for one in pages])
+    quicker, slower = sorted((messages_of(page) for page in done), key=lambda said: "in the meantime" in said[0])
+    assert quicker == ["USD 2.50 was given back."]
+    assert slower[0].startswith("Nothing was given back: a refund of USD 2.50")
+    assert bought.given_back() == Decimal("2.50")
+
+
+@pytest.mark.parametrize("amount", ["", " ", "abc", "0", "-1", "1.234", "NaN", "1e400", "33.00", "12,50", "\u0661"])
+def test_an_amount_that_cannot_be_given_back_is_a_message(bought: Bought, ann: Client, amount: str) -> None:
+    said = messages_of(presses(ann, bought.order, amount=amount))
+    assert len(said) == 1
+    assert said[0].startswith("Nothing was given back: ")
+    assert not Refund.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"tillgate_seen": "x"}, {"tillgate_seen": "9" * 30}, {"tillgate_press": "x" * 5000}, {"reason": "y" * 999}]
+)
+def test_tampered_fields_are_no_error_of_the_server(bought: Bought, ann: Client, changes: dict[str, str]) -> None:
+    page = presses(ann, bought.order, amount="2.50", **changes)
+    assert messages_of(page) == ["USD 2.50 was given back."]
+
+
+def test_a_form_without_an_amount_or_without_our_marks_is_no_error_of_the_server(bought: Bought, ann: Client) -> None:
+    wanted = {"order_action": "create_order_payment_event", "payment_event_type": refund_event_type().code}
+    assert messages_of(ann.post(url_of(bought.order), wanted, follow=True))[0].startswith("Nothing was given back: ")
+    assert messages_of(ann.post(url_of(bought.order), {**wanted, "amount": "1.00"}, follow=True)) == ["USD 1.00 was given back."]
+
+
+def test_more_of_a_line_than_is_left_is_a_message(bought: Bought, ann: Client) -> None:
+    presses_for_lines(ann, bought.order, {bought.tea: 2})
+    for amount in ("", "1.00"):
+        said = messages_of(presses_for_lines(ann, bought.order, {bought.tea: 2}, amount=amount))
+        assert said[0].startswith("Nothing was given back: ")
+    assert bought.given_back() == Decimal("8.00")
+
+
+def test_an_order_that_nobody_has_paid_gives_nothing_back(world: World, ann: Client) -> None:
+    order = Order.objects.get(number=world.order("12.50"))
+    fields = {"order_action": "create_order_payment_event", "payment_event_type": refund_event_type().code, "amount": "1.00"}
+    page = ann.post(url_of(order), fields, follow=True)
+    assert messages_of(page) == [f"Nothing was given back: nothing has been paid for order {order.number}."]
+
+
+def test_i6_an_outcome_that_nobody_knows_is_told_and_never_sent_again(bought: Bought, ann: Client) -> None:
+    bought.world.sandbox.control.fault("lost_response", occasion="refund")
+    page = presses(ann, bought.order, amount="32.00")
+    assert "Nobody knows whether USD 32.00 was given back." in messages_of(page)[0]
+    assert "Do not send it again" in text_of(page)
+    assert 'id="tillgate_refund_form"' not in text_of(page)
+    bought.world.a_day_passes()
+    assert bought.world.given_back(bought.payment) == Decimal("32.00")
+    assert bought.world.shop.refunded(bought.order.number) == 0
+
+
+def test_a_refusal_is_told(bought: Bought, ann: Client) -> None:
+    bought.world.sandbox.control.fault("refused", occasion="refund")
+    assert messages_of(presses(ann, bought.order, amount="2.50"))[0].startswith("USD 2.50 was not given back: ")
+    assert bought.given_back() == 0
+
+
+def test_i12_a_shop_with_atomic_requests_sends_after_the_requests_transaction(
+    bought: Bought, ann: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+    page = presses(ann, bought.order, amount="2.50")
+    assert messages_of(page) == ["USD 2.50 is on its way back."]
+    assert bought.given_back() == Decimal("2.50")
+    assert "Money given back" in text_of(page)
+    assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 3})) == ["USD 12.00 is on its way back."]
+    assert bought.events() == [(Decimal("2.50"), {}), (Decimal("12.00"), {"Tea": 3})]
+    said = messages_of(presses(ann, bought.order, amount="17.51"))
+    assert said[0].startswith("Nothing was given back: USD 17.51 is more than the USD 17.50")
+
+
+def test_other_events_are_oscars_own_affair(bought: Bought, ann: Client) -> None:
+    goodwill = get_model("order", "PaymentEventType").objects.create(name="Goodwill")
+    page = presses(ann, bought.order, amount="2.50", payment_event_type=goodwill.code)
+    assert messages_of(page) == ["Payment event created"]
+    assert bought.order.payment_events.get(event_type=goodwill).amount == Decimal("2.50")
+    assert bought.given_back() == 0
+
+
+def test_what_was_paid_otherwise_is_given_back_as_oscar_does(world: World, ann: Client) -> None:
+    order = Order.objects.get(number=world.order("12.50"))
+    cash = get_model("payment", "SourceType").objects.create(name="Cash")
+    order.sources.create(source_type=cash, amount_debited=order.total_incl_tax)
+    fields = {"order_action": "create_order_payment_event", "payment_event_type": refund_event_type().code, "amount": "1.00"}
+    assert messages_of(ann.post(url_of(order), fields, follow=True)) == ["Payment event created"]
+    assert order.payment_events.get().amount == Decimal("1.00")
+
+
+# Who may --------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_who_may_not_refund_sees_no_form_and_a_forged_post_is_refused(bought: Bought, ann: Client) -> None:
+    eve = staff("eve", *SEES)
+    assert 'id="tillgate_refund_form"' not in text_of(eve.get(url_of(bought.order)))
+    forms = ann.get(url_of(bought.order))
+    for page in (presses(eve, bought.order, forms, amount="1.00"), presses_for_lines(eve, bought.order, {bought.tea: 1}, forms)):
+        assert "permission" in messages_of(page)[0]
+    assert not Refund.objects.exists()
+
+
+def test_who_may_not_see_the_order_cannot_refund_it(bought: Bought, ann: Client) -> None:
+    partner = staff("pat", "partner.dashboard_access", "tillgate.refund_payment", is_staff=False)
+    assert presses(partner, bought.order, ann.get(url_of(bought.order)), amount="1.00").status_code == 404
+    assert not Refund.objects.exists()
+
+
+# The menu -------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_menu_counts_what_needs_a_person(bought: Bought, ann: Client) -> None:
+    link = 'href="/admin/tillgate/attention/"'
+    page = text_of(ann.get("/dashboard/orders/"))
+    assert link in page
+    assert "Needs a person" in page
+    assert "Needs a person (" not in page
+    bought.world.sandbox.control.fault("lost_response", occasion="refund")
+    bought.ask(Decimal("1.00"))
+    assert "Needs a person (1)" in text_of(ann.get("/dashboard/orders/"))
+    for name, permissions in (("bob", SEES[:1]), ("pat", ("partner.dashboard_access", "tillgate.view_attention"))):
+        other = staff(name, *permissions, is_staff=name == "bob")
+        assert link not in text_of(other.get("/dashboard/orders/"))
+
+
+def test_the_menu_keeps_what_the_shop_has_in_it(bought: Bought, ann: Client) -> None:
+    page = text_of(ann.get("/dashboard/orders/"))
+    assert page.index('href="/dashboard/orders/"') < page.index('href="/admin/tillgate/attention/"')

@@ -1,0 +1,111 @@
+"""The order's page of the dashboard in a browser: it is pressed, it fits, and what we add to it is accessible."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
+from django.contrib.auth.models import User
+from django.test import Client
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.test_refunds import Bought
+from tillgate.testing.world import World
+
+ARTEFACTS = Path(__file__).parents[3] / "artefacts"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for these tests, closed before any other runs: its event loop would confuse them."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs chromium on this machine")
+    with pytest.MonkeyPatch.context() as environment, sync_playwright() as playwright:
+        environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")  # the driver's event loop is in this thread, but runs nothing of ours
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def dashboard(chromium: Browser, live_server: Any) -> Iterator[Callable[..., Page]]:
+    """Return what opens a page of the dashboard as somebody who may do everything."""
+    boss = User.objects.create_superuser("anna", "anna@shop.example", "correct horse")
+    session = Client()
+    session.force_login(boss, backend="django.contrib.auth.backends.ModelBackend")
+    contexts = []
+
+    def visit(path: str, **options: Any) -> Page:
+        context = chromium.new_context(base_url=live_server.url, **options)
+        contexts.append(context)
+        context.set_default_timeout(10_000)
+        context.route(lambda url: not url.startswith(live_server.url), lambda route: route.abort())  # Oscar asks a CDN for jQuery first
+        context.add_cookies([{"name": "sessionid", "value": session.cookies["sessionid"].value, "url": live_server.url}])
+        page = context.new_page()
+        page.goto(path)
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+
+
+def look(page: Page, name: str) -> None:
+    """Keep a picture of the page, and demand that it fits its window and that what is ours in it is accessible."""
+    ARTEFACTS.mkdir(exist_ok=True)
+    page.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True, animations="disabled")
+    faults = [one for one in Axe().run(page, ".tillgate").response["violations"] if one["impact"] in ("serious", "critical")]
+    assert not faults, [(fault["id"], [node["html"][:200] for node in fault["nodes"]]) for fault in faults]
+    too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert too_wide <= 0, f"{name} is {too_wide} pixels too wide"
+
+
+def test_staff_gives_part_of_the_money_back_and_a_double_press_makes_one_refund(
+    dashboard: Callable[..., Page], world: World, product: Callable[..., Any]
+) -> None:
+    bought = Bought(world, product)
+    page = dashboard(f"/dashboard/orders/{bought.order.number}/#payment", viewport={"width": 1280, "height": 900})
+    page.get_by_label("Amount in USD").fill("2.50")
+    page.get_by_label("Reason").fill("a cup was broken")
+    press = page.get_by_role("button", name="Give back")
+    press.click()
+    assert not bought.events(), "nothing goes out until somebody says that it is meant"
+    page.get_by_label("Yes, give it back.").check()
+    press.dblclick()
+    expect(page.get_by_text("USD 2.50 was given back.")).to_be_visible()
+    expect(page.get_by_text("Money given back", exact=True)).to_be_visible()
+    look(page, "oscar-dashboard-refund")
+    assert bought.given_back() == Decimal("2.50")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("desktop", {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"}),
+        ("phone", {"viewport": {"width": 390, "height": 844}, "is_mobile": True}),
+    ],
+)
+def test_the_order_page_with_every_kind_of_refund_looks_right(
+    dashboard: Callable[..., Page], world: World, product: Callable[..., Any], name: str, options: dict[str, Any]
+) -> None:
+    bought = Bought(world, product)
+    bought.ask(Decimal("4.00"), {bought.tea: 1})
+    for fault in ("refused", "lost_response"):
+        world.sandbox.control.fault(fault, occasion="refund")
+        bought.ask(Decimal("1.00"))
+    page = dashboard(f"/dashboard/orders/{bought.order.number}/#payment", **options)
+    expect(page.get_by_role("link", name="Refund of unknown outcome")).to_be_visible()
+    for state in ("given back", "not given back", "nobody knows"):
+        expect(page.locator(".tillgate-rows .tillgate-badge").get_by_text(state, exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Give back")).to_be_visible()
+    look(page, f"oscar-dashboard-order-{name}")
+    page.get_by_text("Cause and evidence").first.click()
+    page.get_by_role("link", name="Refund of unknown outcome").click()
+    expect(page.get_by_role("button", name="The refund was done")).to_be_visible()

@@ -1,0 +1,124 @@
+"""Mail to the shopper: once when the money has arrived, and one reminder when it has not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core import mail
+from django.utils import translation
+from oscar.core.loading import get_model
+
+from tests.shopper import Shopper
+from tillgate.django.models import Payment
+from tillgate.testing.world import World
+
+Order = get_model("order", "Order")
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def payment(world: World, shopper: Shopper, product: Make) -> Payment:
+    shopper.get(shopper.buys(product())["Location"])
+    return Payment.objects.get()
+
+
+def test_nothing_is_mailed_before_the_money_has_arrived(world: World, payment: Payment) -> None:
+    world.sweep()
+    assert mail.outbox == []
+
+
+def test_oscars_mail_about_the_order_goes_out_once_though_only_the_notice_came(world: World, payment: Payment) -> None:
+    world.shopper_pays(payment)
+    world.notice(payment)
+    for _ in range(3):
+        world.sweep()
+        world.notice(payment)
+    (sent,) = mail.outbox
+    number = Order.objects.get().number
+    assert sent.to == ["ada@shopper.example"]
+    assert number in sent.subject
+    assert f"/accounts/order-status/{number}/" in sent.body
+    assert "Green tea" in sent.body
+
+
+def test_a_customer_with_an_account_gets_it_there(world: World, product: Make) -> None:
+    user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
+    shopper = Shopper(world.client)
+    shopper.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    shopper.get(shopper.buys(product())["Location"])
+    world.shopper_pays(Payment.objects.get())
+    world.notice(Payment.objects.get())
+    world.sweep()
+    (sent,) = mail.outbox
+    assert (sent.to, f"/accounts/orders/{Order.objects.get().number}/" in sent.body) == (["bo@shopper.example"], True)
+    assert get_model("communication", "Email").objects.get().user == user
+
+
+@pytest.mark.parametrize(("decision", "said"), [("pay", "Bestätigung"), ("decline", "wartet auf die Zahlung")])
+def test_mail_is_written_in_the_language_in_which_the_shopper_bought(
+    world: World, shopper: Shopper, product: Make, settings: Any, decision: str, said: str
+) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
+    shopper.client.defaults["HTTP_ACCEPT_LANGUAGE"] = "de"
+    shopper.get(shopper.buys(product())["Location"])
+    payment = Payment.objects.get()
+    getattr(world.sandbox.control, decision)(payment.reference)
+    translation.activate(settings.LANGUAGE_CODE)  # of the process that sweeps; the middleware leaves its own in this thread
+    world.notice(payment)
+    translation.activate(settings.LANGUAGE_CODE)
+    world.sweep()
+    assert said in mail.outbox[0].subject
+
+
+def test_a_mail_server_that_fails_is_tried_again(world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.shopper_pays(payment)
+    world.notice(payment)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ConnectionRefusedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("django.core.mail.message.EmailMessage.send", refuse)
+        world.sweep()
+    assert (mail.outbox, Order.objects.get().status) == ([], "Paid")
+    world.time.advance(minutes=1)
+    world.sweep()
+    assert len(mail.outbox) == 1
+
+
+def test_who_left_or_was_declined_is_reminded_once_with_a_link_that_pays(world: World, payment: Payment) -> None:
+    world.sandbox.control.decline(payment.reference)
+    world.come_back(payment)
+    world.sweep()
+    (sent,) = mail.outbox
+    number = Order.objects.get().number
+    assert f"Your order {number} waits for payment" in sent.subject
+    link = next(line for line in sent.body.splitlines() if "/payments/pay/" in line)
+    assert link.startswith("http://127.0.0.1:2/payments/pay/")
+    answer = Shopper().post(link.removeprefix("http://127.0.0.1:2"), {"vendor": "paypal"})
+    assert answer["Location"].startswith(world.sandbox.base_url)
+    world.sandbox.control.decline(Payment.objects.latest("pk").reference)
+    world.come_back(Payment.objects.latest("pk"))
+    world.sweep()
+    assert len(mail.outbox) == 1
+
+
+def test_nobody_is_reminded_of_an_order_that_was_paid_in_the_meantime(world: World, payment: Payment) -> None:
+    world.sandbox.control.decline(payment.reference)
+    world.come_back(payment)
+    second = world.start(Order.objects.get().number, "paypal")
+    world.shopper_pays(second)
+    world.come_back(second)
+    world.sweep()
+    (sent,) = mail.outbox
+    assert "waits for payment" not in sent.subject
+
+
+def test_nobody_is_reminded_of_an_order_that_the_shop_gave_up(world: World, shopper: Shopper, product: Make) -> None:
+    shopper.buys(product())
+    world.a_day_passes()
+    assert Order.objects.get().status == "Cancelled"
+    assert mail.outbox == []

@@ -1,0 +1,241 @@
+"""What a paid and an unpaid order change in Oscar's records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.db import transaction
+from oscar.core.loading import get_class, get_model
+
+from tests.goods import make_voucher
+from tests.shopper import Shopper
+from tillgate import hooks
+from tillgate.django.models import Order as ExpectedOrder
+from tillgate.django.models import Payment
+from tillgate.django.operations.values import payment_value
+from tillgate.hooks import PaidOutcome
+from tillgate.testing.world import World
+from tillgate_oscar import payments
+
+Order = get_model("order", "Order")
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def payment(world: World, shopper: Shopper, product: Make) -> Payment:
+    """A payment that the shopper is about to make, for two kinds of things."""
+    shopper.adds(product("10.00"), 2)
+    shopper.get(shopper.buys(product("5.50"), shipping="courier")["Location"])
+    return Payment.objects.select_related("order").get()
+
+
+def test_money_is_written_once_into_sources_transactions_and_events_with_every_line(world: World, payment: Payment) -> None:
+    world.shopper_pays(payment)
+    for _ in range(3):
+        world.notice(payment)
+        world.come_back(payment)
+        world.sweep()
+    order = Order.objects.get()
+    source = order.sources.get()
+    paid = Decimal("30.49")
+    assert (source.source_type.name, source.label, source.reference) == ("Online payment", "Alipay", payment.reference)
+    assert (source.currency, source.amount_allocated, source.amount_debited, source.amount_refunded) == ("USD", paid, paid, 0)
+    transactions = sorted(source.transactions.values_list("txn_type", "amount", "reference", "status"))
+    assert transactions == [("Authorise", paid, payment.reference, "paid"), ("Debit", paid, payment.reference, "paid")]
+    event = order.payment_events.get()
+    assert (event.event_type.name, event.amount, event.reference) == ("Paid", paid, payment.reference)
+    assert sorted(event.line_quantities.values_list("line__title", "quantity")) == [("Green tea", 1), ("Green tea", 2)]
+    assert list(order.status_changes.values_list("old_status", "new_status")) == [("Pending payment", "Paid")]
+    assert [line.num_allocated for line in order.lines.all()] == [2, 1], "shipping will consume it"
+
+
+def test_the_hook_called_again_for_the_same_payment_changes_nothing(world: World, payment: Payment) -> None:
+    world.shopper_pays(payment)
+    world.notice(payment)
+    with transaction.atomic():
+        assert payments.paid(payment_value(world.fresh(payment))) is PaidOutcome.APPLIED
+    assert Order.objects.get().sources.get().transactions.count() == 2
+
+
+def test_an_order_that_is_gone_was_not_paid(world: World, payment: Payment) -> None:
+    Order.objects.all().delete()
+    world.shopper_pays(payment)
+    world.notice(payment)
+    assert world.attentions() == ["paid-not-payable"]
+    with transaction.atomic():
+        assert payments.paid(payment_value(world.fresh(payment))) is PaidOutcome.NOT_PAYABLE
+
+
+def test_an_order_that_became_dearer_is_underpaid_and_stays_pending(world: World, payment: Payment) -> None:
+    Order.objects.update(total_incl_tax=Decimal("30.50"))
+    with transaction.atomic():
+        assert payments.paid(payment_value(payment)) is PaidOutcome.UNDERPAID
+    assert not Order.objects.get().sources.exists()
+
+
+def test_statuses_sources_and_events_are_called_what_the_shop_calls_them(world: World, payment: Payment, settings: Any) -> None:
+    settings.TILLGATE_OSCAR = {"PAID_STATUS": "Shipped", "SOURCE_TYPE": "Wallet", "PAID_EVENT": "Settled"}
+    Order.pipeline["Pending payment"] = ("Shipped", "Cancelled")
+    try:
+        world.shopper_pays(payment)
+        world.notice(payment)
+    finally:
+        Order.pipeline["Pending payment"] = ("Paid", "Cancelled")
+    order = Order.objects.get()
+    assert (order.status, order.sources.get().source_type.name) == ("Shipped", "Wallet")
+    assert order.payment_events.get().event_type.name == "Settled"
+
+
+def test_a_pipeline_that_does_not_lead_to_paid_raises_attention_and_is_made_good_when_it_does(world: World, payment: Payment) -> None:
+    Order.pipeline["Pending payment"] = ("Cancelled",)
+    try:
+        world.shopper_pays(payment)
+        world.notice(payment)
+        for _ in range(3):
+            world.time.advance(hours=2)
+            world.sweep()
+        assert "delivery-failing" in world.attentions()
+        assert Order.objects.get().status == "Pending payment"
+        assert not Order.objects.get().sources.exists()
+    finally:
+        Order.pipeline["Pending payment"] = ("Paid", "Cancelled")
+    world.time.advance(hours=2)
+    world.sweep()
+    assert Order.objects.get().status == "Paid"
+
+
+# Nobody paid ----------------------------------------------------------------------------------------------------------------------------
+
+
+def counters(voucher: Any) -> dict[str, Any]:
+    voucher.refresh_from_db()
+    offer = voucher.offers.get()
+    return {
+        "voucher orders": voucher.num_orders,
+        "voucher discount": voucher.total_discount,
+        "uses": voucher.applications.count(),
+        "offer applications": offer.num_applications,
+        "offer discount": offer.total_discount,
+        "offer orders": offer.num_orders,
+        "stock": sorted(get_model("partner", "StockRecord").objects.values_list("num_allocated", flat=True)),
+    }
+
+
+def test_an_order_that_nobody_paid_gives_back_stock_vouchers_and_offers_and_is_cancelled(
+    world: World, shopper: Shopper, product: Make
+) -> None:
+    voucher, tea = make_voucher("TEN"), product("10.00")
+    before = counters(voucher) | {"stock": [0]}
+    shopper.adds(tea, 2)
+    shopper.uses_voucher("TEN")
+    shopper.says_where()
+    shopper.chooses()
+    shopper.get(shopper.places()["Location"])
+    assert (counters(voucher)["uses"], counters(voucher)["stock"], counters(voucher)["offer discount"]) == (1, [2], Decimal("2.00"))
+    world.a_day_passes()
+    order = Order.objects.get()
+    assert order.status == "Cancelled"
+    assert counters(voucher) == before
+    assert order.total_incl_tax == Decimal("18.00"), "what was ordered stays on record"
+    again = Shopper()
+    again.adds(tea)
+    again.uses_voucher("TEN")
+    again.says_where()
+    again.chooses()
+    again.places()
+    assert Order.objects.latest("pk").total_incl_tax == Decimal("9.00"), "the voucher is for single use, and can be used"
+
+
+def test_an_offer_limited_per_customer_can_be_used_again_after_an_order_that_was_given_up(world: World, product: Make) -> None:
+    user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
+    voucher = make_voucher("TEN", usage="Multi-use")
+    voucher.offers.update(max_user_applications=1)
+    shopper = Shopper(world.client)
+    shopper.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    shopper.adds(product("10.00"))
+    shopper.uses_voucher("TEN")
+    shopper.says_where()
+    shopper.chooses()
+    shopper.places()
+    assert voucher.offers.get().get_max_applications(user) == 0
+    world.a_day_passes()
+    assert voucher.offers.get().get_max_applications(user) == 1
+
+
+def test_the_hook_called_again_releases_nothing_twice(world: World, shopper: Shopper, product: Make) -> None:
+    voucher, tea = make_voucher("TEN", usage="Multi-use"), product("10.00")
+    for browser in (shopper, Shopper()):
+        browser.adds(tea)
+        browser.uses_voucher("TEN")
+        browser.says_where()
+        browser.chooses()
+        browser.places()
+    left, kept = Order.objects.order_by("pk")
+    for _ in range(2):
+        with transaction.atomic():
+            payments.unpaid(hooks.Order(plugin="oscar", key=left.number))
+    assert counters(voucher) == {
+        "voucher orders": 1,
+        "voucher discount": Decimal("1.00"),
+        "uses": 1,
+        "offer applications": 1,
+        "offer discount": Decimal("1.00"),
+        "offer orders": 1,
+        "stock": [1],
+    }
+    kept.refresh_from_db()
+    assert kept.status == "Pending payment"
+
+
+def test_money_that_comes_after_that_waits_for_a_person_and_leaves_the_order_cancelled(world: World, payment: Payment) -> None:
+    world.a_day_passes()
+    assert Order.objects.get().status == "Cancelled"
+    world.pays_late(payment)
+    world.notice(payment)
+    assert world.attentions() == ["paid-not-payable"]
+    order = Order.objects.get()
+    assert (order.status, order.sources.count()) == ("Cancelled", 0)
+
+
+# What the staff does --------------------------------------------------------------------------------------------------------------------
+
+
+def test_no_payment_starts_for_an_order_that_the_staff_cancelled_and_its_stock_is_free_in_the_end(world: World, payment: Payment) -> None:
+    handler = get_class("order.processing", "EventHandler")()
+    handler.handle_order_status_change(Order.objects.get(), "Cancelled")
+    assert ExpectedOrder.objects.get().closed_at is not None
+    answer = world.client.post(world.shop.pay_path(payment.order.key), {"vendor": "paypal"})
+    assert answer.status_code == 409
+    assert "it was cancelled" in answer.content.decode()
+    assert Payment.objects.count() == 1
+    world.a_day_passes()
+    assert [line.num_allocated for line in Order.objects.get().lines.all()] == [0, 0]
+
+
+def test_an_order_that_the_staff_marked_paid_is_neither_charged_nor_given_up(world: World, payment: Payment) -> None:
+    get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Paid")
+    answer = world.client.post(world.shop.pay_path(payment.order.key), {"vendor": "paypal"})
+    assert "it is paid" in answer.content.decode()
+    world.a_day_passes()
+    order = Order.objects.get()
+    assert order.status == "Paid"
+    assert [line.num_allocated for line in order.lines.all()] == [2, 1]
+
+
+def test_a_change_of_status_that_is_rolled_back_closes_nothing(world: World, payment: Payment) -> None:
+    with transaction.atomic():
+        get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Cancelled")
+        transaction.set_rollback(True)
+    assert ExpectedOrder.objects.get().closed_at is None
+    world.shopper_pays(payment)
+    world.notice(payment)
+    assert Order.objects.get().status == "Paid"
+
+
+def test_orders_that_are_paid_otherwise_leave_nothing_with_tillgate(world: World) -> None:
+    world.shop.place_order_paid_otherwise(Decimal("12.50"))
+    assert not ExpectedOrder.objects.exists()

@@ -1,0 +1,297 @@
+"""Refunds through Oscar's event handler: nothing is written before the money has moved, and then once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db import transaction
+from oscar.apps.order.exceptions import InvalidPaymentEvent
+from oscar.apps.payment.exceptions import PaymentError
+from oscar.core.loading import get_class, get_model
+
+from tests.shopper import Shopper
+from tillgate.django import operations
+from tillgate.django.models import NOTHING, Attention, Refund
+from tillgate.django.operations.refunds import enter_external_refund, settle_by_person
+from tillgate.django.operations.values import refund_value
+from tillgate.testing.world import World, together
+from tillgate_oscar.refunds import changed, refund_event_type
+
+Order = get_model("order", "Order")
+PaymentEventType = get_model("order", "PaymentEventType")
+
+
+class Bought:
+    """An order of three teas and a pot that is paid."""
+
+    def __init__(self, world: World, product: Callable[..., Any]) -> None:
+        shopper = Shopper()
+        shopper.adds(product("4.00", "Tea", stock=9), 3)
+        shopper.adds(product("20.00", "Pot"))
+        shopper.says_where()
+        shopper.chooses()
+        shopper.places()
+        self.world = world
+        self.payment = world.start(self.order.number)
+        world.shopper_pays(self.payment)
+        world.notice(self.payment)
+        assert self.order.status == "Paid"
+
+    @property
+    def order(self) -> Any:
+        return Order.objects.latest("pk")
+
+    @property
+    def tea(self) -> Any:
+        return self.order.lines.get(title="Tea")
+
+    @property
+    def pot(self) -> Any:
+        return self.order.lines.get(title="Pot")
+
+    def ask(self, amount: Any, quantities: dict[Any, int] | None = None, user: User | None = None, **more: Any) -> Any:
+        """Ask Oscar's event handler for a refund, as a shop's code does."""
+        handler = get_class("order.processing", "EventHandler")(user)
+        lines, wanted = list(quantities or ()), list((quantities or {}).values())
+        return handler.handle_payment_event(self.order, refund_event_type(), amount, lines, wanted, **more)
+
+    def events(self) -> list[tuple[Decimal, dict[str, int]]]:
+        """Return the refunds in Oscar's events: the money, and how many of which line."""
+        written = self.order.payment_events.filter(event_type=refund_event_type()).order_by("pk")
+        return [(event.amount, {one.line.title: one.quantity for one in event.line_quantities.all()}) for event in written]
+
+    def notes(self) -> list[str]:
+        return list(self.order.notes.order_by("pk").values_list("message", flat=True))
+
+    def given_back(self) -> Decimal:
+        """Return how much went back, of which the gateway and the shop hold the same."""
+        told = self.world.shop.refunded(self.order.number)
+        assert told == self.world.given_back(self.payment)
+        return told
+
+
+@pytest.fixture
+def bought(world: World, product: Callable[..., Any]) -> Bought:
+    return Bought(world, product)
+
+
+def test_a_refund_of_lines_gives_the_money_back_and_is_written_once(bought: Bought) -> None:
+    bought.ask(Decimal("8.00"), {bought.tea: 2})
+    assert bought.given_back() == Decimal("8.00")
+    assert bought.events() == [(Decimal("8.00"), {"Tea": 2})]
+    bought.world.a_day_passes()
+    assert bought.events() == [(Decimal("8.00"), {"Tea": 2})]
+    source = bought.order.sources.get()
+    assert (source.amount_debited, source.amount_refunded) == (Decimal("32.00"), Decimal("8.00"))
+    refund = Refund.objects.get()
+    reference = f"{bought.payment.reference}/{refund.pk}"
+    assert source.transactions.get(txn_type="Refund").reference == reference
+    assert bought.order.payment_events.get(event_type=refund_event_type()).reference == reference
+
+
+def test_several_refunds_give_back_all_of_it(bought: Bought) -> None:
+    bought.ask(Decimal("4.00"), {bought.tea: 1})
+    bought.ask(Decimal("28.00"), {bought.tea: 2, bought.pot: 1})
+    assert bought.given_back() == Decimal("32.00")
+    assert bought.events() == [(Decimal("4.00"), {"Tea": 1}), (Decimal("28.00"), {"Tea": 2, "Pot": 1})]
+
+
+def test_what_is_told_twice_is_written_once(bought: Bought) -> None:
+    with bought.world.failing_handler("tillgate_refund_changed", late=True) as failures:
+        bought.ask(Decimal("4.00"), {bought.tea: 1})
+        assert bought.events() == []
+        bought.world.a_day_passes()
+    assert len(failures) == 1
+    assert bought.events() == [(Decimal("4.00"), {"Tea": 1})]
+    with transaction.atomic():
+        changed(refund_value(Refund.objects.select_related("payment__order").get()))
+    assert bought.events() == [(Decimal("4.00"), {"Tea": 1})]
+    assert bought.given_back() == Decimal("4.00")
+
+
+def test_nothing_is_sent_or_written_before_the_hosts_transaction_is_committed(bought: Bought) -> None:
+    with transaction.atomic():
+        queued = bought.ask(Decimal("4.00"), {bought.tea: 1})
+        assert (queued.status, bought.events(), bought.world.given_back(bought.payment)) == ("queued", [], NOTHING)
+    assert bought.events() == [(Decimal("4.00"), {"Tea": 1})]
+
+
+def test_a_host_that_rolls_back_has_asked_for_nothing(bought: Bought) -> None:
+    with transaction.atomic():
+        bought.ask(Decimal("4.00"))
+        transaction.set_rollback(True)
+    bought.world.a_day_passes()
+    assert bought.given_back() == 0
+    assert not Refund.objects.exists()
+
+
+def test_i2_a_process_that_dies_before_it_could_send_leaves_the_refund_to_the_sweeper(bought: Bought) -> None:
+    with transaction.atomic():
+        bought.ask(Decimal("4.00"), {bought.tea: 1})
+        transaction.get_connection().run_on_commit.clear()  # the process died before it could send
+    assert (bought.given_back(), bought.events()) == (NOTHING, [])
+    bought.world.a_day_passes()
+    assert bought.given_back() == Decimal("4.00")
+    assert bought.events() == [(Decimal("4.00"), {"Tea": 1})]
+
+
+def test_i6_a_refund_of_unknown_outcome_writes_nothing_and_blocks_its_money_and_its_lines(bought: Bought) -> None:
+    bought.world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = bought.ask(Decimal("8.00"), {bought.tea: 2})
+    assert bought.events() == []
+    assert bought.order.sources.get().amount_refunded == 0
+    assert bought.world.attentions() == ["refund-unknown"]
+    assert "Nobody knows whether USD 8.00 was given back" in bought.notes()[-1]
+    with pytest.raises(InvalidPaymentEvent, match="on its way"):
+        bought.ask(Decimal("8.00"), {bought.tea: 2})
+    with pytest.raises(PaymentError, match=r"USD 24\.01 is more than the USD 24\.00"):
+        bought.ask(Decimal("24.01"))
+    assert Refund.objects.count() == 1
+    settle_by_person(refund.pk, done=True, person="ann")
+    assert bought.given_back() == Decimal("8.00")
+    assert bought.events() == [(Decimal("8.00"), {"Tea": 2})]
+
+
+def test_a_refused_refund_is_noted_and_can_be_asked_for_again(bought: Bought) -> None:
+    bought.world.sandbox.control.fault("refused", occasion="refund")
+    bought.ask(Decimal("12.00"), {bought.tea: 3})
+    assert bought.events() == []
+    assert "USD 12.00 was not given back" in bought.notes()[-1]
+    bought.ask(Decimal("12.00"), {bought.tea: 3})
+    assert bought.events() == [(Decimal("12.00"), {"Tea": 3})]
+    assert bought.given_back() == Decimal("12.00")
+
+
+@pytest.mark.parametrize("amount", ["0.00", "-1.00", "0.001", "NaN", "Infinity", "1E+30", "32.01"])
+def test_an_amount_that_cannot_be_given_back_is_a_payment_error(bought: Bought, amount: str) -> None:
+    with pytest.raises(PaymentError, match=r"^USD "):
+        bought.ask(Decimal(amount))
+    assert not Refund.objects.exists()
+
+
+def test_more_of_a_line_than_was_bought_is_not_given_back(bought: Bought) -> None:
+    with pytest.raises(InvalidPaymentEvent):
+        bought.ask(Decimal("4.00"), {bought.tea: 4})
+    bought.ask(Decimal("8.00"), {bought.tea: 2})
+    with pytest.raises(InvalidPaymentEvent):
+        bought.ask(Decimal("8.00"), {bought.tea: 2})
+    bought.world.a_day_passes()
+    assert bought.given_back() == Decimal("8.00")
+
+
+def test_lines_that_are_on_their_way_are_counted_and_a_refusal_leaves_nothing_queued(bought: Bought) -> None:
+    with transaction.atomic():
+        bought.ask(Decimal("8.00"), {bought.tea: 2})
+        with pytest.raises(InvalidPaymentEvent, match="on its way"):
+            bought.ask(Decimal("8.00"), {bought.tea: 2})
+        bought.ask(Decimal("4.00"), {bought.tea: 1})
+    assert bought.events() == [(Decimal("8.00"), {"Tea": 2}), (Decimal("4.00"), {"Tea": 1})]
+    assert bought.given_back() == Decimal("12.00")
+
+
+def test_of_two_people_who_give_the_same_line_back_at_once_one_is_told(bought: Bought) -> None:
+    pot = bought.pot
+    done = together(*[lambda: bought.ask(Decimal("5.00"), {pot: 1}).status] * 2)
+    assert sorted(isinstance(one, InvalidPaymentEvent) for one in done) == [False, True], done
+    assert bought.given_back() == Decimal("5.00")
+    assert bought.events() == [(Decimal("5.00"), {"Pot": 1})]
+
+
+def test_i5_of_two_refunds_at_once_that_are_too_much_together_one_goes_out(bought: Bought) -> None:
+    done = together(*[lambda: bought.ask(Decimal("20.00")).status] * 2)
+    assert sorted(isinstance(one, PaymentError) for one in done) == [False, True], done
+    assert bought.given_back() == Decimal("20.00")
+
+
+def test_giving_money_back_needs_the_permission_of_whoever_asks(bought: Bought) -> None:
+    ann = User.objects.create_user("ann", is_staff=True)
+    with pytest.raises(PaymentError, match="permission"):
+        bought.ask(Decimal("4.00"), user=ann)
+    assert not Refund.objects.exists()
+    ann.user_permissions.add(Permission.objects.get(codename="refund_payment"))
+    refund = bought.ask(Decimal("4.00"), user=User.objects.get(pk=ann.pk), reason="a cup was broken")
+    assert (refund.requested_by, refund.reason) == ("ann", "a cup was broken")
+
+
+def test_an_order_that_nobody_has_paid_is_not_refunded(world: World) -> None:
+    order = Order.objects.get(number=world.order("12.50"))
+    with pytest.raises(PaymentError, match="nothing has been paid"):
+        get_class("order.processing", "EventHandler")().handle_payment_event(order, refund_event_type(), Decimal("1.00"))
+    assert not order.payment_events.exists()
+
+
+def test_what_was_paid_otherwise_is_given_back_by_the_shops_own_handler(world: World) -> None:
+    order = Order.objects.get(number=world.order("12.50"))
+    cash = get_model("payment", "SourceType").objects.create(name="Cash")
+    order.sources.create(source_type=cash, amount_debited=order.total_incl_tax)
+    event = get_class("order.processing", "EventHandler")().handle_payment_event(order, refund_event_type(), Decimal("1.00"))
+    assert order.payment_events.get() == event
+    assert not Refund.objects.exists()
+
+
+def test_other_events_of_a_paid_order_go_to_the_shops_own_handler(bought: Bought) -> None:
+    goodwill = PaymentEventType.objects.create(name="Goodwill")
+    handler = get_class("order.processing", "EventHandler")()
+    event = handler.handle_payment_event(bought.order, goodwill, Decimal("1.00"), [bought.tea], [1])
+    assert event.line_quantities.get().quantity == 1
+    assert not Refund.objects.exists()
+
+
+def test_i4_the_payment_that_paid_the_order_is_given_back_and_its_double_where_it_waits_for_a_person(world: World) -> None:
+    number = world.order("12.50")
+    first, second = world.start(number), world.start(number, "paypal")
+    for payment in (second, first):
+        world.shopper_pays(payment)
+        world.notice(payment)
+    order = Order.objects.get(number=number)
+    handler = get_class("order.processing", "EventHandler")()
+    handler.handle_payment_event(order, refund_event_type(), Decimal("12.50"))
+    assert (world.given_back(second), world.given_back(first)) == (Decimal("12.50"), NOTHING)
+    operations.perform(Attention.objects.get().pk, "refund", person="ann", amount="12.50")
+    assert world.given_back(first) == Decimal("12.50")
+    assert world.shop.refunded(number) == Decimal("12.50"), "Oscar's records never held the second payment"
+    assert "that did not pay this order was given back" in order.notes.latest("pk").message
+
+
+def test_money_for_a_cancelled_order_is_given_back_where_it_waits_for_a_person(world: World) -> None:
+    number = world.order("12.50")
+    payment = world.start(number)
+    world.shop.close_order(number)
+    world.shopper_pays(payment)
+    world.notice(payment)
+    assert world.attentions() == ["paid-not-payable"]
+    order = Order.objects.get(number=number)
+    with pytest.raises(PaymentError, match="needs a person"):
+        get_class("order.processing", "EventHandler")().handle_payment_event(order, refund_event_type(), Decimal("12.50"))
+    assert not order.payment_events.exists()
+
+
+def test_a_refund_that_was_made_elsewhere_is_written_too(bought: Bought) -> None:
+    bought.world.sandbox.control.refund(bought.payment.reference, "2.50")
+    enter_external_refund(bought.payment.pk, "2.50", person="ann")
+    assert bought.given_back() == Decimal("2.50")
+    assert bought.events() == [(Decimal("2.50"), {})]
+
+
+def test_a_line_that_was_deleted_meanwhile_does_not_keep_the_money_from_being_written(bought: Bought) -> None:
+    with transaction.atomic():
+        bought.ask(Decimal("24.00"), {bought.tea: 1, bought.pot: 1})
+        bought.pot.delete()
+    assert bought.events() == [(Decimal("24.00"), {"Tea": 1})]
+
+
+def test_a_refund_of_an_order_that_was_deleted_goes_out_and_fails_nothing(bought: Bought) -> None:
+    bought.order.delete()
+    assert operations.refund(bought.payment.pk, "1.00").status == "succeeded"
+    bought.world.a_day_passes()
+    assert bought.world.attentions() == []
+
+
+def test_the_type_of_the_event_is_made_again_where_a_shop_deleted_it(bought: Bought) -> None:
+    PaymentEventType.objects.filter(name="Refund").delete()
+    operations.refund(bought.payment.pk, "1.00")
+    assert bought.events() == [(Decimal("1.00"), {})]

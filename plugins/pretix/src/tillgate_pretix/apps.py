@@ -1,0 +1,54 @@
+"""The app: label `tillgate_pretix`. It has no tables; pretix's orders and settings and Tillgate's rows hold everything."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.conf import settings
+from django.urls import include, path
+from django.utils.translation import gettext_lazy as _
+from pretix.base.plugins import PluginConfig
+
+from tillgate_pretix import __version__
+
+_NAME: Final = _("Tillgate")
+
+
+class TillgatePretixConfig(PluginConfig):  # type: ignore[misc]  # pretix has no types
+    """Connects pretix to Tillgate."""
+
+    default = True
+    name = "tillgate_pretix"
+    label = "tillgate_pretix"
+    verbose_name = _("Payments of pretix")
+
+    class PretixPluginMeta:
+        name = _NAME
+        author = "The Tillgate developers"
+        description = _(
+            "Take payments by card and by thirteen wallets. Who has paid has a ticket: exactly once, for exactly the right money."
+        )
+        category = "PAYMENT"
+        visible = True
+        version = __version__
+        compatibility = "pretix>=2026.8"
+        settings_links = ((((_("Payment"), _NAME)), "control:event.settings.payment.provider", {"provider": "tillgate"}),)
+
+    def ready(self) -> None:
+        """Give Tillgate its settings, which pretix keeps in its configuration file, and its addresses; and listen to pretix."""
+        from tillgate_pretix import checks, configuration, signals  # noqa: F401  # importing signals and checks registers them
+
+        if not hasattr(settings, "TILLGATE"):
+            settings.TILLGATE = configuration.from_file(settings.CONFIG_FILE, settings.SITE_URL, [mail for _name, mail in settings.ADMINS])
+        _add_pages()
+
+
+def _add_pages() -> None:
+    """Put Tillgate's pages at `/_tillgate/`, on every domain.
+
+    pretix keeps the addresses of a plugin in a namespace of its own, below an event. Tillgate's are found as "tillgate:...", and are asked
+    for by the payment service, which knows of no event: so they go into the list of what pretix itself has everywhere.
+    """
+    from pretix.urls import common_patterns
+
+    common_patterns.append(path("_tillgate/", include("tillgate.django.urls")))

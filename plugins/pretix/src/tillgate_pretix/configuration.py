@@ -1,0 +1,28 @@
+"""Tillgate's settings from pretix's configuration file: the section `[tillgate]` of pretix.cfg, or PRETIX_TILLGATE_* of the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from tillgate.django.conf import Settings
+
+__all__ = ["SECTION", "from_file"]
+
+SECTION: Final = "tillgate"
+_LISTS: Final = frozenset({"vendors", "attention_mail_to"})
+_NOT_HERE: Final = frozenset({"accounts"})  # every event has its own
+
+
+def from_file(file: Any, site_url: str, admins: Sequence[str]) -> dict[str, Any]:
+    """Return TILLGATE as the file has it. Who is mailed and the address default to pretix's own; a name that is no setting stays in it.
+
+    Tillgate names it then, in `check` and wherever the settings are needed.
+    """
+    written = set(file.cp.options(SECTION)) if file.cp.has_section(SECTION) else set()
+    known = set(Settings.model_fields) - _NOT_HERE
+    given = {name: file.get(SECTION, name) for name in sorted(written | known) if name in written or file.has_option(SECTION, name)}
+    settings: dict[str, Any] = {"PUBLIC_URL": site_url, "ATTENTION_MAIL_TO": list(admins)}
+    for name, value in given.items():
+        settings[name.upper()] = [part.strip() for part in value.split(",") if part.strip()] if name in _LISTS else value
+    return settings

@@ -1,0 +1,262 @@
+"""What pretix asks money for, as Tillgate sees it: a *bill*, which is what is due on an order until it is paid.
+
+pretix makes a new payment for every try, and its order may come to owe money again after it was paid, because it was changed or refunded.
+Of a bill exactly one payment counts, whichever of pretix's payments it was begun for; what is due afterwards is the next bill.
+
+All of it runs under Tillgate's lock of the bill and touches the database only. Where pretix's order is changed, its row is locked too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any, Final
+
+from django.utils.timezone import now
+from django.utils.translation import gettext as _
+from django_scopes import scope, scopes_disabled
+from pretix.base.models import Order, OrderPayment, Quota
+from pretix.base.services.orders import mark_order_expired
+from pretix.helpers import OF_SELF
+from pretix.multidomain.urlreverse import eventreverse_absolute
+
+from tillgate import Goods
+from tillgate.django.models import Attention
+from tillgate.django.models import Order as Bill
+from tillgate.django.models import Payment as Attempt
+from tillgate.django.operations.values import payment_value
+from tillgate.django.staff.masking import Mask
+from tillgate.hooks import Attention as Raised
+from tillgate.hooks import Order as Unpaid
+from tillgate.hooks import OrderDescription, PaidOutcome, Payment
+from tillgate.lifecycle import AttentionReason, PaymentStatus
+from tillgate.wire.messages import Vendor
+from tillgate_pretix.accounts import HOLDER, settings_of
+from tillgate_pretix.plugin import PLUGIN
+
+__all__ = [
+    "ATTENTION_LOGGED",
+    "OPEN",
+    "RETURN_TAG",
+    "attention_raised",
+    "bill_of",
+    "bills_of",
+    "booked_payment",
+    "describe",
+    "found",
+    "identifier_of",
+    "paid",
+    "return_url",
+    "unpaid",
+    "vendor_of",
+    "why_not",
+]
+
+
+RETURN_TAG: Final = "tillgate:return"
+"""What the address of an order's page is tagged with, so that holding it is no authority over the order."""
+
+ATTENTION_LOGGED: Final = "tillgate_pretix.attention"
+"""The entry in an order's history that something needs a person."""
+
+OPEN: Final = (OrderPayment.PAYMENT_STATE_CREATED, OrderPayment.PAYMENT_STATE_PENDING)
+"""The states in which a payment of pretix may still be paid."""
+_HELD: Final = (OrderPayment.PAYMENT_STATE_CONFIRMED, OrderPayment.PAYMENT_STATE_REFUNDED)
+_DUE: Final = (Order.STATUS_PENDING, Order.STATUS_EXPIRED)
+
+
+# Bills and payments -----------------------------------------------------------------------------------------------------------------------
+
+
+def bill_of(order: Any) -> str:
+    """Return the key of the bill that is to be paid now: the last one, or the one after it when that is paid."""
+    last, number = None, 0
+    for bill in bills_of(order):
+        if (found := int(bill.key.partition("/")[2] or 0)) >= number:
+            last, number = bill, found
+    return _key(order, number + 1 if last is not None and last.paid_by_id else number)
+
+
+def bills_of(order: Any) -> Any:
+    """Return Tillgate's rows of an order."""
+    ours = Bill.objects.filter(plugin=PLUGIN)
+    return ours.filter(key=_key(order, 0)) | ours.filter(key__startswith=f"{order.pk}/")
+
+
+def _key(order: Any, number: int) -> str:
+    return f"{order.pk}/{number}" if number else str(order.pk)
+
+
+def identifier_of(vendor: str) -> str:
+    """Return the identifier of a vendor's payment provider."""
+    return f"{HOLDER}_{vendor}"
+
+
+def vendor_of(identifier: str | None) -> Vendor | None:
+    """Return the vendor of a payment provider, or None when it is not one of ours."""
+    holder, _, vendor = (identifier or "").partition("_")
+    return Vendor(vendor) if holder == HOLDER and vendor in set(Vendor) else None
+
+
+@contextmanager
+def found(key: str, *, lock: bool = False) -> Iterator[Any]:
+    """Give pretix's order of a bill's key, with access to its organizer's data, or None when it is gone."""
+    number = key.partition("/")[0]
+    with scopes_disabled():
+        rows = Order.objects.select_for_update(of=OF_SELF) if lock else Order.objects
+        order = rows.select_related("event__organizer").filter(pk=number).first() if number.isdecimal() else None
+    if order is None:
+        yield None
+        return
+    with scope(organizer=order.event.organizer):
+        yield order
+
+
+def booked_payment(order: Any, payment: Payment) -> Any:
+    """Return pretix's payment that holds the money of one of Tillgate's, or None."""
+    held = order.payments.filter(provider=identifier_of(payment.vendor), state__in=_HELD)
+    return next((theirs for theirs in held if theirs.info_data.get("reference") == payment.reference), None)
+
+
+def _payment_for(order: Any, payment: Payment) -> Any:
+    """Return the one of pretix's payments that the money of one of Tillgate's is for; a new one when there is none.
+
+    Two of pretix's may lead to the same cashier page, where a shopper pressed twice: then it is the newest that is still open.
+    """
+    ours = order.payments.filter(provider=identifier_of(payment.vendor), amount=payment.amount).exclude(state__in=_HELD)
+    theirs = ours.filter(state__in=OPEN).order_by("-pk").first() or ours.filter(pk=payment.data.get("payment")).first()
+    return theirs or order.payments.create(
+        state=OrderPayment.PAYMENT_STATE_CREATED, provider=identifier_of(payment.vendor), amount=payment.amount, process_initiated=True
+    )
+
+
+# Before a payment -------------------------------------------------------------------------------------------------------------------------
+
+
+def describe(key: str) -> OrderDescription | None:
+    """Return what is due on an order and what is in it."""
+    with found(key) as order:
+        if order is None:
+            return None
+        goods = Counter(str(position.item.name) for position in order.positions.select_related("item"))
+        return OrderDescription(
+            number=f"{order.code}-{order.event.slug.upper()}",
+            amount=order.pending_sum,
+            currency=order.event.currency,
+            lines=tuple(Goods.named(name, quantity) for name, quantity in goods.items()),
+            not_payable_because=why_not(order) or (None if key == bill_of(order) else _("it is paid")),
+        )
+
+
+def why_not(order: Any) -> str | None:
+    """Return why pretix would not take money for an order now, or None when it would."""
+    if order.status == Order.STATUS_CANCELED:
+        return _("it was cancelled")
+    if order.status not in _DUE or order.pending_sum <= 0:
+        return _("it is paid")
+    can_be_paid = order._can_be_paid()
+    return None if can_be_paid is True else str(can_be_paid)
+
+
+# What becomes of it -----------------------------------------------------------------------------------------------------------------------
+
+
+def paid(payment: Payment) -> PaidOutcome:
+    """Confirm pretix's payment, and tell whether that has made the order paid.
+
+    pretix's `confirm` returns without a word when the order was cancelled or paid otherwise, or when the money is not enough: so the order
+    is asked before, under its lock, and looked at afterwards.
+    """
+    with found(payment.order.key, lock=True) as order:
+        if order is None:
+            return PaidOutcome.NOT_PAYABLE
+        if order.status == Order.STATUS_PAID and booked_payment(order, payment):
+            return PaidOutcome.APPLIED
+        if order.event.currency != payment.currency or why_not(order) is not None:
+            return PaidOutcome.NOT_PAYABLE
+        if order.pending_sum > payment.amount:
+            return PaidOutcome.UNDERPAID
+        theirs = _payment_for(order, payment)
+        theirs.info_data = _info(payment)
+        try:
+            theirs.confirm()
+        except Quota.QuotaExceededException:  # sold out since the order has expired; the money is booked, and a person decides
+            return PaidOutcome.NOT_PAYABLE
+        order.refresh_from_db()
+        if order.status != Order.STATUS_PAID:
+            return PaidOutcome.NOT_PAYABLE
+        _drop_open_payments(order)
+        return PaidOutcome.APPLIED
+
+
+def _info(payment: Payment) -> dict[str, str]:
+    return {"reference": payment.reference, "transaction_no": payment.transaction_no or ""}
+
+
+def _drop_open_payments(order: Any) -> None:
+    """Cancel what the shopper had begun beside the payment that paid, as pretix does when another is begun."""
+    for theirs in order.payments.filter(state__in=OPEN):
+        if vendor_of(theirs.provider):
+            theirs.state = OrderPayment.PAYMENT_STATE_CANCELED
+            theirs.save(update_fields=["state"])
+            order.log_action("pretix.event.order.payment.canceled", {"local_id": theirs.local_id, "provider": theirs.provider})
+
+
+def unpaid(bill: Unpaid) -> None:
+    """Let the payments fail that nobody paid, and free the places if the event does not wait until pretix's own term is over.
+
+    Whoever means to pay otherwise, by bank transfer for one, keeps the places.
+    """
+    with found(bill.key, lock=True) as order:
+        if order is None or order.status != Order.STATUS_PENDING:
+            return
+        was_begun = Attempt.objects.filter(order__plugin=PLUGIN, order__key=bill.key).exists()
+        for theirs in order.payments.filter(state__in=OPEN):
+            if vendor_of(theirs.provider):
+                theirs.fail(log_data={"reason": "nobody paid"}, send_mail=was_begun)  # who never tried has failed at nothing
+        is_wanted = order.payments.filter(state__in=(*OPEN, *_HELD)).exists()
+        if not is_wanted and settings_of(order.event).get("expire_unpaid", as_type=bool, default=False):
+            mark_order_expired(order)
+
+
+_PAID_NOTHING: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID})
+
+
+def attention_raised(raised: Raised) -> None:
+    """Show in the order's history what needs a person, and book money that did not pay the order.
+
+    pretix shows such an order as overpaid, or as paid in part, and gives the money back as any other. Its status is left to a person.
+    """
+    attention = Attention.objects.select_related("payment__order").get(pk=raised.id)
+    if raised.order is None:
+        return
+    with found(raised.order.key, lock=True) as order:
+        if order is None:
+            return
+        held = attention.payment
+        order.log_action(ATTENTION_LOGGED, {"reason": raised.reason, "sentence": Mask([held]).text(raised.sentence)})
+        if held is not None and raised.reason in _PAID_NOTHING and held.status == PaymentStatus.PAID:
+            _book(order, held)
+
+
+def _book(order: Any, held: Any) -> None:
+    payment = payment_value(held)
+    if booked_payment(order, payment):
+        return
+    theirs = _payment_for(order, payment)
+    theirs.state, theirs.payment_date, theirs.info_data = OrderPayment.PAYMENT_STATE_CONFIRMED, now(), _info(payment)
+    theirs.save(update_fields=["state", "payment_date", "info"])
+    order.log_action("pretix.event.order.payment.confirmed", {"local_id": theirs.local_id, "provider": theirs.provider})
+    if order.pending_sum < Decimal(0):
+        order.log_action("pretix.event.order.overpaid", {})
+
+
+def return_url(key: str) -> str | None:
+    """Return the address of the event's page about an order, or None when the order is gone."""
+    with found(key) as order:
+        if order is None:
+            return None
+        arguments = {"order": order.code, "tag": order.tagged_secret(RETURN_TAG)}
+        return str(eventreverse_absolute(order.event, "plugins:tillgate_pretix:return", kwargs=arguments))

@@ -1,0 +1,248 @@
+"""The payment providers: one that keeps the settings for all, and one for each vendor, which a shopper chooses.
+
+None of them uses the network: pretix calls them wherever it likes. The shopper is led to the view that starts the payment.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Final
+
+from django import forms
+from django.http import HttpRequest
+from django.template.loader import get_template
+from django.utils.translation import gettext_lazy as _
+from pretix.base.forms import SecretKeySettingsField
+from pretix.base.payment import BasePaymentProvider
+from pretix.base.settings import SettingsSandbox
+from pretix.base.views.redirect import safelink
+from pretix.multidomain.urlreverse import eventreverse_absolute
+
+from tillgate.django.conf import get_settings
+from tillgate.django.forms import VENDOR_LABELS
+from tillgate.django.models import Payment
+from tillgate.errors import ConfigurationError
+from tillgate.wire.messages import Vendor
+from tillgate.wire.money import CURRENCY
+from tillgate_pretix import accounts, refunds
+from tillgate_pretix.orders import bills_of, identifier_of
+
+__all__ = ["PROVIDERS", "SettingsHolder", "VendorProvider"]
+
+
+class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has no types
+    """Keeps the account and the choice of vendors of an event. Nobody pays with it."""
+
+    identifier = accounts.HOLDER
+    verbose_name = "Tillgate"
+    is_enabled = False
+    is_meta = True
+
+    @property
+    def settings_form_fields(self) -> dict[str, Any]:
+        """The form: the live account, the one for test mode, the vendors, then what pretix asks of every provider."""
+        own: dict[str, Any] = {
+            **_account_fields("", is_required=True),
+            **_account_fields("test_", is_required=False),
+            **{method_of(vendor): forms.BooleanField(label=str(label), required=False) for vendor, label in VENDOR_LABELS.items()},
+            "expire_unpaid": forms.BooleanField(
+                label=_("Free the places as soon as nobody can pay any more"),
+                help_text=_(
+                    "An order expires when the last payment page has closed and the time to try again has passed. "
+                    "Otherwise it keeps its places until the payment term of the event is over."
+                ),
+                required=False,
+            ),
+        }
+        fields = OrderedDict({**own, **super().settings_form_fields})
+        fields.move_to_end("_enabled", last=False)
+        return fields
+
+    def settings_form_clean(self, cleaned_data: dict[str, Any]) -> dict[str, Any]:
+        """Refuse accounts that cannot be used, in the words of the library that will use them."""
+        given = {name.removeprefix(self.settings.get_prefix()): value for name, value in cleaned_data.items()}
+        faults = {}
+        for prefix in ("", "test_"):
+            if any(given.get(prefix + field) for field in accounts.FIELDS):
+                try:
+                    accounts.build(given, testmode=bool(prefix))
+                except ConfigurationError as error:
+                    faults[self.settings.get_prefix() + error.field] = str(error)
+        if self.event.currency != CURRENCY:
+            wrong = _("Only events in %(ours)s can be paid this way, and this one is in %(theirs)s.")
+            faults[self.settings.get_prefix() + "_enabled"] = wrong % {"ours": CURRENCY, "theirs": self.event.currency}
+        if faults:
+            raise forms.ValidationError(faults)
+        return cleaned_data
+
+
+def _account_fields(prefix: str, *, is_required: bool) -> dict[str, Any]:
+    place = str(_("Test mode: {}") if prefix else "{}")
+    address, number, token = (
+        place.format(label) for label in (_("Address of the payment service"), _("Merchant number"), _("Secret token"))
+    )
+    return {
+        f"{prefix}base_url": forms.URLField(label=address, required=is_required, assume_scheme="https"),
+        f"{prefix}merchant_no": forms.CharField(label=number, required=is_required),
+        f"{prefix}token": SecretKeySettingsField(label=token, required=is_required),
+    }
+
+
+def method_of(vendor: str) -> str:
+    """Return the name of the setting that says whether an event offers a vendor."""
+    return f"method_{vendor}"
+
+
+class VendorProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has no types
+    """Pays with one vendor. Each vendor has a subclass."""
+
+    vendor: Vendor
+
+    def __init__(self, event: Any) -> None:
+        super().__init__(event)
+        self.settings = SettingsSandbox("payment", accounts.HOLDER, event)  # one for all
+
+    # Whether it is offered ----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def verbose_name(self) -> str:
+        """What the staff read."""
+        return f"{VENDOR_LABELS[self.vendor]} (Tillgate)"
+
+    @property
+    def public_name(self) -> str:
+        """What a shopper reads."""
+        return str(VENDOR_LABELS[self.vendor])
+
+    @property
+    def settings_form_fields(self) -> dict[str, Any]:
+        """Nothing: the settings are kept by the holder."""
+        return {}
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether the event takes payments through Tillgate, and this vendor is offered by the event and by the whole installation."""
+        chosen = self.settings.get(method_of(self.vendor), as_type=bool)
+        return bool(self.settings.get("_enabled", as_type=bool) and chosen and self.vendor in _offered())
+
+    def is_allowed(self, request: HttpRequest, total: Any = None) -> bool:
+        """Whether a cart can be paid this way."""
+        return bool(super().is_allowed(request, total)) and self._can_take(testmode=self.event.testmode)
+
+    def order_change_allowed(self, order: Any, request: HttpRequest | None = None) -> bool:
+        """Whether an order that exists can be paid this way."""
+        return bool(super().order_change_allowed(order, request)) and self._can_take(testmode=order.testmode)
+
+    def _can_take(self, *, testmode: bool) -> bool:
+        return self.event.currency == CURRENCY and accounts.is_complete(self.event, testmode=testmode)
+
+    @property
+    def test_mode_message(self) -> str | None:
+        """What a shopper is told in test mode."""
+        if accounts.is_complete(self.event, testmode=True):
+            return str(_("In test mode the test account of the payment service is used, and no money moves."))
+        return None
+
+    # Paying -------------------------------------------------------------------------------------------------------------------------------
+
+    def payment_form_render(self, request: HttpRequest, total: Any = None, order: Any = None) -> str:
+        """Tell the shopper what comes next."""
+        return _rendered("choose.html", request, vendor=self.public_name)
+
+    def checkout_prepare(self, request: HttpRequest, cart: Any) -> bool:
+        """Nothing is asked."""
+        return True
+
+    def payment_is_valid_session(self, request: HttpRequest) -> bool:
+        """Nothing is kept."""
+        return True
+
+    def checkout_confirm_render(self, request: HttpRequest, order: Any = None, info_data: Any = None) -> str:
+        """Tell the shopper what comes next."""
+        return _rendered("choose.html", request, vendor=self.public_name)
+
+    def payment_prepare(self, request: HttpRequest, payment: Any) -> str:
+        """Go on at once: the order stands, and the payment page shows what it costs."""
+        return self.execute_payment(request, payment)
+
+    def execute_payment(self, request: HttpRequest, payment: Any) -> str:
+        """Return the view that starts the payment, out of the widget's frame if the shop is in one. Asked again, it is the same."""
+        start = str(eventreverse_absolute(self.event, "plugins:tillgate_pretix:start", kwargs=_named(payment)))
+        return str(safelink(start, framebreak=True)) if request.session.get("iframe_session") else start
+
+    @property
+    def abort_pending_allowed(self) -> bool:
+        """Whether another payment may be begun: always, since money that comes by this one is noticed."""
+        return True
+
+    def payment_pending_render(self, request: HttpRequest, payment: Any) -> str:
+        """Tell the shopper how the payment stands."""
+        return _rendered("pending.html", request, attempt=_newest(payment), vendor=self.public_name)
+
+    # What the staff see -------------------------------------------------------------------------------------------------------------------
+
+    def payment_control_render(self, request: HttpRequest, payment: Any) -> str:
+        """Show the staff what Tillgate knows of a payment."""
+        return _rendered("control.html", request, attempt=refunds.attempt_of(payment) or _newest(payment))
+
+    def payment_control_render_short(self, payment: Any) -> str:
+        """Return the transaction number for lists."""
+        return self.matching_id(payment) or ""
+
+    def matching_id(self, payment: Any) -> str | None:
+        """Return the payment service's own number of a payment."""
+        return payment.info_data.get("transaction_no") or None
+
+    def api_payment_details(self, payment: Any) -> dict[str, Any]:
+        """Return what the REST API tells of a payment."""
+        return {"reference": payment.info_data.get("reference"), "transaction_no": self.matching_id(payment)}
+
+    def shred_payment_info(self, obj: Any) -> None:
+        """Keep the two numbers, which name no person and without which nothing can be given back; remove whatever else there is."""
+        kept = {name: value for name, value in obj.info_data.items() if name in ("reference", "transaction_no", "refund")}
+        obj.info_data = kept
+        obj.save(update_fields=["info"])
+
+    # Giving back --------------------------------------------------------------------------------------------------------------------------
+
+    def payment_refund_supported(self, payment: Any) -> bool:
+        """Whether money can be given back: of every payment that came through Tillgate."""
+        return refunds.attempt_of(payment) is not None
+
+    def payment_partial_refund_supported(self, payment: Any) -> bool:
+        """Whether a part can be given back: the same."""
+        return self.payment_refund_supported(payment)
+
+    def execute_refund(self, refund: Any) -> None:
+        """Give money back. One of which nobody knows what became stays in transit."""
+        refunds.execute(refund)
+
+
+def _offered() -> tuple[Vendor, ...]:
+    try:
+        return get_settings().vendors
+    except ConfigurationError:  # told by the checks; a shop that has other ways to be paid goes on without this one
+        return ()
+
+
+def _named(payment: Any) -> dict[str, Any]:
+    return {"order": payment.order.code, "secret": payment.order.secret, "payment": payment.pk}
+
+
+def _newest(payment: Any) -> Payment | None:
+    """Return the newest of Tillgate's payments that was begun for one of pretix's."""
+    begun = Payment.objects.filter(order__in=bills_of(payment.order), data__payment=payment.pk)
+    return begun.order_by("-pk").first()
+
+
+def _rendered(template: str, request: HttpRequest, **context: Any) -> str:
+    return str(get_template(f"tillgate_pretix/{template}").render({"request": request, **context}))
+
+
+def _provider_of(vendor: Vendor) -> type[VendorProvider]:
+    own = {"identifier": identifier_of(vendor), "vendor": vendor, "__module__": __name__}
+    return type(f"{vendor.name.title()}Provider", (VendorProvider,), own)
+
+
+PROVIDERS: Final[list[type[Any]]] = [SettingsHolder, *map(_provider_of, VENDOR_LABELS)]
+"""What pretix is told of: the holder of the settings, then the vendors."""

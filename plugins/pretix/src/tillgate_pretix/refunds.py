@@ -1,0 +1,120 @@
+"""Refunds: every refund of Tillgate's has one of pretix's, and pretix's is written when it is known what became of the money.
+
+One that pretix asked for goes `created`, `transit`, then `done` or `failed`; while nobody knows, it stays in transit. One that was made
+elsewhere is `external` in pretix, where the staff decide what becomes of the order.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+from pretix.base.models import OrderRefund
+from pretix.base.payment import PaymentException
+from pretix.helpers import OF_SELF
+
+from tillgate.django import operations
+from tillgate.django.models import Payment, Refund
+from tillgate.django.operations.locking import InsideTransaction
+from tillgate.django.operations.refunds import settle_by_person
+from tillgate.errors import InvalidRequest
+from tillgate.hooks import Refund as Changed
+from tillgate.lifecycle import PaymentStatus, RefundStatus
+from tillgate_pretix.orders import bills_of, booked_payment, found, vendor_of
+
+__all__ = ["attempt_of", "changed", "execute", "settled_in_pretix"]
+
+_UNDER_WAY: Final = (OrderRefund.REFUND_STATE_CREATED, OrderRefund.REFUND_STATE_TRANSIT)
+
+
+def attempt_of(theirs: Any) -> Payment | None:
+    """Return Tillgate's payment that one of pretix's was paid by, or None."""
+    reference = theirs.info_data.get("reference")
+    held = Payment.objects.select_related("order").filter(order__in=bills_of(theirs.order), status=PaymentStatus.PAID)
+    return held.filter(reference=reference).first() if reference else held.filter(data__payment=theirs.pk).first()
+
+
+def execute(asked: Any) -> None:
+    """Give back what pretix asks for: done or in transit afterwards. Raises `PaymentException` when no money moves."""
+    held = attempt_of(asked.payment)
+    if held is None:
+        raise PaymentException(_("This payment was not made through Tillgate."))
+    asked.state = OrderRefund.REFUND_STATE_TRANSIT
+    asked.save(update_fields=["state"])
+    try:
+        refund = _ask_for(held, asked)
+    except (InvalidRequest, operations.RefundNotPossible) as error:
+        raise PaymentException(str(error)) from None
+    asked.refresh_from_db()
+    if refund.status == RefundStatus.REFUSED:
+        raise PaymentException(_("The payment service refused the refund: %(answer)s") % {"answer": refund.answer})
+
+
+def _ask_for(held: Payment, asked: Any) -> Refund:
+    about: dict[str, Any] = {"person": "pretix", "reason": asked.comment or "", "data": {"refund": asked.pk}}
+    try:
+        return operations.refund(held.pk, asked.amount, **about)
+    except InsideTransaction:
+        return operations.queue_refund(held.pk, asked.amount, **about)
+
+
+def changed(refund: Changed) -> None:
+    """Write what became of a refund into pretix's; runs in the delivery's transaction."""
+    with found(refund.payment.order.key, lock=True) as order:
+        theirs = booked_payment(order, refund.payment) if order is not None else None
+        if theirs is None:
+            return
+        row = _row_of(theirs, refund)
+        if refund.status is RefundStatus.SUCCEEDED:
+            if row is None:
+                theirs.create_external_refund(amount=refund.amount, info=_info(refund))
+            elif row.state != OrderRefund.REFUND_STATE_DONE:
+                row.done()
+        elif refund.status is RefundStatus.UNKNOWN:
+            if row is None:
+                _in_transit(order, theirs, refund)
+        elif row is not None and row.state in _UNDER_WAY:
+            row.state = OrderRefund.REFUND_STATE_FAILED
+            row.save(update_fields=["state"])
+            order.log_action("pretix.event.order.refund.failed", {"local_id": row.local_id, "provider": row.provider, "error": "refused"})
+
+
+def _row_of(theirs: Any, refund: Changed) -> Any:
+    """Return pretix's refund for one of Tillgate's, or None: the one that asked for it, or the one that was made when it was heard of."""
+    rows = list(theirs.refunds.select_for_update(of=OF_SELF))
+    return next((row for row in rows if row.pk == refund.data.get("refund") or row.info_data.get("refund") == refund.id), None)
+
+
+def _info(refund: Changed) -> str:
+    return json.dumps({"refund": refund.id})
+
+
+def _in_transit(order: Any, theirs: Any, refund: Changed) -> None:
+    row = order.refunds.create(
+        state=OrderRefund.REFUND_STATE_TRANSIT,
+        source=OrderRefund.REFUND_SOURCE_EXTERNAL,
+        amount=refund.amount,
+        payment=theirs,
+        provider=theirs.provider,
+        info=_info(refund),
+    )
+    order.log_action("pretix.event.order.refund.created.externally", {"local_id": row.local_id, "provider": row.provider})
+
+
+_DECIDED: Final = {
+    OrderRefund.REFUND_STATE_DONE: True,
+    OrderRefund.REFUND_STATE_CANCELED: False,
+    OrderRefund.REFUND_STATE_FAILED: False,
+}
+
+
+def settled_in_pretix(row: Any) -> None:
+    """Pass on what the staff found out about a refund of unknown outcome, once pretix has saved it: that it is done, or was cancelled."""
+    if row.state not in _DECIDED or not vendor_of(row.provider):
+        return
+    unknown = Refund.objects.filter(payment__order__in=bills_of(row.order), status=RefundStatus.UNKNOWN)
+    refund = next((one for one in unknown if one.data.get("refund") == row.pk or str(one.pk) == row.info_data.get("refund")), None)
+    if refund is not None:
+        transaction.on_commit(lambda: settle_by_person(refund.pk, done=_DECIDED[row.state], person="pretix"))

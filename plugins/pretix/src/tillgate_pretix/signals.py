@@ -1,0 +1,79 @@
+"""What pretix tells, and what it is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.db.models.signals import post_save, pre_save
+from django.dispatch import receiver
+from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
+from pretix.base.logentrytypes import OrderLogEntryType, log_entry_types
+from pretix.base.models import LogEntry, OrderRefund
+from pretix.base.signals import order_placed, periodic_task, register_payment_providers
+from pretix.control.signals import nav_event, order_info
+
+from tillgate.django import operations
+from tillgate_pretix import accounts, orders, refunds, staff
+from tillgate_pretix.plugin import PLUGIN
+
+
+@receiver(register_payment_providers, dispatch_uid="tillgate_pretix_providers")
+def providers(sender: Any, **_kwargs: Any) -> list[type[Any]]:
+    """Tell pretix of the providers."""
+    from tillgate_pretix.provider import PROVIDERS
+
+    return PROVIDERS
+
+
+@receiver(nav_event, dispatch_uid="tillgate_pretix_nav")
+def navigation(sender: Any, request: Any, **_kwargs: Any) -> list[dict[str, Any]]:
+    """Lead the staff to what needs a person."""
+    if not request.user.has_event_permission(request.organizer, sender, staff.PERMISSION, request=request):
+        return []
+    orders_url = reverse("control:event.orders", kwargs={"organizer": sender.organizer.slug, "event": sender.slug})
+    is_here = request.resolver_match.view_name == "plugins:tillgate_pretix:attention"
+    return [{"label": _("Payments that need a person"), "url": staff.page_url(sender), "active": is_here, "parent": orders_url}]
+
+
+@receiver(order_info, dispatch_uid="tillgate_pretix_order_info")
+def order_page(sender: Any, order: Any, request: Any, **_kwargs: Any) -> str:
+    """Show on the page of an order what needs a person."""
+    return staff.order_panel(order, request)
+
+
+@receiver(order_placed, dispatch_uid="tillgate_pretix_placed")
+def placed(sender: Any, order: Any, **_kwargs: Any) -> None:
+    """Expect a payment, so that an order is heard of too whose shopper never came as far as the payment page."""
+    if any(orders.vendor_of(theirs.provider) for theirs in order.payments.all()):
+        operations.expect(PLUGIN, orders.bill_of(order))
+
+
+@receiver(post_save, sender=OrderRefund, dispatch_uid="tillgate_pretix_refund")
+def refund_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
+    """Pass on what the staff found out about a refund."""
+    refunds.settled_in_pretix(instance)
+
+
+@receiver(periodic_task, dispatch_uid="tillgate_pretix_sweep")
+def sweep(sender: Any, **_kwargs: Any) -> None:
+    """Do what is due, whenever pretix runs its periodic tasks. A sweeper of its own is quicker."""
+    operations.sweep()
+
+
+@receiver(pre_save, sender=LogEntry, dispatch_uid="tillgate_pretix_log")
+def log_entry_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
+    """Keep the token out of the history, where pretix writes every setting that is changed (I11)."""
+    if instance.action_type != "pretix.event.payment.provider":
+        return
+    data = json.loads(instance.data or "{}")
+    secrets = [name for name in data.get("new_values", {}) if name.startswith(f"payment_{accounts.HOLDER}_") and name.endswith("token")]
+    if secrets:
+        data["new_values"].update(dict.fromkeys(secrets, "********"))
+        instance.data = json.dumps(data, sort_keys=True)
+
+
+@log_entry_types.new_from_dict({orders.ATTENTION_LOGGED: _("Payments need a person: {sentence}")})
+class AttentionLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has no types
+    """How the history shows what needs a person."""

@@ -1,0 +1,106 @@
+"""What needs a person, shown to an event's staff with what can be done about it: pretix has no Django admin, where Tillgate shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.template.loader import get_template
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.generic import TemplateView
+from pretix.base.models import Order
+from pretix.control.permissions import EventPermissionRequiredMixin
+
+from tillgate.django import operations
+from tillgate.django.models import Attention
+from tillgate.django.staff import words
+from tillgate.django.staff.masking import Mask
+from tillgate.django.staff.showing import row_id
+from tillgate.errors import TillgateError
+from tillgate_pretix.accounts import aliases_of
+from tillgate_pretix.orders import bills_of
+
+__all__ = ["PERMISSION", "NeedsAPersonView", "order_panel", "page_url"]
+
+PERMISSION = "event.orders:write"
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """One matter as it is shown."""
+
+    row: Attention
+    reason: str
+    sentence: str
+    acts: list[tuple[str, str]]
+    order: Any
+    seen: int
+
+
+def open_matters(event: Any) -> QuerySet[Attention]:
+    """Return what needs a person at an event, the oldest first: about its accounts, their payments, or orders paid with them."""
+    ours = aliases_of(event)
+    about = Q(account__in=ours) | Q(payment__account__in=ours) | Q(order__payments__account__in=ours)
+    return Attention.objects.filter(about, resolved_at__isnull=True).distinct().order_by("pk")
+
+
+def page_url(event: Any) -> str:
+    """Return the address of the page."""
+    return reverse("plugins:tillgate_pretix:attention", kwargs={"organizer": event.organizer.slug, "event": event.slug})
+
+
+def order_panel(order: Any, request: HttpRequest) -> str:
+    """Return what is shown on the page of an order that needs a person; nothing otherwise."""
+    matters = Attention.objects.filter(order__in=bills_of(order), resolved_at__isnull=True).order_by("pk")
+    cards = [_card(row) for row in matters.select_related("payment", "refund")]
+    if not cards:
+        return ""
+    context = {"cards": cards, "page_url": page_url(order.event)}
+    return str(get_template("tillgate_pretix/order_panel.html").render(context, request))
+
+
+def _card(row: Attention) -> _Card:
+    number = row.order.key.partition("/")[0] if row.order else ""
+    newest = row.payment.refunds.order_by("-pk").first() if row.payment else None
+    return _Card(
+        row=row,
+        reason=words.reason(row.reason),
+        sentence=Mask([row.payment], [row.refund]).text(row.sentence),
+        acts=[(act.value, str(words.ACTS[act])) for act in operations.acts_for(row)],
+        order=Order.objects.filter(pk=number).first() if number else None,
+        seen=newest.pk if newest else 0,
+    )
+
+
+class NeedsAPersonView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[misc]  # pretix has no types
+    """Shows what needs a person, and does what the person chose."""
+
+    permission = PERMISSION
+    template_name = "tillgate_pretix/attention.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the matters."""
+        request: Any = self.request  # pretix puts the event there
+        matters = open_matters(request.event).select_related("payment", "refund", "order")
+        context: dict[str, Any] = super().get_context_data(**kwargs)
+        return context | {"cards": [_card(row) for row in matters]}
+
+    def post(self, request: Any, **_kwargs: Any) -> HttpResponse:
+        """Do what the person chose."""
+        given = {name: request.POST.get(name, "").strip() for name in ("act", "note", "amount")}
+        attention = get_object_or_404(open_matters(request.event), pk=row_id(request.POST.get("attention")))
+        mask = Mask([attention.payment], [attention.refund])
+        try:
+            done = operations.perform(attention.pk, person=request.user.get_username(), seen=row_id(request.POST.get("seen")), **given)
+        except (operations.ActNotPossible, operations.RefundNotPossible, TillgateError) as error:
+            messages.error(request, _("Nothing was done: %(because)s.") % {"because": mask.text(str(error)).rstrip(".")})
+        else:
+            said = _("Resolved: %(sentence)s.") if done.resolved else _("Not resolved yet: %(sentence)s.")
+            level = messages.SUCCESS if done.resolved else messages.WARNING
+            messages.add_message(request, level, said % {"sentence": mask.text(done.sentence).rstrip(".")})
+        return redirect(page_url(request.event))

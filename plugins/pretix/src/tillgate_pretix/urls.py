@@ -1,0 +1,26 @@
+"""The addresses of an event. Tillgate's own pages, which belong to no event, are put in their place by the app."""
+
+from __future__ import annotations
+
+from django.urls import path
+from pretix.multidomain import event_url
+
+from tillgate.django.operations.locking import without_atomic_requests
+from tillgate_pretix import staff, views
+
+_START = r"^tillgate/start/(?P<order>[^/]+)/(?P<secret>[A-Za-z0-9]+)/(?P<payment>[0-9]+)/$"
+_RETURN = r"^tillgate/order/(?P<order>[^/]+)/(?P<tag>[a-f0-9]+)/$"
+
+urlpatterns = [
+    path(
+        "control/event/<str:organizer>/<str:event>/tillgate/",
+        without_atomic_requests(staff.NeedsAPersonView.as_view()),
+        name="attention",
+    ),
+]
+
+event_patterns = [
+    # An order can be paid, and looked at, when the shop has closed.
+    event_url(_START, views.start, name="start", require_live=False),
+    event_url(_RETURN, views.returned, name="return", require_live=False),
+]

@@ -1,0 +1,108 @@
+"""Where a shopper leaves for the payment page and comes back."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404, render
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from pretix.base.models import Order
+from pretix.multidomain.urlreverse import eventreverse
+
+from tillgate.django import operations
+from tillgate.django.forms import terminal_of
+from tillgate.django.operations.locking import without_atomic_requests
+from tillgate.django.operations.starting import NotPayable, Started, StartOutcome
+from tillgate.errors import TillgateError
+from tillgate_pretix.accounts import alias_of
+from tillgate_pretix.orders import OPEN, RETURN_TAG, bill_of, vendor_of
+from tillgate_pretix.plugin import PLUGIN
+
+__all__ = ["returned", "start"]
+
+_log = logging.getLogger("tillgate")
+
+_OWN_ORDERS: Final = "tillgate_pretix_orders"
+"""Where a session keeps the orders that this browser has left to pay: it may see them when it comes back."""
+
+
+@without_atomic_requests
+@never_cache
+@require_safe
+def start(request: Any, order: str, secret: str, payment: str, **_kwargs: Any) -> HttpResponse:
+    """Start a payment and lead the shopper to its page. Asked again, it hands out the same page."""
+    found = _order(request, order, secret, tag=None)
+    theirs = get_object_or_404(found.payments, pk=payment)
+    if vendor_of(theirs.provider) is None:
+        raise Http404
+    request.session[_OWN_ORDERS] = [*(pk for pk in request.session.get(_OWN_ORDERS, []) if pk != found.pk), found.pk][-20:]
+    way, problem = _begin(request, found, theirs)
+    if problem:
+        messages.error(request, problem)
+    return _private(HttpResponseRedirect(way or _page_of(found)))
+
+
+def _begin(request: Any, order: Any, theirs: Any) -> tuple[str, str]:
+    """Return where the shopper goes, or a sentence that says why not."""
+    # A second press has cancelled the payment of the first: both lead to the same page.
+    current = order.payments.filter(state__in=OPEN, provider=theirs.provider, amount=order.pending_sum).order_by("-pk").first()
+    if current is None or not current.payment_provider.is_enabled:
+        return "", _("This payment cannot be continued. Please choose again how you would like to pay.")
+    about: dict[str, Any] = {"account": alias_of(order), "data": {"payment": current.pk}}
+    terminal = terminal_of(request.headers.get("User-Agent", ""))
+    try:
+        started = operations.start(PLUGIN, bill_of(order), vendor=str(vendor_of(current.provider)), terminal=terminal, **about)
+    except NotPayable as error:
+        return "", _("This order cannot be paid: %(because)s.") % {"because": error}
+    except TillgateError:
+        _log.exception("payment %s could not be started", current.full_id)
+        return "", _("The payment could not be started, and nothing was charged. Please try again later or ask the organizer.")
+    if started.outcome is StartOutcome.REDIRECT:
+        return started.payment.cashier_url, ""
+    if started.outcome is StartOutcome.PAID:
+        return f"{_page_of(order)}?paid=yes", ""
+    return "", _explain(started)
+
+
+def _explain(started: Started) -> str:
+    if started.outcome is StartOutcome.REFUSED:
+        return _("This way of paying was refused. Nothing was charged. Please choose another.")
+    return _("The payment service did not answer. If you were charged, your order will be marked paid by itself. You can try again.")
+
+
+@never_cache
+@require_safe
+def returned(request: Any, order: str, tag: str, **_kwargs: Any) -> HttpResponse:
+    """Bring the shopper to the order. A browser that the order was not paid in sees how it stands, and nothing else of it.
+
+    The address travels through the payment service, so holding it is no authority over the order and its tickets.
+    """
+    found = _order(request, order, tag, tag=RETURN_TAG)
+    is_paid = found.status == Order.STATUS_PAID
+    if found.pk in request.session.get(_OWN_ORDERS, []):
+        return _private(HttpResponseRedirect(_page_of(found) + ("?paid=yes" if is_paid else "?thanks=yes")))
+    page = {"code": found.code, "is_paid": is_paid, "is_cancelled": found.status == Order.STATUS_CANCELED}
+    return _private(render(request, "tillgate_pretix/returned.html", page))
+
+
+def _order(request: HttpRequest, code: str, secret: str, tag: str | None) -> Any:
+    try:
+        return request.event.orders.get_with_secret_check(code, secret, tag=tag)  # type: ignore[attr-defined]  # pretix puts it there
+    except Order.DoesNotExist:
+        raise Http404 from None
+
+
+def _page_of(order: Any) -> str:
+    return str(eventreverse(order.event, "presale:event.order", kwargs={"order": order.code, "secret": order.secret}))
+
+
+def _private(response: HttpResponse) -> HttpResponse:
+    # The address holds a secret: it must neither be stored nor told to the next site.
+    response["Referrer-Policy"] = "no-referrer"
+    response["X-Robots-Tag"] = "noindex"
+    return response

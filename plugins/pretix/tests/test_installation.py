@@ -1,0 +1,59 @@
+"""Installed as the README says: pretix's own settings, its own commands, and nothing but its configuration file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def pretix(tmp_path: Path) -> dict[str, str]:
+    """The environment of a pretix that keeps everything in a folder of its own."""
+    (tmp_path / "data").mkdir()
+    file = tmp_path / "pretix.cfg"
+    file.write_text(f"[pretix]\nurl=https://tickets.example\ndatadir={tmp_path}/data\n[tillgate]\nvendors=alipay,paypal\n")
+    kept = {name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "DATA_DIR")}
+    return kept | {"PRETIX_CONFIG_FILE": str(file)}
+
+
+def run(environment: dict[str, str], *command: str) -> str:
+    """Run a command of pretix; return what it said."""
+    done = subprocess.run([sys.executable, "-m", "pretix", *command], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_pretix_takes_up_the_app_its_settings_its_addresses_and_its_tables(pretix: dict[str, str]) -> None:
+    run(pretix, "migrate", "tillgate", "--verbosity", "0")
+    program = """
+from django.conf import settings
+from django.urls import reverse
+from tillgate.django.conf import get_settings
+from tillgate.django.models import Payment
+from tillgate.django.operations import sweep
+from pretix.base.plugins import get_all_plugins
+assert get_settings().public_url == "https://tickets.example", get_settings()
+assert [str(vendor) for vendor in get_settings().vendors] == ["alipay", "paypal"]
+assert "tillgate_pretix" in [plugin.module for plugin in get_all_plugins()]
+for urlconf in ("maindomain", "event_domain", "organizer_domain", "organizer_alternative_domain"):
+    found = reverse("tillgate:payment-notice", args=["key"], urlconf=f"pretix.multidomain.{urlconf}_urlconf")
+    assert found == "/_tillgate/notice/key/", (urlconf, found)
+assert not Payment.objects.exists()
+assert sweep().faults == []
+print("all is well")
+"""
+    assert "all is well" in run(pretix, "shell", "-c", program)
+    assert "tillgate_pretix.signals.sweep" in run(pretix, "runperiodic", "--list-tasks")
+
+
+def test_a_wrong_line_in_the_file_is_told_by_the_check(pretix: dict[str, str]) -> None:
+    file = Path(pretix["PRETIX_CONFIG_FILE"])
+    file.write_text(file.read_text() + "timeout=30\n")
+    command = [sys.executable, "-m", "pretix", "check", "--tag", "tillgate"]
+    done = subprocess.run(command, env=pretix, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "did you mean 'TIMEOUT_MINUTES'" in done.stderr

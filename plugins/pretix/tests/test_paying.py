@@ -1,0 +1,428 @@
+"""Paying for tickets: through pretix's own checkout, on its own pages, and what its orders look like afterwards."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.test import Client
+from django.urls import reverse
+from django_scopes import scope, scopes_disabled
+from pretix.base.models import Order, OrderPayment, Quota
+from pretix.base.services.locking import LockTimeoutException
+from pretix.base.services.orders import OrderChangeManager, cancel_order, mark_order_expired
+
+from tests.driver import PretixDriver
+from tests.shopping import at, bought, event_of, newest_payment, order_of, path_of, payments_of
+from tillgate.django.models import Order as Bill
+from tillgate.django.models import Payment
+from tillgate.hooks import PaidOutcome
+from tillgate.testing.world import World
+from tillgate_pretix import orders
+from tillgate_pretix.accounts import settings_of
+
+
+def checked_out(world: World, client: Client) -> Any:
+    """Walk through pretix's checkout as far as the order, and return it."""
+    event = event_of(world)
+    with scope(organizer=event.organizer):
+        ticket = event.items.get()
+    shop = "/org/conf"
+    client.post(f"{shop}/cart/add", {f"item_{ticket.pk}": "1"})
+    client.get(f"{shop}/checkout/start")
+    client.post(f"{shop}/checkout/questions/", {"email": "shopper@example.org", "email_repeat": "shopper@example.org"})
+    chosen = client.post(f"{shop}/checkout/payment/", {"payment": "tillgate_gcash"})
+    assert path_of(chosen["Location"]) == f"{shop}/checkout/confirm/"
+    overview = client.get(f"{shop}/checkout/confirm/")
+    assert "pay with GCash" in overview.content.decode()
+    client.post(f"{shop}/checkout/confirm/", follow=True)
+    with scope(organizer=event.organizer):
+        return event.orders.select_related("event__organizer").get()
+
+
+def pay_again(order: Any) -> str:
+    """Return the address at which pretix continues a payment."""
+    theirs = newest_payment(order)
+    return f"/org/conf/order/{order.code}/{order.secret}/pay/{theirs.pk}/complete"
+
+
+# The whole way ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_shopper_buys_a_ticket_through_pretixs_own_checkout(world: World, client: Client) -> None:
+    order = checked_out(world, client)
+    assert payments_of(order) == [("gcash", "created")]
+    answer = client.get(pay_again(order))
+    started = client.get(path_of(answer["Location"]))
+    payment = Payment.objects.get(cashier_url=started["Location"])
+    assert (payment.vendor, payment.amount) == ("gcash", Decimal("12.50"))
+    assert payment.reference.startswith(f"{order.code}-CONF-")
+    back = path_of(world.shopper_pays(payment) or "")
+    home = client.get(path_of(client.get(back)["Location"]))
+    assert home["Location"] == f"/org/conf/order/{order.code}/{order.secret}/?paid=yes"
+    assert "We successfully received your payment" in client.get(home["Location"]).content.decode()
+    assert payments_of(order) == [("gcash", "confirmed")]
+    assert order_of(world, str(order.pk)).status == Order.STATUS_PAID
+    assert ["payment" in message.subject.lower() for message in mail.outbox].count(True) == 1
+
+
+def test_the_money_is_told_of_with_both_numbers(world: World) -> None:
+    order, payment = bought(world)
+    theirs = newest_payment(order)
+    with at(order):
+        provider = theirs.payment_provider
+        assert theirs.info_data == {"reference": payment.reference, "transaction_no": payment.transaction_no}
+        assert provider.matching_id(theirs) == provider.payment_control_render_short(theirs) == payment.transaction_no
+        assert provider.api_payment_details(theirs) == theirs.info_data
+
+
+def test_loading_the_page_again_leads_to_the_same_cashier_page(world: World, client: Client) -> None:
+    order = order_of(world, world.order())
+    first, second = (client.get(path_of(client.get(pay_again(order))["Location"]))["Location"] for _ in range(2))
+    assert first == second
+    assert Payment.objects.count() == 1
+
+
+def test_a_payment_that_costs_something_else_by_now_is_chosen_anew(world: World, client: Client) -> None:
+    key = world.order()
+    order = order_of(world, key)
+    address = client.get(pay_again(order))["Location"]
+    world.shop.edit_total(key, Decimal("20.00"))
+    answer = client.get(path_of(address))
+    assert answer["Location"] == f"/org/conf/order/{order.code}/{order.secret}/"
+    assert "Please choose again" in client.get(answer["Location"]).content.decode()
+    assert not Payment.objects.exists()
+
+
+def test_a_vendor_that_the_owner_has_withdrawn_is_not_paid_with(world: World, client: Client) -> None:
+    order = order_of(world, world.order())
+    address = client.get(pay_again(order))["Location"]
+    settings_of(order.event).set("method_alipay", False)
+    answer = client.get(path_of(address))
+    assert answer["Location"].startswith("/org/conf/order/")
+    assert not Payment.objects.exists()
+
+
+def test_the_widgets_frame_is_left_before_the_shopper_goes_away(world: World, rf: Any) -> None:
+    order = order_of(world, world.order())
+    request = rf.get("/")
+    theirs = newest_payment(order)
+    with at(order):
+        request.session = {}
+        start = theirs.payment_provider.execute_payment(request, theirs)
+        request.session = {"iframe_session": True}
+        out_of_the_frame = theirs.payment_provider.execute_payment(request, theirs)
+    assert start.startswith("http://testserver/org/conf/tillgate/start/")
+    assert out_of_the_frame.startswith("/redirect/?url=")
+    assert out_of_the_frame.endswith("&framebreak=true")
+    page = Client().get(out_of_the_frame, headers={"referer": "http://testserver/"}).content.decode()
+    assert start in page
+
+
+@pytest.mark.parametrize("wrong", ["secret", "payment", "provider"])
+def test_who_does_not_know_the_order_starts_nothing(world: World, client: Client, wrong: str) -> None:
+    order, other = order_of(world, world.order()), order_of(world, world.order())
+    theirs = newest_payment(order)
+    secret, pk = ("a" * 16 if wrong == "secret" else order.secret), (newest_payment(other).pk if wrong == "payment" else theirs.pk)
+    if wrong == "provider":
+        with scopes_disabled():
+            OrderPayment.objects.filter(pk=pk).update(provider="banktransfer")
+    assert client.get(f"/org/conf/tillgate/start/{order.code}/{secret}/{pk}/").status_code == 404
+    assert not Payment.objects.exists()
+
+
+# Coming back ------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_stranger_who_comes_back_sees_how_the_order_stands_and_no_more(world: World) -> None:
+    order, payment = bought(world)
+    stranger = Client()
+    home = stranger.get(reverse("tillgate:return", args=[payment.return_key]))["Location"]
+    page = stranger.get(path_of(home))
+    text = page.content.decode()
+    assert "your payment has arrived" in text
+    assert order.code in text
+    assert order.secret not in text + home
+    assert "shopper@example.org" not in text
+    assert page["Referrer-Policy"] == "no-referrer"
+
+
+def test_the_browser_that_left_to_pay_comes_back_to_its_order(world: World, client: Client) -> None:
+    order, payment = bought(world)
+    home = client.get(reverse("tillgate:return", args=[payment.return_key]))["Location"]
+    assert client.get(path_of(home))["Location"] == f"/org/conf/order/{order.code}/{order.secret}/?paid=yes"
+
+
+def test_an_address_that_was_not_given_out_is_not_found(world: World, client: Client) -> None:
+    order, _ = bought(world)
+    assert client.get(f"/org/conf/tillgate/order/{order.code}/{'0' * 64}/").status_code == 404
+    assert client.get(f"/org/conf/tillgate/order/NONE1/{'0' * 64}/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("decision", "sentence"), [("", "You have not paid yet"), ("start", "waiting for your payment"), ("decline", "did not succeed")]
+)
+def test_the_page_of_an_order_that_waits_says_how_its_payment_stands(world: World, client: Client, decision: str, sentence: str) -> None:
+    key = world.order()
+    if decision:
+        payment = world.pay_page(key)
+        if decision == "decline":
+            world.sandbox.control.decline(payment.reference)
+            world.gateway_notice(payment)
+    order = order_of(world, key)
+    assert sentence in client.get(f"/org/conf/order/{order.code}/{order.secret}/").content.decode()
+
+
+# pretix's own confirm ---------------------------------------------------------------------------------------------------------------------
+
+
+def expired(world: World, *, places: int, accepts_late: bool = True) -> tuple[Any, Payment]:
+    """Return an order that pretix's own term has ended while its shopper was on the cashier page, and the payment."""
+    key = world.order()
+    payment = world.pay_page(key)
+    order = order_of(world, key)
+    with at(order):
+        order.event.settings.payment_term_accept_late = accepts_late
+        mark_order_expired(order)
+        order.event.quotas.update(size=places)
+    world.shopper_pays(payment)
+    return order, payment
+
+
+def test_money_for_an_order_that_has_expired_pays_it_while_there_are_places(world: World) -> None:
+    order, payment = expired(world, places=1)
+    world.gateway_notice(payment)
+    assert world.shop.is_paid(str(order.pk))
+    assert world.attentions() == []
+
+
+def test_money_for_an_order_whose_places_are_gone_is_booked_and_a_person_is_told(world: World) -> None:
+    order, payment = expired(world, places=0)
+    world.gateway_notice(payment)
+    world.sweep()
+    assert world.attentions() == ["paid-not-payable"]
+    assert order_of(world, str(order.pk)).status == Order.STATUS_EXPIRED
+    assert payments_of(order) == [("alipay", "confirmed")]
+
+
+def test_places_that_go_in_the_moment_of_confirming_lose_no_money(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    order, payment = expired(world, places=0)
+    monkeypatch.setattr(orders, "why_not", lambda order: None)
+    real, raised = OrderPayment.confirm, []
+
+    def confirm(self: Any, *arguments: Any, **named: Any) -> None:
+        try:
+            real(self, *arguments, **named)
+        except Quota.QuotaExceededException as error:
+            raised.append(error)
+            raise
+
+    monkeypatch.setattr(OrderPayment, "confirm", confirm)
+    world.gateway_notice(payment)
+    assert len(raised) == 1
+    assert world.attentions() == ["paid-not-payable"]
+    assert payments_of(order) == [("alipay", "confirmed")]
+    assert not world.shop.is_paid(str(order.pk))
+
+
+def test_a_lock_that_pretix_does_not_get_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = world.order()
+    payment = world.pay_page(key)
+    world.shopper_pays(payment)
+    real, busy = OrderPayment.confirm, [LockTimeoutException(), LockTimeoutException()]
+
+    def confirm(self: Any, *arguments: Any, **named: Any) -> None:
+        real(self, *arguments, **named)
+        if busy:
+            raise busy.pop()
+
+    monkeypatch.setattr(OrderPayment, "confirm", confirm)
+    assert [answer.content for answer in world.gateway_notice(payment)] == [b"success"]
+    assert payments_of(order_of(world, key)) == [("alipay", "created")]
+    world.a_day_passes()
+    assert busy == []
+    assert (world.shop.is_paid(key), world.shop.times_paid(key)) == (True, 1)
+
+
+@pytest.mark.parametrize("otherwise", ["cancelled", "paid"])
+def test_a_confirmation_that_pretix_swallows_is_told(world: World, monkeypatch: pytest.MonkeyPatch, otherwise: str) -> None:
+    key = world.order()
+    payment = world.pay_page(key)
+    order = order_of(world, key)
+    with at(order):
+        if otherwise == "cancelled":
+            cancel_order(order.pk, send_mail=False)
+        else:
+            order.payments.create(provider="manual", amount=order.total, state=OrderPayment.PAYMENT_STATE_CREATED).confirm()
+            Order.objects.filter(pk=order.pk).update(total=Decimal("30.00"), status=Order.STATUS_PENDING)
+            monkeypatch.setattr(Order, "pending_sum", Decimal("12.50"))
+    monkeypatch.setattr(orders, "why_not", lambda order: None)
+    world.shopper_pays(payment)
+    world.gateway_notice(payment)
+    assert world.attentions() == ["paid-not-payable"]
+    assert not world.shop.is_paid(key)
+
+
+def test_the_handler_says_so_when_the_order_is_gone(world: World) -> None:
+    from tillgate.django.operations.values import payment_value
+
+    payment = world.pay_page(world.order())
+    gone = payment_value(payment)
+    object.__setattr__(gone.order, "key", "987654")
+    assert orders.paid(gone) is PaidOutcome.NOT_PAYABLE
+    assert orders.return_url("987654") is None
+    assert [orders.describe(key) for key in ("987654", "nonsense", "1 OR 1=1")] == [None, None, None]
+
+
+# One order, several payments --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_payment_is_booked_and_pretix_gives_it_back(world: World) -> None:
+    key = world.order()
+    first, second = world.pay_page(key), world.pay_page(key, "paypal")
+    for payment in (first, second):
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+    world.sweep()
+    order = order_of(world, key)
+    assert payments_of(order) == [("alipay", "confirmed"), ("paypal", "confirmed")]
+    with at(order):
+        assert order.pending_sum == Decimal("-12.50")
+        refund = order.refunds.create(
+            payment=order.payments.last(), provider="tillgate_paypal", amount="12.50", state="created", source="admin"
+        )
+        refund.payment_provider.execute_refund(refund)
+        assert (refund.state, order.pending_sum) == ("done", 0)
+    assert world.given_back(second) == Decimal("12.50")
+    assert world.attentions() == []
+
+
+def test_money_that_is_not_enough_any_more_is_booked_and_the_rest_can_be_paid(world: World) -> None:
+    key = world.order()
+    payment = world.pay_page(key)
+    world.shop.edit_total(key, Decimal("20.00"))
+    world.shopper_pays(payment)
+    world.gateway_notice(payment)
+    world.sweep()
+    assert world.attentions() == ["underpaid"]
+    rest = world.pay_page(key)
+    assert rest.amount == Decimal("7.50")
+    world.shopper_pays(rest)
+    world.gateway_notice(rest)
+    assert (world.shop.is_paid(key), world.shop.times_paid(key)) == (True, 1)
+
+
+def test_an_order_that_costs_more_after_it_was_paid_gets_another_bill(world: World, client: Client) -> None:
+    order, _ = bought(world)
+    world.shop.edit_total(str(order.pk), Decimal("20.00"))
+    assert not world.shop.is_paid(str(order.pk))
+    world.choose(str(order.pk), "dana")
+    rest = Payment.objects.select_related("order").get(vendor="dana")
+    assert (rest.amount, rest.order.key) == (Decimal("7.50"), f"{order.pk}/1")
+    world.shopper_pays(rest)
+    world.gateway_notice(rest)
+    assert world.shop.is_paid(str(order.pk))
+    assert payments_of(order)[-1] == ("dana", "confirmed")
+    assert world.attentions() == []
+
+
+def test_the_first_bill_is_not_paid_again_when_the_second_is_due(world: World) -> None:
+    key = world.order()
+    first, second = world.pay_page(key), world.pay_page(key, "paypal")
+    world.shopper_pays(first)
+    world.gateway_notice(first)
+    world.shop.edit_total(key, Decimal("25.00"))
+    world.shopper_pays(second)
+    world.gateway_notice(second)
+    assert world.attentions() == ["second-payment"]
+    described = orders.describe(key)
+    assert described is not None
+    assert described.not_payable_because == "it is paid"
+
+
+def test_what_a_gift_card_has_paid_is_not_asked_for(world: World) -> None:
+    key = world.order()
+    order = order_of(world, key)
+    with at(order):
+        order.payments.create(provider="giftcard", amount=Decimal("10.00"), state=OrderPayment.PAYMENT_STATE_CREATED).confirm()
+    payment = world.pay_page(key)
+    assert payment.amount == Decimal("2.50")
+    world.shopper_pays(payment)
+    world.gateway_notice(payment)
+    assert world.shop.is_paid(key)
+
+
+def test_two_bills_at_the_same_number_are_told_apart(world: World) -> None:
+    order = order_of(world, world.order())
+    Bill.objects.all().delete()
+    Bill.objects.create(plugin="pretix", key=f"{order.pk}0/1", created_at=order.datetime)
+    assert orders.bill_of(order) == str(order.pk)
+
+
+# Nobody paid ------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_unless_the_event_says_so_an_unpaid_order_keeps_its_places_until_pretixs_own_term_is_over(world: World) -> None:
+    settings_of(event_of(world)).set("expire_unpaid", False)
+    key = world.order()
+    world.pay_page(key)
+    world.a_day_passes()
+    order = order_of(world, key)
+    assert order.status == Order.STATUS_PENDING
+    assert payments_of(order)[-1] == ("alipay", "failed")
+    assert any("failed" in message.subject for message in mail.outbox)
+    assert world.pay_page(key, "paypal").order.key == key
+
+
+def test_who_means_to_pay_by_bank_transfer_keeps_the_places(world: World) -> None:
+    key = world.order()
+    world.pay_page(key)
+    order = order_of(world, key)
+    with at(order):
+        order.payments.create(provider="banktransfer", amount=order.total, state=OrderPayment.PAYMENT_STATE_CREATED)
+    world.a_day_passes()
+    assert order_of(world, key).status == Order.STATUS_PENDING
+    assert payments_of(order)[-1] == ("banktransfer", "created")
+
+
+def test_an_order_whose_shopper_never_came_to_the_payment_page_is_freed_too(world: World) -> None:
+    key = world.order()
+    world.a_day_passes()
+    assert world.shop.is_released(key)
+    assert payments_of(order_of(world, key)) == [("alipay", "failed")]
+    assert mail.outbox == []
+
+
+def test_an_order_that_is_paid_by_bank_transfer_alone_is_none_of_ours(world: World) -> None:
+    driver = world.shop
+    assert isinstance(driver, PretixDriver)
+    key = str(driver.place("banktransfer", Decimal("12.50")).pk)
+    world.a_day_passes()
+    assert not Bill.objects.exists()
+    assert driver.is_payable(key)
+
+
+def test_an_order_that_waits_for_approval_is_not_paid(world: World) -> None:
+    key = world.order()
+    with scopes_disabled():
+        Order.objects.filter(pk=key).update(require_approval=True)
+    described = orders.describe(key)
+    assert described is not None
+    assert "not yet approved" in (described.not_payable_because or "")
+
+
+def test_a_price_that_is_lowered_to_what_is_paid_leaves_the_order_to_pretix(world: World) -> None:
+    key = world.order("20.00")
+    payment = world.pay_page(key)
+    world.shop.edit_total(key, Decimal("30.00"))
+    world.shopper_pays(payment)
+    world.gateway_notice(payment)
+    world.sweep()
+    order = order_of(world, key)
+    with at(order):
+        change = OrderChangeManager(order, notify=False)
+        change.change_price(order.positions.get(), Decimal("20.00"))
+        change.commit()
+    assert world.shop.is_paid(key)

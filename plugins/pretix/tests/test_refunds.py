@@ -1,0 +1,202 @@
+"""Money given back: asked for in pretix, at Tillgate or at the payment service itself."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import transaction
+from pretix.base.models import OrderPayment, OrderRefund
+from pretix.base.payment import PaymentException
+from pretix.base.shredder import PaymentInfoShredder
+
+from tests.shopping import at, bought, newest_payment, order_of, refunds_of, staff
+from tillgate.django import operations
+from tillgate.django.models import Refund
+from tillgate.django.operations.refunds import settle_by_person
+from tillgate.testing.world import World
+
+
+def asked_for(order: Any, amount: str, payment: Any = None) -> Any:
+    """Return a refund as pretix makes it before it asks the provider."""
+    theirs = payment or newest_payment(order)
+    with at(order):
+        return order.refunds.create(
+            payment=theirs, provider=theirs.provider, amount=Decimal(amount), state=OrderRefund.REFUND_STATE_CREATED, source="admin"
+        )
+
+
+def given_back(order: Any, amount: str, payment: Any = None) -> Any:
+    """Let pretix give back part of a payment; return its refund."""
+    refund = asked_for(order, amount, payment)
+    with at(order):
+        refund.payment_provider.execute_refund(refund)
+    return refund
+
+
+def test_parts_are_given_back_one_after_the_other_until_the_payment_is_refunded(world: World) -> None:
+    order, payment = bought(world)
+    theirs = newest_payment(order)
+    with at(order):
+        assert theirs.payment_provider.payment_refund_supported(theirs)
+        assert theirs.payment_provider.payment_partial_refund_supported(theirs)
+    for amount in ("2.50", "10.00"):
+        assert given_back(order, amount).state == OrderRefund.REFUND_STATE_DONE
+    assert refunds_of(order) == [("2.50", "done"), ("10.00", "done")]
+    assert world.given_back(payment) == Decimal("12.50")
+    assert newest_payment(order).state == OrderPayment.PAYMENT_STATE_REFUNDED
+
+
+def test_staff_gives_money_back_on_pretixs_own_page(world: World) -> None:
+    order, payment = bought(world)
+    theirs = newest_payment(order)
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    page = f"/control/event/org/conf/orders/{order.code}/refund"
+    asked = {
+        "start-mode": "partial",
+        "start-partial_amount": "5.00",
+        "start-action": "do_nothing",
+        f"refund-{theirs.pk}": "5.00",
+        "perform": "true",
+    }
+    assert browser.post(page, asked).status_code == 302
+    assert refunds_of(order) == [("5.00", "done")]
+    assert world.given_back(payment) == Decimal("5.00")
+
+
+def test_more_than_is_left_is_refused_and_nothing_is_sent(world: World) -> None:
+    order, payment = bought(world)
+    given_back(order, "10.00")
+    with pytest.raises(PaymentException, match=r"more than the USD 2\.50"):
+        given_back(order, "10.00")
+    assert world.given_back(payment) == Decimal("10.00")
+
+
+def test_a_refund_that_the_service_refuses_fails_and_may_be_asked_for_again(world: World) -> None:
+    order, payment = bought(world)
+    world.sandbox.control.fault("refused", occasion="refund")
+    with pytest.raises(PaymentException, match="refused the refund"):
+        given_back(order, "5.00")
+    assert refunds_of(order) == [("5.00", "failed")]
+    given_back(order, "5.00")
+    assert world.given_back(payment) == Decimal("5.00")
+
+
+def test_a_payment_that_was_not_made_here_is_not_given_back_here(world: World) -> None:
+    order = order_of(world, world.order())
+    theirs = newest_payment(order)
+    with at(order):
+        theirs.confirm()
+        assert not theirs.payment_provider.payment_refund_supported(theirs)
+    with pytest.raises(PaymentException, match="not made through Tillgate"):
+        given_back(order, "5.00", theirs)
+
+
+# Nobody knows -----------------------------------------------------------------------------------------------------------------------------
+
+
+def unknown(world: World) -> tuple[Any, Any, Any]:
+    """Return an order, its payment, and pretix's refund of which nobody knows what became."""
+    order, payment = bought(world)
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    return order, payment, given_back(order, "5.00")
+
+
+def test_a_refund_of_which_nobody_knows_what_became_stays_in_transit(world: World) -> None:
+    order, payment, refund = unknown(world)
+    assert refund.state == OrderRefund.REFUND_STATE_TRANSIT
+    world.a_day_passes()
+    assert refunds_of(order) == [("5.00", "transit")]
+    assert world.given_back(payment) == Decimal("5.00"), "it was sent again"
+    assert world.attentions() == ["refund-unknown"]
+
+
+def test_staff_who_marks_it_done_in_pretix_settles_it(world: World) -> None:
+    order, _, refund = unknown(world)
+    staff(world, "event.orders:read", "event.orders:write").post(f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/done")
+    assert refunds_of(order) == [("5.00", "done")]
+    assert [row.status for row in Refund.objects.all()] == ["succeeded"]
+    assert world.attentions() == []
+
+
+def test_staff_who_cancels_it_in_pretix_settles_it_too_and_may_ask_again(world: World) -> None:
+    order, payment = bought(world)
+    world.sandbox.control.fault("lost_request", occasion="refund")
+    refund = given_back(order, "12.50")
+    staff(world, "event.orders:read", "event.orders:write").post(f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/cancel")
+    assert refunds_of(order) == [("12.50", "canceled")]
+    assert [row.status for row in Refund.objects.all()] == ["refused"]
+    assert world.attentions() == []
+    given_back(order, "12.50")
+    assert world.given_back(payment) == Decimal("12.50")
+
+
+def test_the_services_notice_settles_it_in_pretix(world: World) -> None:
+    order, payment, _ = unknown(world)
+    world.gateway_notice(payment, "refund")
+    assert refunds_of(order) == [("5.00", "done")]
+
+
+def test_one_that_is_settled_as_not_done_fails_in_pretix(world: World) -> None:
+    order, _, _ = unknown(world)
+    settle_by_person(Refund.objects.get().pk, done=False, person="ann")
+    assert refunds_of(order) == [("5.00", "failed")]
+
+
+# Inside a transaction ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_inside_a_transaction_it_is_in_transit_until_that_is_committed(world: World) -> None:
+    order, payment = bought(world)
+    refund = asked_for(order, "5.00")
+    with transaction.atomic():
+        with at(order):
+            refund.payment_provider.execute_refund(refund)
+        assert refund.state == OrderRefund.REFUND_STATE_TRANSIT
+        assert world.given_back(payment) == 0
+    assert refunds_of(order) == [("5.00", "done")]
+    assert world.given_back(payment) == Decimal("5.00")
+
+
+def test_one_that_cannot_be_sent_now_is_in_transit_and_goes_out_later(world: World) -> None:
+    order, payment = bought(world)
+    world.configure({"TOKEN": ""})
+    assert given_back(order, "5.00").state == OrderRefund.REFUND_STATE_TRANSIT
+    assert world.given_back(payment) == 0
+    world.configure()
+    world.a_day_passes()
+    assert refunds_of(order) == [("5.00", "done")]
+
+
+# Made elsewhere ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_money_that_was_given_back_elsewhere_waits_for_the_staff_in_pretix(world: World) -> None:
+    order, payment = bought(world)
+    assert operations.refund(payment.pk, "5.00").status == "succeeded"
+    assert refunds_of(order) == [("5.00", "external")]
+    assert world.shop.is_paid(str(order.pk))
+
+
+def test_one_of_unknown_outcome_that_was_asked_for_elsewhere_is_in_transit_in_pretix(world: World) -> None:
+    order, payment = bought(world)
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    operations.refund(payment.pk, "5.00")
+    assert refunds_of(order) == [("5.00", "transit")]
+    settle_by_person(Refund.objects.get().pk, done=True, person="ann")
+    assert refunds_of(order) == [("5.00", "done")]
+
+
+# Personal data ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_shredder_leaves_what_names_nobody_and_the_money_can_still_be_given_back(world: World) -> None:
+    order, payment = bought(world)
+    theirs = newest_payment(order)
+    theirs.info_data = theirs.info_data | {"payer": "Ann Other", "mail": "ann@example.org"}
+    with at(order):
+        theirs.save()
+        PaymentInfoShredder(order.event).shred_data()
+    assert newest_payment(order).info_data == {"reference": payment.reference, "transaction_no": payment.transaction_no}
+    assert given_back(order, "5.00").state == OrderRefund.REFUND_STATE_DONE

@@ -1,0 +1,200 @@
+"""An event's settings: the form, the accounts, and what of them is shown to whom."""
+
+from __future__ import annotations
+
+from configparser import RawConfigParser
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.core.checks import run_checks
+from pretix.base.models import LogEntry
+from pretix.helpers.config import EnvOrParserConfig
+
+from tests.shopping import at, event_of, newest_payment, order_of, staff
+from tillgate.django.conf import get_settings
+from tillgate.django.operations.accounts import find_account
+from tillgate.errors import ConfigurationError
+from tillgate.testing.world import World
+from tillgate.wire.messages import Vendor
+from tillgate_pretix import accounts, configuration
+from tillgate_pretix.checks import TAG
+
+FORM = "/control/event/org/conf/settings/payment/tillgate"
+TOKEN = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+LIVE = {"base_url": "https://pay.example", "merchant_no": "200043", "token": TOKEN}
+
+
+def posted(browser: Any, **changes: str) -> Any:
+    """Send the form as it stands, with changes."""
+    fields = {"_enabled": "on", **LIVE, "method_alipay": "on", "_restrict_to_sales_channels": "web", **changes}
+    return browser.post(FORM, {f"payment_tillgate_{name}": value for name, value in fields.items() if value}, follow=True)
+
+
+@pytest.fixture
+def owner(world: World) -> Any:
+    """The browser of somebody who may change the settings."""
+    return staff(world, "event.settings.general:write", "event.settings.payment:write")
+
+
+def test_the_form_saves_the_account_and_never_shows_the_token(world: World, owner: Any) -> None:
+    page = posted(owner)
+    assert "Your changes have been saved." in page.content.decode()
+    account = find_account(f"pretix-{event_of(world).pk}")
+    assert (account.base_url, account.merchant_no, account.sandbox) == ("https://pay.example", "200043", False)
+    assert account.token.get_secret_value() == TOKEN
+    shown = owner.get(FORM).content.decode()
+    assert TOKEN not in shown
+    assert "*****" in shown
+    assert all(f"payment_tillgate_method_{vendor}" in shown for vendor in Vendor)
+
+
+def test_the_token_stays_when_the_form_is_sent_as_it_is_shown(world: World, owner: Any) -> None:
+    posted(owner)
+    posted(owner, token="*****", merchant_no="200044")
+    account = find_account(f"pretix-{event_of(world).pk}")
+    assert (account.merchant_no, account.token.get_secret_value()) == ("200044", TOKEN)
+
+
+def test_the_history_of_the_event_does_not_hold_the_token(world: World, owner: Any) -> None:
+    posted(owner)
+    entries = LogEntry.objects.filter(action_type="pretix.event.payment.provider")
+    assert entries.count() == 1
+    assert TOKEN not in "".join(entry.data for entry in entries)
+    assert entries.get().parsed_data["new_values"]["payment_tillgate_merchant_no"] == "200043"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"base_url": "http://pay.example"}, "is not https"),
+        ({"token": ""}, "This field is required"),
+        ({"test_base_url": "http://pay.example", "test_merchant_no": "", "test_token": "x"}, "is not a merchant number"),
+    ],
+)
+def test_an_account_that_cannot_be_used_is_refused_at_its_field(world: World, owner: Any, changes: dict[str, str], sentence: str) -> None:
+    event = event_of(world)
+    before = accounts.settings_of(event).get("merchant_no")
+    page = posted(owner, **changes).content.decode()
+    assert "We could not save your changes" in page
+    assert sentence in page
+    assert TOKEN not in page.replace(f'value="{TOKEN}"', "")  # what was typed a moment ago stays in its field, as pretix has it
+    assert accounts.settings_of(event_of(world)).get("merchant_no") == before
+
+
+def test_an_event_in_another_currency_cannot_turn_it_on(world: World, owner: Any) -> None:
+    event = event_of(world)
+    event.currency = "EUR"
+    event.save()
+    assert "Only events in USD can be paid this way" in posted(owner).content.decode()
+
+
+def test_who_may_not_change_settings_does_not_see_the_form(world: World) -> None:
+    assert staff(world, "event.orders:write").get(FORM).status_code in (403, 404)
+
+
+# Who may be paid how ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_test_mode_and_live_mode_have_accounts_of_their_own(world: World) -> None:
+    order = order_of(world, world.order())
+    event = order.event
+    for name, value in LIVE.items():
+        accounts.settings_of(event).set(name, value)
+    assert accounts.alias_of(order) == f"pretix-test-{event.pk}"
+    assert find_account(accounts.alias_of(order)).sandbox
+    order.testmode = False
+    assert accounts.alias_of(order) == f"pretix-{event.pk}"
+    assert find_account(accounts.alias_of(order)).base_url == "https://pay.example"
+
+
+@pytest.mark.parametrize("alias", ["default", "pretix-", "pretix-x", "pretix-987654", "pretix-test-987654", "other-1"])
+def test_an_account_that_nobody_keeps_is_not_found(world: World, alias: str) -> None:
+    assert accounts.find(alias) is None
+
+
+@pytest.mark.parametrize(
+    ("missing", "is_offered"), [("", True), ("account", False), ("currency", False), ("vendor", False), ("enabled", False)]
+)
+def test_only_what_can_be_paid_is_offered(world: World, rf: Any, missing: str, is_offered: bool) -> None:
+    order = order_of(world, world.order())
+    event = order.event
+    if missing == "account":
+        event.settings.delete("payment_tillgate_test_token")
+    if missing == "vendor":
+        accounts.settings_of(event).set("method_alipay", False)
+    if missing == "enabled":
+        accounts.settings_of(event).set("_enabled", False)
+    if missing == "currency":
+        event.currency = "EUR"
+    request = rf.get("/")
+    request.session, request.event, request.organizer = world.client.session, event, event.organizer
+    with at(order):
+        provider = event.get_payment_providers()["tillgate_alipay"]
+        assert (provider.is_enabled and provider.order_change_allowed(order)) is is_offered
+        assert (provider.is_enabled and provider.is_allowed(request, order.total)) is is_offered
+        assert (provider.test_mode_message is not None) is (missing != "account")
+
+
+def test_a_vendor_that_the_installation_does_not_offer_is_offered_by_no_event(world: World) -> None:
+    order = order_of(world, world.order())
+    world.configure(VENDORS=["paypal"])
+    with at(order):
+        providers = order.event.get_payment_providers()
+        assert [name for name, provider in providers.items() if name.startswith("tillgate_") and provider.is_enabled] == ["tillgate_paypal"]
+
+
+def test_a_wrong_line_in_the_installations_settings_takes_this_method_away_and_no_page_of_the_shop(world: World, settings: Any) -> None:
+    order = order_of(world, world.order())
+    settings.TILLGATE = settings.TILLGATE | {"TIMEOUT": 30}
+    assert world.client.get(f"/org/conf/order/{order.code}/{order.secret}/").status_code == 200
+    with at(order):
+        assert not order.event.get_payment_providers()["tillgate_alipay"].is_enabled
+
+
+def test_every_vendor_has_a_provider_and_the_holder_pays_nothing(world: World) -> None:
+    event = event_of(world)
+    with at(order_of(world, world.order())):
+        providers = event.get_payment_providers()
+    assert {name for name in providers if name.startswith("tillgate")} == {"tillgate", *(f"tillgate_{vendor}" for vendor in Vendor)}
+    holder = providers["tillgate"]
+    assert (holder.is_meta, holder.is_enabled) == (True, False)
+    assert providers["tillgate_creditcard"].public_name == "Credit or debit card"
+    assert providers["tillgate_creditcard"].verbose_name == "Credit or debit card (Tillgate)"
+    assert newest_payment(order_of(world, world.order())).payment_provider.settings_form_fields == {}
+
+
+# The installation -------------------------------------------------------------------------------------------------------------------------
+
+
+def written(text: str) -> EnvOrParserConfig:
+    """Return pretix's configuration file with that text."""
+    parser = RawConfigParser()
+    parser.read_string(text)
+    return EnvOrParserConfig(parser)
+
+
+def test_without_a_word_in_the_file_pretixs_own_address_and_admins_are_taken() -> None:
+    found = configuration.from_file(written("[pretix]\nurl=https://tickets.example\n"), "https://tickets.example", ["ann@example.org"])
+    assert found == {"PUBLIC_URL": "https://tickets.example", "ATTENTION_MAIL_TO": ["ann@example.org"]}
+
+
+def test_the_section_of_the_file_is_read_and_the_environment_too(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRETIX_TILLGATE_TIMEOUT_MINUTES", "30")
+    file = written("[tillgate]\nvendors = alipay, paypal\norder_unpaid_after_minutes = 15\nattention_mail_to=a@example.org,b@example.org\n")
+    settings.TILLGATE = configuration.from_file(file, "https://tickets.example", [])
+    read = get_settings()
+    assert (read.vendors, read.timeout_minutes, read.order_unpaid_after_minutes) == ((Vendor.ALIPAY, Vendor.PAYPAL), 30, 15)
+    assert read.attention_mail_to == ("a@example.org", "b@example.org")
+
+
+def test_a_name_that_is_no_setting_is_told(settings: Any) -> None:
+    settings.TILLGATE = configuration.from_file(written("[tillgate]\nvendor = alipay\n"), "https://tickets.example", [])
+    with pytest.raises(ConfigurationError, match="did you mean 'VENDORS'"):
+        get_settings()
+
+
+def test_without_tillgates_own_app_the_check_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_checks(tags=[TAG]) == []
+    monkeypatch.setattr(apps, "is_installed", lambda name: False)
+    assert [message.id for message in run_checks(tags=[TAG])] == ["tillgate_pretix.E001"]

@@ -1,0 +1,116 @@
+"""What the staff see in pretix, and who may do what."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.test import Client
+from django_scopes import scope
+from pretix.base.models import LogEntry, Team, User
+
+from tests.shopping import bought, event_of, logged_in, order_of, staff
+from tillgate.django.models import Attention, Payment
+from tillgate.testing.world import World
+
+PAGE = "/control/event/org/conf/tillgate/"
+
+
+@pytest.fixture
+def twice(world: World) -> Any:
+    """An order that was paid twice."""
+    key = world.order()
+    for payment in [world.pay_page(key, vendor) for vendor in ("alipay", "paypal")]:
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+    world.sweep()
+    assert world.attentions() == ["second-payment"]
+    return order_of(world, key)
+
+
+def test_the_history_of_the_order_says_what_needs_a_person(world: World, twice: Any) -> None:
+    entry = LogEntry.objects.get(action_type="tillgate_pretix.attention", object_id=twice.pk)
+    assert entry.display().startswith("Payments need a person: Payment ")
+    assert LogEntry.objects.filter(action_type="pretix.event.order.overpaid", object_id=twice.pk).count() == 1
+
+
+def test_the_page_of_the_order_says_so_too_and_leads_to_what_can_be_done(world: World, twice: Any) -> None:
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    page = browser.get(f"/control/event/org/conf/orders/{twice.code}/").content.decode()
+    assert "Paid twice" in page
+    assert PAGE in page
+    shown = browser.get(PAGE).content.decode()
+    assert "Paid twice" in shown
+    assert f"/control/event/org/conf/orders/{twice.code}/" in shown
+
+
+def test_an_order_that_needs_nobody_shows_nothing(world: World) -> None:
+    order, _ = bought(world)
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    page = browser.get(f"/control/event/org/conf/orders/{order.code}/").content.decode()
+    assert "See what can be done" not in page
+    assert "There is nothing to do." in browser.get(PAGE).content.decode()
+
+
+def test_money_is_given_back_with_one_press(world: World, twice: Any) -> None:
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    matter = Attention.objects.get()
+    answer = browser.post(PAGE, {"attention": matter.pk, "act": "refund", "amount": "12.50", "seen": "0"}, follow=True)
+    assert "Resolved: " in answer.content.decode()
+    assert world.given_back(Payment.objects.latest("pk")) == Decimal("12.50")
+    assert world.attentions() == []
+    matter.refresh_from_db()
+    assert matter.resolved_by == "ann@example.org"
+
+
+def test_a_matter_is_accepted_only_with_a_note(world: World, twice: Any) -> None:
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    matter = Attention.objects.get()
+    refused = browser.post(PAGE, {"attention": matter.pk, "act": "accept", "note": ""}, follow=True)
+    assert "Nothing was done: a note must say why" in refused.content.decode()
+    browser.post(PAGE, {"attention": matter.pk, "act": "accept", "note": "given back in cash"})
+    assert world.attentions() == []
+
+
+@pytest.mark.parametrize("granted", [(), ("event.orders:read",)])
+def test_who_may_not_change_orders_sees_and_does_nothing(world: World, twice: Any, granted: tuple[str, ...]) -> None:
+    browser = staff(world, *granted)
+    assert browser.get(PAGE).status_code in (403, 404)
+    answer = browser.post(PAGE, {"attention": Attention.objects.get().pk, "act": "accept", "note": "hm"})
+    assert answer.status_code in (403, 404)
+    assert world.attentions() == ["second-payment"]
+
+
+def test_a_stranger_is_asked_to_log_in(world: World, twice: Any) -> None:
+    answer = Client().post(PAGE, {"attention": Attention.objects.get().pk, "act": "accept", "note": "hm"})
+    assert answer.status_code == 302
+    assert answer["Location"].startswith("/control/login")
+    assert world.attentions() == ["second-payment"]
+
+
+def test_what_concerns_another_event_is_not_found(world: World, twice: Any) -> None:
+    event = event_of(world)
+    with scope(organizer=event.organizer):
+        other = event.organizer.events.create(
+            name="Other", slug="other", currency="USD", date_from=event.date_from, plugins="tillgate_pretix"
+        )
+    user = User.objects.create_user("bob@example.org", "secret")
+    team = Team.objects.create(organizer=event.organizer, name="Other's", limit_event_permissions={"event.orders:write": True})
+    team.limit_events.add(other)
+    team.members.add(user)
+    browser = logged_in(user)
+    page = "/control/event/org/other/tillgate/"
+    assert "There is nothing to do." in browser.get(page).content.decode()
+    assert browser.post(page, {"attention": Attention.objects.get().pk, "act": "accept", "note": "hm"}).status_code == 404
+    assert browser.get(PAGE).status_code in (403, 404)
+    assert world.attentions() == ["second-payment"]
+
+
+def test_the_page_of_a_payment_shows_what_tillgate_knows(world: World) -> None:
+    order, payment = bought(world)
+    browser = staff(world, "event.orders:read")
+    page = browser.get(f"/control/event/org/conf/orders/{order.code}/").content.decode()
+    assert payment.reference in page
+    assert str(payment.transaction_no) in page
+    assert payment.notice_key not in page

@@ -1,0 +1,61 @@
+"""Tillgate: take, query and refund payments through a hosted online payment service, without losing one.
+
+The public face. Everything here is documented in docs/reference.
+"""
+
+from tillgate.account import Account
+from tillgate.client import AsyncGateway, Gateway
+from tillgate.errors import (
+    AnswerNotUnderstood,
+    ConfigurationError,
+    GatewayError,
+    InvalidRequest,
+    NotSent,
+    OrderNotFound,
+    OutcomeUnknown,
+    Refused,
+    SignatureMismatch,
+    TillgateError,
+)
+from tillgate.wire.dialects import EXAMPLES, REFERENCE, Dialect, Encoding, SignatureRule, TransactionStatus
+from tillgate.wire.macros import callback_url, read_callback
+from tillgate.wire.messages import CreatedPayment, Goods, PaymentRequest, Refunded, RefundRequest, Terminal, Transaction, Vendor
+from tillgate.wire.notices import Notice, NoticeSignature, read_notice
+from tillgate.wire.references import new_reference
+
+__all__ = [
+    "EXAMPLES",
+    "REFERENCE",
+    "Account",
+    "AnswerNotUnderstood",
+    "AsyncGateway",
+    "ConfigurationError",
+    "CreatedPayment",
+    "Dialect",
+    "Encoding",
+    "Gateway",
+    "GatewayError",
+    "Goods",
+    "InvalidRequest",
+    "NotSent",
+    "Notice",
+    "NoticeSignature",
+    "OrderNotFound",
+    "OutcomeUnknown",
+    "PaymentRequest",
+    "RefundRequest",
+    "Refunded",
+    "Refused",
+    "SignatureMismatch",
+    "SignatureRule",
+    "Terminal",
+    "TillgateError",
+    "Transaction",
+    "TransactionStatus",
+    "Vendor",
+    "callback_url",
+    "new_reference",
+    "read_callback",
+    "read_notice",
+]
+__version__ = "0.1.0"

@@ -1,0 +1,138 @@
+"""Account: one set of credentials at the gateway, with how to talk to it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+
+from tillgate.errors import ConfigurationError
+from tillgate.wire.dialects import DIALECTS, REFERENCE, Dialect
+from tillgate.wire.exchange import Credentials
+from tillgate.wire.urls import is_https, is_web_address, without_user
+
+__all__ = ["Account"]
+
+
+def _base_url(value: object) -> str:
+    if isinstance(value, str) and is_web_address(value) and not set(value) & set("?#{}"):
+        return value.rstrip("/")
+    remedy = "is not an absolute http(s) address without user name and query, such as https://pay.example"
+    raise ConfigurationError("base_url", without_user(value), remedy)
+
+
+def _merchant_no(value: object) -> str:
+    if isinstance(value, str) and value and value.isprintable() and value == value.strip():
+        return value
+    raise ConfigurationError("merchant_no", value, "is not a merchant number: give the text that the service issued")
+
+
+def _token(value: object) -> SecretStr:
+    text = value.get_secret_value() if isinstance(value, SecretStr) else value
+    if isinstance(text, str) and text and text == text.strip() and text.isprintable():
+        return SecretStr(text)
+    del value, text  # an almost right token is still a secret, and error reports print local variables
+    raise ConfigurationError("token", "***", "is not text, is empty or has spaces around it: give the merchant's secret token")
+
+
+def _dialect(value: object) -> Dialect:
+    if isinstance(value, Dialect):
+        return value
+    if isinstance(value, str) and value in DIALECTS:
+        return DIALECTS[value]
+    raise ConfigurationError("dialect", value, f"is not a Dialect or the name of one: {', '.join(DIALECTS)}")
+
+
+_Seconds = Annotated[float, Field(gt=0, le=600, allow_inf_nan=False)]
+
+
+class Account(BaseModel):
+    """Credentials at one gateway: frozen, comparable, hashable; the token appears in no repr, log or error (I11).
+
+    `sandbox=True` allows http addresses. `dialect` is a `Dialect` or the name of a preset, `reference` or `examples`. A connection must be
+    made within `connect_timeout_seconds`, each read must bring something within `read_timeout_seconds`, and a whole call, its retries
+    included, ends within `deadline_seconds`. A query is tried `query_attempts` times; pay and refund are never repeated.
+    `max_connections` bounds the connections kept to the gateway.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
+
+    base_url: Annotated[str, BeforeValidator(_base_url)]
+    merchant_no: Annotated[str, BeforeValidator(_merchant_no)]
+    token: Annotated[SecretStr, BeforeValidator(_token)]
+    sandbox: bool = False
+    dialect: Annotated[Dialect, BeforeValidator(_dialect)] = REFERENCE
+    connect_timeout_seconds: _Seconds = 5.0
+    read_timeout_seconds: _Seconds = 20.0
+    deadline_seconds: _Seconds = 30.0
+    query_attempts: Annotated[int, Field(ge=1, le=10)] = 3
+    max_connections: Annotated[int, Field(ge=1, le=1000)] = 64
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            base_url: str,
+            merchant_no: str,
+            token: str | SecretStr,
+            sandbox: bool = False,
+            dialect: Dialect | str = REFERENCE,
+            connect_timeout_seconds: float = 5.0,
+            read_timeout_seconds: float = 20.0,
+            deadline_seconds: float = 30.0,
+            query_attempts: int = 3,
+            max_connections: int = 64,
+        ) -> None: ...
+
+    else:
+
+        def __init__(self, **fields: Any) -> None:
+            try:
+                super().__init__(**fields)
+            except ConfigurationError as error:
+                fault = error.with_traceback(None)  # its frames hold the fields too
+            except ValidationError as error:
+                fault = _first_fault(error, fields)
+            else:
+                if self.sandbox or is_https(self.base_url):
+                    return
+                fault = ConfigurationError(
+                    "base_url",
+                    self.base_url,
+                    "is not https, and only a sandbox account may use http: sandbox=True, --sandbox-account, TILLGATE_SANDBOX=true",
+                )
+            fields.clear()
+            raise fault  # outside the except block, and without the fields: error reports print local variables (I11)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with some fields changed, validated like any other: pydantic's own would take whatever it is given."""
+        return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | dict(update or {}))
+
+    @property
+    def credentials(self) -> Credentials:
+        """What the wire needs of this account."""
+        return Credentials(
+            base_url=self.base_url,
+            merchant_no=self.merchant_no,
+            token=self.token.get_secret_value(),
+            dialect=self.dialect,
+            sandbox=self.sandbox,
+        )
+
+
+def _first_fault(error: ValidationError, fields: Mapping[str, Any]) -> ConfigurationError:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    name = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return ConfigurationError(name, None, "is missing")
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, Account.model_fields, n=1)
+        return ConfigurationError(name, "***", "is no setting of an account" + (f": did you mean {near[0]}?" if near else ""))
+    shown = fields.get(name) if name in _SHOWN else "***"  # an unknown name may be a misspelt token
+    return ConfigurationError(name, shown, f"cannot be used in an account: {first['msg']}")
+
+
+_SHOWN = frozenset(Account.model_fields) - {"token"}

@@ -1,0 +1,107 @@
+"""The transport of `tillgate[async]`: aiohttp, behind the same two methods as httpx's. The only module that imports aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ssl
+import time
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from multidict import CIMultiDict
+
+from tillgate.account import Account
+from tillgate.errors import NotSent, OutcomeUnknown
+from tillgate.wire.exchange import LARGEST_ANSWER_BYTES, HttpAnswer, HttpRequest
+from tillgate.wire.texts import described
+
+__all__ = ["AiohttpTransport"]
+
+_NEVER_LEFT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
+
+
+class _Connection(ResponseHandler):
+    """A connection that does not count as connected once bytes came that nobody asked for.
+
+    aiohttp looks for such bytes when a connection becomes idle, but not again when it is taken for the next request: an answer that
+    came meanwhile would be taken for that request's, and say that a refund was made.
+    """
+
+    def is_connected(self) -> bool:
+        return super().is_connected() and not self.should_close
+
+
+class _Body(bytes):
+    """A signed body, kept out of what error reports print of aiohttp's frames (I11)."""
+
+    __repr__ = object.__repr__
+
+
+class AiohttpTransport:
+    """Send over one aiohttp session, opened on first use in the running loop. aiohttp repeats no POST by itself."""
+
+    def __init__(self, account: Account, *, verification: ssl.SSLContext | bool) -> None:
+        self._account = account
+        self._verification = verification
+        self._session: aiohttp.ClientSession | None = None
+
+    def _open(self) -> aiohttp.ClientSession:
+        account = self._account
+        # "connect" includes the wait for a free connection: who waits too long for one has certainly sent nothing.
+        timeouts = aiohttp.ClientTimeout(connect=account.connect_timeout_seconds, sock_read=account.read_timeout_seconds)
+        connector = aiohttp.TCPConnector(limit=account.max_connections, keepalive_timeout=15, ssl=self._verification)
+        # aiohttp offers no other way to choose the class. Should it stop heeding this one, the tests of leftover answers fail.
+        connector._factory = functools.partial(_Connection, loop=asyncio.get_running_loop())  # type: ignore[assignment]
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=timeouts,
+            auto_decompress=False,
+            trust_env=False,
+        )
+        return self._session
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session:
+            session, self._session = self._session, None
+            await session.close()
+
+    async def send(self, request: HttpRequest, deadline: float) -> HttpAnswer:
+        """Send once and read the answer before the deadline, which is on the clock of `time.monotonic`."""
+        session = self._session or self._open()
+        failure: NotSent | OutcomeUnknown
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                response = await session.post(
+                    request.url, data=_Body(request.body), headers=_headers(request.content_type), allow_redirects=False
+                )
+                try:
+                    return await _read(response)
+                finally:
+                    response.close()  # cuts the connection unless the answer was read to its end
+        except _NEVER_LEFT as error:
+            failure = NotSent(request.operation, request.reference, described(error))
+        except TimeoutError as error:
+            failure = OutcomeUnknown(request.operation, request.reference, f"{described(error)} before the answer was whole")
+        except aiohttp.ClientError as error:
+            failure = OutcomeUnknown(request.operation, request.reference, described(error))
+        raise failure
+
+
+@functools.lru_cache(maxsize=8)
+def _headers(content_type: str) -> CIMultiDict[str]:
+    return CIMultiDict(
+        {"Content-Type": content_type, "Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "tillgate"}
+    )
+
+
+async def _read(response: aiohttp.ClientResponse) -> HttpAnswer:
+    content = response.content
+    body = bytearray()
+    while not content.at_eof():
+        body += await content.readany()
+        if len(body) > LARGEST_ANSWER_BYTES:
+            return HttpAnswer(status=response.status, body=b"", too_long=True)
+    return HttpAnswer(status=response.status, body=bytes(body))

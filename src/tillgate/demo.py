@@ -1,0 +1,170 @@
+"""The demo: one payment goes round over real HTTP, between a shop of forty lines, the plugged core and the sandbox."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from queue import Empty, Queue
+from typing import Final
+from urllib.parse import urlsplit
+
+from tillgate import Account, PaymentRequest, RefundRequest, Refused, TransactionStatus, callback_url, hooks, new_reference
+from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
+from tillgate.wire.macros import read_callback
+from tillgate.wire.notices import NoticeSignature, read_notice
+
+__all__ = ["run"]
+
+Write = Callable[[str], object]
+
+_PATIENCE_SECONDS: Final = 15.0
+
+
+class Shop(ThreadingHTTPServer):
+    """A shop that only listens: notices under /ipn, the shopper's return under /back."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _ShopHandler)
+        self.arrivals: dict[str, Queue[tuple[str, str, bytes]]] = {path: Queue() for path in ("/back", "/ipn/payment", "/ipn/refund")}
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def wait_for(self, path: str) -> tuple[str, str, bytes]:
+        """Return content type, query and body of the next request to a path."""
+        try:
+            return self.arrivals[path].get(timeout=_PATIENCE_SECONDS)
+        except Empty:
+            raise TimeoutError(f"nothing arrived at {path} within {_PATIENCE_SECONDS:.0f} s") from None
+
+
+class _ShopHandler(BaseHTTPRequestHandler):
+    server: Shop
+
+    def do_POST(self) -> None:
+        self._take(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+
+    def do_GET(self) -> None:
+        self._take(b"")
+
+    def _take(self, body: bytes) -> None:
+        parts = urlsplit(self.path)
+        if arrivals := self.server.arrivals.get(parts.path):
+            arrivals.put((self.headers.get("Content-Type", ""), parts.query, body))
+        answer = b"success"  # the acknowledgement of a notice (silence 9)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *arguments: object) -> None:
+        """Keep quiet: the timeline tells."""
+
+
+class Timeline:
+    """Prints who said what to whom, and when."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._began = time.monotonic()
+
+    def add(self, who: str, what: str) -> None:
+        """Print one line."""
+        self._write(f"  {time.monotonic() - self._began:6.3f} s  {who:<20}  {what}")
+
+
+def run(*, port: int, once: bool, write: Write) -> int:
+    """Take a payment round and return the process's exit status; unless `once`, leave the sandbox up until Ctrl-C."""
+    with Sandbox(Options(), port=port) as sandbox:
+        write(f"Sandbox at {sandbox.base_url}, seed {sandbox.seed}. No real money moves.\n")
+        try:
+            _go_round(sandbox.base_url, Timeline(write))
+        except (TimeoutError, AssertionError) as error:
+            write(f"\nThe payment did not go round: {error}")
+            return 1
+        write("\nThe payment went round.")
+        if once:
+            return 0
+        write(f"See every request and notice at {sandbox.base_url}/ and press Ctrl-C to stop.")
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            write("")
+        return 0
+
+
+def _go_round(gateway_url: str, timeline: Timeline) -> None:
+    shop = Shop()
+    account = Account(base_url=gateway_url, merchant_no=PUBLISHED_MERCHANT_NO, token=PUBLISHED_TEST_TOKEN, sandbox=True)
+    request = PaymentRequest(
+        reference=new_reference("100017"),
+        amount="12.50",
+        vendor="alipay",
+        terminal="ONLINE",
+        ipn_url=f"{shop.url}/ipn/payment",
+        callback_url=callback_url(f"{shop.url}/back?order=100017"),
+        description="Order 100017",
+        goods_info=[{"goods_name": "Teapot", "quantity": "1"}],
+    )
+    timeline.add("shop -> gateway", f"pay {request.reference}: USD {request.amount} with {request.vendor}")
+    created = hooks.pay(account, request)
+    timeline.add("gateway -> shop", f"created transaction {created.transaction_no}")
+    timeline.add("gateway -> shop", f"send the shopper to {created.cashier_url}")
+
+    back = _press_pay(created.cashier_url)
+    timeline.add("shopper -> gateway", "presses Pay on the cashier page")
+    _visit(back)
+    _, query, _ = shop.wait_for("/back")
+    came_back = read_callback(query)
+    timeline.add("shopper -> shop", f"comes back, trusted for nothing: {_plainly(came_back)}")
+    notice = read_notice(*shop.wait_for("/ipn/payment"))
+    assert notice.signature(PUBLISHED_TEST_TOKEN) is not NoticeSignature.FORGED, "the notice is forged"
+    timeline.add("gateway -> shop", f"notice, a hint to ask: {_plainly(notice.evidence())}")
+
+    found = hooks.query(account, request.reference)
+    assert (found.status, found.amount) == (TransactionStatus.PAID, request.amount), f"the query said {found}"
+    timeline.add("shop -> gateway", f"query: {found.status} ({found.status_text!r}), USD {found.amount}. Only now it is true")
+
+    for amount in ("2.50", "10.00"):
+        hooks.refund(account, RefundRequest(reference=request.reference, amount=amount, ipn_url=f"{shop.url}/ipn/refund"))
+        timeline.add("shop -> gateway", f"refund USD {amount}: succeeded")
+        shop.wait_for("/ipn/refund")
+        timeline.add("gateway -> shop", "refund notice")
+    try:
+        hooks.refund(account, RefundRequest(reference=request.reference, amount="0.01"))
+    except Refused as refusal:
+        timeline.add("shop -> gateway", f"refund USD 0.01 more: {refusal}")
+    else:
+        raise AssertionError("the gateway gave back more than was paid")
+    shop.shutdown()
+
+
+def _plainly(fields: Mapping[str, str | None]) -> str:
+    return " ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def _press_pay(cashier_url: str) -> str:
+    """Press Pay as the page's form does, and return where the gateway sends the shopper."""
+    _visit(cashier_url)
+    status, location = _visit(cashier_url, method="POST", body="decision=pay")
+    assert status == 303, f"the cashier page answered HTTP {status}"
+    assert location, "the cashier page sent the shopper nowhere"
+    return location
+
+
+def _visit(url: str, method: str = "GET", body: str | None = None) -> tuple[int, str | None]:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=_PATIENCE_SECONDS)
+    try:
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        connection.request(method, target, body, {"Content-Type": "application/x-www-form-urlencoded"} if body else {})
+        response = connection.getresponse()
+        response.read()
+        return response.status, response.getheader("Location")
+    finally:
+        connection.close()

@@ -1,0 +1,53 @@
+"""What became of the one pay or refund that a call through the hooks may send, so that no plugin can send it twice or deny it (I6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from tillgate.errors import NotSent, OutcomeUnknown, Refused
+from tillgate.wire.exchange import HttpRequest
+
+__all__ = ["Dispatch", "dispatching", "moving_money"]
+
+
+@dataclass(slots=True)
+class Dispatch:
+    """Whether money may have moved within the call, and the error that the gateway's own client raised about it, if any."""
+
+    moved: bool = False
+    error: BaseException | None = None
+
+
+_current: ContextVar[Dispatch | None] = ContextVar("dispatch", default=None)
+
+
+@contextmanager
+def dispatching() -> Iterator[Dispatch]:
+    """Watch one call through the hooks. A plugin that calls through them again is part of the same."""
+    outer, record = _current.get(), Dispatch()
+    token = _current.set(record)
+    try:
+        yield record
+    finally:
+        _current.reset(token)
+        if outer:
+            outer.moved |= record.moved
+
+
+@contextmanager
+def moving_money(request: HttpRequest) -> Iterator[None]:
+    """Send a pay or refund, unless one was sent within the same call through the hooks; outside of them nothing is watched."""
+    record = _current.get()
+    if record and record.moved:
+        raise OutcomeUnknown(request.operation, request.reference, "a plugin had sent it already, and let it be sent again")
+    try:
+        yield
+    except BaseException as error:
+        if record:
+            record.moved, record.error = not isinstance(error, NotSent | Refused), error
+        raise
+    if record:
+        record.moved = True

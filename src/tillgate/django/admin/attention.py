@@ -1,0 +1,187 @@
+"""Needs a person: what happened, in a sentence, with its evidence and the acts that resolve it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import Max, Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, reverse
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from tillgate.django import operations
+from tillgate.django.admin.base import ReadOnlyAdmin, need
+from tillgate.django.models import Attention, Refund, TimelineEntry
+from tillgate.django.operations import Act
+from tillgate.django.staff import words
+from tillgate.django.staff.masking import Mask
+from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE, MOST_SHOWN, person_of, row_id, timeline_of
+from tillgate.errors import TillgateError
+
+__all__ = ["AttentionAdmin"]
+
+_ABOUT_REFUNDS = (Act.REFUND, Act.ENTER_REFUND)
+"""The acts that need the permission to refund as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Button:
+    """One act as it is offered."""
+
+    act: str
+    label: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """One attention as it is shown."""
+
+    row: Attention
+    reason: str
+    sentence: str
+    evidence: list[tuple[str, str]]
+    buttons: list[_Button]
+    page_url: str
+    payment_url: str
+    order_url: str
+    seen: int
+
+
+class _ResolvedFilter(admin.SimpleListFilter):
+    """Open ones unless others are asked for."""
+
+    title = _("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("open", _("needs a person")), ("resolved", _("resolved")), ("all", _("all"))]
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        for value, label in self.lookup_choices:
+            query = changelist.get_query_string({self.parameter_name: value}, ["p"])
+            yield {"selected": (self.value() or "open") == value, "query_string": query, "display": label}
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Attention]) -> QuerySet[Attention]:
+        if self.value() == "all":
+            return queryset
+        return queryset.filter(resolved_at__isnull=self.value() != "resolved")
+
+
+class _ReasonFilter(admin.SimpleListFilter):
+    title = _("reason")
+    parameter_name = "reason"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        met = Attention.objects.order_by("reason").values_list("reason", flat=True).distinct()
+        return [(stored, words.reason(stored)) for stored in met]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Attention]) -> QuerySet[Attention]:
+        return queryset.filter(reason=self.value()) if self.value() else queryset
+
+
+@admin.register(Attention)
+class AttentionAdmin(ReadOnlyAdmin[Attention]):
+    """What needs a person, the oldest first, since it has waited longest."""
+
+    list_display = ("sentence",)
+    list_filter = (_ResolvedFilter, _ReasonFilter, ("account", admin.AllValuesFieldListFilter))
+    search_fields = ("payment__reference", "order__key")
+    search_help_text = _("A whole reference, or the shop's key of an order")
+    ordering = ("id",)
+    list_per_page = 25
+    change_list_template = "tillgate/admin/attention_list.html"
+    page_template = "tillgate/admin/attention.html"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Attention]:
+        """Return attentions with what is shown of them, in one statement however many."""
+        attentions: QuerySet[Attention] = super().get_queryset(request)
+        return attentions.select_related("order", "payment", "refund", "delivery")
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Attention], search_term: str) -> tuple[QuerySet[Attention], bool]:
+        """Search by what is indexed."""
+        term = search_term.strip()
+        return queryset.filter(Q(payment__reference=term.upper()) | Q(order__key=term)) if term else queryset, False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show what needs a person as cards with buttons."""
+        response = super().changelist_view(request, extra_context)
+        if isinstance(response, TemplateResponse) and response.context_data and "cl" in response.context_data:
+            rows = list(response.context_data["cl"].result_list)
+            response.context_data["cards"] = self._cards(request, rows)
+        return response
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the acts."""
+        return [self.act_url("act", self.act_view), *super().get_urls()]
+
+    def page_context(self, request: HttpRequest, row: Attention) -> dict[str, Any]:
+        """Return one matter and the timeline of what it is about."""
+        entries = TimelineEntry.objects.none()
+        if row.order_id:
+            entries = TimelineEntry.objects.filter(order_id=row.order_id).order_by("id")
+            if row.payment_id:
+                entries = entries.filter(Q(payment_id=row.payment_id) | Q(payment__isnull=True))
+        return {
+            "title": words.reason(row.reason),
+            "card": self._cards(request, [row])[0],
+            "timeline": timeline_of(entries[:MOST_SHOWN], _mask([row])),
+        }
+
+    def act_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Do what the person chose."""
+        attention = self.find(request, object_id)
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        act = request.POST.get("act", "")
+        need(request, MAY_RESOLVE, *([MAY_REFUND] if act in _ABOUT_REFUNDS else []))
+        mask, back = _mask([attention]), self.page_url(attention)
+        given = {"note": request.POST.get("note", ""), "amount": request.POST.get("amount", "")}
+        try:
+            done = operations.perform(attention.pk, act, person=person_of(request), seen=row_id(request.POST.get("seen")), **given)
+        except (operations.ActNotPossible, operations.RefundNotPossible, TillgateError) as error:
+            return self.refuse(request, error, back, mask)
+        said = gettext("Resolved: %(sentence)s.") if done.resolved else gettext("Not resolved yet: %(sentence)s.")
+        level = messages.SUCCESS if done.resolved else messages.WARNING
+        messages.add_message(request, level, said % {"sentence": mask.text(done.sentence.rstrip("."))})
+        return HttpResponseRedirect(back)
+
+    def _cards(self, request: HttpRequest, rows: list[Attention]) -> list[_Card]:
+        mask = _mask(rows)
+        about = [row.payment_id for row in rows if row.payment_id]
+        newest = dict(Refund.objects.filter(payment_id__in=about).values_list("payment_id").annotate(newest=Max("id")).order_by())
+        return [self._card(request, row, mask, newest.get(row.payment_id, 0)) for row in rows]
+
+    def _card(self, request: HttpRequest, row: Attention, mask: Mask, seen: int) -> _Card:
+        may_resolve, may_refund = request.user.has_perm(MAY_RESOLVE), request.user.has_perm(MAY_REFUND)
+        acts = [act for act in operations.acts_for(row) if may_resolve and (may_refund or act not in _ABOUT_REFUNDS)]
+        evidence = mask.evidence(row.evidence)
+        if row.delivery and row.delivery.fault:
+            evidence.append((gettext("the shop's error"), mask.text(row.delivery.fault)))
+        return _Card(
+            row=row,
+            reason=words.reason(row.reason),
+            sentence=mask.text(row.sentence),
+            evidence=evidence,
+            buttons=[_Button(act, str(words.ACTS[act]), self._address(act, row)) for act in acts],
+            page_url=self.page_url(row),
+            payment_url=self.page_url(row.payment) if row.payment else "",
+            order_url=self.page_url(row.order) if row.order else "",
+            seen=seen,
+        )
+
+    def _address(self, act: Act, row: Attention) -> str:
+        """Return where an act is done: a refund asks first whether it is meant."""
+        if act is not Act.REFUND or row.payment is None:
+            return self.act_address("act", row)
+        refund = reverse("admin:tillgate_payment_refund", args=[row.payment.pk], current_app=self.admin_site.name)
+        return f"{refund}?attention={row.pk}"
+
+
+def _mask(rows: list[Attention]) -> Mask:
+    return Mask([row.payment for row in rows], [row.refund for row in rows])

@@ -1,0 +1,146 @@
+"""What the three admins share: pages that only show, the count of what needs a person, and acts that are posted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar
+
+from django.contrib import admin, messages
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
+from django.db import DataError, models
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.text import capfirst
+from django.views.decorators.clickjacking import xframe_options_deny
+
+from tillgate.django.models import Attention
+from tillgate.django.operations.locking import without_atomic_requests
+from tillgate.django.staff.masking import Mask
+from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE
+from tillgate.errors import InvalidRequest
+
+__all__ = ["ReadOnlyAdmin", "common_context", "need"]
+
+Row = TypeVar("Row", bound=models.Model)
+
+
+class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  # generic only for the type checker
+    """Rows to look at. Nothing is added, edited or deleted here: only operations change rows."""
+
+    actions = None
+    change_list_template = "tillgate/admin/change_list.html"
+    page_template: ClassVar[str]
+    show_full_result_count = False
+    list_per_page = 50
+
+    class Media:
+        css: ClassVar = {"all": ("tillgate/admin.css",)}
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody may."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody may."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody may."""
+        return False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list, and say how much needs a person."""
+        context = {"title": capfirst(self.opts.verbose_name_plural), **common_context(request, self.admin_site.name)}
+        return _unframed(super().changelist_view(request, {**context, **(extra_context or {})}))
+
+    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
+        """Return the list that an address asks for; one that asks for what cannot be looked up leads to the whole list, and to no error.
+
+        Django's own filters do so for most, but not for a NUL on PostgreSQL or a year that no calendar has.
+        """
+        try:
+            return super().get_changelist_instance(request)
+        except (ValueError, OverflowError, DataError) as error:
+            raise IncorrectLookupParameters(error) from error
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show one row's page."""
+        row = self.find(request, object_id)
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(["GET", "HEAD"])
+        return self.show(request, self.page_template, str(row), self.page_context(request, row))
+
+    def find(self, request: HttpRequest, object_id: str) -> Row:
+        """Return a row, if there is one and the person may look at it."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        row: Row | None = self.get_object(request, object_id)
+        if row is None:
+            raise Http404
+        return row
+
+    def page_context(self, request: HttpRequest, row: Row) -> dict[str, Any]:
+        """Return what a row's page shows."""
+        raise NotImplementedError
+
+    def show(self, request: HttpRequest, template: str, title: str, context: dict[str, Any]) -> HttpResponse:
+        """Answer with a page in the admin's frame that no other site may frame."""
+        request.current_app = self.admin_site.name  # what Django's own admin views set
+        frame = {
+            **self.admin_site.each_context(request),
+            **common_context(request, self.admin_site.name),
+            "opts": self.opts,
+            "title": title,
+            **context,
+        }
+        return _unframed(TemplateResponse(request, template, frame))
+
+    def act_url(self, suffix: str, view: Callable[..., HttpResponse]) -> URLPattern:
+        """Return the address of an act on a row. Its view is outside transactions, since acts use the network (I12)."""
+        guarded = without_atomic_requests(self.admin_site.admin_view(xframe_options_deny(view)))
+        name = f"{self.opts.app_label}_{self.opts.model_name}_{suffix}"
+        return path(f"<path:object_id>/{suffix}/", guarded, name=name)
+
+    def act_address(self, suffix: str, row: Row) -> str:
+        """Return where an act on a row is posted."""
+        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{suffix}"
+        return reverse(name, args=[row.pk], current_app=self.admin_site.name)
+
+    def page_url(self, row: models.Model) -> str:
+        """Return the address of a row's page."""
+        name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
+        return reverse(name, args=[row.pk], current_app=self.admin_site.name)
+
+    def refuse(self, request: HttpRequest, error: Exception, back: str, mask: Mask) -> HttpResponse:
+        """Go back with a message that says why nothing was done."""
+        because = f"USD {error.value} {error.remedy}" if isinstance(error, InvalidRequest) else str(error)
+        messages.error(request, mask.text(because))
+        return HttpResponseRedirect(back)
+
+
+def common_context(request: HttpRequest, site: str) -> dict[str, Any]:
+    """Return what every page says: how much needs a person, and what this one may do."""
+    may_look = request.user.has_perm("tillgate.view_attention")
+    return {
+        "needs_person": Attention.objects.filter(resolved_at__isnull=True).count() if may_look else 0,
+        "needs_person_url": reverse("admin:tillgate_attention_changelist", current_app=site),
+        "may_refund": request.user.has_perm(MAY_REFUND),
+        "may_resolve": request.user.has_perm(MAY_RESOLVE),
+    }
+
+
+def _unframed(response: HttpResponse) -> HttpResponse:
+    """Forbid every site, our own included, to show a page within another, where a press could be stolen."""
+    response["X-Frame-Options"] = "DENY"
+    return response
+
+
+def need(request: HttpRequest, *permissions: str) -> None:
+    """Raise unless the person has all of the permissions."""
+    if not request.user.has_perms(permissions):
+        raise PermissionDenied

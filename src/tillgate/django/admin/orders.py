@@ -1,0 +1,82 @@
+"""Orders: what a shop wants money for, and every payment of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from tillgate.django.admin.base import ReadOnlyAdmin
+from tillgate.django.models import Order, Refund
+from tillgate.django.staff import words
+from tillgate.django.staff.masking import Mask
+from tillgate.django.staff.showing import MOST_SHOWN, badge, timeline_of
+
+__all__ = ["OrderAdmin"]
+
+_PAID = words.Word(_("paid"), "check", "good")
+_CLOSED = words.Word(_("closed by the shop"), "lock")
+_UNPAID = words.Word(_("not paid"), "clock", "wait")
+
+
+@admin.register(Order)
+class OrderAdmin(ReadOnlyAdmin[Order]):
+    """Orders, the newest first."""
+
+    list_display = ("key", "plugin", "shown_state", "shown_payments", "shown_paid_by", "created_at")
+    list_filter = ("plugin", "created_at")
+    search_fields = ("key",)
+    search_help_text = _("The shop's key of an order, whole")
+    ordering = ("-id",)
+    sortable_by = ("created_at",)
+    page_template = "tillgate/admin/order.html"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Order]:
+        """Return orders with what the list shows of them, in one statement however many."""
+        orders: QuerySet[Order] = super().get_queryset(request)
+        return orders.select_related("paid_by").annotate(payment_count=Count("payments"))
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Order], search_term: str) -> tuple[QuerySet[Order], bool]:
+        """Search for a whole key."""
+        term = search_term.strip()
+        return queryset.filter(key=term) if term else queryset, False
+
+    @admin.display(description=_("state"))
+    def shown_state(self, order: Order) -> SafeString:
+        """Return how the order stands."""
+        return badge(_state(order))
+
+    @admin.display(description=_("payments"))
+    def shown_payments(self, order: Any) -> int:
+        """Return how many attempts there were to pay it."""
+        return int(order.payment_count)
+
+    @admin.display(description=_("paid by"), empty_value="-")
+    def shown_paid_by(self, order: Order) -> SafeString | None:
+        """Return the payment that paid it, with the way there."""
+        return format_html('<a href="{}">{}</a>', self.page_url(order.paid_by), order.paid_by) if order.paid_by else None
+
+    def page_context(self, request: HttpRequest, row: Order) -> dict[str, Any]:
+        """Return an order, its payments and its timeline."""
+        payments = list(row.payments.order_by("id")[:MOST_SHOWN])
+        mask = Mask(payments, Refund.objects.filter(payment__order=row).only("notice_key"))
+        return {
+            "order": row,
+            "state": _state(row),
+            "payments": [(one, words.PAYMENT_STATUSES[one.status], words.vendor_name(one.vendor), self.page_url(one)) for one in payments],
+            "timeline": timeline_of(row.timeline.order_by("id")[:MOST_SHOWN], mask),
+            "attentions": [
+                (one, words.reason(one.reason), mask.text(one.sentence), self.page_url(one)) for one in row.attentions.order_by("id")
+            ],
+        }
+
+
+def _state(order: Order) -> words.Word:
+    if order.paid_by_id:
+        return _PAID
+    return _CLOSED if order.closed_at else _UNPAID

@@ -1,0 +1,248 @@
+"""Payments: the list, a payment's page with its timeline, refunds, and "ask the gateway now"."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
+from django.db import connections
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.urls import URLPattern
+from django.utils.formats import date_format
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timezone import localtime
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from tillgate.django import operations
+from tillgate.django.admin.base import ReadOnlyAdmin, need
+from tillgate.django.forms import VENDOR_LABELS, RefundForm
+from tillgate.django.models import NOTHING, Attention, Order, Payment
+from tillgate.django.operations.refunds import refundable
+from tillgate.django.staff import words
+from tillgate.django.staff.masking import Mask
+from tillgate.django.staff.showing import (
+    MAY_REFUND,
+    MAY_RESOLVE,
+    MOST_SHOWN,
+    badge,
+    person_of,
+    refund_of_press,
+    refund_outcome,
+    row_id,
+    timeline_of,
+    usd,
+)
+from tillgate.errors import TillgateError
+from tillgate.lifecycle import RefundStatus
+
+__all__ = ["PaymentAdmin"]
+
+_MOST_ORDERS_OF_A_KEY = 100
+
+
+class _StatusFilter(admin.SimpleListFilter):
+    title = _("status")
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [(status, word.label) for status, word in words.PAYMENT_STATUSES.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Payment]) -> QuerySet[Payment]:
+        return queryset.filter(status=self.value()) if self.value() else queryset
+
+
+class _VendorFilter(admin.SimpleListFilter):
+    title = _("vendor")
+    parameter_name = "vendor"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [(vendor.value, label) for vendor, label in VENDOR_LABELS.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Payment]) -> QuerySet[Payment]:
+        return queryset.filter(vendor=self.value()) if self.value() else queryset
+
+
+class _PaymentList(ChangeList):
+    def __init__(self, request: HttpRequest, *arguments: Any, **options: Any) -> None:
+        super().__init__(request, *arguments, **options)
+        if not connections[self.queryset.db].features.has_zoneinfo_database:
+            self.date_hierarchy = None  # MariaDB without its time zone tables cannot cut moments into days
+
+
+@admin.register(Payment)
+class PaymentAdmin(ReadOnlyAdmin[Payment]):
+    """Payments, the newest first."""
+
+    list_display = ("shown_reference", "shown_status", "shown_amount", "shown_vendor", "shown_order", "shown_created", "shown_account")
+    list_display_links = ("shown_reference",)
+    list_filter = (_StatusFilter, _VendorFilter, ("account", admin.AllValuesFieldListFilter), "created_at")
+    search_fields = ("reference", "transaction_no", "order__key")
+    search_help_text = _("The beginning of a reference, a whole transaction number, or the shop's key of an order")
+    date_hierarchy = "created_at"
+    ordering = ("-id",)
+    sortable_by = ("shown_amount", "shown_created")
+    page_template = "tillgate/admin/payment.html"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Payment]:
+        """Return payments with what the list shows of them, in one statement however many."""
+        waiting = Attention.objects.filter(payment=OuterRef("pk"), resolved_at__isnull=True)
+        payments: QuerySet[Payment] = super().get_queryset(request)
+        return payments.select_related("order").annotate(waits_for_person=Exists(waiting))
+
+    def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
+        """Return the list that knows what the database can do."""
+        return _PaymentList
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+        """Refuse to filter by what is hidden: its letters could be guessed one by one."""
+        is_hidden = lookup.split("__", maxsplit=1)[0] in ("notice_key", "return_key", "cashier_url")
+        return not is_hidden and super().lookup_allowed(lookup, value, request)
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Payment], search_term: str) -> tuple[QuerySet[Payment], bool]:
+        """Search by what is indexed, so that a large table answers at once."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        orders = list(Order.objects.filter(key=term).values_list("pk", flat=True)[:_MOST_ORDERS_OF_A_KEY])
+        return queryset.filter(Q(reference__startswith=term.upper()) | Q(transaction_no=term) | Q(order_id__in=orders)), False
+
+    @admin.display(description=_("reference"), ordering="reference")
+    def shown_reference(self, payment: Any) -> SafeString | str:
+        """Return the reference, with a bell when something about the payment needs a person."""
+        if not payment.waits_for_person:
+            return str(payment.reference)
+        return format_html("{} {}", payment.reference, badge(words.Word(_("needs a person"), "bell", "ask")))
+
+    @admin.display(description=_("status"))
+    def shown_status(self, payment: Payment) -> SafeString:
+        """Return the status with its icon."""
+        return badge(words.PAYMENT_STATUSES[payment.status])
+
+    @admin.display(description=_("amount"), ordering="amount")
+    def shown_amount(self, payment: Payment) -> str:
+        """Return the amount."""
+        return usd(payment.amount)
+
+    @admin.display(description=_("vendor"))
+    def shown_vendor(self, payment: Payment) -> str:
+        """Return the vendor's name."""
+        return words.vendor_name(payment.vendor)
+
+    @admin.display(description=_("order"))
+    def shown_order(self, payment: Payment) -> SafeString:
+        """Return the shop's key, which leads to the order's page."""
+        return format_html('<a href="{}">{}</a>', self.page_url(payment.order), payment.order.key)
+
+    @admin.display(description=_("started"), ordering="created_at")
+    def shown_created(self, payment: Payment) -> str:
+        """Return when it was started."""
+        return date_format(localtime(payment.created_at), "SHORT_DATETIME_FORMAT")
+
+    @admin.display(description=_("account"))
+    def shown_account(self, payment: Payment) -> str:
+        """Return the account, and whether it is one for tests."""
+        return gettext("%(account)s (sandbox)") % {"account": payment.account} if payment.sandbox else payment.account
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the two acts."""
+        return [self.act_url("refund", self.refund_view), self.act_url("query", self.query_view), *super().get_urls()]
+
+    def page_context(self, request: HttpRequest, row: Payment) -> dict[str, Any]:
+        """Return a payment and everything that belongs to it."""
+        refunds = list(row.refunds.order_by("id"))
+        mask = Mask([row], refunds)
+        entries = row.order.timeline.filter(Q(payment=row) | Q(payment__isnull=True)).order_by("id")
+        left = refundable(row)
+        return {
+            "payment": row,
+            "order_url": self.page_url(row.order),
+            "status": words.PAYMENT_STATUSES[row.status],
+            "vendor": words.vendor_name(row.vendor),
+            "timeline": timeline_of(entries[:MOST_SHOWN], mask),
+            "refunds": [(refund, words.REFUND_STATUSES[refund.status], mask.text(refund.answer)) for refund in refunds],
+            "left": left,
+            "given_back": sum((refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED), NOTHING),
+            "refund_form": RefundForm(left, initial={"amount": left}) if left else None,
+            "refund_url": self.act_address("refund", row),
+            "query_url": self.act_address("query", row),
+            "deliveries": [(one, mask.text(one.fault)) for one in row.deliveries.order_by("id")[:MOST_SHOWN]],
+            "notices": [(one, mask.evidence(one.evidence)) for one in row.kept_notices.order_by("-received_at", "-id")],
+            "attentions": [
+                (one, words.reason(one.reason), mask.text(one.sentence), self.page_url(one)) for one in row.attentions.order_by("id")
+            ],
+        }
+
+    def refund_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Ask whether to give money back, and do it when the question is answered."""
+        payment = self.find(request, object_id)
+        need(request, MAY_REFUND)
+        if request.method == "POST":
+            return self._refund(request, payment)
+        return self._ask_to_refund(request, payment)
+
+    def _ask_to_refund(self, request: HttpRequest, payment: Payment) -> HttpResponse:
+        """Show what is about to happen. The answer carries a mark of its own, and which refunds the person has seen."""
+        left = refundable(payment)
+        if not left:
+            messages.error(request, gettext("Nothing of this payment can be given back."))
+            return HttpResponseRedirect(self.page_url(payment))
+        attention = self._attention(payment, request.GET.get("attention"))
+        form = RefundForm(left, {"amount": request.GET.get("amount", left), "reason": request.GET.get("reason", "")})
+        newest = payment.refunds.order_by("-id").first()
+        context = {
+            "payment": payment,
+            "vendor": words.vendor_name(payment.vendor),
+            "form": form,
+            "is_sure": form.is_valid(),
+            "left": left,
+            "left_after": left - form.cleaned_data.get("amount", NOTHING),
+            "attention": attention,
+            "attention_reason": words.reason(attention.reason) if attention else "",
+            "seen": newest.pk if newest else 0,
+            "press": secrets.token_urlsafe(12),
+            "page_url": self.page_url(attention or payment),
+        }
+        return self.show(request, "tillgate/admin/refund.html", gettext("Give money back"), context)
+
+    def _attention(self, payment: Payment, given: str | None) -> Attention | None:
+        """Return the open attention that the refund is to resolve, if it is about this payment."""
+        return payment.attentions.filter(resolved_at__isnull=True, pk=row_id(given)).first()
+
+    def _refund(self, request: HttpRequest, payment: Payment) -> HttpResponse:
+        mask = Mask([payment])
+        person, press = person_of(request), request.POST.get("press", "")[:64]
+        amount, reason = request.POST.get("amount", ""), request.POST.get("reason", "")
+        seen = row_id(request.POST.get("seen"))
+        attention = self._attention(payment, request.POST.get("attention"))
+        back = self.page_url(attention or payment)
+        try:
+            if attention:
+                need(request, MAY_RESOLVE)
+                done = operations.perform(attention.pk, operations.Act.REFUND, person=person, amount=amount, press=press, seen=seen)
+                refund = done.refund
+            else:
+                refund = operations.refund(payment.pk, amount, person=person, reason=reason, data={"press": press}, seen=seen)
+        except (operations.RefundNotPossible, operations.ActNotPossible, TillgateError) as error:
+            refund = refund_of_press(payment, press)
+            if refund is None:
+                return self.refuse(request, error, back, mask)
+        refund = refund or refund_of_press(payment, press)
+        if refund:
+            level, said = refund_outcome(refund, mask)
+            messages.add_message(request, level, said)
+        return HttpResponseRedirect(back)
+
+    def query_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Ask the gateway about a payment now. Whoever may look may ask: a shopper's return does the same."""
+        payment = self.find(request, object_id)
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        done = operations.look_again(payment, person_of(request))
+        said = gettext("Asked the gateway: %(answer)s.") % {"answer": Mask([payment]).text(done.sentence)}
+        messages.add_message(request, messages.SUCCESS if done.resolved else messages.WARNING, said)
+        return HttpResponseRedirect(self.page_url(payment))

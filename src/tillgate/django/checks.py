@@ -1,0 +1,314 @@
+"""System checks: what would lose money, or show itself only when it is lost, is told by `manage.py check` with an id and a remedy.
+
+The checks of the settings look at nothing but the settings. Those of the database are run by `manage.py check --database default`, by
+`migrate` and by `manage.py tillgate doctor`; before the first migration they say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+import django
+from django.conf import settings as project
+from django.core import checks
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Min
+from django.urls import reverse
+
+from tillgate import hooks
+from tillgate.django import clock
+from tillgate.django.conf import Settings, get_settings
+from tillgate.errors import ConfigurationError
+from tillgate.hooks.manager import check_hooks
+from tillgate.wire.urls import is_https
+
+__all__ = ["AREAS", "DATABASE_AREAS", "TAG", "explain_age", "look_at"]
+
+TAG: Final = "tillgate"
+
+_SMTP: Final = "django.core.mail.backends.smtp.EmailBackend"
+_MYSQL: Final = "mysql"  # Django's name for MariaDB too
+_SHARED: Final = ("postgresql", _MYSQL)
+_TRIED: Final = ("sqlite", *_SHARED)
+
+_SINCE: Final = "." if django.VERSION >= (5, 1) else ", which needs Django 5.1."
+
+Found = Iterator[checks.CheckMessage]
+
+
+def _error(number: int, sentence: str, hint: str) -> checks.Error:
+    return checks.Error(sentence, hint=hint, id=f"tillgate.E{number:03}")
+
+
+def _warning(number: int, sentence: str, hint: str) -> checks.Warning:
+    return checks.Warning(sentence, hint=hint, id=f"tillgate.W{number:03}")
+
+
+# The settings -----------------------------------------------------------------------------------------------------------------------------
+
+
+def check_settings() -> Found:
+    """Whether TILLGATE can be read, and names an account."""
+    try:
+        settings = get_settings()
+    except ConfigurationError as error:
+        yield _error(1, str(error), "Correct TILLGATE in the project's settings.")
+        return
+    if not settings.accounts and not _keepers_of_accounts():
+        hint = 'Add one: TILLGATE = {"ACCOUNTS": {"default": {"BASE_URL": ..., "MERCHANT_NO": ..., "TOKEN": ...}}, ...}.'
+        yield _error(2, "There is no account, so no payment can be made.", hint)
+    for alias, account in settings.accounts.items():
+        if account.sandbox and not project.DEBUG:
+            hint = "Use the live account's BASE_URL, MERCHANT_NO and TOKEN. On a staging site silence tillgate.E003."
+            yield _error(3, f"Account {alias!r} is a sandbox: with DEBUG off orders would be paid with play money.", hint)
+
+
+def check_public_url() -> Found:
+    """Whether the gateway and shoppers reach Tillgate's pages."""
+    settings = _settings()
+    if settings and not is_https(settings.public_url) and not project.DEBUG and _has_live_account(settings):
+        yield _error(4, f"PUBLIC_URL {settings.public_url} is not https.", "Give the https address under which shoppers see the shop.")
+    try:
+        reverse("tillgate:payment-notice", args=["key"])
+    except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
+        because = "" if type(error).__name__ == "NoReverseMatch" else f" ({type(error).__name__}: {error})"
+        hint = 'Add path("payments/", include("tillgate.django.urls")) to the project\'s urlpatterns, or the plugin\'s that include it.'
+        yield _error(5, f"Tillgate's pages have no address: notices and shoppers would get 404{because}.", hint)
+
+
+def check_plugins() -> Found:
+    """Whether the plugins can be loaded and implement hooks that exist, and what a shop needs is implemented."""
+    try:
+        manager = hooks.plugin_manager()
+        check_hooks(manager)
+    except ConfigurationError as error:
+        yield _error(6, str(error), "Correct the plugin (the reference lists all hooks), install a version that fits, or remove it.")
+        return
+    shops = [implementation.plugin_name for implementation in manager.hook.tillgate_describe_order.get_hookimpls()]
+    if not shops:
+        sentence = "No plugin describes orders (tillgate_describe_order is not implemented), so none can be paid."
+        hint = "Add the app of the shop that registers its plugin to INSTALLED_APPS, or install a plugin; mark its hooks @hookimpl."
+        yield _warning(12, sentence, hint)
+    for shop in shops:
+        if not hooks.implements(shop, "tillgate_payment_paid"):
+            sentence = f"Plugin {shop!r} describes orders, and tillgate_payment_paid is not implemented: nothing would mark them paid."
+            yield _error(12, sentence, "Implement it in the plugin, marked @hookimpl.")
+
+
+def check_mail() -> Found:
+    """Whether somebody hears of what needs a person, and a hanging mail server cannot hold up the sweeper."""
+    settings = _settings()
+    if settings is None:
+        return
+    if not settings.attention_mail_to and not project.MANAGERS:
+        hint = "Set TILLGATE['ATTENTION_MAIL_TO'] or MANAGERS, or look at “needs a person” in the admin every day and silence this."
+        yield _warning(1, "Nobody is mailed when a payment needs a person.", hint)
+    elif project.EMAIL_BACKEND == _SMTP and project.EMAIL_TIMEOUT is None:
+        yield _warning(2, "A mail server that hangs would hold up the sweeper for ever.", "Set EMAIL_TIMEOUT, to 10 for example.")
+
+
+def check_clock() -> Found:
+    """Whether time only ever goes forward."""
+    if not project.USE_TZ:
+        sentence = "USE_TZ is off: when summer time ends, payments are looked at an hour late."
+        yield _warning(3, sentence, "Set USE_TZ = True.")
+
+
+# The database, by its settings ------------------------------------------------------------------------------------------------------------
+
+
+def check_database_settings() -> Found:
+    """Whether the database is set up to lock, and to keep its connections."""
+    from tillgate.django.models import Order  # models cannot be imported while the apps are being loaded
+
+    if (reads := router.db_for_read(Order)) != _database():
+        sentence = f"Tillgate's rows are read from database {reads!r} and written to {_database()!r}: what was just written may be unseen."
+        yield _error(11, sentence, f"Let the database router read the app `tillgate` from {_database()!r} too.")
+    connection = connections[_database()]
+    options = connection.settings_dict.get("OPTIONS") or {}
+    if connection.vendor == "sqlite" and str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
+        sentence = (
+            "SQLite transactions begin without the lock for writing: two at once fail with “database is locked”, whatever the timeout."
+        )
+        hint = f'In DATABASES["{_database()}"] set "OPTIONS": {{"transaction_mode": "IMMEDIATE"}}{_SINCE}'
+        yield _warning(4, sentence, hint)
+    if connection.vendor in _SHARED and connection.settings_dict.get("CONN_MAX_AGE") == 0 and not options.get("pool"):
+        sentence = "CONN_MAX_AGE is 0: a connection for every request makes notices several times slower."
+        yield _warning(5, sentence, 'Set "CONN_MAX_AGE": 60 and "CONN_HEALTH_CHECKS": True, or a connection pool.')
+    if connection.vendor not in _TRIED:
+        yield _warning(6, f"Tillgate has not been tried on {connection.display_name}.", "Use PostgreSQL, MariaDB or SQLite.")
+    if connection.vendor in _SHARED and not _is_read_committed(connection, options):
+        sentence = "The isolation level is not “read committed”: what is read under a lock may be older than the lock."
+        hint = "Remove \"isolation_level\" from the database's OPTIONS: Django's own choice is right."
+        yield _error(7, sentence, hint)
+
+
+def _is_read_committed(connection: BaseDatabaseWrapper, options: Mapping[str, Any]) -> bool:
+    """Tell whether each statement sees what was committed before it; a refund counts what is left after it got the order's lock."""
+    level = options.get("isolation_level", "read committed" if connection.vendor == _MYSQL else None)
+    if connection.vendor == _MYSQL:
+        return isinstance(level, str) and level.lower() == "read committed"
+    return level is None or int(level) <= 2  # psycopg's numbers: read uncommitted, which PostgreSQL takes for read committed, and that
+
+
+# The database, by looking -----------------------------------------------------------------------------------------------------------------
+
+
+def check_database() -> Found:
+    """Whether the database keeps what it confirmed, and lets several sweepers work."""
+    connection = connections[_database()]
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA synchronous")
+            (level,) = cursor.fetchone() or (0,)
+        if level < 2:
+            sentence = "SQLite does not wait for the disk (synchronous is not FULL): a power cut may lose a paid order."
+            hint = 'Set "OPTIONS": {"init_command": "PRAGMA synchronous=FULL;"}' + (
+                "." if django.VERSION >= (5, 1) else ", from Django 5.1."
+            )
+            yield _warning(7, sentence, hint)
+    elif not connection.features.has_select_for_update_skip_locked:
+        sentence = f"This {connection.display_name} has no SKIP LOCKED: several sweepers wait for each other."
+        yield _warning(8, sentence, "Use MariaDB 10.6, MySQL 8.0.1, PostgreSQL 9.5 or later, or run one sweeper.")
+    if connection.vendor == _MYSQL and (tables := _tables_without_transactions(connection)):
+        sentence = f"These tables have no transactions: {', '.join(tables)}."
+        yield _error(8, sentence, "Convert them: ALTER TABLE ... ENGINE=InnoDB.")
+
+
+def _tables_without_transactions(connection: BaseDatabaseWrapper) -> list[str]:
+    from tillgate.django.models import Payment  # models cannot be imported while the apps are being loaded
+
+    ours = [model._meta.db_table for model in Payment._meta.apps.get_app_config("tillgate").get_models()]
+    with connection.cursor() as cursor:
+        places = ", ".join(["%s"] * len(ours))
+        cursor.execute(
+            "SELECT table_name FROM information_schema.tables "  # noqa: S608  # the places are only %s
+            f"WHERE table_schema = DATABASE() AND engine <> 'InnoDB' AND table_name IN ({places})",
+            ours,
+        )
+        return sorted(name for (name,) in cursor.fetchall())
+
+
+def check_sweeper() -> Found:
+    """Whether the sweeper runs, and keeps up."""
+    from tillgate.django.models import Heartbeat, Payment  # models cannot be imported while the apps are being loaded
+    from tillgate.django.operations.sweep import SWEEPER
+
+    settings = _settings()
+    late = timedelta(minutes=settings.sweeper_late_minutes if settings else 15)
+    now, hint = clock.now(), "Run `manage.py tillgate sweep` every minute, `manage.py tillgate sweep --loop`, or the Celery tasks."
+    last = Heartbeat.objects.using(_database()).filter(name=SWEEPER).values_list("at", flat=True).first()
+    if last is None:
+        yield _warning(9, "The sweeper has never run: payments whose notice is lost would not be found.", hint)
+    elif now - last > late:
+        yield _warning(10, f"The sweeper ran last {explain_age(now - last)} ago.", hint)
+    oldest = Payment.objects.using(_database()).aggregate(due=Min("next_look_at"))["due"]
+    if last is not None and oldest and now - oldest > late:
+        sentence = f"The sweeper does not keep up: a payment has been due for {explain_age(now - oldest)}."
+        yield _warning(11, sentence, "Run more sweepers, raise QUERIES_PER_SECOND, or see whether the gateway answers.")
+
+
+def check_watched() -> Found:
+    """Whether the plugin and the account of every open payment are still there."""
+    from tillgate.django.models import Payment  # models cannot be imported while the apps are being loaded
+    from tillgate.django.operations.accounts import account_of
+    from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
+
+    watched = Payment.objects.using(_database()).filter(status__in=OPEN_PAYMENT_STATUSES).order_by()
+    try:
+        known = {name for name, plugin in hooks.plugin_manager().list_name_plugin() if plugin}
+        get_settings()
+    except ConfigurationError:
+        return  # told by the checks of the settings
+    for plugin in sorted(set(watched.values_list("order__plugin", flat=True).distinct()) - known):
+        sentence = f"Payments are open for orders of plugin {plugin!r}, which is not loaded: nobody could be told that they are paid."
+        yield _error(9, sentence, "Install the plugin again until its payments are settled.")
+    pinned = ("account", "merchant_no", "base_url", "sandbox")
+    for fields in watched.values(*pinned).distinct():
+        try:
+            account_of(Payment(**fields))
+        except Exception as error:  # noqa: BLE001  # a plugin that keeps accounts may raise anything
+            because = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
+            sentence = f"Payments of account {fields['account']!r} are open, and it cannot be used: {because}"
+            yield _error(10, sentence, "Keep an account until its payments are settled; give a new one a new alias.")
+
+
+def explain_age(age: timedelta) -> str:
+    """Return a length of time for people: the two largest units."""
+    seconds = max(0, int(age.total_seconds()))
+    units = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s")]
+    first = next((place for place, (count, _) in enumerate(units) if count), len(units) - 1)
+    return " ".join(f"{count} {unit}" for count, unit in units[first : first + 2] if count or len(units) - 1 == first)
+
+
+AREAS: Final[Mapping[str, Callable[[], Found]]] = {
+    "settings": check_settings,
+    "addresses": check_public_url,
+    "plugins": check_plugins,
+    "mail": check_mail,
+    "clock": check_clock,
+    "database settings": check_database_settings,
+}
+"""What is looked at without the database, by name."""
+
+DATABASE_AREAS: Final[Mapping[str, Callable[[], Found]]] = {
+    "database": check_database,
+    "sweeper": check_sweeper,
+    "watched payments": check_watched,
+}
+"""What is looked at in the database, by name."""
+
+
+def look_at(area: Callable[[], Found]) -> list[checks.CheckMessage]:
+    """Return what an area's check says, without what the project has silenced."""
+    return [message for message in area() if not message.is_silenced()]
+
+
+def _settings() -> Settings | None:
+    try:
+        return get_settings()
+    except ConfigurationError:
+        return None  # told by check_settings
+
+
+def _database() -> str:
+    from tillgate.django.models import Order  # models cannot be imported while the apps are being loaded
+
+    return router.db_for_write(Order) or DEFAULT_DB_ALIAS
+
+
+def _has_live_account(settings: Settings) -> bool:
+    return not settings.accounts or any(not account.sandbox for account in settings.accounts.values())
+
+
+def _keepers_of_accounts() -> bool:
+    try:
+        return bool(hooks.plugin_manager().hook.tillgate_account.get_hookimpls())
+    except ConfigurationError:
+        return False  # told by check_plugins
+
+
+@checks.register(TAG)
+def run_checks(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.CheckMessage]:
+    """Check the settings."""
+    return [message for area in AREAS.values() for message in area()] if _is_asked(app_configs) else []
+
+
+@checks.register(TAG, checks.Tags.database)
+def run_database_checks(app_configs: Sequence[Any] | None, databases: Sequence[str] | None, **_: Any) -> list[checks.CheckMessage]:
+    """Check the database; before the first migration there is nothing to say."""
+    if _database() not in (databases or ()) or not _is_asked(app_configs):
+        return []
+    messages: list[checks.CheckMessage] = []
+    for area in DATABASE_AREAS.values():
+        with suppress(DatabaseError):  # no tables yet; whatever else is wrong with the database, Django tells
+            messages += area()
+    return messages
+
+
+def _is_asked(app_configs: Sequence[Any] | None) -> bool:
+    return app_configs is None or any(config.label == "tillgate" for config in app_configs)

@@ -1,0 +1,140 @@
+"""The settings: one dictionary `TILLGATE` in the project's settings. An unknown key is an error."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from django.conf import settings
+from django.core.signals import setting_changed
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from tillgate.account import Account
+from tillgate.errors import ConfigurationError
+from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES, Vendor
+from tillgate.wire.urls import is_https, is_web_address
+
+__all__ = ["Settings", "get_settings"]
+
+
+def _accounts(value: object) -> Mapping[str, Account]:
+    if not isinstance(value, Mapping) or not all(isinstance(fields, Mapping) for fields in value.values()):
+        raise ConfigurationError("TILLGATE['ACCOUNTS']", "***", 'is not a dictionary of accounts such as {"default": {"BASE_URL": ...}}')
+    return {alias: _account(f"TILLGATE['ACCOUNTS'][{alias!r}]", fields) for alias, fields in value.items()}
+
+
+def _account(place: str, fields: Mapping[str, Any]) -> Account:
+    """Make an account; what is wrong with it is told in the words of the project's settings."""
+    known = [name.upper() for name in Account.model_fields]
+    _refuse_unknown(place, fields, known)
+    base_url = fields.get("BASE_URL")
+    if isinstance(base_url, str) and is_web_address(base_url) and not is_https(base_url) and not fields.get("SANDBOX"):
+        remedy = 'is not https, which only a sandbox may do without: add "SANDBOX": True if it is one'
+        raise ConfigurationError(f"{place}['BASE_URL']", base_url, remedy)
+    try:
+        return Account(**{name.lower(): field for name, field in fields.items()})
+    except ConfigurationError as error:
+        name, _, rest = error.field.partition(".")
+        fault = ConfigurationError(f"{place}[{name.upper()!r}]{rest and f'.{rest}'}", error.value, error.remedy)
+    raise fault
+
+
+def _refuse_unknown(place: str, given: Iterable[object], known: list[str]) -> None:
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(str(name).upper(), known, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(known)}"
+            raise ConfigurationError(place, name, f"is not a setting: {remedy}")
+
+
+def _addresses(value: object) -> tuple[str, ...]:
+    if isinstance(value, list | tuple) and all(isinstance(one, str) and "@" in one for one in value):
+        return tuple(value)
+    raise ConfigurationError("TILLGATE['ATTENTION_MAIL_TO']", value, 'must be a list of addresses, such as ["owner@shop.example"]')
+
+
+def _public_url(value: object) -> str:
+    if isinstance(value, str) and is_web_address(value) and not set(value) & set("?#{}"):
+        return value.rstrip("/")
+    problem = "is missing: give" if value is None else "is not"
+    raise ConfigurationError("TILLGATE['PUBLIC_URL']", value, f"{problem} the shop's own absolute address, such as https://shop.example")
+
+
+def _vendors(value: object) -> tuple[Vendor, ...]:
+    if isinstance(value, list | tuple):
+        unknown = [vendor for vendor in value if vendor not in set(Vendor)]
+        if not unknown and len(set(value)) == len(value):
+            return tuple(Vendor(vendor) for vendor in value)
+        value = unknown or value
+    raise ConfigurationError("TILLGATE['VENDORS']", value, f"must be a list, without repeats, of: {', '.join(Vendor)}")
+
+
+_Minutes = Annotated[int, Field(ge=1, le=60 * 24 * 30)]
+
+
+class Settings(BaseModel):
+    """Everything that can be set, with its default. In the project's settings the names are in capitals."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
+
+    accounts: Annotated[Mapping[str, Account], BeforeValidator(_accounts)] = Field(default_factory=dict)
+    """The accounts by alias; payments keep the alias of the one that made them. A plugin may know more."""
+    public_url: Annotated[str, BeforeValidator(_public_url)]
+    """The shop's own address, under which the gateway and shoppers reach the pages of `tillgate.django.urls`."""
+    vendors: Annotated[tuple[Vendor, ...], BeforeValidator(_vendors)] = tuple(Vendor)
+    """The vendors that shoppers may choose, in the order they are shown."""
+    timeout_minutes: _Minutes = DEFAULT_TIMEOUT_MINUTES
+    """How long the cashier page stays open."""
+    expiry_grace_minutes: Annotated[int, Field(ge=0, le=60 * 24)] = 10
+    """How long after that an answer must be given to make the payment expired."""
+    order_unpaid_after_minutes: _Minutes = 60
+    """How long a shopper may pay again after the last open payment ended, before the shop is told that the order is unpaid."""
+    notice_throttle_seconds: Annotated[float, Field(ge=0, le=3600)] = 5.0
+    """A payment is queried at most once in this time, however many notices arrive."""
+    queries_per_second: Annotated[float, Field(ge=0)] = 20.0
+    """The most queries a sweeper sends to one account in a second; 0 sets no limit."""
+    sweep_connections: Annotated[int, Field(ge=1, le=100)] = 8
+    """The most queries a sweeper has under way at one account."""
+    sweeper_late_minutes: _Minutes = 15
+    """How long the sweeper may be away before the checks complain."""
+    delivery_attempts_before_attention: Annotated[int, Field(ge=1, le=100)] = 3
+    """How often a shop's handler may fail before a person is told; it is tried on after that."""
+    forged_notices_before_attention: Annotated[int, Field(ge=1)] = 20
+    """How many forged notices of one payment are taken silently."""
+    attention_mail_to: Annotated[tuple[str, ...], BeforeValidator(_addresses)] = ()
+    """Who is mailed when something needs a person; the project's MANAGERS when empty."""
+    attention_mail_minutes: _Minutes = 15
+    """The least time between two such mails."""
+
+
+@functools.cache
+def get_settings() -> Settings:
+    """Return the project's settings, read once; raise `ConfigurationError` naming the wrong one."""
+    given = getattr(settings, "TILLGATE", None)
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(
+            "TILLGATE", None, 'is not set: add TILLGATE = {"ACCOUNTS": {"default": {...}}, "PUBLIC_URL": ...} to the settings'
+        )
+    _refuse_unknown("TILLGATE", given, [name.upper() for name in Settings.model_fields])
+    if "PUBLIC_URL" not in given:
+        _public_url(None)
+    try:
+        return Settings(**{name.lower(): value for name, value in given.items()})
+    except ConfigurationError as error:
+        fault = error.with_traceback(None)  # its frames hold the tokens
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        name = str(first["loc"][0]).upper()
+        fault = ConfigurationError(f"TILLGATE[{name!r}]", given.get(name), f"cannot be used: {first['msg']}")
+    del given
+    raise fault
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == "TILLGATE":
+        get_settings.cache_clear()
+
+
+setting_changed.connect(_forget)

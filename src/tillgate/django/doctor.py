@@ -1,0 +1,101 @@
+"""The doctor of a project: every check of the settings and the database, and of each account by a signed query that moves no money."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from django.core.checks import CheckMessage
+from django.db import DatabaseError, connections
+from django.db.migrations.executor import MigrationExecutor
+
+from tillgate import doctor
+from tillgate.configuration import Configured
+from tillgate.django import checks, clock
+from tillgate.django.conf import get_settings
+from tillgate.django.models import Attention, Delivery, Heartbeat, Payment, Refund
+from tillgate.django.operations.accounts import find_account
+from tillgate.django.operations.locking import database
+from tillgate.django.operations.sweep import SWEEPER
+from tillgate.doctor import Check
+from tillgate.errors import ConfigurationError, TillgateError
+from tillgate.lifecycle import RefundStatus
+
+__all__ = ["examine"]
+
+
+def examine() -> Iterator[Check]:
+    """Look at the settings, the accounts and the database, in this order; yield each finding as it is had."""
+    for name, area in checks.AREAS.items():
+        yield _looked_at(name, area, "in order")
+    yield from _accounts()
+    if (migrations := _migrations()) is not None:
+        yield migrations
+        if not migrations.passed:
+            return
+    for name, area in checks.DATABASE_AREAS.items():
+        yield _looked_at(name, area, _sweeper() if name == "sweeper" else "in order")
+    yield _due_work()
+    yield _attentions()
+
+
+def _looked_at(name: str, area: Callable[[], Iterator[CheckMessage]], well: str) -> Check:
+    messages = checks.look_at(area)
+    finding = " ".join(f"{message.msg} {message.hint or ''} ({message.id})" for message in messages)
+    return Check(name=name, passed=not messages, finding=finding or well)
+
+
+def _accounts() -> Iterator[Check]:
+    """Examine every account of the settings, and those that a plugin keeps and whose payments are watched."""
+    try:
+        aliases = list(get_settings().accounts)
+    except ConfigurationError:
+        return  # told already
+    try:
+        watched = Payment.objects.using(database()).filter(next_look_at__isnull=False).order_by()
+        aliases += sorted(set(watched.values_list("account", flat=True).distinct()) - set(aliases))
+    except DatabaseError:
+        pass  # told below
+    for alias in aliases:
+        try:
+            account = find_account(alias)
+        except TillgateError as error:
+            yield Check(name=f"account {alias}", passed=False, finding=str(error))
+            continue
+        source = f"TILLGATE['ACCOUNTS'][{alias!r}]" if alias in get_settings().accounts else "kept by a plugin"
+        for check in doctor.examine(Configured(account=account, sources=dict.fromkeys(("base_url", "merchant_no", "token"), source))):
+            if check.name != "plugins":  # they are the project's, not an account's
+                yield Check(name=f"{alias}: {check.name}", passed=check.passed, finding=check.finding)
+
+
+def _migrations() -> Check:
+    try:
+        executor = MigrationExecutor(connections[database()])
+        plan = executor.migration_plan([key for key in executor.loader.graph.leaf_nodes() if key[0] == "tillgate"])
+    except DatabaseError as error:
+        return Check(name="migrations", passed=False, finding=f"the database cannot be read: {type(error).__name__}")
+    if plan:
+        names = ", ".join(migration.name for migration, _ in plan)
+        return Check(name="migrations", passed=False, finding=f"not applied: {names}. Run `manage.py migrate`.")
+    return Check(name="migrations", passed=True, finding="all applied")
+
+
+def _sweeper() -> str:
+    last = Heartbeat.objects.using(database()).filter(name=SWEEPER).values_list("at", flat=True).first()
+    return f"ran last {checks.explain_age(clock.now() - last)} ago" if last else "has never run"
+
+
+def _due_work() -> Check:
+    """Count what is due; that it waits too long is told by the sweeper's check."""
+    now = clock.now()
+    counts = {
+        "payments": Payment.objects.using(database()).filter(next_look_at__lte=now).count(),
+        "deliveries": Delivery.objects.using(database()).filter(due_at__lte=now, done_at__isnull=True).count(),
+        "refunds": Refund.objects.using(database()).filter(due_at__lte=now, status=RefundStatus.QUEUED).count(),
+    }
+    return Check(name="due work", passed=True, finding=", ".join(f"{count} {name}" for name, count in counts.items()))
+
+
+def _attentions() -> Check:
+    count = Attention.objects.using(database()).filter(resolved_at__isnull=True).count()
+    finding = f"{count} open: see “needs a person” in the admin" if count else "nothing needs a person"
+    return Check(name="attentions", passed=not count, finding=finding)

@@ -1,0 +1,67 @@
+"""The vendor choice: plain radio buttons in a fieldset, which a shop's own CSS can style."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Final
+
+from django import forms
+from django.core.validators import MaxValueValidator
+from django.utils.translation import gettext_lazy as _
+
+from tillgate.django.conf import get_settings
+from tillgate.django.models import MOST_DIGITS
+from tillgate.wire.messages import Terminal, Vendor
+
+__all__ = ["VENDOR_LABELS", "RefundForm", "VendorForm", "terminal_of"]
+
+VENDOR_LABELS: Final = {
+    Vendor.ALIPAY: "Alipay",
+    Vendor.WECHATPAY: "WeChat Pay",
+    Vendor.PAYPAL: "PayPal",
+    Vendor.VENMO: "Venmo",
+    Vendor.UNIONPAY: "UnionPay",
+    Vendor.CREDITCARD: _("Credit or debit card"),
+    Vendor.TRUEMONEY: "TrueMoney",
+    Vendor.ALIPAY_HK: "AlipayHK",
+    Vendor.TNG: "Touch 'n Go",
+    Vendor.GCASH: "GCash",
+    Vendor.DANA: "DANA",
+    Vendor.KAKAOPAY: "KakaoPay",
+    Vendor.BKASH: "bKash",
+    Vendor.EASYPAISA: "Easypaisa",
+}
+"""What a shopper reads for each vendor."""
+
+
+class VendorForm(forms.Form):
+    """Choose one of the vendors that the owner enabled; the first is chosen beforehand, so that the keyboard needs one key."""
+
+    vendor = forms.ChoiceField(widget=forms.RadioSelect, label=_("How would you like to pay?"))
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        field = self.fields["vendor"]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = [(vendor.value, VENDOR_LABELS[vendor]) for vendor in get_settings().vendors]
+        if field.choices:
+            self.initial.setdefault("vendor", get_settings().vendors[0].value)
+
+
+class RefundForm(forms.Form):
+    """How much of a payment is given back, and why. The operation has the last word; this one only spares a person the way there."""
+
+    amount = forms.DecimalField(label=_("Amount in USD"), min_value=Decimal("0.01"), max_digits=MOST_DIGITS, decimal_places=2)
+    reason = forms.CharField(label=_("Reason"), max_length=255, required=False)
+
+    def __init__(self, left: Decimal, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        too_much = _("That is more than the USD %(limit_value)s that can still be given back.")
+        self.fields["amount"].validators.append(MaxValueValidator(left, too_much))
+        self.fields["amount"].widget.attrs["max"] = str(left)
+
+
+def terminal_of(user_agent: str) -> Terminal:
+    """Return where the shopper pays: a phone's browser, or a desktop's. The apps' terminals are for apps that say so themselves."""
+    is_phone = any(mark in user_agent for mark in ("Mobi", "Android", "iPhone"))
+    return Terminal.WAP if is_phone else Terminal.ONLINE

@@ -1,0 +1,142 @@
+"""Compare the books with what the gateway and the shop say; ends with 1 when they differ. Changes nothing.
+
+Ends with 0 when nothing differs, with 1 when something does, and with 2 when something could not be asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error as DatabaseFault
+from django.utils.timezone import is_naive, localtime, make_aware
+
+from tillgate.django import clock
+from tillgate.django.conf import get_settings
+from tillgate.django.management.terminal import Voice, say, stopped_by_signals
+from tillgate.django.operations.accounts import find_account
+from tillgate.django.operations.audit import Audited, audit
+from tillgate.django.operations.books import Difference, DifferenceKind
+from tillgate.errors import TillgateError
+
+__all__ = ["add_arguments", "run"]
+
+_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
+_DIFFERS, _NOT_ASKED = 1, 2
+
+_Moment = date | datetime | timedelta
+
+
+def _moment(text: str) -> _Moment:
+    """Read a day, a moment, or how long ago."""
+    if ago := re.fullmatch(r"(\d{1,4})([mhd])", text):
+        return timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    try:
+        return date.fromisoformat(text) if len(text) <= len("2026-01-31") else datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a day (2026-01-31), a moment (2026-01-31T18:00) or how long ago (7d, 12h, 30m)"
+        ) from None
+
+
+def add_arguments(parser: CommandParser) -> None:
+    """Add the audit's options."""
+    when = "a day such as 2026-01-31, a moment such as 2026-01-31T18:00, or how long ago: 7d, 12h, 30m"
+    parser.add_argument("--since", type=_moment, default="30d", metavar="WHEN", help=f"payments started since then (default: 30d). {when}")
+    parser.add_argument("--until", type=_moment, default="0m", metavar="WHEN", help="payments started until then, that day included (now)")
+    parser.add_argument("--account", metavar="ALIAS", help="only payments of this account")
+    parser.add_argument("--json", action="store_true", help="one object: the period, what was compared, and the differences")
+
+
+def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
+    """Print every difference as it is found, and then a summary."""
+    since, until = _starts(options["since"]), _ends(options["until"])
+    if since >= until:
+        raise CommandError(f"--since {_shown(since)} is not before --until {_shown(until)}", returncode=_NOT_ASKED)
+    voice = Voice(command, 0 if options["json"] else options["verbosity"])
+    found, done = [], Audited()
+
+    def progress(audited: Audited) -> None:
+        nonlocal done
+        done = audited
+        voice.progress(f"{audited.payments:,} of {audited.total:,} payments compared, {_counted(audited.differences, 'difference')}")
+
+    try:
+        get_settings()  # a wrong setting is told at once
+        with stopped_by_signals() as stopped:
+            for difference in audit(since, until, account=options["account"], progress=progress, stop=stopped):
+                found.append(difference)
+                if not options["json"]:
+                    say(command, _line(difference))
+        if options["account"] and not done.total:
+            find_account(options["account"])  # a mistyped alias has no payments either, and must not look like books that agree
+    except TillgateError as error:
+        raise CommandError(f"{type(error).__name__}: {error}", returncode=_NOT_ASKED) from error
+    except DatabaseFault as error:
+        raise CommandError(f"The database cannot be used: {error}", returncode=_NOT_ASKED) from error
+    if options["json"]:
+        say(command, json.dumps(_object(since, until, done, found), indent=2))
+    for line in _summary(since, until, done, found):
+        voice.done(line)
+    if found:
+        sys.exit(_NOT_ASKED if any(one.kind is DifferenceKind.NOT_ASKED for one in found) else _DIFFERS)
+
+
+def _starts(when: _Moment) -> datetime:
+    if isinstance(when, timedelta):
+        return clock.now() - when
+    moment = when if isinstance(when, datetime) else datetime(when.year, when.month, when.day)  # noqa: DTZ001  # made aware below
+    return make_aware(moment) if is_naive(moment) else moment
+
+
+def _ends(when: _Moment) -> datetime:
+    """Return the end of a period: a day belongs to it."""
+    if isinstance(when, date) and not isinstance(when, datetime):
+        return _starts(when + timedelta(days=1))
+    return _starts(when)
+
+
+def _shown(moment: datetime) -> str:
+    return f"{localtime(moment):%Y-%m-%d %H:%M}"
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
+
+
+def _line(difference: Difference) -> str:
+    about = f" {difference.reference} of order {difference.order}" if difference.reference else ""
+    told = f" ({difference.told})" if difference.told else ""
+    line = f"{difference.kind}{about}: {difference.here} | {difference.there}{told} | {difference.remedy}"
+    # What the gateway and shops say is shown, and never obeyed by a terminal.
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
+
+
+def _summary(since: datetime, until: datetime, done: Audited, found: list[Difference]) -> list[str]:
+    differing = [one for one in found if one.kind is not DifferenceKind.NOT_ASKED]
+    known = sum(bool(one.told) for one in differing)
+    lines = [
+        f"{done.compared:,} of {_counted(done.total, 'payment')} compared, started from {_shown(since)} until {_shown(until)}: "
+        + (_counted(len(differing), "difference") if differing else "no difference")
+        + (f", {known:,} of them known to a person" if known else ""),
+        f"paid here: {done.paid_here:,} with USD {done.paid_here_amount:,}; "
+        f"at the gateway: {done.paid_there:,} with USD {done.paid_there_amount:,}",
+    ]
+    if done.refunds:
+        refunds = f"{_counted(done.refunds, 'refund')} with USD {done.refunded_amount:,}"
+        lines.append(f"given back here: {refunds}; the interface has no query for refunds: compare with the gateway's back office")
+    if len(differing) < len(found):
+        lines.append("not everything could be asked: see not-asked")
+    return lines
+
+
+def _object(since: datetime, until: datetime, done: Audited, found: list[Difference]) -> dict[str, Any]:
+    counts = {name: str(value) if name.endswith("_amount") else value for name, value in asdict(done).items() if name != "differences"}
+    return {"since": since.isoformat(), "until": until.isoformat(), **counts, "differences": [asdict(one) for one in found]}

@@ -1,0 +1,95 @@
+"""What the subcommands share: a voice on the terminal, and an ear for the signals that ask them to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from django.core.management.base import BaseCommand
+from django.utils.timezone import localtime
+
+from tillgate.django import clock
+
+__all__ = ["Stop", "Voice", "say", "stopped_by_signals"]
+
+
+class Stop:
+    """Whether somebody asked to end. No `threading.Event`: its lock may be held by the very code that a signal interrupts."""
+
+    def __init__(self) -> None:
+        self.is_asked = False
+
+    def __call__(self) -> bool:
+        """Tell it."""
+        return self.is_asked
+
+    def wait(self, seconds: float) -> None:
+        """Wait, but not after somebody asked to end."""
+        until = time.monotonic() + seconds
+        while not self.is_asked and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[Stop]:
+    """Yield what SIGINT and SIGTERM set; a second one ends the process as it always would."""
+    stopped = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped  # only the main thread hears signals
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(number: int, _: FrameType | None) -> None:
+        stopped.is_asked = True
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Voice:
+    """Says on a terminal what is being done, a line a second at most; elsewhere only what was done."""
+
+    def __init__(self, command: BaseCommand, verbosity: int, *, tells_time: bool = False) -> None:
+        self._command = command
+        self._tells_time = tells_time
+        self._verbosity = verbosity
+        self._is_chatty = verbosity > 1 or (verbosity == 1 and command.stdout.isatty())
+        self._said, self._said_at = "", 0.0
+
+    def progress(self, line: str) -> None:
+        """Say how far it is."""
+        now = time.monotonic()
+        if self._is_chatty and line != self._said and now - self._said_at >= 1:
+            self._said, self._said_at = line, now
+            self._say(f"... {line}")
+
+    def done(self, line: str) -> None:
+        """Say what was done."""
+        self._said = ""
+        if self._verbosity:
+            self._say(line)
+
+    def _say(self, line: str) -> None:
+        time_of_day = f"{localtime(clock.now()):%H:%M:%S} " if self._tells_time else ""
+        say(self._command, time_of_day + line)
+
+
+def say(command: BaseCommand, line: str) -> None:
+    """Write a line at once. A reader that has left, such as `head`, changes nothing about what is done and how it ends."""
+    try:
+        command.stdout.write(line)
+        command.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end

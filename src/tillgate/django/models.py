@@ -1,0 +1,310 @@
+"""The rows. They know only `lifecycle`; the code that changes them is in `operations`, and nowhere else.
+
+No brand of a framework or vendor is in a stored value but the plugin's entry-point name and the vendor's word of the interface.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from decimal import Decimal
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus, RefundStatus
+from tillgate.wire.money import CURRENCY
+
+__all__ = ["Attention", "Delivery", "DeliveryKind", "Heartbeat", "Notice", "NoticeKind", "Order", "Payment", "Refund", "TimelineEntry"]
+
+if apps.get_containing_app_config(__name__) is None:
+    # Without the app all seems to work: the pages answer, and there are no tables, checks and commands.
+    raise ImproperlyConfigured("Tillgate needs its Django app: put 'tillgate.django' into INSTALLED_APPS (it is missing).")
+
+MOST_DIGITS = 15
+"""Of an amount, two of them cents: what every database keeps exactly, SQLite included."""
+
+
+_PERMISSIONS = ("view",)
+"""Nobody adds, changes or deletes a row by hand: only operations do, and what a person may start has permissions of its own."""
+
+
+def new_key() -> str:
+    """Return an unguessable key for an address: 192 random bits."""
+    return secrets.token_urlsafe(24)
+
+
+def _choices(statuses: type[Any]) -> list[tuple[str, str]]:
+    return [(status.value, status.value) for status in statuses]
+
+
+class MoneyField(models.DecimalField):  # type: ignore[type-arg]  # generic only for the type checker
+    """US dollars with two decimals."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        options.setdefault("max_digits", MOST_DIGITS)
+        options.setdefault("decimal_places", 2)
+        super().__init__(*arguments, **options)
+
+
+class ExactField(models.CharField):  # type: ignore[type-arg]  # generic only for the type checker
+    """Text that is equal only to itself. MariaDB and MySQL would hold "a", "A" and "a " to be the same, and so one shop's two orders."""
+
+    def db_parameters(self, connection: Any) -> Any:
+        """Return the column's parameters, with a collation that compares bytes where the database would not."""
+        parameters = super().db_parameters(connection)
+        if connection.vendor == "mysql":
+            parameters["collation"] = "utf8mb4_nopad_bin" if connection.mysql_is_mariadb else "utf8mb4_0900_bin"
+        return parameters
+
+
+class Order(models.Model):
+    """What a shop wants money for. Its row is the lock that serialises everything about its payments."""
+
+    plugin = models.CharField(_("plugin"), max_length=64)
+    key = ExactField(_("key"), max_length=128)
+    created_at = models.DateTimeField(_("begun"))
+    closed_at = models.DateTimeField(null=True, blank=True)
+    paid_by = models.OneToOneField("Payment", models.PROTECT, null=True, blank=True, related_name="+")
+    """The one payment that was delivered to the shop as paid (I4)."""
+    unpaid_check_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    """When to look whether the shop must be told that the order is unpaid."""
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = _("order")
+        verbose_name_plural = _("orders")
+        constraints = [models.UniqueConstraint(fields=["plugin", "key"], name="tillgate_order_plugin_key")]
+
+    def __str__(self) -> str:
+        return f"{self.plugin}:{self.key}"
+
+
+class Payment(models.Model):
+    """One attempt to pay one order with one vendor, pinned to the account that made it."""
+
+    order = models.ForeignKey(Order, models.PROTECT, related_name="payments")
+    reference = models.CharField(max_length=32, unique=True)
+    notice_key = ExactField(max_length=32, unique=True, default=new_key)
+    return_key = ExactField(max_length=32, unique=True, default=new_key)
+
+    account = models.CharField(_("account"), max_length=128)
+    merchant_no = models.CharField(max_length=64)
+    base_url = models.CharField(max_length=255)
+    sandbox = models.BooleanField()
+
+    vendor = models.CharField(max_length=32)
+    terminal = models.CharField(max_length=16)
+    amount = MoneyField()
+    currency = models.CharField(max_length=3, default=CURRENCY)
+    description = models.CharField(max_length=255, blank=True)
+    data = models.JSONField(default=dict, blank=True)
+
+    status = models.CharField(max_length=16, choices=_choices(PaymentStatus), default=PaymentStatus.CREATED.value)
+    transaction_no = models.CharField(max_length=64, null=True, blank=True, db_index=True)  # null, since '' would be a number
+    cashier_url = models.TextField(blank=True)
+
+    created_at = models.DateTimeField(_("started"), db_index=True)
+    cashier_closes_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    """When the cashier page has closed and the grace after it has passed."""
+    status_since = models.DateTimeField()
+    looked_at = models.DateTimeField(null=True, blank=True)
+    next_look_at = models.DateTimeField(null=True, blank=True)
+    """When it is due; a worker that claims it moves this forward by the lease."""
+    notices = models.PositiveIntegerField(default=0)
+    forged_notices = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = _("payment")
+        verbose_name_plural = _("payments")
+        indexes = [
+            models.Index(fields=["account", "next_look_at"], name="tillgate_payment_due"),
+            models.Index(fields=["order", "status"], name="tillgate_payment_of_order"),
+            models.Index(fields=["status", "created_at"], name="tillgate_payment_by_status"),
+        ]
+
+    def __str__(self) -> str:
+        return self.reference
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may still be paid in the ordinary course."""
+        return self.status in OPEN_PAYMENT_STATUSES
+
+    @property
+    def given_back(self) -> Decimal:
+        """How much of it went back for certain."""
+        # Added up here: SQLite adds as floats.
+        return sum(self.refunds.filter(status=RefundStatus.SUCCEEDED).values_list("amount", flat=True), NOTHING)
+
+
+class Refund(models.Model):
+    """One request to give back part or all of a payment. `external` ones were made elsewhere and entered by a person."""
+
+    payment = models.ForeignKey(Payment, models.PROTECT, related_name="refunds")
+    notice_key = ExactField(max_length=32, unique=True, default=new_key)
+    amount = MoneyField()
+    status = models.CharField(max_length=16, choices=_choices(RefundStatus), default=RefundStatus.QUEUED.value)
+    external = models.BooleanField(default=False)
+    requested_by = models.CharField(max_length=150, blank=True)
+    reason = models.CharField(max_length=255, blank=True)
+    answer = models.CharField(max_length=255, blank=True)
+    data = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(db_index=True)
+    status_since = models.DateTimeField()
+    due_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    """When a queued one is sent, or a sending one counts as lost."""
+    notices = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = _("refund")
+        verbose_name_plural = _("refunds")
+
+    def __str__(self) -> str:
+        return f"{self.payment_id}/{self.pk}"
+
+
+class NoticeKind(models.TextChoices):
+    """Which door a notice came through."""
+
+    PAYMENT = "payment", _("payment notice")
+    REFUND = "refund", _("refund notice")
+    RETURN = "return", _("shopper's return")
+
+
+class Notice(models.Model):
+    """Something that arrived from outside, kept as evidence; the newest few per payment."""
+
+    payment = models.ForeignKey(Payment, models.CASCADE, related_name="kept_notices")
+    refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="kept_notices")
+    kind = models.CharField(max_length=16, choices=NoticeKind.choices)
+    slot = models.PositiveSmallIntegerField()
+    received_at = models.DateTimeField()
+    method = models.CharField(max_length=8)
+    signature = models.CharField(max_length=16)
+    evidence = models.JSONField(default=dict)
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = _("notice")
+        verbose_name_plural = _("notices")
+        indexes = [models.Index(fields=["payment", "slot"], name="tillgate_notice_slot")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.received_at:%Y-%m-%d %H:%M:%S}"
+
+
+class TimelineEntry(models.Model):
+    """What changed, when, because of what. Append-only (I10)."""
+
+    order = models.ForeignKey(Order, models.CASCADE, related_name="timeline")
+    payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="timeline")
+    refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="timeline")
+    at = models.DateTimeField()
+    event = models.CharField(max_length=64)
+    cause = models.CharField(max_length=160)
+    sentence = models.TextField()
+    evidence = models.JSONField(default=dict)
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = _("timeline entry")
+        verbose_name_plural = _("timeline")
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.event}"
+
+
+class Attention(models.Model):
+    """Something that a person must look at: a reason, the evidence and how it was resolved."""
+
+    order = models.ForeignKey(Order, models.CASCADE, null=True, blank=True, related_name="attentions")
+    payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="attentions")
+    refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="attentions")
+    delivery = models.ForeignKey("Delivery", models.CASCADE, null=True, blank=True, related_name="attentions")
+    account = models.CharField(_("account"), max_length=128, blank=True)
+    reason = models.CharField(max_length=64, db_index=True)
+    sentence = models.TextField()
+    evidence = models.JSONField(default=dict)
+    open_key = models.CharField(max_length=190, unique=True, null=True, blank=True)
+    """The same thing is open only once; null once resolved, so that it may come again."""
+    raised_at = models.DateTimeField(db_index=True)
+    mailed_at = models.DateTimeField(null=True, blank=True)
+    resolved_at = models.DateTimeField(null=True, blank=True)
+    resolved_by = models.CharField(max_length=150, blank=True)
+    resolution = models.CharField(max_length=255, blank=True)
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = _("attention")
+        verbose_name_plural = _("needs a person")
+        permissions = [("resolve_attention", _("Can resolve what needs a person")), ("refund_payment", _("Can refund payments"))]
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+class DeliveryKind(models.TextChoices):
+    """What a shop is told. The last is carried over the network by the plugin, the others change only the database."""
+
+    PAYMENT_PAID = "payment-paid", _("payment is paid")
+    ORDER_UNPAID = "order-unpaid", _("order is unpaid")
+    REFUND_CHANGED = "refund-changed", _("refund changed")
+    ATTENTION_RAISED = "attention-raised", _("needs a person")
+    REMOTE = "remote", _("over the network")
+
+
+class Delivery(models.Model):
+    """Telling the shop about a change: written with the change, carried out after it, in order per order (I3)."""
+
+    order = models.ForeignKey(Order, models.CASCADE, related_name="deliveries")
+    payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="deliveries")
+    refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="deliveries")
+    attention = models.ForeignKey(Attention, models.CASCADE, null=True, blank=True, related_name="deliveries")
+    kind = models.CharField(max_length=32, choices=DeliveryKind.choices)
+    name = models.CharField(max_length=64, blank=True)
+    data = models.JSONField(default=dict, blank=True)
+    event_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
+    created_at = models.DateTimeField()
+    done_at = models.DateTimeField(null=True, blank=True)
+    due_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    """When it is tried next; null once done. A worker that claims a remote one moves this forward by the lease."""
+    attempts = models.PositiveIntegerField(default=0)
+    fault = models.TextField(blank=True)
+    outcome = models.CharField(max_length=32, blank=True)
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = _("delivery")
+        verbose_name_plural = _("deliveries")
+        indexes = [models.Index(fields=["order", "done_at"], name="tillgate_delivery_of_order")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.event_id}"
+
+
+class Heartbeat(models.Model):
+    """When something that must run regularly last did."""
+
+    name = models.CharField(max_length=64, primary_key=True)
+    at = models.DateTimeField()
+    detail = models.JSONField(default=dict)
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = _("heartbeat")
+        verbose_name_plural = _("heartbeats")
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.at:%Y-%m-%d %H:%M:%S}"
+
+
+NOTHING = Decimal("0.00")
+"""No money."""

@@ -1,0 +1,41 @@
+"""Which account a payment belongs to: from the settings or a plugin's own storage, and still the one that made it."""
+
+from __future__ import annotations
+
+from tillgate import hooks
+from tillgate.account import Account
+from tillgate.django.conf import get_settings
+from tillgate.django.models import Payment
+from tillgate.errors import ConfigurationError, TillgateError
+from tillgate.wire.dialects import REFERENCE, Dialect
+
+__all__ = ["account_of", "dialect_of", "find_account"]
+
+
+def find_account(alias: str) -> Account:
+    """Return the account of an alias; raise `ConfigurationError` when nobody knows it."""
+    account = get_settings().accounts.get(alias) or hooks.plugin_manager().hook.tillgate_account(alias=alias)
+    if isinstance(account, Account):
+        return account
+    raise ConfigurationError("account", alias, "is not in TILLGATE['ACCOUNTS'], and no plugin keeps it")
+
+
+def account_of(payment: Payment) -> Account:
+    """Return the account that made a payment; another merchant's answers about it would prove nothing (I1)."""
+    account = find_account(payment.account)
+    pinned = {"merchant_no": payment.merchant_no, "base_url": payment.base_url, "sandbox": payment.sandbox}
+    for name, value in pinned.items():
+        if getattr(account, name) != value:
+            remedy = (
+                f"was {value!r} when payments that are still watched were made: configure the old account again under {payment.account!r}"
+            )
+            raise ConfigurationError(name, getattr(account, name), remedy)
+    return account
+
+
+def dialect_of(payment: Payment) -> Dialect:
+    """Return how a payment's gateway speaks; as the reference does, when its account is gone."""
+    try:
+        return find_account(payment.account).dialect
+    except TillgateError:
+        return REFERENCE

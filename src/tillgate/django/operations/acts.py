@@ -1,0 +1,249 @@
+"""The acts by which a person resolves what needs one: one table says which act fits which reason, and nothing else is done.
+
+An act that the network takes part in runs outside transactions like every other operation; one that comes too late, because somebody else
+resolved the matter in the meantime, changes nothing and says who it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from tillgate.django import clock
+from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
+from tillgate.django.operations.attention import resolve
+from tillgate.django.operations.deliveries import deliver, deliver_remote, retry
+from tillgate.django.operations.locking import database, locked_order, outside_transactions
+from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of
+from tillgate.django.operations.refunds import enter_external_refund, refund, refundable, settle_by_person
+from tillgate.django.operations.timeline import record
+from tillgate.hooks import PaidOutcome, call_owner
+from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus, decide
+
+__all__ = ["Act", "ActNotPossible", "Done", "acts_for", "look_again", "perform"]
+
+
+class Act(StrEnum):
+    """What a person can do about an attention."""
+
+    QUERY = "query"
+    """Ask the gateway again; resolved when its answer is in order."""
+    RETRY = "retry"
+    """Try the failing delivery again at once; resolved when it succeeds."""
+    TELL_AGAIN = "tell-again"
+    """Tell the shop once more that the payment is paid, after it reopened or corrected the order; resolved when it applies it."""
+    REFUND = "refund"
+    """Give money back; resolved when all of it is (an overpaid order: when some of it is)."""
+    REFUND_DONE = "refund-done"
+    """The refund of unknown outcome was done, as a person saw at the gateway."""
+    REFUND_NOT_DONE = "refund-not-done"
+    """The refund of unknown outcome was not done, as a person saw at the gateway."""
+    ENTER_REFUND = "enter-refund"
+    """Enter the amount of a refund that was made elsewhere."""
+    ACCEPT = "accept"
+    """Leave it as it is, with a note that says why."""
+
+
+_ASK: Final = (Act.QUERY, Act.ACCEPT)
+
+_FITTING: Final[Mapping[str, tuple[Act, ...]]] = MappingProxyType(
+    {
+        AttentionReason.AMOUNT_MISMATCH: _ASK,
+        AttentionReason.AMOUNT_MISSING: _ASK,
+        AttentionReason.CURRENCY_MISMATCH: _ASK,
+        AttentionReason.TRANSACTION_NO_MISMATCH: _ASK,
+        AttentionReason.TRANSACTION_NO_MISSING: _ASK,
+        AttentionReason.REFERENCE_MISMATCH: _ASK,
+        AttentionReason.UNRECOGNISED_STATUS: _ASK,
+        AttentionReason.CHANGED_AFTER_PAID: (Act.QUERY, Act.ENTER_REFUND, Act.ACCEPT),
+        AttentionReason.WRONG_CREDENTIALS: _ASK,
+        AttentionReason.SIGNATURE_MISMATCH: _ASK,
+        AttentionReason.ACCOUNT_GONE: _ASK,
+        AttentionReason.GATEWAY_SILENT: _ASK,
+        AttentionReason.SECOND_PAYMENT: (Act.REFUND, Act.ACCEPT),
+        AttentionReason.PAID_NOT_PAYABLE: (Act.REFUND, Act.TELL_AGAIN, Act.ACCEPT),
+        AttentionReason.UNDERPAID: (Act.REFUND, Act.TELL_AGAIN, Act.ACCEPT),
+        AttentionReason.OVERPAID: (Act.REFUND, Act.ACCEPT),
+        AttentionReason.DUPLICATE_TRANSACTION_NO: (Act.REFUND, Act.ACCEPT),
+        # Its amount stays blocked until somebody knows, so no accepting.
+        AttentionReason.REFUND_UNKNOWN: (Act.REFUND_DONE, Act.REFUND_NOT_DONE),
+        AttentionReason.DELIVERY_FAILING: (Act.RETRY, Act.ACCEPT),
+        AttentionReason.FORGED_NOTICES: (Act.ACCEPT,),
+    }
+)
+
+
+class ActNotPossible(Exception):
+    """The act does not fit; the message says why, to a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What came of an act: whether the matter is resolved now, a sentence, and the refund if one was asked for."""
+
+    resolved: bool
+    sentence: str
+    refund: Refund | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What a person gave with the act."""
+
+    person: str
+    note: str
+    amount: Decimal | str | None
+    press: str
+    seen: int | None
+
+
+def acts_for(attention: Attention) -> tuple[Act, ...]:
+    """Return the acts that fit an attention, the likeliest first; none once it is resolved."""
+    if attention.resolved_at:
+        return ()
+    return _FITTING.get(attention.reason, (Act.ACCEPT,))
+
+
+def perform(
+    attention_id: int,
+    act: str,
+    *,
+    person: str,
+    note: str = "",
+    amount: Decimal | str | None = None,
+    press: str = "",
+    seen: int | None = None,
+) -> Done:
+    """Do what a person chose about an attention.
+
+    `amount` is for the two acts about refunds, `note` for accepting; `press` and `seen` are as in `refund`. Raises `ActNotPossible`,
+    `RefundNotPossible` or `InvalidRequest`, and nothing was done.
+    """
+    outside_transactions("perform")
+    rows = Attention.objects.using(database()).select_related("order", "payment__order", "refund__payment", "delivery")
+    attention = rows.get(pk=attention_id)
+    if attention.resolved_at:
+        return Done(resolved=True, sentence=f"{attention.resolved_by} had resolved it already: {attention.resolution}")
+    if act not in acts_for(attention):
+        raise ActNotPossible(f"{act!r} does not resolve {attention.reason!r}")
+    return _ACTS[Act(act)](attention, _Given(person=person, note=note.strip(), amount=amount, press=press, seen=seen))
+
+
+def look_again(payment: Payment, person: str) -> Done:
+    """Ask the gateway about a payment now, and say what it answered; resolved means that the answer is in order."""
+    outside_transactions("look_again")
+    if not claim_look(payment):
+        return Done(resolved=False, sentence="the gateway was asked a moment ago: try again in a few seconds")
+    answer = ask(payment)
+    seen = apply_answer(payment, answer, f"person:{person}")
+    decision = decide(facts_of(seen), answer)
+    return Done(resolved=decision.is_news and decision.attention is None, sentence=decision.because)
+
+
+def _query(attention: Attention, given: _Given) -> Done:
+    # A gateway that is silent to all has none that met it first: its newest is asked about.
+    newest = Payment.objects.using(database()).select_related("order").filter(account=attention.account).order_by("-id")
+    payment = attention.payment or newest.first()
+    if payment is None:
+        raise ActNotPossible(f"there is no payment of account {attention.account} to ask about")
+    done = look_again(payment, given.person)
+    return _resolved(attention, f"asked again: {done.sentence}", given) if done.resolved else done
+
+
+def _retry(attention: Attention, given: _Given) -> Done:
+    delivery = attention.delivery
+    assert delivery is not None
+    retry(delivery.pk)
+    (deliver_remote if delivery.kind == DeliveryKind.REMOTE else deliver)(delivery.order_id)
+    delivery.refresh_from_db()
+    if delivery.done_at is None:
+        return Done(resolved=False, sentence=f"it failed again: {delivery.fault}")
+    return _resolved(attention, f"the shop was told: {delivery.kind}", given)
+
+
+def _tell_again(attention: Attention, given: _Given) -> Done:
+    """Queue the delivery of a paid payment once more; its handler looks at the order afresh, so that nothing can take effect twice."""
+    payment = attention.payment
+    assert payment is not None
+    with locked_order(payment.order_id) as order:
+        payment.refresh_from_db(fields=["status"])
+        if order.paid_by_id or payment.status != PaymentStatus.PAID:
+            raise ActNotPossible(f"order {order} is paid already" if order.paid_by_id else f"payment {payment.reference} is not paid")
+        if refundable(payment) != payment.amount:
+            raise ActNotPossible(f"some of payment {payment.reference} was given back, or may have been: the order is not paid by the rest")
+        _reopen(order, given)
+        delivery = order.deliveries.filter(payment=payment, kind=DeliveryKind.PAYMENT_PAID, done_at__isnull=True).first()
+        if delivery is None:
+            now = clock.now()
+            about = {"again": attention.pk}
+            delivery = Delivery(order=order, payment=payment, kind=DeliveryKind.PAYMENT_PAID, data=about, created_at=now, due_at=now)
+            delivery.save(force_insert=True)
+            record("delivery.repeated", order, f"person:{given.person}", "the shop is told again that it is paid", payment=payment)
+    deliver(payment.order_id)
+    delivery.refresh_from_db()
+    if delivery.outcome == PaidOutcome.APPLIED:
+        return _resolved(attention, "the shop was told again, and has applied the payment", given)
+    return Done(
+        resolved=False, sentence=f"the shop says: {delivery.outcome or delivery.fault or 'not yet, an earlier delivery is waiting'}"
+    )
+
+
+def _reopen(order: Order, given: _Given) -> None:
+    """Let an order that the shop had closed be paid once more, if the shop takes money for it again."""
+    described = call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
+    if order.closed_at and described is not None and described.not_payable_because is None:
+        order.closed_at = None
+        order.save(update_fields=["closed_at"])
+        record("order.reopened", order, f"person:{given.person}", "the shop takes money for it again")
+
+
+def _refund(attention: Attention, given: _Given) -> Done:
+    payment = attention.payment
+    assert payment is not None
+    data = {"press": given.press} if given.press else {}
+    sent = refund(payment.pk, given.amount or "", person=given.person, reason=attention.reason, data=data, seen=given.seen)
+    if sent.status == RefundStatus.SUCCEEDED and attention.reason == AttentionReason.OVERPAID:
+        resolve(attention.pk, f"USD {sent.amount} was given back", given.person)
+    attention.refresh_from_db()
+    return Done(resolved=attention.resolved_at is not None, sentence=sent.answer, refund=sent)
+
+
+def _settle(attention: Attention, given: _Given, *, done: bool) -> Done:
+    assert attention.refund is not None
+    settle_by_person(attention.refund.pk, done=done, person=given.person)
+    attention.refresh_from_db()
+    return Done(resolved=attention.resolved_at is not None, sentence=attention.resolution)
+
+
+def _enter(attention: Attention, given: _Given) -> Done:
+    assert attention.payment is not None
+    entered = enter_external_refund(attention.payment.pk, given.amount or "", person=given.person, seen=given.seen)
+    return Done(resolved=True, sentence=f"USD {entered.amount} was given back elsewhere", refund=entered)
+
+
+def _accept(attention: Attention, given: _Given) -> Done:
+    if not given.note:
+        raise ActNotPossible("a note must say why it can stay as it is")
+    return _resolved(attention, given.note, given)
+
+
+def _resolved(attention: Attention, resolution: str, given: _Given) -> Done:
+    return Done(resolved=True, sentence=resolve(attention.pk, resolution, given.person).resolution)
+
+
+_ACTS: Final[Mapping[Act, Callable[[Attention, _Given], Done]]] = MappingProxyType(
+    {
+        Act.QUERY: _query,
+        Act.RETRY: _retry,
+        Act.TELL_AGAIN: _tell_again,
+        Act.REFUND: _refund,
+        Act.REFUND_DONE: lambda attention, given: _settle(attention, given, done=True),
+        Act.REFUND_NOT_DONE: lambda attention, given: _settle(attention, given, done=False),
+        Act.ENTER_REFUND: _enter,
+        Act.ACCEPT: _accept,
+    }
+)

@@ -1,0 +1,126 @@
+"""Attention: what a person must look at, raised once while it is open, and the acts that resolve it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+
+from tillgate import hooks
+from tillgate.django import clock
+from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
+from tillgate.django.operations.locking import database
+from tillgate.django.operations.timeline import record
+from tillgate.lifecycle import AttentionReason
+
+__all__ = ["ACCOUNT_REASONS", "ANSWER_REASONS", "GIVEN_BACK_REASONS", "ITSELF", "raise_attention", "resolve", "settle"]
+
+
+ACCOUNT_REASONS = frozenset(
+    {AttentionReason.WRONG_CREDENTIALS, AttentionReason.SIGNATURE_MISMATCH, AttentionReason.ACCOUNT_GONE, AttentionReason.GATEWAY_SILENT}
+)
+"""Reasons that concern an account, and are open once for it however many payments meet them."""
+
+ANSWER_REASONS = frozenset(
+    {
+        AttentionReason.AMOUNT_MISMATCH,
+        AttentionReason.AMOUNT_MISSING,
+        AttentionReason.CURRENCY_MISMATCH,
+        AttentionReason.TRANSACTION_NO_MISMATCH,
+        AttentionReason.TRANSACTION_NO_MISSING,
+        AttentionReason.REFERENCE_MISMATCH,
+        AttentionReason.UNRECOGNISED_STATUS,
+        AttentionReason.WRONG_CREDENTIALS,
+        AttentionReason.SIGNATURE_MISMATCH,
+        AttentionReason.ACCOUNT_GONE,
+    }
+)
+"""Reasons found in an answer of the gateway, and over once it answers in order about the payment that met them."""
+
+GIVEN_BACK_REASONS = frozenset(
+    {AttentionReason.SECOND_PAYMENT, AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID, AttentionReason.OVERPAID}
+)
+"""Reasons that are settled once all of the payment was given back."""
+
+
+ITSELF: Final = "tillgate"
+"""Who resolved what needed no person in the end."""
+
+
+def raise_attention(
+    reason: AttentionReason,
+    sentence: str,
+    cause: str,
+    *,
+    order: Order | None = None,
+    payment: Payment | None = None,
+    refund: Refund | None = None,
+    delivery: Delivery | None = None,
+    account: str = "",
+    evidence: Mapping[str, Any] | None = None,
+) -> Attention | None:
+    """Raise attention within the running transaction, or do nothing when the same is open already. Returns what was raised."""
+    subject = refund or delivery or payment
+    whom = f"account:{account}" if reason in ACCOUNT_REASONS else f"{type(subject).__name__.lower()}:{subject.pk if subject else ''}"
+    open_key = f"{reason}:{whom}"[:190]
+    if Attention.objects.filter(open_key=open_key).exists():
+        return None
+    attention = Attention(
+        order=order,
+        payment=payment,
+        refund=refund,
+        delivery=delivery,
+        account=account,
+        reason=str(reason),
+        sentence=sentence,
+        evidence={name: str(value)[:500] for name, value in (evidence or {}).items()},
+        open_key=open_key,
+        raised_at=clock.now(),
+    )
+    try:
+        with transaction.atomic(using=database()):
+            attention.save(force_insert=True)
+    except IntegrityError:
+        return None  # another worker raised it in the same moment
+    if order and delivery is None:
+        # A failing delivery is not announced by another delivery, which would wait behind it.
+        Delivery(
+            order=order,
+            payment=payment,
+            attention=attention,
+            kind=DeliveryKind.ATTENTION_RAISED,
+            created_at=attention.raised_at,
+            due_at=attention.raised_at,
+        ).save(force_insert=True)
+    about = {"reason": str(reason)}
+    if order:
+        record("attention.raised", order, cause, sentence, payment=payment, refund=refund, evidence=about, told=about)
+    else:  # an account's matter is in no order's timeline, and observers hear of it all the same
+        fields = {**about, "account": account, "cause": cause, "sentence": sentence}
+        said = hooks.Event(name="attention.raised", at=attention.raised_at, fields=fields)
+        transaction.on_commit(lambda: hooks.emit(said), using=database())
+    return attention
+
+
+def resolve(attention_id: int, resolution: str, person: str) -> Attention:
+    """Note that a person has dealt with an attention, and how. One that is resolved already stays as it was."""
+    order_id = Attention.objects.using(database()).values_list("order_id", flat=True).get(pk=attention_id)
+    with transaction.atomic(using=database()):
+        # The order first, as everywhere: an entry in its timeline takes a lock on it too.
+        order = Order.objects.using(database()).select_for_update().get(pk=order_id) if order_id else None
+        attention = Attention.objects.using(database()).select_for_update().get(pk=attention_id)
+        if attention.resolved_at is None:
+            attention.resolved_at, attention.resolved_by, attention.resolution = clock.now(), person[:150], resolution[:255]
+            attention.open_key = None
+            attention.save(update_fields=["resolved_at", "resolved_by", "resolution", "open_key"])
+            if order:
+                record("attention.resolved", order, f"person:{person}", resolution, payment=attention.payment)
+    return attention
+
+
+def settle(attentions: QuerySet[Attention], resolution: str) -> None:
+    """Take back those of some attentions that are open: what a person was told of is over without one."""
+    for pk in attentions.using(database()).filter(resolved_at__isnull=True).values_list("pk", flat=True):
+        resolve(pk, resolution, ITSELF)

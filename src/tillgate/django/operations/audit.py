@@ -1,0 +1,298 @@
+"""The audit: our books, compared with what the gateway and the shops say. It changes no row, and sends nothing but signed queries.
+
+Payments are read in batches, asked about as the sweeper asks, and judged by `books`. While that goes on others go on writing, so nothing
+counts as a difference at the first look: a payment that changed while the gateway was asked is asked about again, and the books of an
+order are read again under its lock, where nobody is in the middle of a change.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from tillgate import hooks
+from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment, Refund, TimelineEntry
+from tillgate.django.operations.asking import Ask, Asker
+from tillgate.django.operations.attention import ACCOUNT_REASONS
+from tillgate.django.operations.books import (
+    STATUS_EVENTS,
+    Difference,
+    DifferenceKind,
+    OrderBooks,
+    compare_with_gateway,
+    compare_with_shop,
+    examine,
+    is_held_as_paid,
+    twins,
+)
+from tillgate.django.operations.locking import database, locked_order, outside_transactions
+from tillgate.django.operations.payments import ask as ask_gateway
+from tillgate.django.operations.payments import facts_of
+from tillgate.django.operations.turns import Stop, Turn
+from tillgate.lifecycle import Answer, AttentionReason, Found, NoNews, PaymentFacts, PaymentStatus, RefundStatus
+from tillgate.wire.dialects import TransactionStatus
+
+__all__ = ["Audited", "audit"]
+
+_log = logging.getLogger("tillgate")
+
+_BATCH: Final = 200
+_TRIES: Final = 3
+_NAMED: Final = 5
+"""So many of those that could not be asked about are named."""
+
+
+@dataclass
+class Audited:
+    """How far an audit is: `payments` of `total` were reached, `compared` with an answer; amounts are in dollars."""
+
+    total: int = 0
+    payments: int = 0
+    compared: int = 0
+    paid_here: int = 0
+    paid_here_amount: Decimal = NOTHING
+    paid_there: int = 0
+    paid_there_amount: Decimal = NOTHING
+    refunds: int = 0
+    refunded_amount: Decimal = NOTHING
+    differences: int = 0
+
+
+Progress = Callable[[Audited], object]
+
+
+def _quiet(_: Audited) -> None:
+    """Show nothing."""
+
+
+def _never() -> bool:
+    return False
+
+
+def audit(
+    since: datetime,
+    until: datetime,
+    *,
+    account: str | None = None,
+    ask: Ask = ask_gateway,
+    connections: int | None = None,
+    progress: Progress = _quiet,
+    stop: Stop = _never,
+) -> Iterator[Difference]:
+    """Yield every difference about the payments that were started in a period: at `since` or later, and before `until`.
+
+    What could not be asked is yielded too, as `not-asked`: what was not looked at is not known to be right. `account` limits the audit to
+    one account; `connections` bounds the queries under way, as `SWEEP_CONNECTIONS` unless given, and with 1 everything happens in this
+    thread; `progress` hears after every batch how far it is; once `stop` says so, it ends early.
+    """
+    started = Payment.objects.using(database()).filter(created_at__gte=since, created_at__lt=until)
+    if account is not None:
+        started = started.filter(account=account)
+    running = _Audit(started, ask, connections, progress, stop)
+    for difference in running.differences():
+        running.audited.differences += 1
+        yield difference
+    progress(running.audited)
+
+
+class _Unasked:
+    """What could not be asked about, for one reason."""
+
+    def __init__(self) -> None:
+        self._count, self._named, self._because = 0, list[str](), ""
+
+    def note(self, name: str, because: str) -> None:
+        """Count one; the first few are named."""
+        self._count += 1
+        self._because = self._because or because
+        if len(self._named) < _NAMED:
+            self._named.append(name)
+
+    def differences(self, what: str, whom: str) -> Iterator[Difference]:
+        """Yield one difference for all of them."""
+        if self._count:
+            names = ", ".join(self._named) + (", …" if self._count > len(self._named) else "")
+            here, there = f"{self._count} {what}: {names}", f"{whom} could not be asked: {self._because}"
+            yield _not_asked(here, there, "run `manage.py tillgate doctor`, and the audit again")
+
+
+def _not_asked(here: str, there: str, remedy: str) -> Difference:
+    return Difference(kind=DifferenceKind.NOT_ASKED, reference="", order="", here=here, there=there, remedy=remedy)
+
+
+class _Audit:
+    """One audit under way."""
+
+    def __init__(self, started: QuerySet[Payment], ask: Ask, connections: int | None, progress: Progress, stop: Stop) -> None:
+        self._started, self._ask, self._connections, self._progress, self._stop = started, ask, connections, progress, stop
+        self._shops: dict[str, _Unasked] = defaultdict(_Unasked)
+        self.audited = Audited(total=started.count())
+
+    def differences(self) -> Iterator[Difference]:
+        """Yield every difference, account by account."""
+        for alias in sorted(self._started.order_by().values_list("account", flat=True).distinct()):
+            yield from self._of_account(alias)
+        for plugin, unasked in self._shops.items():
+            yield from unasked.differences("orders", f"the shop, plugin {plugin},")
+        if self._stop() and self.audited.payments < self.audited.total:
+            left = self.audited.total - self.audited.payments
+            yield _not_asked(f"{left} payments", "the audit was ended before it reached them", "run the audit again")
+
+    def _of_account(self, alias: str) -> Iterator[Difference]:
+        unasked = _Unasked()
+        with Asker(self._ask, Turn(self._stop, seconds=math.inf), self._connections) as asker:
+            for batch in self._batches(alias):
+                if self._stop():
+                    break
+                outside_transactions("audit")
+                facts = self._facts(batch)
+                for payment, answer in zip(batch, asker.about(batch), strict=True):
+                    yield from self._judge(payment, facts[payment.pk], answer, asker, unasked)
+                yield from _doubles(batch)
+                for books in _read([payment.order_id for payment in batch if not payment.has_earlier]):
+                    yield from self._of_order(books)
+                self.audited.payments += len(batch)
+                self._progress(self.audited)
+        yield from unasked.differences("payments", f"the gateway of account {alias}")
+
+    def _batches(self, alias: str) -> Iterator[list[Any]]:
+        """Yield the payments of an account in the order in which they were started; each knows whether its order has an earlier one."""
+        earlier = self._started.filter(order=OuterRef("order"), pk__lt=OuterRef("pk"))
+        rows = (
+            self._started.filter(account=alias).annotate(has_earlier=Exists(earlier)).select_related("order").order_by("created_at", "pk")
+        )
+        batch = list(rows[:_BATCH])
+        while batch:
+            yield batch
+            last = batch[-1]
+            later = Q(created_at__gt=last.created_at) | Q(created_at=last.created_at, pk__gt=last.pk)
+            batch = list(rows.filter(later, created_at__gte=last.created_at)[:_BATCH])
+
+    def _facts(self, batch: list[Payment]) -> dict[int, PaymentFacts]:
+        refunded: dict[int, Decimal] = defaultdict(Decimal)
+        succeeded = Refund.objects.using(database()).filter(payment__in=batch, status=RefundStatus.SUCCEEDED)
+        for payment_id, amount in succeeded.values_list("payment_id", "amount"):
+            refunded[payment_id] += amount
+            self.audited.refunds += 1
+            self.audited.refunded_amount += amount
+        is_paid = {payment.pk: payment.status == PaymentStatus.PAID for payment in batch}
+        return {payment.pk: facts_of(payment, refunded[payment.pk] if is_paid[payment.pk] else NOTHING) for payment in batch}
+
+    def _judge(self, payment: Payment, facts: PaymentFacts, answer: Answer | None, asker: Asker, unasked: _Unasked) -> Iterator[Difference]:
+        """Yield the difference between a payment and the answer about it, asking again about one that changed since it was read."""
+        for _ in range(_TRIES):
+            if answer is None or isinstance(answer, NoNews) or compare_with_gateway(payment, facts, answer) is None:
+                break
+            payment = Payment.objects.using(database()).select_related("order").get(pk=payment.pk)
+            before, facts = facts, facts_of(payment)
+            if facts == before:
+                break
+            [answer] = asker.about([payment])
+        if answer is None or isinstance(answer, NoNews):
+            ended = "the audit was ended" if self._stop() else asker.silences.because
+            unasked.note(payment.reference, answer.because if answer else ended)
+            return
+        self._count(facts, answer)
+        if difference := compare_with_gateway(payment, facts, answer):
+            yield compare_with_gateway(payment, facts, answer, _attentions_of(payment)) or difference
+
+    def _count(self, facts: PaymentFacts, answer: Answer) -> None:
+        self.audited.compared += 1
+        if facts.status is PaymentStatus.PAID:
+            self.audited.paid_here += 1
+            self.audited.paid_here_amount += facts.amount
+        if isinstance(answer, Found) and answer.transaction.status is TransactionStatus.PAID:
+            self.audited.paid_there += 1
+            self.audited.paid_there_amount += answer.transaction.amount or NOTHING
+
+    def _of_order(self, books: OrderBooks) -> Iterator[Difference]:
+        """Yield where the books of an order differ among themselves or from what its shop says."""
+        found, fault = _judge_order(books)
+        if found:
+            with locked_order(books.order.pk):
+                [books] = _read([books.order.pk])
+                found, fault = _judge_order(books)
+        if fault:
+            if books.order.plugin not in self._shops:  # the first is enough of its traceback
+                _log.error("order %s could not be described", books.order, exc_info=fault)
+            self._shops[books.order.plugin].note(str(books.order), f"{type(fault).__name__}: {fault}")
+        yield from found
+
+
+def _attentions_of(payment: Payment) -> Iterable[Attention]:
+    about = Q(payment=payment) | Q(account=payment.account, reason__in=ACCOUNT_REASONS)
+    return Attention.objects.using(database()).filter(about).order_by("id")
+
+
+def _doubles(batch: list[Payment]) -> Iterator[Difference]:
+    """Yield the payments of a batch that are paid by a transaction of the gateway by which an earlier one is paid too."""
+    numbers = [payment.transaction_no for payment in batch if payment.transaction_no]
+    paid = Payment.objects.using(database()).filter(transaction_no__in=numbers, status=PaymentStatus.PAID)
+    by_number: dict[str | None, list[Payment]] = defaultdict(list)
+    for payment in paid.select_related("order").order_by("id"):
+        by_number[payment.transaction_no].append(payment)
+    for payment in batch:
+        same = by_number[payment.transaction_no]
+        if payment in same[1:]:
+            told = Attention.objects.using(database()).filter(payment__in=same, reason=AttentionReason.DUPLICATE_TRANSACTION_NO)
+            yield twins(payment, same[0], told.order_by("id"))
+
+
+def _read(order_ids: list[int]) -> list[OrderBooks]:
+    """Read the books of some orders, with the same few statements however many they are."""
+    orders = Order.objects.using(database()).select_related("paid_by__order").in_bulk(order_ids)
+    payments = _grouped(Payment.objects.filter(order__in=order_ids).select_related("order"), lambda row: row.order_id)
+    refunds = _grouped(Refund.objects.filter(payment__order__in=order_ids).select_related("payment"), lambda row: row.payment.order_id)
+    kinds = (DeliveryKind.PAYMENT_PAID, DeliveryKind.REFUND_CHANGED)
+    deliveries = _grouped(Delivery.objects.filter(order__in=order_ids, kind__in=kinds), lambda row: row.order_id)
+    attentions = _grouped(Attention.objects.filter(order__in=order_ids), lambda row: row.order_id)
+    entries = TimelineEntry.objects.using(database()).filter(order__in=order_ids, event__in=STATUS_EVENTS).order_by("id")
+    last: dict[tuple[int | None, int | None], str] = {
+        (payment, refund): event for payment, refund, event in entries.values_list("payment_id", "refund_id", "event")
+    }
+    return [
+        OrderBooks(
+            order=orders[pk],
+            payments=payments[pk],
+            refunds=refunds[pk],
+            deliveries=deliveries[pk],
+            attentions=attentions[pk],
+            last_events={
+                **{payment: last.get((payment.pk, None), "") for payment in payments[pk]},
+                **{refund: last.get((refund.payment_id, refund.pk), "") for refund in refunds[pk]},
+            },
+        )
+        for pk in order_ids
+    ]
+
+
+def _grouped(rows: QuerySet[Any], order_of: Callable[[Any], int]) -> dict[int, list[Any]]:
+    groups: dict[int, list[Any]] = defaultdict(list)
+    for row in rows.using(database()).order_by("id"):
+        groups[order_of(row)].append(row)
+    return groups
+
+
+def _judge_order(books: OrderBooks) -> tuple[list[Difference], Exception | None]:
+    """Return the differences about an order, and what its shop raised if it could not be asked."""
+    found, order = list(examine(books)), books.order
+    if not is_held_as_paid(books):
+        return found, None
+    try:
+        with transaction.atomic(using=database()):  # as at start and delivery: a plugin may lock what it looks at
+            described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
+            transaction.set_rollback(True, using=database())  # whatever it wrote meanwhile is not kept
+    except Exception as error:  # a shop's plugin may raise anything
+        return found, error
+    if difference := compare_with_shop(books, described):
+        found.append(difference)
+    return found, None

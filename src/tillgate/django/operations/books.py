@@ -1,0 +1,320 @@
+"""What the books should say, and where they differ. Pure: rows and answers in, differences out; no network, and no query of its own.
+
+An answer of the gateway is judged by `lifecycle.decide` as everywhere: whatever it would move or show to a person is a difference. Our
+own books are judged one order at a time, against what the operations promise to have written together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Final
+
+from django.utils.timezone import localtime
+
+from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment, Refund
+from tillgate.django.operations.attention import GIVEN_BACK_REASONS, ITSELF
+from tillgate.django.operations.refunds import BOUND
+from tillgate.hooks import OrderDescription, PaidOutcome
+from tillgate.lifecycle import (
+    OPEN_PAYMENT_STATUSES,
+    Answer,
+    AttentionReason,
+    Found,
+    NoNews,
+    NotFound,
+    PaymentFacts,
+    PaymentStatus,
+    RefundStatus,
+    decide,
+)
+
+__all__ = [
+    "STATUS_EVENTS",
+    "Difference",
+    "DifferenceKind",
+    "OrderBooks",
+    "compare_with_gateway",
+    "compare_with_shop",
+    "examine",
+    "is_held_as_paid",
+    "twins",
+]
+
+
+class DifferenceKind(StrEnum):
+    """What differs. What `decide` would show to a person has the name of its `AttentionReason` instead."""
+
+    PAID_THERE = "paid-there"
+    """The gateway holds it as paid, and our books do not."""
+    OPEN_HERE = "open-here"
+    """It is over at the gateway without being paid, and our books still wait."""
+    UNKNOWN_THERE = "unknown-there"
+    """The gateway does not know a payment that it has created."""
+    NOT_ASKED = "not-asked"
+    """The gateway, or the shop, could not be asked: whether there is a difference is not known."""
+    SHOP_WAITS = "shop-waits"
+    """The order is paid, and the shop would still take money for it."""
+    SHOP_UNAWARE = "shop-unaware"
+    """The order is paid, and the shop does not know it."""
+    NOT_DELIVERED = "not-delivered"
+    """The shop was not told of a paid payment or a refund."""
+    NOT_RECORDED = "not-recorded"
+    """The shop has applied a payment, and our books do not hold the order to be paid by it."""
+    NOT_SHOWN = "not-shown"
+    """A paid payment was not applied to its order, and no person was told."""
+    DELIVERED_UNPAID = "delivered-unpaid"
+    """An order is paid by a payment that is not paid, or is another order's."""
+    REFUNDS_EXCEED = "refunds-exceed"
+    """Refunds add up to more than was paid."""
+    TIMELINE = "timeline"
+    """The timeline's last status is not the row's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One difference, in words for a person: what we believe, what the other side says, and what to do.
+
+    `told` says who knows of it already: it is empty when no person was told. `reference` and `order` are empty where it is about neither.
+    """
+
+    kind: DifferenceKind | AttentionReason
+    reference: str
+    order: str
+    here: str
+    there: str
+    remedy: str
+    told: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderBooks:
+    """Everything in our books about an order, each list in the order in which it was written.
+
+    `last_events` holds the event of the last timeline entry that tells a status, by payment and by refund; empty where there is none.
+    """
+
+    order: Order
+    payments: Sequence[Payment]
+    refunds: Sequence[Refund]
+    deliveries: Sequence[Delivery]
+    attentions: Sequence[Attention]
+    last_events: Mapping[Payment | Refund, str]
+
+
+_R: Final = RefundStatus
+_STATUS_OF_EVENT: Final[Mapping[str, str]] = {
+    **{f"payment.{status}": status.value for status in PaymentStatus},
+    **{f"refund.{status}": status.value for status in _R},
+    "refund.external": _R.SUCCEEDED.value,
+}
+STATUS_EVENTS: Final = frozenset(_STATUS_OF_EVENT)
+"""The timeline's events that tell a status."""
+
+_TOLD_TO_SHOP: Final = frozenset({_R.SUCCEEDED, _R.REFUSED, _R.UNKNOWN})
+_KNOWN_THERE: Final = frozenset({PaymentStatus.PENDING, PaymentStatus.PAID})
+
+_ASK_NOW: Final = "“Ask the gateway now” in the admin"
+_SETTLE: Final = "settle it under “needs a person” in the admin"
+_TELL_US: Final = "no run of the software does this: see which row was changed by hand, or tell Tillgate's authors"
+
+
+def _difference(
+    kind: DifferenceKind | AttentionReason,
+    payment: Payment,
+    here: str,
+    there: str,
+    remedy: str,
+    attentions: Iterable[Attention] = (),
+) -> Difference:
+    """Return a difference; those of the `attentions` that are about it say who knows of it, and then what is left to do."""
+    told = ""
+    for attention in attentions:
+        if attention.resolved_at is None:
+            told, remedy = f"needs a person since {_time(attention.raised_at)}", _SETTLE
+            break
+        if attention.resolved_by != ITSELF:
+            told = f"{attention.resolved_by} resolved it: {attention.resolution}"
+    if told and remedy != _SETTLE:
+        remedy = f"nothing, if that still holds; otherwise: {remedy}"
+    return Difference(kind=kind, reference=payment.reference, order=str(payment.order), here=here, there=there, remedy=remedy, told=told)
+
+
+def _shown(payment: Payment) -> str:
+    number = f", transaction {payment.transaction_no}" if payment.transaction_no else ""
+    return f"{payment.status}, {payment.currency} {payment.amount}{number}"
+
+
+def _time(moment: datetime) -> str:
+    return f"{localtime(moment):%Y-%m-%d %H:%M:%S}"
+
+
+# The gateway ------------------------------------------------------------------------------------------------------------------------------
+
+
+def compare_with_gateway(payment: Payment, facts: PaymentFacts, answer: Answer, attentions: Iterable[Attention] = ()) -> Difference | None:
+    """Return where a payment and the gateway's answer about it differ. An answer that is no news differs from nothing."""
+    kind = _kind(facts, answer)
+    if kind is None:
+        return None
+    reason = AttentionReason.WRONG_CREDENTIALS if kind is DifferenceKind.UNKNOWN_THERE else kind
+    about = [attention for attention in attentions if attention.reason == reason]
+    return _difference(kind, payment, _shown(payment), _said(answer), _what_to_do(kind, payment), about)
+
+
+def _kind(facts: PaymentFacts, answer: Answer) -> DifferenceKind | AttentionReason | None:
+    if isinstance(answer, NoNews):
+        return None
+    if isinstance(answer, NotFound) and (facts.transaction_no or facts.status in _KNOWN_THERE):
+        return DifferenceKind.UNKNOWN_THERE
+    decision = decide(facts, answer)
+    if decision.attention:
+        return decision.attention
+    if decision.status is PaymentStatus.PAID and facts.status is not PaymentStatus.PAID:
+        return DifferenceKind.PAID_THERE
+    if facts.status in OPEN_PAYMENT_STATUSES and decision.status not in OPEN_PAYMENT_STATUSES:
+        return DifferenceKind.OPEN_HERE
+    return None
+
+
+def _said(answer: Answer) -> str:
+    if not isinstance(answer, Found):
+        return "the gateway knows no such reference"
+    found = answer.transaction
+    amount = f"{found.currency or 'no currency'} {found.amount or 'without an amount'}"
+    settled = f", settled in {found.settle_currency or 'nothing'}" if found.settle_currency != found.currency else ""
+    number = f"transaction {found.transaction_no}" if found.transaction_no else "no transactionNo"
+    return f"the gateway says {found.status_text!r}, {amount}{settled}, {number}"
+
+
+def _what_to_do(kind: DifferenceKind | AttentionReason, payment: Payment) -> str:
+    if kind in (DifferenceKind.PAID_THERE, DifferenceKind.OPEN_HERE):
+        sweeper = f"looks next at {_time(payment.next_look_at)}" if payment.next_look_at else "does not look any more"
+        return f"{_ASK_NOW}; the sweeper {sweeper}"
+    if kind is DifferenceKind.UNKNOWN_THERE:
+        return "run `manage.py tillgate doctor`: is it still the same merchant? A gateway may also forget what is old"
+    return f"{_ASK_NOW}: that puts it under “needs a person”"
+
+
+# The shop ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def is_held_as_paid(books: OrderBooks) -> bool:
+    """Tell whether the shop must hold the order to be paid. One whose money was all given back it may sell again."""
+    payment = books.order.paid_by
+    if payment is None:
+        return False
+    given_back: Decimal = sum((one.amount for one in books.refunds if one.payment_id == payment.pk and one.status == _R.SUCCEEDED), NOTHING)
+    return bool(given_back < payment.amount)
+
+
+def compare_with_shop(books: OrderBooks, described: OrderDescription | None) -> Difference | None:
+    """Return where the shop denies that an order is paid which it must hold to be paid."""
+    payment = books.order.paid_by
+    assert payment is not None
+    here = f"the order is paid: {_shown(payment)}"
+    if described is None:
+        there, remedy = "the shop knows no such order", "find out in the shop what became of it; the money can be given back in the admin"
+        return _difference(DifferenceKind.SHOP_UNAWARE, payment, here, there, remedy)
+    if described.payable:
+        there, remedy = f"the shop still waits for USD {described.amount}", "find out in the shop who took it back, and mark the order paid"
+        return _difference(DifferenceKind.SHOP_WAITS, payment, here, there, remedy)
+    return None
+
+
+# Our own books ----------------------------------------------------------------------------------------------------------------------------
+
+
+def examine(books: OrderBooks) -> Iterator[Difference]:
+    """Yield where our books about an order differ among themselves."""
+    payer = books.order.paid_by
+    if payer is not None and payer.order_id != books.order.pk:
+        here, there = f"order {books.order} is paid by it", f"it is a payment of order {payer.order}"
+        yield _difference(DifferenceKind.DELIVERED_UNPAID, payer, here, there, _TELL_US)
+    for payment in books.payments:
+        yield from _examine_timeline(books, payment, payment, _shown(payment))
+        yield from _examine_delivery(books, payment)
+        yield from _examine_refunds(books, payment)
+
+
+def _examine_timeline(books: OrderBooks, row: Payment | Refund, payment: Payment, here: str) -> Iterator[Difference]:
+    event = books.last_events[row]
+    if _STATUS_OF_EVENT.get(event) != row.status:
+        there = f"the last entry of its timeline is {event}" if event else "its timeline is empty"
+        yield _difference(DifferenceKind.TIMELINE, payment, here, there, _TELL_US)
+
+
+def _examine_delivery(books: OrderBooks, payment: Payment) -> Iterator[Difference]:
+    """Tell whether exactly the right payment was delivered as paid, and a person told of every other that is paid (I2, I3, I4)."""
+    deliveries = [one for one in books.deliveries if one.kind == DeliveryKind.PAYMENT_PAID and one.payment_id == payment.pk]
+    is_applied = any(one.done_at and one.outcome == PaidOutcome.APPLIED for one in deliveries)
+    is_payer = books.order.paid_by_id == payment.pk
+    held = [one for one in books.attentions if one.payment_id == payment.pk and one.reason in GIVEN_BACK_REASONS]
+    here = _shown(payment)
+    if payment.status != PaymentStatus.PAID:
+        if is_applied or is_payer:
+            there = "the shop has applied it" if is_applied else "the order is paid by it"
+            yield _difference(DifferenceKind.DELIVERED_UNPAID, payment, here, there, _TELL_US)
+    elif is_payer != is_applied:
+        there = "the shop was told of it and has applied it" if is_applied else "the shop has never applied it"
+        here += ", and the order is paid by it" if is_payer else f", and the order is paid by {books.order.paid_by or 'nothing'}"
+        kind = DifferenceKind.NOT_RECORDED if is_applied else DifferenceKind.NOT_DELIVERED
+        yield _difference(kind, payment, here, there, _TELL_US)
+    elif is_payer:
+        return
+    elif waiting := next((one for one in deliveries if one.done_at is None), None):
+        yield _waiting(books, payment, waiting, here, held)
+    elif not deliveries:
+        yield _difference(DifferenceKind.NOT_DELIVERED, payment, here, "nothing was ever queued to tell the shop", _TELL_US)
+    elif not held:
+        there = f"the shop was told and has not applied it ({deliveries[-1].outcome}), and no person knows"
+        yield _difference(DifferenceKind.NOT_SHOWN, payment, here, there, "give it back in the admin, or settle it in the shop")
+
+
+def _waiting(books: OrderBooks, payment: Payment, delivery: Delivery, here: str, also: Sequence[Attention] = ()) -> Difference:
+    there = (
+        f"the shop was not told in {delivery.attempts} attempts: {delivery.fault[:200]}"
+        if delivery.attempts
+        else "the shop was not told yet"
+    )
+    due = f" at {_time(delivery.due_at)}" if delivery.due_at else ""
+    remedy = f"repair the shop's code or its network, if it is that; the sweeper tries again{due}"
+    told = [one for one in books.attentions if one.delivery_id == delivery.pk]
+    return _difference(DifferenceKind.NOT_DELIVERED, payment, here, there, remedy, [*told, *also])
+
+
+def _examine_refunds(books: OrderBooks, payment: Payment) -> Iterator[Difference]:
+    refunds = [refund for refund in books.refunds if refund.payment_id == payment.pk]
+    bound = sum((refund.amount for refund in refunds if refund.status in BOUND), NOTHING)
+    paid = payment.amount if payment.status == PaymentStatus.PAID else NOTHING
+    if bound > paid:
+        here = f"refunds of USD {bound}: given back, on their way or of unknown outcome"
+        yield _difference(DifferenceKind.REFUNDS_EXCEED, payment, here, f"the payment is {_shown(payment)}", _TELL_US)
+    for refund in refunds:
+        here = f"refund of USD {refund.amount}: {refund.status}"
+        yield from _examine_timeline(books, refund, payment, here)
+        if refund.status == _R.UNKNOWN:
+            there = "nobody can ask: the interface has no query for refunds"
+            about = [one for one in books.attentions if one.refund_id == refund.pk and one.reason == AttentionReason.REFUND_UNKNOWN]
+            yield _difference(AttentionReason.REFUND_UNKNOWN, payment, here, there, "look at the gateway's back office", about)
+        if refund.status in _TOLD_TO_SHOP:
+            yield from _examine_refund_delivery(books, payment, refund, here)
+
+
+def _examine_refund_delivery(books: OrderBooks, payment: Payment, refund: Refund, here: str) -> Iterator[Difference]:
+    about = [one for one in books.deliveries if one.kind == DeliveryKind.REFUND_CHANGED and one.refund_id == refund.pk]
+    delivery = next((one for one in about if one.data.get("status") == refund.status), None)
+    if delivery is None:
+        yield _difference(DifferenceKind.NOT_DELIVERED, payment, here, "nothing was ever queued to tell the shop", _TELL_US)
+    elif delivery.done_at is None:
+        yield _waiting(books, payment, delivery, here)
+
+
+def twins(payment: Payment, twin: Payment, attentions: Iterable[Attention]) -> Difference:
+    """Return the difference between two payments that are paid by one transaction of the gateway."""
+    here = f"{_shown(payment)}, as is payment {twin.reference} of order {twin.order}"
+    there, remedy = "a number stands for one transaction", "compare both with the gateway's back office"
+    return _difference(AttentionReason.DUPLICATE_TRANSACTION_NO, payment, here, there, remedy, attentions)

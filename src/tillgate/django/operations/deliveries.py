@@ -1,0 +1,267 @@
+"""Deliveries: the shop hears of each change, in order per order.
+
+A local one (the shop's database) takes effect exactly once: one transaction runs the handler and marks it done, or does neither (I3). A
+remote one (HTTP, mail) is carried at least once under a stable event id, claimed by a lease. The two kinds do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any, Final
+
+from django.conf import settings
+from django.db.models import F
+from django.utils import translation
+
+from tillgate import hooks
+from tillgate.django import clock
+from tillgate.django.conf import get_settings
+from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
+from tillgate.django.operations.attention import raise_attention, settle
+from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
+from tillgate.django.operations.timeline import record
+from tillgate.django.operations.values import attention_value, delivery_value, order_value, payment_value, refund_value
+from tillgate.errors import ConfigurationError
+from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, AttentionReason, PaymentStatus
+from tillgate.wire.texts import storable
+
+__all__ = ["deliver", "deliver_remote", "enqueue_remote", "is_unpaid"]
+
+_log = logging.getLogger("tillgate")
+
+_LEASE: Final = timedelta(minutes=2)
+_LONGEST_PAUSE: Final = timedelta(hours=1)
+_FIRST_PAUSE: Final = timedelta(seconds=10)
+
+
+def deliver(order_id: int) -> int:
+    """Carry out an order's local deliveries that are due, oldest first; return how many were done."""
+    done = 0
+    while True:
+        more, delivered = _deliver_next(order_id)
+        done += delivered
+        if not more:
+            return done
+
+
+def _deliver_next(order_id: int) -> tuple[bool, bool]:
+    """Carry out the oldest local delivery, and tell whether there is another and whether this one was done."""
+    delivery: Delivery | None = None
+    try:
+        with locked_order(order_id) as order:
+            waiting = order.deliveries.exclude(kind=DeliveryKind.REMOTE).filter(done_at__isnull=True)
+            oldest = list(waiting.select_related("payment", "refund__payment", "attention").order_by("id")[:2])
+            if not oldest or (oldest[0].due_at and oldest[0].due_at > clock.now()):
+                return False, False
+            delivery = oldest[0]
+            _carry_out(order, delivery)
+    except Exception as error:  # whatever a shop's handler raises, the payment stays what it truly is
+        if delivery is None:
+            raise
+        # In a transaction of its own: a database that found a deadlock has given up the whole of the other.
+        _log.exception("delivery %s of order %s failed", delivery.event_id, order_id)
+        _note_failure(order_id, delivery.pk, error)
+        return False, False
+    return len(oldest) > 1, True
+
+
+def _carry_out(order: Order, delivery: Delivery) -> None:
+    with translation.override(settings.LANGUAGE_CODE):  # whoever brought the news may read another language than the shop's staff
+        delivery.outcome = _HANDLERS[DeliveryKind(delivery.kind)](order, delivery)
+    delivery.done_at, delivery.due_at, delivery.fault = clock.now(), None, ""
+    delivery.attempts += 1
+    delivery.save(update_fields=["done_at", "due_at", "attempts", "fault", "outcome"])
+    _settle_failing(delivery)
+    sentence = f"the shop was told: {delivery.kind}" + (f" ({delivery.outcome})" if delivery.outcome else "")
+    record("delivery.done", order, f"delivery:{delivery.event_id}", sentence, payment=delivery.payment, refund=delivery.refund)
+
+
+def _payment_paid(order: Order, delivery: Delivery) -> str:
+    """Deliver a paid payment, unless the order was paid by another, closed, or costs more by now (I4)."""
+    payment = delivery.payment
+    assert payment is not None
+    payment.order = order
+    if order.paid_by_id and order.paid_by_id != payment.pk:
+        _hold(order, payment, AttentionReason.SECOND_PAYMENT, "the order was paid by another payment already; this one can be refunded")
+        return "second-payment"
+    described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
+    if described is None:
+        _hold(order, payment, AttentionReason.PAID_NOT_PAYABLE, "it was paid, but the shop does not know the order any more")
+        return hooks.PaidOutcome.NOT_PAYABLE.value
+    if order.closed_at or described.not_payable_because is not None:
+        because = described.not_payable_because or "the shop closed the order"
+        _hold(order, payment, AttentionReason.PAID_NOT_PAYABLE, f"it was paid, but {because}")
+        return hooks.PaidOutcome.NOT_PAYABLE.value
+    if described.amount > payment.amount:
+        _hold(order, payment, AttentionReason.UNDERPAID, _costs_by_now(payment, described))
+        return hooks.PaidOutcome.UNDERPAID.value
+    outcome = hooks.call_owner(order.plugin, "tillgate_payment_paid", payment=payment_value(payment))
+    if outcome is None and not hooks.implements(order.plugin, "tillgate_payment_paid"):
+        raise ConfigurationError("plugin", order.plugin, "does not implement tillgate_payment_paid, which marks an order paid")
+    if outcome not in set(hooks.PaidOutcome):
+        raise ConfigurationError("tillgate_payment_paid", outcome, f"of plugin {order.plugin} must return a PaidOutcome")
+    if outcome == hooks.PaidOutcome.APPLIED:
+        order.paid_by = payment
+        order.save(update_fields=["paid_by"])
+        if again := delivery.data.get("again"):
+            settle(Attention.objects.filter(pk=again), "the shop was told again, and has applied the payment")
+        if described.amount < payment.amount:
+            _hold(
+                order,
+                payment,
+                AttentionReason.OVERPAID,
+                _costs_by_now(payment, described),
+            )
+    else:
+        reason = AttentionReason.UNDERPAID if outcome == hooks.PaidOutcome.UNDERPAID else AttentionReason.PAID_NOT_PAYABLE
+        _hold(order, payment, reason, f"it was paid, and the shop says: {outcome}")
+    return str(outcome)
+
+
+def _settle_failing(delivery: Delivery) -> None:
+    """Take back what a person was told of a delivery that has failed and is done now."""
+    if delivery.attempts >= get_settings().delivery_attempts_before_attention:  # otherwise nobody was told
+        settle(delivery.attentions.all(), f"the shop was told at attempt {delivery.attempts}")
+
+
+def _costs_by_now(payment: Payment, described: hooks.OrderDescription) -> str:
+    return f"USD {payment.amount} was paid, and the order costs USD {described.amount} by now"
+
+
+def _hold(order: Order, payment: Payment, reason: AttentionReason, because: str) -> None:
+    raise_attention(reason, f"Payment {payment.reference}: {because}.", "delivery", order=order, payment=payment, account=payment.account)
+
+
+def is_unpaid(order: Order) -> bool:
+    """Tell whether nobody paid an order and no payment of it is open. Money that never paid it and was given back entirely is not held."""
+    if order.paid_by_id or order.payments.filter(status__in=OPEN_PAYMENT_STATUSES).exists():
+        return False
+    return all(payment.given_back >= payment.amount for payment in order.payments.filter(status=PaymentStatus.PAID))
+
+
+def _order_unpaid(order: Order, delivery: Delivery) -> str:
+    if not is_unpaid(order):
+        return "not-any-more"
+    hooks.call_owner(order.plugin, "tillgate_order_unpaid", order=order_value(order))
+    return ""
+
+
+def _refund_changed(order: Order, delivery: Delivery) -> str:
+    refund = delivery.refund
+    assert refund is not None
+    refund.payment.order = order
+    hooks.call_owner(order.plugin, "tillgate_refund_changed", refund=refund_value(refund, delivery.data.get("status")))
+    return str(delivery.data.get("status", ""))
+
+
+def _attention_raised(order: Order, delivery: Delivery) -> str:
+    attention = delivery.attention
+    assert attention is not None
+    attention.order = order
+    hooks.call_owner(order.plugin, "tillgate_attention_raised", attention=attention_value(attention))
+    return ""
+
+
+_HANDLERS: Final[dict[DeliveryKind, Any]] = {
+    DeliveryKind.PAYMENT_PAID: _payment_paid,
+    DeliveryKind.ORDER_UNPAID: _order_unpaid,
+    DeliveryKind.REFUND_CHANGED: _refund_changed,
+    DeliveryKind.ATTENTION_RAISED: _attention_raised,
+}
+
+
+def _note_failure(order_id: int, delivery_id: int, error: Exception) -> None:
+    """Note that a delivery failed, unless another worker has carried it out since, and when it is tried next."""
+    with locked_order(order_id) as order:
+        delivery = order.deliveries.select_related("payment", "refund").get(pk=delivery_id)
+        if delivery.done_at is not None:
+            return
+        delivery.attempts += 1
+        delivery.fault = storable(f"{type(error).__name__}: {error}")[:1000]
+        delivery.due_at = clock.now() + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(delivery.attempts - 1, 20))
+        delivery.save(update_fields=["attempts", "fault", "due_at"])
+        if delivery.attempts >= get_settings().delivery_attempts_before_attention:
+            tried, (payment, refund) = f"{delivery.attempts} attempts: {delivery.fault[:200]}", (delivery.payment, delivery.refund)
+            failed = f"not send {delivery.name}" if delivery.kind == DeliveryKind.REMOTE else f"not be told {delivery.kind}"
+            sentence = f"The shop could {failed} of order {order} in {tried}"
+            raise_attention(
+                AttentionReason.DELIVERY_FAILING, sentence, "delivery", order=order, payment=payment, refund=refund, delivery=delivery
+            )
+
+
+def enqueue_remote(
+    plugin: str,
+    order_key: str,
+    name: str,
+    *,
+    data: dict[str, Any] | None = None,
+    payment_id: str | None = None,
+    refund_id: str | None = None,
+) -> str:
+    """Queue something that the plugin carries over the network after commit, by its `tillgate_deliver`; return its event id.
+
+    Called by a plugin inside its own local handler, so that both happen or neither.
+    """
+    order = Order.objects.using(database()).get(plugin=plugin, key=order_key)
+    delivery = Delivery(
+        order=order,
+        payment=Payment(pk=int(payment_id)) if payment_id else None,
+        refund=Refund(pk=int(refund_id)) if refund_id else None,
+        kind=DeliveryKind.REMOTE,
+        name=name,
+        data=data or {},
+        created_at=clock.now(),
+        due_at=clock.now(),
+    )
+    delivery.save(force_insert=True)
+    return str(delivery.event_id)
+
+
+def deliver_remote(order_id: int) -> int:
+    """Carry an order's remote deliveries that are due over the network, oldest first; return how many were done."""
+    outside_transactions("deliver_remote")
+    done = 0
+    while delivery := _claim_remote(order_id):
+        try:
+            with translation.override(settings.LANGUAGE_CODE):
+                hooks.call_owner(delivery.order.plugin, "tillgate_deliver", delivery=delivery_value(delivery))
+        except Exception as error:  # whatever a plugin raises, it is tried again
+            _log.exception("remote delivery %s of order %s failed", delivery.event_id, delivery.order)
+            _note_failure(order_id, delivery.pk, error)
+            break
+        with locked_order(order_id) as order:
+            changes = {"done_at": clock.now(), "due_at": None, "fault": "", "attempts": F("attempts") + 1}
+            if Delivery.objects.filter(pk=delivery.pk, done_at__isnull=True).update(**changes):
+                _settle_failing(delivery)
+                record(
+                    "delivery.done",
+                    order,
+                    f"delivery:{delivery.event_id}",
+                    f"carried over the network: {delivery.name}",
+                    payment=delivery.payment,
+                )
+        done += 1
+    return done
+
+
+def _claim_remote(order_id: int) -> Delivery | None:
+    """Take the order's oldest remote delivery for the length of the lease, unless it is not due or another worker has it."""
+    with locked_order(order_id) as order:
+        waiting = order.deliveries.filter(kind=DeliveryKind.REMOTE, done_at__isnull=True)
+        delivery = waiting.select_related("payment", "refund__payment").order_by("id").first()
+        if delivery is None or (delivery.due_at and delivery.due_at > clock.now()):
+            return None
+        delivery.due_at = clock.now() + _LEASE
+        delivery.save(update_fields=["due_at"])
+    delivery.order = order
+    for row in (delivery.payment, delivery.refund.payment if delivery.refund else None):
+        if row:
+            row.order = order
+    return delivery
+
+
+def retry(delivery_id: int) -> None:
+    """Make a delivery due at once, as a person wishes."""
+    with durable():
+        Delivery.objects.filter(pk=delivery_id, done_at__isnull=True).update(due_at=clock.now())

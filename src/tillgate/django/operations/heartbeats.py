@@ -1,0 +1,31 @@
+"""Heartbeats: rows that several workers write at once, by single statements, so that none waits for another's lock.
+
+`update_or_create` and a locking `get_or_create` of a missing row deadlock on InnoDB when two workers meet.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from tillgate.django.models import Heartbeat
+from tillgate.django.operations.locking import database
+
+__all__ = ["begin", "set_heartbeat", "take_turn"]
+
+
+def begin(name: str, at: datetime, detail: dict[str, Any] | None = None) -> None:
+    """Write a heartbeat unless it is there already."""
+    Heartbeat.objects.using(database()).bulk_create([Heartbeat(name=name, at=at, detail=detail or {})], ignore_conflicts=True)
+
+
+def set_heartbeat(name: str, at: datetime, detail: dict[str, Any]) -> None:
+    """Write a heartbeat, over an older one if there is one."""
+    if not Heartbeat.objects.using(database()).filter(name=name).update(at=at, detail=detail):
+        begin(name, at, detail)
+
+
+def take_turn(name: str, now: datetime, interval: timedelta) -> bool:
+    """Take the right to do something that is done once in an interval; one worker gets it."""
+    begin(name, now - 2 * interval)
+    return bool(Heartbeat.objects.using(database()).filter(name=name, at__lte=now - interval).update(at=now))

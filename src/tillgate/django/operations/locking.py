@@ -1,0 +1,53 @@
+"""Transactions and the order's lock (I12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from django.db import connections, router, transaction
+
+from tillgate.django.models import Order
+
+__all__ = ["InsideTransaction", "database", "durable", "locked_order", "outside_transactions", "without_atomic_requests"]
+
+_View = TypeVar("_View", bound=Callable[..., Any])
+
+
+class InsideTransaction(RuntimeError):
+    """An operation that uses the network was called inside a transaction; nothing was sent."""
+
+
+def database() -> str:
+    """Return the alias of the database that holds Tillgate's rows."""
+    return router.db_for_write(Order)
+
+
+def durable() -> transaction.Atomic:
+    """Return a transaction that is committed when it ends: never one nested in the host's."""
+    return transaction.atomic(using=database(), durable=True)
+
+
+def outside_transactions(operation: str) -> None:
+    """Raise unless no transaction of ours or the host's is open, since the network is about to be used."""
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block:
+            raise InsideTransaction(
+                f"{operation} uses the network and was called inside a transaction of database {connection.alias!r}: "
+                "call it after the transaction, queue the work, or exempt the view from ATOMIC_REQUESTS"
+            )
+
+
+def without_atomic_requests(view: _View) -> _View:
+    """Exempt a view from ATOMIC_REQUESTS of every database: it uses the network, and Django's own decorator exempts one."""
+    for alias in connections:
+        view = transaction.non_atomic_requests(using=alias)(view)
+    return view
+
+
+@contextmanager
+def locked_order(order_id: int) -> Iterator[Order]:
+    """Hold an order's lock in a durable transaction; whatever concerns its payments is read again under it."""
+    with durable():
+        yield Order.objects.using(database()).select_for_update().get(pk=order_id)

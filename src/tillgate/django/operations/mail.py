@@ -1,0 +1,65 @@
+"""The owner's mail: what needs a person, not more often than the settings say."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from django.conf import settings as django_settings
+from django.core.mail import EmailMessage
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext, ngettext
+
+from tillgate.django import clock
+from tillgate.django.conf import get_settings
+from tillgate.django.models import Attention
+from tillgate.django.operations.heartbeats import take_turn
+from tillgate.django.operations.locking import database, outside_transactions
+
+__all__ = ["mail_attentions", "recipients_of_attentions"]
+
+_HEARTBEAT: Final = "attention-mail"
+_MOST_IN_ONE_MAIL: Final = 20
+_MOST_AT_ONCE: Final = 500
+"""Told in one mail, most of them by their number alone."""
+
+
+def mail_attentions() -> int:
+    """Mail what was raised since the last mail, if it is time and there is somebody to mail; return the number of mails sent.
+
+    What a mail server refuses stays unmailed, and is tried again when the next mail may go.
+    """
+    outside_transactions("mail_attentions")
+    interval = timedelta(minutes=get_settings().attention_mail_minutes)
+    recipients = recipients_of_attentions()
+    unmailed = Attention.objects.using(database()).filter(mailed_at__isnull=True, resolved_at__isnull=True)
+    if not recipients or not unmailed.exists() or not take_turn(_HEARTBEAT, clock.now(), interval):
+        return 0
+    waiting = list(unmailed.order_by("id")[:_MOST_AT_ONCE])
+    if not waiting:
+        return 0  # a person was quicker
+    subject = ngettext("%(count)d payment matter needs a person", "%(count)d payment matters need a person", len(waiting))
+    lines = [f"- {attention.sentence}" for attention in waiting[:_MOST_IN_ONE_MAIL]]
+    if more := len(waiting) - len(lines):
+        lines.append(ngettext("... and %(count)d more.", "... and %(count)d more.", more) % {"count": more})
+    lines.append(_where())
+    EmailMessage(subject % {"count": len(waiting)}, "\n\n".join(lines), to=recipients).send()
+    Attention.objects.using(database()).filter(pk__in=[attention.pk for attention in waiting]).update(mailed_at=clock.now())
+    return 1
+
+
+def _where() -> str:
+    try:
+        page = reverse("admin:tillgate_attention_changelist")
+    except NoReverseMatch:
+        return gettext("See “needs a person” in the admin.")
+    return gettext("See “needs a person” in the admin: %(url)s") % {"url": get_settings().public_url + page}
+
+
+def recipients_of_attentions() -> list[str]:
+    """Return whom to mail."""
+    chosen = get_settings().attention_mail_to
+    if chosen:
+        return list(chosen)
+    # Before Django 6 a manager is a pair of name and address, from then on an address.
+    return [manager if isinstance(manager, str) else manager[1] for manager in django_settings.MANAGERS]

@@ -1,0 +1,63 @@
+"""Pauses: an account whose gateway does not answer is left alone for a moment by every sweeper, and told to a person when it lasts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from tillgate.django import clock
+from tillgate.django.models import Attention, Heartbeat
+from tillgate.django.operations.attention import raise_attention, settle
+from tillgate.django.operations.heartbeats import begin
+from tillgate.django.operations.locking import database, durable
+from tillgate.lifecycle import AttentionReason
+
+__all__ = ["PAUSE", "pause", "resume", "without_paused"]
+
+PAUSE: Final = timedelta(minutes=2)
+"""How long an account rests. Its gateway is tried again within five minutes, whoever sweeps."""
+_TOLD_AFTER: Final = timedelta(minutes=30)
+_PREFIX: Final = "silent:"
+_LONGEST_NAME: Final = 64
+
+
+def _name(account: str) -> str:
+    name = f"{_PREFIX}{account}"
+    return name if len(name) <= _LONGEST_NAME else f"{_PREFIX}{hashlib.sha256(account.encode()).hexdigest()[:32]}"
+
+
+def without_paused(accounts: Iterable[str]) -> list[str]:
+    """Return the accounts that need not rest now, in their order."""
+    now = clock.now()
+    # No longer than a pause, whatever the clock did since.
+    resting = Heartbeat.objects.using(database()).filter(name__startswith=_PREFIX, at__gt=now, at__lte=now + PAUSE)
+    names = set(resting.values_list("name", flat=True))
+    return [account for account in accounts if _name(account) not in names]
+
+
+def pause(account: str, because: str, *, is_told: bool) -> None:
+    """Let an account rest. `is_told` says that a person hears why in another way, such as "wrong credentials"."""
+    now = clock.now()
+    name = _name(account)
+    begin(name, now + PAUSE, {"since": now.isoformat()})
+    Heartbeat.objects.using(database()).filter(name=name).update(at=now + PAUSE)
+    row = Heartbeat.objects.using(database()).filter(name=name).first()
+    if row is None:
+        return  # another sweeper had news in this moment
+    since = datetime.fromisoformat(row.detail["since"])
+    if not is_told and now - since >= _TOLD_AFTER:
+        minutes = int((now - since).total_seconds() // 60)
+        sentence = f"Account {account}: its gateway has not answered for {minutes} minutes ({because})."
+        with durable():
+            raise_attention(AttentionReason.GATEWAY_SILENT, sentence, "sweep", account=account)
+
+
+def resume(account: str) -> None:
+    """Note that an account's gateway answers, and take back what a person was told of its silence."""
+    silence = Heartbeat.objects.using(database()).filter(name=_name(account))
+    if silence.exists():
+        told = Attention.objects.filter(account=account, reason=AttentionReason.GATEWAY_SILENT)
+        settle(told, "the gateway answers again")
+        silence.delete()  # last, so that whoever is cut off here is followed by one who finishes

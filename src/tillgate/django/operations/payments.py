@@ -1,0 +1,239 @@
+"""Payments learn their fate here. Return, notice and sweep are three doors to one `reconcile`: ask the gateway, and apply its answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from django.db import transaction
+
+from tillgate import hooks
+from tillgate.django import clock
+from tillgate.django.conf import get_settings
+from tillgate.django.models import NOTHING, Delivery, DeliveryKind, Order, Payment
+from tillgate.django.operations.accounts import account_of
+from tillgate.django.operations.attention import ACCOUNT_REASONS, raise_attention
+from tillgate.django.operations.deliveries import deliver
+from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
+from tillgate.django.operations.timeline import record
+from tillgate.errors import TillgateError
+from tillgate.lifecycle import (
+    Answer,
+    AttentionReason,
+    Decision,
+    Found,
+    NoNews,
+    PaymentFacts,
+    PaymentStatus,
+    RefundStatus,
+    decide,
+    hear,
+    next_look,
+    next_try,
+)
+
+__all__ = ["after_change", "apply_answer", "ask", "assign", "claim_look", "facts_of", "is_unchanged", "reconcile", "watched_since"]
+
+_log = logging.getLogger("tillgate")
+
+_QUICK_SECONDS: Final = 5.0
+_LOOK_LEASE: Final = timedelta(minutes=1)
+"""Longer than a quick look takes: if its process dies, the sweeper looks then."""
+_CLAIMED: Final = ("status_since", "looked_at", "next_look_at", "notices", "forged_notices")
+"""What tells that a payment's row has changed. None has an index: InnoDB would come to the row by the index, against others' lock order."""
+
+
+def _look_for_duplicate(order: Order, payment: Payment, transaction_no: str, cause: str) -> None:
+    """Raise attention when the gateway gave the same number to another payment; recording goes on."""
+    twins = Payment.objects.filter(transaction_no=transaction_no).exclude(pk=payment.pk)
+    if twin := twins.first():
+        sentence = f"The gateway gave transaction {transaction_no} to {payment.reference} and to {twin.reference}."
+        raise_attention(AttentionReason.DUPLICATE_TRANSACTION_NO, sentence, cause, order=order, payment=payment)
+
+
+def reconcile(payment: Payment, cause: str) -> Payment:
+    """Ask the gateway about a payment, apply the answer, and return the payment as it now stands.
+
+    At most one query is sent per payment in the throttle interval (I7); when it is not yet time, the next look is brought forward.
+    """
+    outside_transactions("reconcile")
+    if not claim_look(payment):
+        return _fresh(payment)
+    return apply_answer(payment, ask(payment, quickly=True), cause)
+
+
+def claim_look(payment: Payment, **counted: int) -> bool:
+    """Take the right to query a payment now, and tell whether it was given: not when the payment was queried just now.
+
+    Either way the sweeper looks soon, should this process die or the right be denied (I7). `counted` are counters of notices to raise in
+    the same statement. The row is changed as it was read, unless it has changed since: then it is read again, under its lock.
+    """
+    rows = Payment.objects.using(database()).filter(pk=payment.pk)
+    changes, may_ask = _claim(payment, counted)
+    if not rows.filter(**{name: getattr(payment, name) for name in _CLAIMED}).update(**changes):
+        with transaction.atomic(using=database()):
+            assign(payment, rows.select_for_update().values().get())
+            changes, may_ask = _claim(payment, counted)
+            rows.update(**changes)
+    assign(payment, changes)
+    return may_ask
+
+
+def _claim(payment: Payment, counted: dict[str, int]) -> tuple[dict[str, Any], bool]:
+    changes: dict[str, Any] = {name: getattr(payment, name) + more for name, more in counted.items()}
+    if counted and payment.status == PaymentStatus.PAID:
+        return changes, False  # it learns nothing from a notice; its tail looks notice what changes later
+    now, throttle = clock.now(), timedelta(seconds=get_settings().notice_throttle_seconds)
+    if payment.looked_at is None or payment.looked_at <= now - throttle:
+        return changes | {"looked_at": now, "next_look_at": now + throttle + _LOOK_LEASE}, True
+    soon = now + throttle
+    return changes | {"next_look_at": min(soon, payment.next_look_at or soon)}, False
+
+
+def assign(payment: Payment, values: Mapping[str, object]) -> None:
+    """Give a payment in memory what was just written to its row."""
+    for name, value in values.items():
+        setattr(payment, name, value)
+
+
+def ask(payment: Payment, *, quickly: bool = False) -> Answer:
+    """Ask the gateway about a payment, through the account that made it. Uses no database transaction; never raises.
+
+    `quickly` is for when somebody waits, a shopper or the gateway's notice: one short attempt, since the sweeper asks again.
+    """
+    asked_at = clock.now()
+    try:
+        account = account_of(payment)
+    except TillgateError as error:
+        return NoNews(because=str(error), attention=AttentionReason.ACCOUNT_GONE)
+    except Exception as error:  # a plugin that keeps the account may raise anything
+        _log.exception("the account of %s could not be found", payment.reference)
+        return NoNews(because=f"{type(error).__name__} in a plugin")
+    if quickly:
+        account = account.model_copy(update={"deadline_seconds": min(account.deadline_seconds, _QUICK_SECONDS), "query_attempts": 1})
+    try:
+        return hear(hooks.query(account, payment.reference), asked_at)
+    except TillgateError as error:
+        return hear(error, asked_at)
+    except Exception as error:  # a plugin around the gateway may raise anything, and none of it is news
+        _log.exception("the query of %s failed in a plugin", payment.reference)
+        return NoNews(because=f"{type(error).__name__} in a plugin")
+
+
+def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
+    """Return what `decide` needs to know of a payment; what was given back of it is looked up unless `refunded` tells."""
+    if refunded is None:
+        refunded = NOTHING
+        if payment.status == PaymentStatus.PAID:
+            # Added up here: SQLite adds as floats.
+            refunded = sum(payment.refunds.filter(status=RefundStatus.SUCCEEDED).values_list("amount", flat=True), NOTHING)
+    return PaymentFacts(
+        reference=payment.reference,
+        amount=payment.amount,
+        currency=payment.currency,
+        status=PaymentStatus(payment.status),
+        expires_at=payment.expires_at,
+        transaction_no=payment.transaction_no,
+        refunded=refunded,
+    )
+
+
+def is_unchanged(payment: Payment, decision: Decision) -> bool:
+    """Tell whether a decision leaves everything about a payment as it is."""
+    return decision.status == payment.status and decision.transaction_no == payment.transaction_no and decision.attention is None
+
+
+def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
+    """Apply an answer of the gateway to a payment, under its order's lock, and deliver what follows to the shop."""
+    decision = decide(facts_of(payment), answer)
+    if is_unchanged(payment, decision):
+        reschedule([payment], decision)
+        return payment
+    if not decision.is_news:
+        with durable():
+            _raise(payment.order, payment, decision, cause)
+        reschedule([payment], decision)
+        return payment
+    with locked_order(payment.order_id) as order:
+        fresh = Payment.objects.using(database()).select_for_update().get(pk=payment.pk)
+        fresh.order = order
+        decision = decide(facts_of(fresh), answer)
+        if _is_outrun(fresh, decision, answer):
+            return fresh
+        if not is_unchanged(fresh, decision):
+            _write(order, fresh, decision, answer, cause, heard=payment.notices)
+    deliver(order.pk)
+    return fresh
+
+
+def _is_outrun(payment: Payment, decision: Decision, answer: Answer) -> bool:
+    """Tell whether the gateway was asked before the payment came to its status, and moves it nowhere."""
+    return not isinstance(answer, NoNews) and answer.asked_at < payment.status_since and decision.status == payment.status
+
+
+def reschedule(payments: list[Payment], decision: Decision) -> None:
+    """Set the next look at payments that an answer left as they were, all in the same status."""
+    now = clock.now()
+    for payment in payments:
+        when = next_look if decision.is_news else next_try
+        due = when(PaymentStatus(payment.status), watched_since(payment), payment.expires_at, now)
+        # A notice that came since it was claimed has brought the next look forward (I7).
+        rows = Payment.objects.using(database()).filter(pk=payment.pk, status_since=payment.status_since, notices=payment.notices)
+        rows.update(next_look_at=due)
+
+
+def watched_since(payment: Payment) -> datetime:
+    """Return since when the looks at a payment are counted."""
+    return payment.created_at if payment.is_open else payment.status_since
+
+
+def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, cause: str, *, heard: int) -> None:
+    """Write what was decided; `heard` is how many notices had come when the gateway was asked."""
+    now = clock.now()
+    moved = decision.status != payment.status
+    if moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
+        _look_for_duplicate(order, payment, decision.transaction_no, cause)
+    payment.status, payment.transaction_no = decision.status.value, decision.transaction_no
+    if moved:
+        payment.status_since = now
+    due = next_look(decision.status, watched_since(payment), payment.expires_at, now)
+    if payment.notices > heard and payment.next_look_at and decision.status is not PaymentStatus.PAID:
+        due = min(due or payment.next_look_at, payment.next_look_at)  # a notice that came since has brought it forward (I7)
+    payment.next_look_at = due
+    payment.save(update_fields=["status", "status_since", "transaction_no", "next_look_at"])
+    if decision.attention:
+        _raise(order, payment, decision, cause)
+    if moved:
+        evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
+        record(f"payment.{decision.status}", order, cause, decision.because, payment=payment, evidence=evidence)
+        after_change(order, payment)
+
+
+def _raise(order: Order, payment: Payment, decision: Decision, cause: str) -> None:
+    if decision.attention is None:
+        return
+    if decision.attention in ACCOUNT_REASONS:
+        sentence = f"Account {payment.account}: {decision.because}."
+        raise_attention(
+            decision.attention, sentence, cause, payment=payment, account=payment.account, evidence={"reference": payment.reference}
+        )
+        return
+    sentence = f"Payment {payment.reference}: {decision.because}."
+    raise_attention(decision.attention, sentence, cause, order=order, payment=payment, account=payment.account)
+
+
+def after_change(order: Order, payment: Payment) -> None:
+    """Queue what the shop must hear of a payment's new status, in the same transaction."""
+    now = clock.now()
+    if payment.status == PaymentStatus.PAID:
+        Delivery(order=order, payment=payment, kind=DeliveryKind.PAYMENT_PAID, created_at=now, due_at=now).save(force_insert=True)
+    elif not payment.is_open:
+        order.unpaid_check_at = now + timedelta(minutes=get_settings().order_unpaid_after_minutes)
+        order.save(update_fields=["unpaid_check_at"])
+
+
+def _fresh(payment: Payment) -> Payment:
+    return Payment.objects.using(database()).select_related("order").get(pk=payment.pk)

@@ -1,0 +1,340 @@
+"""Refunds: queued under the order's lock, sent once, settled by an answer, a notice or a person."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.urls import reverse
+
+from tillgate import hooks
+from tillgate.django import clock
+from tillgate.django.conf import get_settings
+from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment, Refund, new_key
+from tillgate.django.operations.accounts import account_of, dialect_of
+from tillgate.django.operations.attention import GIVEN_BACK_REASONS, ITSELF, raise_attention, resolve
+from tillgate.django.operations.deliveries import deliver
+from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
+from tillgate.django.operations.timeline import record
+from tillgate.errors import ConfigurationError, InvalidRequest, TillgateError
+from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus, decide_refund, move_refund
+from tillgate.wire import money
+from tillgate.wire.messages import Refunded, RefundRequest
+from tillgate.wire.notices import confirms_refund
+
+__all__ = [
+    "BOUND",
+    "RefundNotPossible",
+    "enter_external_refund",
+    "queue_refund",
+    "refund",
+    "refundable",
+    "send_refund",
+    "settle_by_notice",
+    "settle_by_person",
+]
+
+_log = logging.getLogger("tillgate")
+
+BOUND: Final = (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.UNKNOWN, RefundStatus.SUCCEEDED)
+"""Refunds whose amount is taken or may be: together never more than was paid (I5)."""
+_LOST_AFTER: Final = timedelta(minutes=15)
+"""A refund that is still *sending* after this was cut off by a crash: longer than any call may take."""
+_SEND_AGAIN_AFTER: Final = timedelta(minutes=1)
+_LONGEST_PAUSE: Final = timedelta(hours=1)
+
+
+class RefundNotPossible(Exception):
+    """The payment cannot be refunded now; the message says why, to a person."""
+
+
+def refundable(payment: Payment) -> Decimal:
+    """Return how much of a payment can still be given back, in dollars."""
+    return _left(payment, payment.refunds.all()) if payment.status == PaymentStatus.PAID else NOTHING
+
+
+def _left(payment: Payment, refunds: QuerySet[Refund]) -> Decimal:
+    # Added up here, since a sum over rows cannot lock them.
+    left: Decimal = payment.amount - sum(refunds.filter(status__in=BOUND).values_list("amount", flat=True))
+    return max(NOTHING, left)
+
+
+def refund(
+    payment_id: int,
+    amount: Decimal | str,
+    *,
+    person: str = "",
+    reason: str = "",
+    data: Mapping[str, Any] | None = None,
+    seen: int | None = None,
+) -> Refund:
+    """Refund part or all of a payment now, and return the refund with its outcome.
+
+    `seen` is the id of the newest refund that the person knew of, 0 for none: when there is a newer one by now (a second press of the
+    button, or a colleague who was quicker), nothing is sent and `RefundNotPossible` is raised.
+    """
+    outside_transactions("refund")
+    queued = _queue(payment_id, amount, person, reason, data or {}, seen)
+    return send_refund(queued.pk)
+
+
+def queue_refund(
+    payment_id: int,
+    amount: Decimal | str,
+    *,
+    person: str = "",
+    reason: str = "",
+    data: Mapping[str, Any] | None = None,
+    seen: int | None = None,
+) -> Refund:
+    """Queue a refund inside whatever transaction is running; it is sent on commit, or by the sweeper. `seen` is as in `refund`."""
+    queued = _queue(payment_id, amount, person, reason, data or {}, seen)
+    transaction.on_commit(lambda: _send_quietly(queued.pk), using=database())
+    return queued
+
+
+def _queue(payment_id: int, amount: Decimal | str, person: str, reason: str, data: Mapping[str, Any], seen: int | None = None) -> Refund:
+    exact = money.amount(amount)
+    order_id = Payment.objects.using(database()).values_list("order_id", flat=True).get(pk=payment_id)
+    with transaction.atomic(using=database()):
+        order = Order.objects.using(database()).select_for_update().get(pk=order_id)
+        # Under locks, since the host's transaction may see an old snapshot where it reads without.
+        payment = Payment.objects.using(database()).select_for_update().get(pk=payment_id)
+        payment.order = order
+        if payment.status != PaymentStatus.PAID:
+            raise RefundNotPossible(f"payment {payment.reference} is {payment.status}, and only a paid one can be refunded")
+        if _may_be_refunded_elsewhere(payment):
+            raise RefundNotPossible(f"payment {payment.reference} may have been refunded elsewhere: enter that amount first")
+        _check_seen(payment, seen)
+        left = _left(payment, payment.refunds.select_for_update())
+        if exact > left:
+            raise InvalidRequest("amount", exact, f"is more than the USD {left} that can still be given back of {payment.reference}")
+        now = clock.now()
+        queued = Refund(
+            payment=payment,
+            notice_key=new_key(),
+            amount=exact,
+            requested_by=person[:150],
+            reason=reason[:255],
+            data=dict(data),
+            created_at=now,
+            status_since=now,
+            due_at=now,
+        )
+        queued.save(force_insert=True)
+        cause = f"person:{person}" if person else "shop"
+        record("refund.queued", order, cause, f"USD {exact}" + (f": {reason}" if reason else ""), payment=payment, refund=queued)
+    return queued
+
+
+def _may_be_refunded_elsewhere(payment: Payment) -> bool:
+    return Attention.objects.filter(payment=payment, reason=AttentionReason.CHANGED_AFTER_PAID, resolved_at__isnull=True).exists()
+
+
+def _check_seen(payment: Payment, seen: int | None) -> None:
+    """Raise when there is a refund that the person who asks for one has not seen."""
+    if seen is not None and (newer := payment.refunds.filter(pk__gt=seen).first()):
+        raise RefundNotPossible(f"a refund of USD {newer.amount} of payment {payment.reference} was asked for in the meantime")
+
+
+def _send_quietly(refund_id: int) -> None:
+    """Send after the host's commit, where an exception would look like a failure of what was committed."""
+    try:
+        send_refund(refund_id)
+    except Exception:  # the sweeper sends it
+        _log.exception("refund %s could not be sent on commit", refund_id)
+
+
+def send_refund(refund_id: int) -> Refund:
+    """Send a queued refund, once, and return it with its outcome. One that is not queued any more is returned as it stands."""
+    outside_transactions("send_refund")
+    claimed = _claim(refund_id)
+    if claimed is None:
+        return Refund.objects.using(database()).select_related("payment__order").get(pk=refund_id)
+    outcome: Refunded | TillgateError
+    try:
+        request = RefundRequest(
+            reference=claimed.payment.reference,
+            amount=claimed.amount,
+            ipn_url=get_settings().public_url + reverse("tillgate:refund-notice", args=[claimed.notice_key]),
+        )
+        outcome = hooks.refund(account_of(claimed.payment), request)
+    except TillgateError as error:
+        outcome = error
+    except Exception as error:  # a plugin around the gateway may raise anything, after sending or before
+        _log.exception("refund %s failed in a plugin", refund_id)
+        outcome = TillgateError(f"{type(error).__name__} in a plugin")
+    if isinstance(outcome, ConfigurationError):  # it stays queued, and would for ever
+        alias = claimed.payment.account
+        with durable():
+            raise_attention(AttentionReason.ACCOUNT_GONE, f"Account {alias}: {outcome}.", "refund", payment=claimed.payment, account=alias)
+    answer = outcome.ret_msg if isinstance(outcome, Refunded) else str(outcome)
+    status = decide_refund(outcome)
+    settled = _settle(claimed, status, answer, cause="refund")
+    if settled.status == RefundStatus.UNKNOWN and status in (RefundStatus.SUCCEEDED, RefundStatus.REFUSED):
+        # It had been taken for lost while this process was away; its answer is as good as ever.
+        settled = _settle(claimed, status, answer, cause="refund", only_from=RefundStatus.UNKNOWN)
+    return settled
+
+
+def _claim(refund_id: int) -> Refund | None:
+    row = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
+    with locked_order(row.payment.order_id) as order:
+        refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
+        refund.payment.order = order
+        if refund.status != RefundStatus.QUEUED:
+            return None
+        if _may_be_refunded_elsewhere(refund.payment):
+            refund.due_at = clock.now() + _LONGEST_PAUSE
+            refund.save(update_fields=["due_at"])
+            return None
+        refund.status = move_refund(RefundStatus.QUEUED, RefundStatus.SENDING).value
+        refund.status_since = clock.now()
+        refund.due_at = refund.status_since + _LOST_AFTER
+        refund.save(update_fields=["status", "status_since", "due_at"])
+        record("refund.sending", order, "refund", f"USD {refund.amount}", payment=refund.payment, refund=refund)
+    return refund
+
+
+def _settle(
+    sent: Refund,
+    status: RefundStatus,
+    answer: str,
+    cause: str,
+    *,
+    only_from: RefundStatus | None = RefundStatus.SENDING,
+    person: str = ITSELF,
+) -> Refund:
+    """Write a refund's new status, its timeline entry, its delivery and what a person need not look at any more together."""
+    with locked_order(sent.payment.order_id) as order:
+        refund = Refund.objects.using(database()).select_related("payment").get(pk=sent.pk)
+        refund.payment.order = order
+        if refund.status == status or (only_from and refund.status != only_from):
+            return refund
+        if status is RefundStatus.UNKNOWN and _was_confirmed(refund):
+            status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notice had confirmed it"
+        was, now = RefundStatus(refund.status), clock.now()
+        move_refund(was, status)
+        refund.status, refund.status_since, refund.answer = status.value, now, answer[:255]
+        pause = min(max(_SEND_AGAIN_AFTER, now - refund.created_at), _LONGEST_PAUSE)  # twice as long each time
+        refund.due_at = now + pause if status is RefundStatus.QUEUED else None
+        refund.save(update_fields=["status", "status_since", "answer", "due_at"])
+        record(f"refund.{status}", order, cause, answer or f"USD {refund.amount}", payment=refund.payment, refund=refund)
+        if was is RefundStatus.UNKNOWN:
+            _resolve_unknown(refund, answer, person)
+        if status is RefundStatus.UNKNOWN:
+            sentence = (
+                f"Refund of USD {refund.amount} of payment {refund.payment.reference}: nobody knows whether it went out ({answer}). "
+                "It is never sent again by itself. Look at the gateway and say whether it was done."
+            )
+            raise_attention(
+                AttentionReason.REFUND_UNKNOWN,
+                sentence,
+                cause,
+                order=order,
+                payment=refund.payment,
+                refund=refund,
+                account=refund.payment.account,
+            )
+        if status is RefundStatus.SUCCEEDED:
+            _conclude_given_back(refund.payment, refund.requested_by or ITSELF)
+        if status is not RefundStatus.QUEUED:
+            _tell_shop(order, refund)
+    deliver(order.pk)
+    return refund
+
+
+def _conclude_given_back(payment: Payment, person: str) -> None:
+    """Conclude what a payment that has been given back entirely leaves nobody to decide about (I4).
+
+    If it never paid its order, the order may be unpaid by now, and what that holds is to be released.
+    """
+    given_back, order = payment.given_back, payment.order
+    if given_back < payment.amount:
+        return
+    for attention in Attention.objects.filter(payment=payment, reason__in=GIVEN_BACK_REASONS, resolved_at__isnull=True):
+        resolve(attention.pk, f"all of it was given back: USD {given_back:.2f}", person)
+    if order.paid_by_id is None:
+        order.unpaid_check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
+        order.save(update_fields=["unpaid_check_at"])
+
+
+def _tell_shop(order: Order, refund: Refund) -> None:
+    now = clock.now()
+    Delivery(
+        order=order,
+        payment=refund.payment,
+        refund=refund,
+        kind=DeliveryKind.REFUND_CHANGED,
+        data={"status": str(refund.status)},
+        created_at=now,
+        due_at=now,
+    ).save(force_insert=True)
+
+
+def _was_confirmed(refund: Refund) -> bool:
+    dialect = dialect_of(refund.payment)
+    genuine = refund.kept_notices.exclude(signature="forged").values_list("evidence", flat=True)
+    return any(confirms_refund(evidence, dialect) for evidence in genuine)
+
+
+def settle_by_notice(refund: Refund) -> None:
+    """Let a notice on the refund's own address settle an unknown outcome: the one thing a notice may do by itself (I7)."""
+    _settle(refund, RefundStatus.SUCCEEDED, "the gateway's notice confirmed it", "notice", only_from=RefundStatus.UNKNOWN)
+
+
+def settle_by_person(refund_id: int, *, done: bool, person: str) -> Refund:
+    """Settle a refund of unknown outcome as a person found it at the gateway."""
+    refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
+    status = RefundStatus.SUCCEEDED if done else RefundStatus.REFUSED
+    answer = f"{person} found that it was {'done' if done else 'not done'}"
+    return _settle(refund, status, answer, f"person:{person}", only_from=RefundStatus.UNKNOWN, person=person)
+
+
+def _resolve_unknown(refund: Refund, resolution: str, person: str) -> None:
+    for attention in Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_UNKNOWN, resolved_at__isnull=True):
+        resolve(attention.pk, resolution, person)
+
+
+def enter_external_refund(payment_id: int, amount: Decimal | str, *, person: str, seen: int | None = None) -> Refund:
+    """Enter a refund that was made elsewhere, so that what can still be given back is right again (I5). `seen` is as in `refund`."""
+    exact = money.amount(amount)
+    payment = Payment.objects.using(database()).get(pk=payment_id)
+    with locked_order(payment.order_id) as order:
+        payment = Payment.objects.using(database()).get(pk=payment_id)
+        payment.order = order
+        _check_seen(payment, seen)
+        left = refundable(payment)
+        if exact > left:
+            raise InvalidRequest("amount", exact, f"is more than the USD {left} that can still be given back of {payment.reference}")
+        now = clock.now()
+        entered = Refund(
+            payment=payment,
+            notice_key=new_key(),
+            amount=exact,
+            status=RefundStatus.SUCCEEDED.value,
+            external=True,
+            requested_by=person[:150],
+            reason="made elsewhere",
+            created_at=now,
+            status_since=now,
+        )
+        entered.save(force_insert=True)
+        record("refund.external", order, f"person:{person}", f"USD {exact} was given back elsewhere", payment=payment, refund=entered)
+        _conclude_given_back(payment, person)
+        _tell_shop(order, entered)
+        for attention in Attention.objects.filter(payment=payment, reason=AttentionReason.CHANGED_AFTER_PAID, resolved_at__isnull=True):
+            resolve(attention.pk, f"USD {exact} was refunded elsewhere", person)
+    deliver(order.pk)
+    return entered
+
+
+def mark_lost(refund_id: int) -> Refund:
+    """Note that a refund was cut off while it was being sent: its outcome is unknown (I6)."""
+    row = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
+    return _settle(row, RefundStatus.UNKNOWN, "the process ended while it was being sent", "sweep")

@@ -1,0 +1,324 @@
+"""Payments begin here: started for an order, or handed out again; and an order is closed, after which none can begin."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from django.db import IntegrityError, transaction
+from django.db.models import Exists, FilteredRelation, OuterRef, Q
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from tillgate import hooks
+from tillgate.account import Account
+from tillgate.django import clock
+from tillgate.django.conf import get_settings
+from tillgate.django.models import MOST_DIGITS, Delivery, DeliveryKind, Order, Payment, new_key
+from tillgate.django.operations.accounts import find_account
+from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
+from tillgate.django.operations.payments import after_change, assign, reconcile
+from tillgate.django.operations.timeline import record
+from tillgate.errors import ConfigurationError, InvalidRequest, Refused, TillgateError
+from tillgate.lifecycle import (
+    OPEN_PAYMENT_STATUSES,
+    PaymentStatus,
+    decide_creation,
+    next_look,
+)
+from tillgate.wire.macros import callback_url
+from tillgate.wire.messages import CreatedPayment, PaymentRequest, Terminal, Vendor
+from tillgate.wire.money import CURRENCY
+from tillgate.wire.references import new_reference
+
+__all__ = ["NotPayable", "StartOutcome", "Started", "close", "expect", "is_cashier_live", "start"]
+
+_log = logging.getLogger("tillgate")
+_T = TypeVar("_T")
+
+_LEAVE_TIME: Final = timedelta(minutes=2)
+"""A cashier page that closes sooner is not handed out again: the shopper could not finish."""
+_WAIT_FOR_TWIN_SECONDS: Final = 10.0
+
+
+class NotPayable(Exception):
+    """The order cannot be paid now; the message says why, to a shopper."""
+
+
+class StartOutcome(StrEnum):
+    """What came of an attempt to start a payment."""
+
+    REDIRECT = "redirect"
+    """Send the shopper to the cashier page."""
+    PAID = "paid"
+    """It turned out that the order is paid."""
+    REFUSED = "refused"
+    """The gateway refused; the shopper may try another vendor."""
+    UNKNOWN = "unknown"
+    """Nobody knows whether the gateway created it; it is watched, and the shopper may try again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A payment and what to do with the shopper."""
+
+    payment: Payment
+    outcome: StartOutcome
+    because: str = ""
+
+
+def start(
+    plugin: str,
+    order_key: str,
+    *,
+    vendor: str,
+    terminal: str = Terminal.ONLINE,
+    account: str = "default",
+    data: dict[str, Any] | None = None,
+    cause: str = "start",
+) -> Started:
+    """Start a payment of an order, or hand out the one that is open for the same vendor and amount.
+
+    Raises `NotPayable`, `InvalidRequest` or `ConfigurationError`, and nothing was sent.
+    """
+    outside_transactions("start")
+    if vendor not in get_settings().vendors:
+        raise InvalidRequest("vendor", vendor, f"is not offered by this shop: {', '.join(get_settings().vendors)}")
+    order_id, siblings = _look_up(plugin, order_key)
+    for sibling in siblings:
+        # One of them may be paid by now, and its notice lost.
+        seen = reconcile(sibling, cause)
+        if seen.status == PaymentStatus.PAID:
+            return Started(payment=seen, outcome=StartOutcome.PAID)
+    chosen = find_account(account)
+
+    def begin(order: Order, *, is_new: bool) -> tuple[Payment, PaymentRequest | None]:
+        description = _describe(order)
+        amount = _payable_amount(order, description)
+        if not is_new and (twin := _twin(order, vendor, amount, account)):
+            return twin, None
+        payment, request = _new_payment(order, description, Vendor(vendor), terminal, account, chosen, data or {})
+        payment.save(force_insert=True)
+        record("payment.created", order, cause, f"USD {payment.amount} with {vendor}", payment=payment)
+        return payment, request
+
+    payment, request = _under_lock(plugin, order_key, order_id, begin)
+    return _create(payment, chosen, request, cause) if request else _hand_out(payment)
+
+
+def _look_up(plugin: str, order_key: str) -> tuple[int | None, list[Payment]]:
+    """Return the id of the order's row, if there is one, and its open payments; in one statement for an order that has none."""
+    is_open = FilteredRelation("payments", condition=Q(payments__status__in=OPEN_PAYMENT_STATUSES))
+    rows = Order.objects.using(database()).filter(plugin=plugin, key=order_key).annotate(open=is_open)
+    found = list(rows.values_list("pk", "open__pk"))
+    ids = [payment_id for _, payment_id in found if payment_id]
+    siblings = Payment.objects.using(database()).select_related("order").filter(pk__in=ids) if ids else []
+    return (found[0][0] if found else None), list(siblings)
+
+
+def _under_lock(plugin: str, order_key: str, order_id: int | None, begin: Callable[..., _T]) -> _T:
+    """Begin something under the order's lock, which its new row is too until it is committed."""
+    if order_id is None:
+        try:
+            with durable():
+                return begin(_new_order(plugin, order_key), is_new=True)
+        except IntegrityError:
+            # Somebody else wrote the row at the same moment. That transaction is over: on InnoDB both would wait for the other's lock.
+            order_id = Order.objects.using(database()).values_list("pk", flat=True).get(plugin=plugin, key=order_key)
+    with locked_order(order_id) as order:
+        return begin(order, is_new=False)
+
+
+def _new_order(plugin: str, order_key: str, **fields: Any) -> Order:
+    order = Order(plugin=plugin, key=order_key, created_at=clock.now(), **fields)
+    order.save(force_insert=True)
+    return order
+
+
+def _describe(order: Order) -> hooks.OrderDescription:
+    described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
+    if not isinstance(described, hooks.OrderDescription):
+        raise ConfigurationError("plugin", order.plugin, "does not implement tillgate_describe_order")
+    return described
+
+
+def _payable_amount(order: Order, description: hooks.OrderDescription) -> Decimal:
+    if order.closed_at:
+        raise NotPayable(_("the order is closed"))
+    if order.paid_by_id:
+        raise NotPayable(_("the order is paid"))
+    if description.not_payable_because is not None:
+        raise NotPayable(description.not_payable_because)
+    if description.currency != CURRENCY:
+        because = _("only %(ours)s can be paid, and the order is in %(currency)s")
+        raise NotPayable(because % {"ours": CURRENCY, "currency": description.currency})
+    if description.amount >= 10 ** (MOST_DIGITS - 2):
+        raise InvalidRequest("amount", description.amount, "is more than can be recorded exactly")
+    return description.amount
+
+
+def _twin(order: Order, vendor: str, amount: Decimal, account: str) -> Payment | None:
+    """Return the payment that makes another one needless.
+
+    It is the open one that a second press of the same button means (a double click makes one payment), or one that is paid while the
+    shop, whose handler fails, could not be told yet (I4).
+    """
+    untold = Delivery.objects.filter(payment=OuterRef("pk"), kind=DeliveryKind.PAYMENT_PAID, done_at__isnull=True)
+    siblings = order.payments.filter(status__in=(*OPEN_PAYMENT_STATUSES, PaymentStatus.PAID)).annotate(is_untold=Exists(untold))
+    for payment in siblings.order_by("-id"):
+        payment.order = order
+        if payment.status == PaymentStatus.PAID:
+            if payment.is_untold:
+                return payment
+            continue
+        if (payment.vendor, payment.amount, payment.account) != (vendor, amount, account):
+            continue
+        # Without an address it is being created at this moment by the other press, unless its creation was lost.
+        is_young = not payment.cashier_url and clock.now() - payment.created_at < timedelta(seconds=_WAIT_FOR_TWIN_SECONDS)
+        if is_cashier_live(payment) or is_young:
+            return payment
+    return None
+
+
+def is_cashier_live(payment: Payment) -> bool:
+    """Tell whether a shopper can still finish on the cashier page of a payment."""
+    return payment.is_open and bool(payment.cashier_url) and payment.cashier_closes_at - _LEAVE_TIME > clock.now()
+
+
+def _hand_out(twin: Payment) -> Started:
+    until = time.monotonic() + _WAIT_FOR_TWIN_SECONDS
+    while not twin.cashier_url and twin.is_open and time.monotonic() < until:
+        time.sleep(0.1)
+        twin.refresh_from_db(fields=["cashier_url", "status"])
+    if twin.status == PaymentStatus.PAID:
+        return Started(payment=twin, outcome=StartOutcome.PAID)
+    if twin.cashier_url and twin.is_open:
+        return Started(payment=twin, outcome=StartOutcome.REDIRECT)
+    outcome = StartOutcome.UNKNOWN if twin.is_open else StartOutcome.REFUSED
+    return Started(payment=twin, outcome=outcome, because="the payment could not be started")
+
+
+def _new_payment(
+    order: Order,
+    description: hooks.OrderDescription,
+    vendor: Vendor,
+    terminal: str,
+    alias: str,
+    account: Account,
+    data: dict[str, Any],
+) -> tuple[Payment, PaymentRequest]:
+    settings, now = get_settings(), clock.now()
+    closes_at = now + timedelta(minutes=settings.timeout_minutes)
+    expires_at = closes_at + timedelta(minutes=settings.expiry_grace_minutes)
+    payment = Payment(
+        order=order,
+        reference=new_reference(description.number),
+        notice_key=new_key(),
+        return_key=new_key(),
+        account=alias,
+        merchant_no=account.merchant_no,
+        base_url=account.base_url,
+        sandbox=account.sandbox,
+        vendor=vendor.value,
+        terminal=str(terminal),
+        amount=description.amount,
+        description=(description.description or f"Order {description.number}")[:255],
+        data=data,
+        created_at=now,
+        status_since=now,
+        cashier_closes_at=closes_at,
+        expires_at=expires_at,
+        next_look_at=next_look(PaymentStatus.CREATED, now, expires_at, now),
+    )
+    request = PaymentRequest(
+        reference=payment.reference,
+        amount=description.amount,
+        vendor=vendor,
+        terminal=terminal,
+        ipn_url=settings.public_url + reverse("tillgate:payment-notice", args=[payment.notice_key]),
+        callback_url=callback_url(settings.public_url + reverse("tillgate:return", args=[payment.return_key]), account.dialect.macros),
+        description=payment.description,
+        timeout=settings.timeout_minutes,
+        goods_info=description.lines,
+    )
+    payment.amount = request.amount
+    return payment, request
+
+
+def _create(payment: Payment, account: Account, request: PaymentRequest, cause: str) -> Started:
+    """Create the payment at the gateway and note what came of it, unless an early notice has told more by then."""
+    outcome: CreatedPayment | TillgateError
+    try:
+        outcome = hooks.pay(account, request)
+    except TillgateError as error:
+        outcome = error
+    except Exception as error:  # a plugin around the gateway may raise anything, after sending or before
+        _log.exception("the creation of %s failed in a plugin", payment.reference)
+        outcome = TillgateError(f"{type(error).__name__} in a plugin")
+    status = decide_creation(outcome)
+    with locked_order(payment.order_id) as order:
+        rows = Payment.objects.using(database()).filter(pk=payment.pk)
+        now = clock.now()
+        if isinstance(outcome, CreatedPayment):
+            known: dict[str, Any] = {"transaction_no": outcome.transaction_no, "cashier_url": outcome.cashier_url}
+            sentence, evidence = f"transaction {outcome.transaction_no}", dict(outcome.raw)
+            due = next_look(status, payment.created_at, payment.expires_at, now)
+        else:
+            known, sentence, evidence = {}, str(outcome), {"error": type(outcome).__name__}
+            due = next_look(status, now, payment.expires_at, now)
+        if status == PaymentStatus.CREATED:
+            record("payment.outcome-unknown", order, cause, sentence, payment=payment, evidence=evidence)
+        elif rows.filter(status_since=payment.status_since).update(status=status.value, status_since=now, next_look_at=due, **known):
+            payment.status, payment.status_since, payment.next_look_at = status.value, now, due
+            assign(payment, known)
+            record(f"payment.{status}", order, cause, sentence, payment=payment, evidence=evidence)
+            after_change(order, payment)
+        else:  # a notice was quicker than the answer, which still tells where the shopper pays
+            payment.refresh_from_db()
+            payment.cashier_url = known.get("cashier_url", "")
+            payment.transaction_no = payment.transaction_no or known.get("transaction_no")
+            payment.save(update_fields=["cashier_url", "transaction_no"])
+            record("payment.answered-late", order, cause, sentence, payment=payment, evidence=evidence)
+    return _as_started(payment, outcome)
+
+
+def _as_started(payment: Payment, outcome: CreatedPayment | TillgateError) -> Started:
+    if payment.status == PaymentStatus.PAID:
+        return Started(payment=payment, outcome=StartOutcome.PAID)
+    if isinstance(outcome, CreatedPayment) and payment.is_open:
+        payment.cashier_url = outcome.cashier_url
+        return Started(payment=payment, outcome=StartOutcome.REDIRECT)
+    kind = StartOutcome.REFUSED if isinstance(outcome, Refused) else StartOutcome.UNKNOWN
+    return Started(payment=payment, outcome=kind, because=str(outcome))
+
+
+def expect(plugin: str, order_key: str, cause: str = "shop") -> None:
+    """Note that the shop placed an order that waits for its first payment. Touches the database only: call it where the order is written.
+
+    Should nobody ever start one, because the browser died on its way for one, the shop is told that the order is unpaid like any other.
+    """
+    check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
+    with contextlib.suppress(IntegrityError), transaction.atomic(using=database()):
+        order = _new_order(plugin, order_key, unpaid_check_at=check_at)
+        record("order.expected", order, cause, "the shop placed the order")
+
+
+def close(plugin: str, order_key: str, cause: str = "shop") -> None:
+    """Note that the shop closed an order: nothing can start any more, and what is open stays watched. Touches the database only."""
+    with transaction.atomic(using=database()):
+        orders = Order.objects.using(database()).filter(plugin=plugin, key=order_key)
+        if not orders.exists():
+            with contextlib.suppress(IntegrityError), transaction.atomic(using=database()):
+                _new_order(plugin, order_key)
+        order = orders.select_for_update().get()
+        if order.closed_at is None:
+            order.closed_at = clock.now()
+            order.save(update_fields=["closed_at"])
+            record("order.closed", order, cause, "the shop closed the order")

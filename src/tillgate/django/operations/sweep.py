@@ -1,0 +1,378 @@
+"""The sweeper: whatever is due is done, by any number of workers at once. The database is the queue.
+
+Due payments are claimed in a short transaction that moves them forward by a lease (with SKIP LOCKED where the database has it), queried
+through a bounded pool at a bounded rate per account, and the answers applied as any other. A worker that dies lets its lease run out.
+
+Nothing waits for ever behind something slow: every account and every kind of work gets a turn of bounded length, and after it the others
+get theirs. What was claimed and not reached in a turn is given back as due.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db import Error as DatabaseFault
+from django.db import close_old_connections, connections
+from django.db.models import QuerySet
+
+from tillgate.django import clock
+from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
+from tillgate.django.operations import turns
+from tillgate.django.operations.accounts import find_account
+from tillgate.django.operations.asking import Asker
+from tillgate.django.operations.attention import ACCOUNT_REASONS, ANSWER_REASONS, settle
+from tillgate.django.operations.deliveries import deliver, deliver_remote, is_unpaid
+from tillgate.django.operations.heartbeats import set_heartbeat
+from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
+from tillgate.django.operations.mail import mail_attentions
+from tillgate.django.operations.pauses import pause, resume, without_paused
+from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, watched_since
+from tillgate.django.operations.refunds import mark_lost, send_refund
+from tillgate.django.operations.turns import Quota, Stop, Turn
+from tillgate.errors import TillgateError
+from tillgate.lifecycle import Answer, Found, NoNews, PaymentStatus, RefundStatus, decide, next_look, next_try
+
+__all__ = ["SWEEPER", "Progress", "Swept", "accounts_due", "beat", "sweep", "sweep_account", "sweep_mail", "sweep_shop"]
+
+_log = logging.getLogger("tillgate")
+
+SWEEPER: Final = "sweeper"
+"""The name of the sweeper's heartbeat."""
+
+_BATCH: Final = 200
+_SLACK: Final = timedelta(minutes=5)
+"""For applying a batch's answers, the shop's handlers included."""
+_LONGEST_DEADLINE_SECONDS: Final = 600.0
+_LANES: Final = 8
+"""So many accounts are swept at once; each has its own connection to the database."""
+_MOST_AT_ONCE: Final = 10_000
+_FAULTS_KEPT: Final = 20
+
+
+@dataclass
+class Swept:
+    """What a sweep did. `looked` counts the payments that the gateway was asked about."""
+
+    looked: int = 0
+    changed: int = 0
+    no_news: int = 0
+    refunds_sent: int = 0
+    refunds_lost: int = 0
+    deliveries: int = 0
+    orders_unpaid: int = 0
+    mails: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def work(self) -> int:
+        """How much was done in all."""
+        return self.looked + self.refunds_sent + self.refunds_lost + self.deliveries + self.orders_unpaid + self.mails
+
+    def note(self, error: Exception, about: str) -> None:
+        """Keep a failure, within a bound: a broken database must not fill the memory."""
+        if len(self.faults) < _FAULTS_KEPT:
+            self.faults.append(f"{about}: {type(error).__name__}: {error}"[:300])
+
+    def add(self, other: Swept) -> None:
+        """Add what another did."""
+        for item in fields(self):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+        del self.faults[_FAULTS_KEPT:]
+
+
+Progress = Callable[[Swept], object]
+
+
+def _quiet(_: Swept) -> None:
+    """Show nothing."""
+
+
+def _never() -> bool:
+    return False
+
+
+def sweep(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _never) -> Swept:
+    """Do everything that is due, and return what was done. Safe to run many times at once.
+
+    `limit` bounds the payments looked at; `progress` hears now and then what was done so far; once `stop` says so, what is under way is
+    finished and the rest left for the next sweep.
+    """
+    outside_transactions("sweep")
+    swept, began, quota = Swept(), clock.now(), Quota(limit)
+    while True:
+        before = swept.work
+        shop_left = _shop(swept, stop)
+        progress(swept)
+        accounts_left = _accounts(swept, quota, progress, stop)
+        shop_left |= _shop(swept, stop)  # what the payments brought
+        _guarded(swept, "mail", lambda: _mails(swept))
+        beat(swept)
+        progress(swept)
+        is_done = not shop_left and not (accounts_left and _accounts_with_work(began))
+        if is_done or stop() or quota.is_spent or swept.work == before:
+            return swept
+
+
+def accounts_due() -> list[str]:
+    """Return the accounts that have something due and whose gateway answers, as far as is known."""
+    return without_paused(_accounts_with_work(clock.now()))
+
+
+def _accounts_with_work(until: datetime) -> list[str]:
+    payments = Payment.objects.using(database()).filter(next_look_at__lte=until)
+    refunds = Refund.objects.using(database()).filter(due_at__lte=until, status=RefundStatus.QUEUED)
+    of_refunds = refunds.order_by().values_list("payment__account", flat=True).distinct()
+    return sorted({*payments.order_by().values_list("account", flat=True).distinct(), *of_refunds})
+
+
+def sweep_account(account: str) -> Swept:
+    """Give one account its turn: send its queued refunds and look at its due payments."""
+    outside_transactions("sweep_account")
+    swept = Swept()
+    _account(account, swept, Quota(None), _quiet, _never)
+    return swept
+
+
+def sweep_shop() -> Swept:
+    """Carry out what is due for shops: lost refunds, unpaid orders, deliveries."""
+    outside_transactions("sweep_shop")
+    swept = Swept()
+    _shop(swept, _never)
+    return swept
+
+
+def sweep_mail() -> Swept:
+    """Mail what needs a person, if it is time."""
+    swept = Swept()
+    _mails(swept)
+    return swept
+
+
+def beat(swept: Swept) -> None:
+    """Note that the sweeper is alive, and what it did."""
+    detail: dict[str, Any] = {**asdict(swept), "faults": swept.faults[:5]}
+    set_heartbeat(SWEEPER, clock.now(), detail)
+    close_old_connections()
+
+
+def _guarded(swept: Swept, about: str, act: Callable[[], object]) -> None:
+    """Do something; its failure must keep nothing else from being done, unless the database itself is away."""
+    try:
+        act()
+    except Exception as error:
+        _log.exception("the sweep failed at %s", about)
+        swept.note(error, about)
+        if isinstance(error, DatabaseFault):
+            _reconnect()
+
+
+def _reconnect() -> None:
+    """Replace a connection that broke; raise when the database is away, since then nothing can be done."""
+    connection = connections[database()]
+    connection.close_if_unusable_or_obsolete()
+    connection.ensure_connection()
+
+
+def _each(swept: Swept, about: str, ids: list[int], act: Callable[[int], object], turn: Turn) -> bool:
+    """Do something for every row, and tell whether some are left."""
+    for pk in ids:
+        if turn.is_over:
+            return True
+        _guarded(swept, f"{about} {pk}", lambda pk=pk: act(pk))  # type: ignore[misc]  # a default that holds the loop's value
+    return len(ids) == _MOST_AT_ONCE
+
+
+def _ids(rows: QuerySet[Any], name: str = "pk") -> list[int]:
+    return list(rows.order_by(name).values_list(name, flat=True).distinct()[:_MOST_AT_ONCE])
+
+
+# The shops' side --------------------------------------------------------------------------------------------------------------------------
+
+
+def _shop(swept: Swept, stop: Stop) -> bool:
+    now = clock.now()
+    lost = Refund.objects.using(database()).filter(due_at__lte=now, status=RefundStatus.SENDING)
+    orders = Order.objects.using(database()).filter(unpaid_check_at__lte=now)
+    deliveries = Delivery.objects.using(database()).filter(due_at__lte=now, done_at__isnull=True)
+    is_remote = {"kind": DeliveryKind.REMOTE}
+
+    def lose(pk: int) -> None:
+        mark_lost(pk)
+        swept.refunds_lost += 1
+
+    def tell(order_id: int) -> None:
+        swept.deliveries += deliver(order_id)
+
+    def carry(order_id: int) -> None:
+        swept.deliveries += deliver_remote(order_id)
+
+    left = _each(swept, "lost refund", _ids(lost), lose, Turn(stop))
+    left |= _each(swept, "order", _ids(orders), lambda pk: _queue_unpaid(pk, swept), Turn(stop))
+    left |= _each(swept, "deliveries of order", _ids(deliveries.exclude(**is_remote), "order_id"), tell, Turn(stop))
+    left |= _each(swept, "remote deliveries of order", _ids(deliveries.filter(**is_remote), "order_id"), carry, Turn(stop))
+    return left
+
+
+def _queue_unpaid(order_id: int, swept: Swept) -> None:
+    """Queue "the order is unpaid" for an order whose time to pay again has passed and that nobody paid."""
+    with locked_order(order_id) as order:
+        now = clock.now()
+        if order.unpaid_check_at is None or order.unpaid_check_at > now:
+            return  # another sweeper was quicker
+        order.unpaid_check_at = None
+        order.save(update_fields=["unpaid_check_at"])
+        if not is_unpaid(order):
+            return
+        Delivery(order=order, kind=DeliveryKind.ORDER_UNPAID, created_at=now, due_at=now).save(force_insert=True)
+        swept.orders_unpaid += 1
+
+
+def _mails(swept: Swept) -> None:
+    swept.mails += mail_attentions()
+
+
+# The gateways' side -----------------------------------------------------------------------------------------------------------------------
+
+
+def _accounts(swept: Swept, quota: Quota, progress: Progress, stop: Stop) -> bool:
+    """Give every account its turn, several at once, and tell whether some have more to do."""
+    accounts = accounts_due()
+    if not accounts:
+        return False
+    if len(accounts) == 1:
+        return _account(accounts[0], swept, quota, progress, stop)
+    parts = [Swept() for _ in accounts]
+
+    def take_turn(alias: str, part: Swept) -> bool:
+        try:
+            return _account(alias, part, quota, _quiet, stop)
+        finally:
+            connections.close_all()  # this thread's own
+
+    def so_far() -> Swept:
+        total = Swept()
+        for part in (swept, *parts):
+            total.add(part)
+        return total
+
+    with ThreadPoolExecutor(min(_LANES, len(accounts)), thread_name_prefix="tillgate-account") as lanes:
+        turns = [lanes.submit(take_turn, alias, part) for alias, part in zip(accounts, parts, strict=True)]
+        while wait(turns, timeout=1).not_done:
+            progress(so_far())
+    for part in parts:
+        swept.add(part)
+    left = [turn.result() for turn in turns]
+    return any(left)
+
+
+def _account(account: str, swept: Swept, quota: Quota, progress: Progress, stop: Stop) -> bool:
+    """Give one account its turn, and tell whether it has more to do."""
+    due = Refund.objects.using(database()).filter(due_at__lte=clock.now(), status=RefundStatus.QUEUED, payment__account=account)
+
+    def send(pk: int) -> None:
+        send_refund(pk)
+        swept.refunds_sent += 1
+
+    left = [_each(swept, "refund", _ids(due), send, Turn(stop))]
+    _guarded(swept, f"payments of {account}", lambda: left.append(_payments(account, swept, quota, progress, stop)))
+    return any(left)
+
+
+def _payments(account: str, swept: Swept, quota: Quota, progress: Progress, stop: Stop) -> bool:
+    """Look at the due payments of one account, batch by batch, and tell whether some are left."""
+    until, turn = clock.now(), Turn(stop)
+    is_left = True
+    with Asker(ask, turn) as asker:
+        while is_left and not asker.is_over:
+            taken = quota.take(_BATCH)
+            if not taken:
+                break  # unless another account gives some back, the next sweep goes on
+            batch, leased_until = _claim(account, until, taken)
+            answers = asker.about(batch)
+            asked = len(batch) - answers.count(None)
+            quota.give_back(taken - asked)
+            _apply(batch, answers, leased_until, swept)
+            progress(swept)
+            is_left = bool(batch)
+    silences = asker.silences
+    if silences.too_many:
+        pause(account, silences.because, is_told=silences.is_told)
+        return False
+    if silences.heard_news:
+        resume(account)
+    return is_left
+
+
+def _claim(account: str, until: datetime, count: int) -> tuple[list[Payment], datetime]:
+    """Take payments that are due, the longest first, until the lease runs out. They keep in memory when they were due."""
+    now = clock.now()
+    leased_until = now + _lease(account)
+    with durable():
+        due = Payment.objects.using(database()).filter(account=account, next_look_at__lte=until).order_by("next_look_at")
+        skip_locked = connections[database()].features.has_select_for_update_skip_locked
+        batch = list(due.select_for_update(skip_locked=skip_locked)[:count])
+        rows = Payment.objects.using(database()).filter(pk__in=[payment.pk for payment in batch])
+        if batch:
+            rows.update(next_look_at=leased_until, looked_at=now)
+    return batch, leased_until
+
+
+def _lease(account: str) -> timedelta:
+    """Return a time longer than a turn, the longest call that may begin at its end, and the applying of the answers."""
+    try:
+        deadline_seconds = find_account(account).deadline_seconds
+    except TillgateError:
+        deadline_seconds = _LONGEST_DEADLINE_SECONDS
+    return timedelta(seconds=turns.TURN_SECONDS + deadline_seconds) + _SLACK
+
+
+def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: datetime, swept: Swept) -> None:
+    """Apply a batch's answers; the unchanged ones are put back together, a statement for all that are due at the same moment."""
+    put_back: dict[datetime | None, list[int]] = {}
+    in_order: dict[int, Answer] = {}
+    now = clock.now()
+    for payment, answer in zip(batch, answers, strict=True):
+        if answer is None:
+            put_back.setdefault(payment.next_look_at, []).append(payment.pk)  # in its place: who waited longest is next
+            continue
+        swept.looked += 1
+        decision = decide(facts_of(payment), answer)
+        swept.no_news += not decision.is_news
+        if decision.is_news and decision.attention is None:
+            in_order[payment.pk] = answer
+        if is_unchanged(payment, decision):
+            put_back.setdefault(_next_look(payment, now, is_news=decision.is_news), []).append(payment.pk)
+            continue
+        _guarded(swept, f"payment {payment.reference}", lambda payment=payment, answer=answer: _change(payment, answer, swept))  # type: ignore[misc]  # defaults that hold the loop's values
+    _guarded(swept, "attentions", lambda: _settle_troubles(in_order))
+    for due, ids in put_back.items():
+        # Where the lease stands no more, somebody else has decided meanwhile: a notice brought the look forward, or the lease ran out.
+        leased = Payment.objects.using(database()).filter(pk__in=ids, next_look_at=leased_until)
+        _guarded(swept, "putting back", lambda leased=leased, due=due: leased.update(next_look_at=due))  # type: ignore[misc]
+
+
+def _settle_troubles(in_order: dict[int, Answer]) -> None:
+    """Take back what was told of payments that the gateway answers in order about, as far as it had been told before it was asked."""
+    troubled = Attention.objects.using(database()).filter(payment__in=in_order, reason__in=ANSWER_REASONS, resolved_at__isnull=True)
+    over = []
+    for pk, payment_id, reason, raised_at in troubled.values_list("pk", "payment_id", "reason", "raised_at"):
+        answer = in_order[payment_id]
+        # That it knows nothing of the payment contradicts no doubt about what it said of it.
+        if not isinstance(answer, NoNews) and raised_at < answer.asked_at and (isinstance(answer, Found) or reason in ACCOUNT_REASONS):
+            over.append(pk)
+    settle(Attention.objects.filter(pk__in=over), "the gateway's answer is in order by now")
+
+
+def _next_look(payment: Payment, now: datetime, *, is_news: bool) -> datetime | None:
+    when = next_look if is_news else next_try
+    return when(PaymentStatus(payment.status), watched_since(payment), payment.expires_at, now)
+
+
+def _change(payment: Payment, answer: Answer, swept: Swept) -> None:
+    applied = apply_answer(payment, answer, "sweep")
+    swept.changed += applied.status != payment.status

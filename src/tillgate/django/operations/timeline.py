@@ -1,0 +1,64 @@
+"""The timeline, and what observers hear: every change leaves an entry and an event, an unchanged look leaves neither (I10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+
+from tillgate import hooks
+from tillgate.django import clock
+from tillgate.django.models import Order, Payment, Refund, TimelineEntry
+from tillgate.django.operations.locking import database
+
+__all__ = ["record"]
+
+
+def record(
+    event: str,
+    order: Order,
+    cause: str,
+    sentence: str,
+    *,
+    payment: Payment | None = None,
+    refund: Refund | None = None,
+    evidence: Mapping[str, Any] | None = None,
+    told: Mapping[str, str] | None = None,
+) -> None:
+    """Add an entry within the running transaction, and tell the observers after its commit, with what `told` adds for them."""
+    at = clock.now()
+    entry = TimelineEntry(
+        order=order,
+        payment=payment,
+        refund=refund,
+        at=at,
+        event=event,
+        cause=cause[:160],
+        sentence=sentence,
+        evidence=_storable(evidence or {}),
+    )
+    entry.save(force_insert=True)
+    fields: dict[str, object] = {"cause": cause, "sentence": sentence, "order": str(order), **(told or {})}
+    if payment:
+        fields |= {"vendor": payment.vendor, "amount": str(payment.amount), "status": payment.status}
+    if refund:
+        fields |= {"refund": refund.pk, "refund_amount": str(refund.amount), "refund_status": refund.status}
+    said = hooks.Event(name=event, at=at, reference=payment.reference if payment else None, fields=fields)
+    transaction.on_commit(lambda: hooks.emit(said), using=database())
+
+
+def _storable(evidence: Mapping[str, Any]) -> dict[str, Any]:
+    """Return evidence as JSON knows it: exact numbers become the text they had, and no text is endless."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {str(name)[:100]: plain(member) for name, member in list(value.items())[:50]}
+        if isinstance(value, list | tuple):
+            return [plain(member) for member in value[:50]]
+        if value is None or isinstance(value, bool | int):
+            return value
+        return str(value).encode("utf-8", "replace").decode().replace("\0", "\ufffd")[:1000]
+
+    stored: dict[str, Any] = plain(evidence)
+    return stored

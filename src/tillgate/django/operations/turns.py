@@ -1,0 +1,107 @@
+"""What keeps one thing from holding up the others: turns of bounded length, shared quotas, a pace, and an ear for silence."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tillgate.lifecycle import Answer, AttentionReason, NoNews
+
+__all__ = ["TURN_SECONDS", "Pace", "Quota", "Silences", "Stop", "Turn"]
+
+Stop = Callable[[], bool]
+
+_SILENCES_BEFORE_PAUSE: Final = 5
+"""So many queries in a row without news, and the account rests."""
+TURN_SECONDS: Final = 60.0
+"""After so long the others get their turn; a call that is under way is awaited."""
+
+
+class Turn:
+    """The time in which somebody may begin something: so many seconds, a turn's own unless given."""
+
+    def __init__(self, stop: Stop, seconds: float | None = None) -> None:
+        self._stop = stop
+        self.ends = time.monotonic() + (TURN_SECONDS if seconds is None else seconds)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more may begin."""
+        return self._stop() or time.monotonic() >= self.ends
+
+
+class Quota:
+    """How many payments may still be looked at, shared by all accounts."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._left = limit
+        self._lock = threading.Lock()
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether none is left."""
+        return self._left is not None and self._left <= 0
+
+    def take(self, wanted: int) -> int:
+        """Take up to so many."""
+        with self._lock:
+            if self._left is None:
+                return wanted
+            taken = min(wanted, self._left)
+            self._left -= taken
+            return taken
+
+    def give_back(self, unused: int) -> None:
+        """Give back what was not used."""
+        with self._lock:
+            if self._left is not None:
+                self._left += unused
+
+
+class Pace:
+    """Lets so many pass in a second, whoever asks."""
+
+    def __init__(self, per_second: float) -> None:
+        self._gap = 1 / per_second if per_second else 0.0
+        self._lock = threading.Lock()
+        self._next = time.monotonic()
+
+    def wait(self, until: float) -> bool:
+        """Wait for one's turn; False when it would come too late."""
+        if not self._gap:
+            return True
+        with self._lock:
+            now = time.monotonic()
+            mine = max(self._next, now)
+            if mine > until:
+                return False
+            self._next = mine + self._gap
+        time.sleep(mine - now)
+        return True
+
+
+class Silences:
+    """Counts queries in a row that brought no news."""
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+        self.because = ""
+        self.is_told = False
+        self.heard_news = False
+
+    @property
+    def too_many(self) -> bool:
+        """Whether it is no use asking on."""
+        return self._in_a_row >= _SILENCES_BEFORE_PAUSE
+
+    def hear(self, answer: Answer) -> None:
+        """Count. A payment whose account is gone says nothing of the gateway: nobody was asked."""
+        if isinstance(answer, NoNews) and answer.attention is AttentionReason.ACCOUNT_GONE:
+            return
+        if isinstance(answer, NoNews):
+            self._in_a_row += 1
+            self.because, self.is_told = answer.because, self.is_told or answer.attention is not None
+        else:
+            self._in_a_row, self.heard_news = 0, True

@@ -1,0 +1,111 @@
+"""Rows as staff reads them: badges, amounts, timelines, and what became of a refund."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from django.contrib import messages
+from django.http import HttpRequest
+from django.utils.formats import number_format
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext
+
+from tillgate.django.models import Payment, Refund, TimelineEntry
+from tillgate.django.staff import words
+from tillgate.django.staff.masking import Mask
+from tillgate.lifecycle import RefundStatus
+
+__all__ = [
+    "MAY_REFUND",
+    "MAY_RESOLVE",
+    "MOST_SHOWN",
+    "Line",
+    "badge",
+    "person_of",
+    "refund_of_press",
+    "refund_outcome",
+    "row_id",
+    "timeline_of",
+    "usd",
+]
+
+MAY_REFUND: Final = "tillgate.refund_payment"
+MAY_RESOLVE: Final = "tillgate.resolve_attention"
+
+MOST_SHOWN: Final = 300
+"""Entries of a timeline and deliveries on one page: more than a healthy payment ever has."""
+
+_LONGEST_ID: Final = 18
+"""Digits that every database takes for the id of a row."""
+
+
+def badge(word: words.Word) -> SafeString:
+    """Return a word with its icon; the tone only adds a colour."""
+    return format_html('<span class="tillgate-badge {}">{} {}</span>', word.tone, words.icon(word.icon), word.label)
+
+
+def usd(amount: Decimal) -> str:
+    """Return an amount as staff reads it."""
+    return f"USD {number_format(amount, 2)}"
+
+
+def person_of(request: HttpRequest) -> str:
+    """Return by what name the person stands in the timeline."""
+    return str(request.user.get_username())
+
+
+def row_id(given: str | None) -> int:
+    """Return the id of a row that a form carried, or 0 when it carried none."""
+    return int(given) if given and given.isascii() and given.isdigit() and len(given) <= _LONGEST_ID else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One entry of a timeline as it is shown."""
+
+    at: datetime
+    label: str
+    icon: SafeString
+    tone: str
+    sentence: str
+    cause: str
+    evidence: list[tuple[str, str]]
+
+
+def timeline_of(entries: Iterable[TimelineEntry], mask: Mask) -> list[Line]:
+    """Return a timeline as it is shown, oldest first."""
+    lines = []
+    for entry in entries:
+        word = words.event(entry.event)
+        sentence = mask.text(entry.sentence)
+        cause = mask.text(words.cause_of(entry.cause))
+        line = Line(entry.at, str(word.label), words.icon(word.icon), word.tone, sentence, cause, mask.evidence(entry.evidence))
+        lines.append(line)
+    return lines
+
+
+def refund_of_press(payment: Payment, press: str) -> Refund | None:
+    """Return the refund that the same press of the button made already: a double press makes one refund and is told of it twice."""
+    return next((refund for refund in payment.refunds.order_by("-id") if press and refund.data.get("press") == press), None)
+
+
+def refund_outcome(refund: Refund, mask: Mask) -> tuple[int, str]:
+    """Return what a person is told about a refund, and how urgently."""
+    amount = usd(refund.amount)
+    if refund.status == RefundStatus.SUCCEEDED:
+        return messages.SUCCESS, gettext("%(amount)s was given back.") % {"amount": amount}
+    if refund.status == RefundStatus.REFUSED:
+        said = gettext("%(amount)s was not given back: %(answer)s.")
+        return messages.ERROR, said % {"amount": amount, "answer": mask.text(refund.answer)}
+    if refund.status == RefundStatus.UNKNOWN:
+        said = gettext(
+            "Nobody knows whether %(amount)s was given back. It is never sent again by itself: look at the gateway, "
+            "and say under “needs a person” whether it was done."
+        )
+        return messages.WARNING, said % {"amount": amount}
+    return messages.INFO, gettext("%(amount)s is on its way back.") % {"amount": amount}

@@ -1,0 +1,158 @@
+"""What staff reads for stored words: a label, an icon and a tone for each, so that nothing is told by colour alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from django.utils.functional import Promise
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext_lazy as _
+
+from tillgate.django.forms import VENDOR_LABELS
+from tillgate.django.operations.acts import Act
+from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus
+from tillgate.wire.messages import Vendor
+
+__all__ = ["ACTS", "PAYMENT_STATUSES", "REASONS", "REFUND_STATUSES", "Word", "cause_of", "event", "icon", "reason", "vendor_name"]
+
+_ICONS: Final = {
+    "plus": "M12 5v14M5 12h14",
+    "clock": "M12 7v5l3 2M21 12a9 9 0 1 1-18 0 9 9 0 0 1 18 0z",
+    "check": "M5 12.5l4.5 4.5L19 7.5",
+    "cross": "M6 6l12 12M18 6L6 18",
+    "minus": "M5 12h14",
+    "question": "M9 9a3 3 0 1 1 4.6 2.5c-1 .7-1.6 1.3-1.6 2.5M12 17.6v.1",
+    "back": "M9 6L4 11l5 5M4 11h10a5 5 0 0 1 0 10h-2",
+    "bell": "M6 16v-5a6 6 0 0 1 12 0v5l1.5 2h-15zM10 21h4",
+    "send": "M4 11l16-7-6 16-3-7zM11 13l4-4",
+    "lock": "M8 11V8a4 4 0 0 1 8 0v3M5 11h14v9H5z",
+    "person": "M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM4 21c1-4 4-6 8-6s7 2 8 6",
+    "dot": "M12 13a1 1 0 1 0 0-2 1 1 0 0 0 0 2z",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """How a stored word is shown. `tone` is one of good, bad, wait, ask and plain."""
+
+    label: str | Promise
+    icon: str = "dot"
+    tone: str = "plain"
+
+
+PAYMENT_STATUSES: Final[Mapping[str, Word]] = {
+    PaymentStatus.CREATED: Word(_("created"), "plus", "wait"),
+    PaymentStatus.PENDING: Word(_("waiting"), "clock", "wait"),
+    PaymentStatus.PAID: Word(_("paid"), "check", "good"),
+    PaymentStatus.FAILED: Word(_("failed"), "cross", "bad"),
+    PaymentStatus.CLOSED: Word(_("closed"), "lock"),
+    PaymentStatus.EXPIRED: Word(_("expired"), "minus"),
+}
+
+REFUND_STATUSES: Final[Mapping[str, Word]] = {
+    RefundStatus.QUEUED: Word(_("queued"), "clock", "wait"),
+    RefundStatus.SENDING: Word(_("being sent"), "send", "wait"),
+    RefundStatus.SUCCEEDED: Word(_("given back"), "check", "good"),
+    RefundStatus.REFUSED: Word(_("not given back"), "cross", "bad"),
+    RefundStatus.UNKNOWN: Word(_("nobody knows"), "question", "ask"),
+}
+
+_EVENTS: Final[Mapping[str, Word]] = {
+    "payment.created": Word(_("Payment started"), "plus", "wait"),
+    "payment.pending": Word(_("Waiting for the shopper"), "clock", "wait"),
+    "payment.paid": Word(_("Paid"), "check", "good"),
+    "payment.failed": Word(_("Payment failed"), "cross", "bad"),
+    "payment.closed": Word(_("Payment closed"), "lock"),
+    "payment.expired": Word(_("Payment expired"), "minus"),
+    "payment.outcome-unknown": Word(_("Nobody knows whether the gateway created it"), "question", "ask"),
+    "refund.queued": Word(_("Refund asked for"), "back", "wait"),
+    "refund.sending": Word(_("Refund being sent"), "send", "wait"),
+    "refund.succeeded": Word(_("Money given back"), "back", "good"),
+    "refund.refused": Word(_("Refund not done"), "cross", "bad"),
+    "refund.unknown": Word(_("Nobody knows whether the refund went out"), "question", "ask"),
+    "refund.external": Word(_("Refund made elsewhere"), "back", "good"),
+    "attention.raised": Word(_("Needs a person"), "bell", "ask"),
+    "attention.resolved": Word(_("Resolved"), "person", "good"),
+    "delivery.done": Word(_("Shop told"), "send", "good"),
+    "delivery.repeated": Word(_("Shop told again"), "send", "wait"),
+    "order.expected": Word(_("Order placed"), "plus"),
+    "order.closed": Word(_("Order closed by the shop"), "lock"),
+    "order.reopened": Word(_("Order reopened by the shop"), "plus"),
+}
+
+REASONS: Final[Mapping[str, str | Promise]] = {
+    AttentionReason.AMOUNT_MISMATCH: _("Wrong amount"),
+    AttentionReason.AMOUNT_MISSING: _("Paid without an amount"),
+    AttentionReason.CURRENCY_MISMATCH: _("Wrong currency"),
+    AttentionReason.TRANSACTION_NO_MISMATCH: _("Wrong transaction number"),
+    AttentionReason.TRANSACTION_NO_MISSING: _("Paid without a transaction number"),
+    AttentionReason.REFERENCE_MISMATCH: _("An answer about something else"),
+    AttentionReason.UNRECOGNISED_STATUS: _("A status we do not know"),
+    AttentionReason.CHANGED_AFTER_PAID: _("Changed after it was paid"),
+    AttentionReason.WRONG_CREDENTIALS: _("The gateway does not know its own payment, or refuses to be asked"),
+    AttentionReason.SIGNATURE_MISMATCH: _("Wrong signature"),
+    AttentionReason.SECOND_PAYMENT: _("Paid twice"),
+    AttentionReason.PAID_NOT_PAYABLE: _("Paid, but the order takes no payment"),
+    AttentionReason.UNDERPAID: _("Paid too little"),
+    AttentionReason.OVERPAID: _("Paid too much"),
+    AttentionReason.DUPLICATE_TRANSACTION_NO: _("One transaction number, two payments"),
+    AttentionReason.REFUND_UNKNOWN: _("Refund of unknown outcome"),
+    AttentionReason.DELIVERY_FAILING: _("The shop cannot be told"),
+    AttentionReason.ACCOUNT_GONE: _("Account missing or changed"),
+    AttentionReason.FORGED_NOTICES: _("Forged notices"),
+    AttentionReason.GATEWAY_SILENT: _("The gateway does not answer"),
+}
+
+ACTS: Final[Mapping[str, str | Promise]] = {
+    Act.QUERY: _("Ask the gateway again"),
+    Act.RETRY: _("Try again now"),
+    Act.TELL_AGAIN: _("Tell the shop again"),
+    Act.REFUND: _("Refund…"),
+    Act.REFUND_DONE: _("The refund was done"),
+    Act.REFUND_NOT_DONE: _("The refund was not done"),
+    Act.ENTER_REFUND: _("Enter a refund made elsewhere"),
+    Act.ACCEPT: _("Accept with a note"),
+}
+
+_CAUSES: Final[Mapping[str, str | Promise]] = {
+    "start": _("the shopper started to pay"),
+    "notice": _("a notice of the gateway"),
+    "return": _("the shopper came back"),
+    "sweep": _("the sweeper looked"),
+    "refund": _("the refund"),
+    "delivery": _("the delivery to the shop"),
+    "shop": _("the shop"),
+}
+
+
+def event(name: str) -> Word:
+    """Return how an event of the timeline is shown; one that is unknown here by its own name."""
+    return _EVENTS.get(name, Word(name))
+
+
+def reason(stored: str) -> str:
+    """Return how a reason is shown."""
+    return str(REASONS.get(stored, stored))
+
+
+def vendor_name(stored: str) -> str:
+    """Return how a vendor is shown."""
+    return str(VENDOR_LABELS[Vendor(stored)]) if stored in set(Vendor) else stored
+
+
+def cause_of(stored: str) -> str:
+    """Return what a timeline entry was caused by, in words."""
+    kind, colon, who = stored.partition(":")
+    if kind == "person" and colon:
+        return who
+    return str(_CAUSES.get(kind, stored))
+
+
+def icon(name: str) -> SafeString:
+    """Return an icon. It stands beside its word, so that whoever cannot see it misses nothing."""
+    path = _ICONS[name]
+    return mark_safe(  # noqa: S308  # both parts are constants of this file
+        f'<svg class="tillgate-icon" viewBox="0 0 24 24" width="16" height="16" aria-hidden="true"><path d="{path}"/></svg>'
+    )

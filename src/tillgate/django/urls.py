@@ -1,0 +1,17 @@
+"""All of Tillgate's pages: `path("payments/", include("tillgate.django.urls"))`."""
+
+from django.urls import path
+
+from tillgate.django import views
+
+app_name = "tillgate"
+
+urlpatterns = [
+    path("notice/<slug:key>/", views.payment_notice, name="payment-notice"),
+    path("refund-notice/<slug:key>/", views.refund_notice, name="refund-notice"),
+    path("return/<slug:key>/", views.return_page, name="return"),
+    path("status/<slug:key>/", views.status, name="status"),
+    path("assets/<str:name>", views.asset, name="asset"),
+    path("pay/<str:ticket>/", views.pay, name="pay"),
+    path("start/<str:ticket>/", views.start, name="start"),
+]

@@ -1,0 +1,265 @@
+"""The pages. The gateway posts to the notice addresses, shoppers come back to the return page, and nobody needs a session.
+
+Which faults answer what: an address that nobody has is 404 and leaves no row; everything that reaches a known one is stored and then
+acknowledged with 200, whatever it holds, since a gateway that is told "bad request" only sends the same again. If storing fails the answer
+is 500, and the gateway's next try, or the sweeper, makes it good.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from django.db.models import F, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, UnreadablePostError
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt, csrf_protect
+from django.views.decorators.http import require_http_methods, require_safe
+
+from tillgate import hooks
+from tillgate.django import operations
+from tillgate.django.assets import ASSETS
+from tillgate.django.forms import VENDOR_LABELS, VendorForm, terminal_of
+from tillgate.django.models import Payment
+from tillgate.django.operations.accounts import dialect_of
+from tillgate.django.operations.locking import without_atomic_requests
+from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_cashier_live
+from tillgate.django.operations.values import payment_value
+from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
+from tillgate.errors import ConfigurationError, TillgateError
+from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
+from tillgate.wire.messages import Vendor
+from tillgate.wire.notices import LARGEST_NOTICE_BYTES, Notice, read_notice
+
+_log = logging.getLogger("tillgate")
+
+_POLL_SECONDS: Final = 3
+_PATIENT_POLLS: Final = 40
+"""How often a waiting page asks; then, after two minutes, it says what will happen next."""
+
+
+def _received(request: HttpRequest) -> Notice:
+    # One byte more than may be read tells `read_notice` that it is too long; the rest is left unread.
+    try:
+        body = request.read(LARGEST_NOTICE_BYTES + 1)
+    except UnreadablePostError:  # the connection broke: that something came is the hint, and no fault of ours to be mailed about
+        body = b""
+    return read_notice(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), body)
+
+
+def acknowledgement(payment: Payment) -> HttpResponse:
+    """Return what the gateway expects to hear once a notice is kept (silence 9)."""
+    return HttpResponse(dialect_of(payment).acknowledgement, content_type="text/plain")
+
+
+@csrf_exempt
+@without_atomic_requests
+@require_http_methods(["GET", "POST"])
+def payment_notice(request: HttpRequest, key: str) -> HttpResponse:
+    """Take the gateway's notice about a payment (IPN)."""
+    payment = operations.receive_payment_notice(key, _received(request), request.method or "")
+    if payment is None:
+        raise Http404
+    return acknowledgement(payment)
+
+
+@csrf_exempt
+@without_atomic_requests
+@require_http_methods(["GET", "POST"])
+def refund_notice(request: HttpRequest, key: str) -> HttpResponse:
+    """Take the gateway's notice about a refund."""
+    refund = operations.receive_refund_notice(key, _received(request), request.method or "")
+    if refund is None:
+        raise Http404
+    return acknowledgement(refund.payment)
+
+
+@csrf_exempt
+@without_atomic_requests
+@never_cache
+@require_http_methods(["GET", "POST"])
+def return_page(request: HttpRequest, key: str) -> HttpResponse:
+    """Bring the shopper home, or say that the payment is being confirmed. Needs no session: wallets return in another browser."""
+    if request.GET.get("wait"):  # the page refreshing itself, which is no news and must not count as a return
+        payment = Payment.objects.select_related("order").filter(return_key=key).first()
+    else:
+        payment = operations.receive_return(key, _received(request), request.method or "")
+    if payment is None:
+        raise Http404
+    home = _home(payment)
+    if home and not payment.is_open:
+        return _private(HttpResponseRedirect(home))
+    waits = _waits(request)
+    page = {
+        "payment": payment,
+        "vendor": _vendor_label(payment),
+        "is_paid": payment.status == PaymentStatus.PAID,
+        "is_patient": waits < _PATIENT_POLLS,
+        "poll_seconds": _POLL_SECONDS,
+        "poll": {
+            "statusUrl": reverse("tillgate:status", args=[key]),
+            "settledUrl": f"{request.path}?wait={waits + 1}",
+            "tiredUrl": f"{request.path}?wait={_PATIENT_POLLS}",
+            "seconds": _POLL_SECONDS,
+            "times": _PATIENT_POLLS - waits,
+            "settled": _("The payment service has answered. One moment, please."),
+        },
+        "next_url": f"{request.path}?wait={waits + 1}",
+        "look_again_url": request.path,
+        # The page that this very payment was begun on. It grants no other payment: that takes the shop's authority.
+        "cashier_url": payment.cashier_url if is_cashier_live(payment) else "",
+        "home_url": home,
+    }
+    return _private(render(request, "tillgate/return.html", page))
+
+
+def _waits(request: HttpRequest) -> int:
+    text = request.GET.get("wait", "0")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
+
+
+def _vendor_label(payment: Payment) -> str:
+    return str(VENDOR_LABELS.get(Vendor(payment.vendor), payment.vendor))
+
+
+def _home(payment: Payment) -> str | None:
+    """Return the shop's page for a payment, if it is an address of the shop's own choosing."""
+    try:
+        url = hooks.call_owner(payment.order.plugin, "tillgate_return_url", payment=payment_value(payment))
+    except Exception:  # noqa: BLE001  # a shop's fault must not look like a lost payment to a shopper who paid
+        _log.exception("the shop's page for %s could not be found", payment.reference)
+        return None
+    if not isinstance(url, str) or urlsplit(url).scheme not in ("", "http", "https"):
+        return None
+    return url
+
+
+def _private(response: HttpResponse, referrer: str = "no-referrer") -> HttpResponse:
+    # The address is a key: it must neither be stored nor told to the next site.
+    response["Referrer-Policy"] = referrer
+    response["Cache-Control"] = "no-store"
+    response["X-Robots-Tag"] = "noindex"
+    return response
+
+
+@never_cache
+@require_safe
+@without_atomic_requests
+def status(request: HttpRequest, key: str) -> HttpResponse:
+    """Tell a waiting page how its payment stands. Reads one row and nothing else."""
+    found = Payment.objects.filter(return_key=key).values_list("status", flat=True).first()
+    if found is None:
+        raise Http404
+    return _private(JsonResponse({"status": found, "settled": found not in (PaymentStatus.CREATED, PaymentStatus.PENDING)}))
+
+
+@csrf_protect
+@without_atomic_requests
+@never_cache
+@require_http_methods(["GET", "POST"])
+def pay(request: HttpRequest, ticket: str) -> HttpResponse:
+    """Pay an order, or pay it again with another vendor. The ticket is the shop's authority over the order."""
+    authority = read_ticket(ticket)
+    if authority is None:
+        raise Http404
+    return _pay(request, *authority, request.POST if request.method == "POST" else None)
+
+
+@csrf_protect
+@without_atomic_requests
+@never_cache
+@require_safe
+def start(request: HttpRequest, ticket: str) -> HttpResponse:
+    """Start the payment that was chosen on a page of the shop's own. Asked again, it hands out the same cashier page."""
+    chosen = read_start_ticket(ticket)
+    if chosen is None:
+        raise Http404
+    plugin, order_key, vendor = chosen
+    return _pay(request, plugin, order_key, {"vendor": vendor})
+
+
+def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str, Any] | None) -> HttpResponse:
+    """Start the payment that was chosen and send the shopper on, or show the page where another can be; it posts to `tillgate:pay`.
+
+    `choice` holds the field `vendor`, or is None when nothing has been chosen. The payment carries the shopper's language, for mail.
+    """
+    form = VendorForm(choice)
+    problem = ""
+    if choice is not None and form.is_valid():
+        try:
+            terminal = terminal_of(request.headers.get("User-Agent", ""))
+            data = {"language": get_language()}
+            started = operations.start(plugin, order_key, vendor=form.cleaned_data["vendor"], terminal=terminal, data=data)
+        except NotPayable as error:
+            problem = _("This order cannot be paid: %(because)s.") % {"because": error}
+        except TillgateError:
+            _log.exception("payment of order %s:%s could not be started", plugin, order_key)
+            problem = _("The payment could not be started, and nothing was charged. Please try again later or ask the shop.")
+        else:
+            if started.outcome in (StartOutcome.REDIRECT, StartOutcome.PAID):
+                return _private(HttpResponseRedirect(_way(started)), "same-origin")
+            problem = _explain(started)
+    payments = Payment.objects.select_related("order").filter(order__plugin=plugin, order__key=order_key)
+    if paid_by := payments.filter(order__paid_by=F("pk")).first():
+        return _private(render(request, "tillgate/pay.html", {"is_paid": True, "home_url": _home(paid_by)}), "same-origin")
+    try:
+        described = hooks.call_owner(plugin, "tillgate_describe_order", order_key=order_key)
+    except ConfigurationError:  # the plugin that gave the ticket away is not installed any more
+        _log.exception("order %s:%s could not be described", plugin, order_key)
+        described = None
+    if described is None:
+        raise Http404
+    page = {
+        "form": form,
+        "problem": problem,
+        "order": described,
+        "not_payable": described.not_payable_because,
+        "begun": _begun(payments, described.amount),
+        "pay_url": pay_url(plugin, order_key),
+    }
+    # Under "no-referrer" browsers post the form with "Origin: null", which Django's CSRF protection refuses.
+    return _private(render(request, "tillgate/pay.html", page, status=409 if problem else 200), "same-origin")
+
+
+def _begun(payments: QuerySet[Payment], amount: Decimal) -> dict[str, Any] | None:
+    """Return the newest of an order's payments with which the shopper can go on, if there is one for this amount."""
+    newest_first = payments.filter(status__in=OPEN_PAYMENT_STATUSES, amount=amount).order_by("-id")
+    payment = next(filter(is_cashier_live, newest_first), None)
+    if payment is None:
+        return None
+    return {
+        "vendor": _vendor_label(payment),
+        "cashier_url": payment.cashier_url,
+        "return_url": reverse("tillgate:return", args=[payment.return_key]),
+    }
+
+
+def _way(started: Started) -> str:
+    if started.outcome is StartOutcome.REDIRECT:
+        return started.payment.cashier_url
+    return reverse("tillgate:return", args=[started.payment.return_key])
+
+
+def _explain(started: Started) -> str:
+    if started.outcome is StartOutcome.REFUSED:
+        return _("This way of paying was refused. Nothing was charged. Please choose another.")
+    return _("The payment service did not answer. If you were charged, your order will be marked paid by itself. You can try again.")
+
+
+@require_safe
+@without_atomic_requests
+def asset(request: HttpRequest, name: str) -> HttpResponse:
+    """Serve the style and the script of our pages as files of their own, so that a strict content security policy lets them work.
+
+    They need neither `collectstatic` nor a server for static files: a shopper's page must never be without them.
+    """
+    if name not in ASSETS:
+        raise Http404
+    return HttpResponse(ASSETS[name].text, content_type=ASSETS[name].content_type, headers={"Cache-Control": "public, max-age=86400"})

@@ -1,0 +1,73 @@
+"""The doctor: is the account right? Proven without moving money."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tillgate import hooks
+from tillgate.configuration import Configured
+from tillgate.errors import AnswerNotUnderstood, NotSent, OrderNotFound, OutcomeUnknown, Refused, TillgateError
+from tillgate.wire.references import new_reference
+
+__all__ = ["Check", "examine"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing looked at: whether it is right, and a sentence."""
+
+    name: str
+    passed: bool
+    finding: str
+
+
+def examine(configured: Configured) -> list[Check]:
+    """Look at the account's settings, the plugins and the gateway, in this order."""
+    return [*_settings(configured), _plugins(), _credentials(configured)]
+
+
+def _settings(configured: Configured) -> Iterator[Check]:
+    account, sources = configured.account, configured.sources
+    kind = "a sandbox: http is allowed, no real money" if account.sandbox else "live: only https"
+    yield Check(name="base_url", passed=True, finding=f"{account.base_url} ({sources['base_url']}); {kind}")
+    yield Check(name="merchant_no", passed=True, finding=f"{account.merchant_no} ({sources['merchant_no']})")
+    yield Check(name="token", passed=True, finding=f"set ({sources['token']}), not shown")
+    yield Check(
+        name="dialect", passed=True, finding=f"{account.dialect.name}: {account.dialect.query_path}, {account.dialect.encoding} bodies"
+    )
+
+
+def _plugins() -> Check:
+    try:
+        manager = hooks.plugin_manager()
+        plugins = [(name, plugin) for name, plugin in manager.list_name_plugin() if plugin]
+    except TillgateError as error:
+        return Check(name="plugins", passed=False, finding=str(error))
+    idle = [name for name, plugin in plugins if not manager.get_hookcallers(plugin)]
+    if idle:
+        return Check(name="plugins", passed=False, finding=f"{', '.join(idle)} implements no hook: is @hookimpl missing?")
+    return Check(name="plugins", passed=True, finding=", ".join(name for name, _ in plugins))
+
+
+def _credentials(configured: Configured) -> Check:
+    reference = new_reference("DOCTOR")
+
+    def failed(finding: str) -> Check:
+        return Check(name="credentials", passed=False, finding=finding)
+
+    try:
+        hooks.query(configured.account, reference)
+    except OrderNotFound as answer:
+        return Check(
+            name="credentials", passed=True, finding=f"a signed query was understood: {answer.ret_code} {answer.ret_msg!r}, as it must be"
+        )
+    except Refused as answer:
+        return failed(f"the gateway refused a signed query with {answer.ret_code} {answer.ret_msg!r}: check merchant_no and token")
+    except (NotSent, OutcomeUnknown) as error:
+        return failed(f"the gateway cannot be reached ({error.because}): check base_url and the network")
+    except AnswerNotUnderstood as error:
+        return failed(f"{error}: check base_url and dialect")
+    except TillgateError as error:
+        return failed(str(error))
+    return failed(f"the gateway found {reference}, which cannot exist: this is not the gateway of the interface")

@@ -1,0 +1,145 @@
+"""Everything that Tillgate raises, in one tree. Imports nothing.
+
+::
+
+    TillgateError
+    ├── InvalidRequest         ours: a field of a request breaks the interface; nothing was sent
+    ├── ConfigurationError     ours: an account, a setting or a plugin is wrong; nothing was sent
+    └── GatewayError           theirs
+        ├── NotSent            no byte of the request left this machine
+        ├── OutcomeUnknown     it may have arrived, and nobody can say what came of it
+        ├── AnswerNotUnderstood    an answer came that cannot be trusted or read
+        │   └── SignatureMismatch  its verifySign is not the account's
+        └── Refused            a well-formed answer with a ret_code that means "no"
+            └── OrderNotFound  HTTP 400 and 000022: the account has no such reference
+
+`pay` and `refund` move money, so whatever is not certain about them is `OutcomeUnknown`; what exactly was wrong is in its
+`because`. `query` moves nothing: any `GatewayError` but `OrderNotFound` is no news there, and it may be asked again.
+
+No message ever holds a token or a signature (I11).
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AnswerNotUnderstood",
+    "ConfigurationError",
+    "GatewayError",
+    "InvalidRequest",
+    "NotSent",
+    "OrderNotFound",
+    "OutcomeUnknown",
+    "Refused",
+    "SignatureMismatch",
+    "TillgateError",
+]
+
+
+class TillgateError(Exception):
+    """The root of the tree. Every class below hands its arguments to `Exception`, so that errors survive pickling."""
+
+
+class _FieldError(TillgateError):
+    def __init__(self, field: str, value: object, remedy: str) -> None:
+        super().__init__(field, value, remedy)
+        self.field = field
+        self.value = value
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        try:
+            shown = repr(self.value)
+        except ValueError:  # an int of more digits than Python prints
+            shown = f"this {type(self.value).__name__}"
+        if len(shown) > 80:
+            shown = f"{shown[:76]}...{shown[-1]}"
+        return f"{self.field} {self.remedy}" if self.value is None else f"{self.field}: {shown} {self.remedy}"
+
+
+class InvalidRequest(_FieldError):
+    """A field breaks the interface, and nothing was sent.
+
+    `field` is the Python name of the field, `value` what was given, `remedy` a clause that says what is wanted.
+    """
+
+
+class ConfigurationError(_FieldError):
+    """An account, a setting or a plugin cannot be used, and nothing was sent. `value` is never a secret."""
+
+
+class GatewayError(TillgateError):
+    """Something went wrong between us and the gateway, or the gateway said no."""
+
+
+class NotSent(GatewayError):
+    """The request certainly did not leave: no connection could be made. Repeating it is safe."""
+
+    def __init__(self, operation: str, reference: str, because: str) -> None:
+        super().__init__(operation, reference, because)
+        self.operation = operation
+        self.reference = reference
+        self.because = because
+
+    def __str__(self) -> str:
+        return f"{self.operation} of {self.reference} was not sent: {self.because}"
+
+
+class OutcomeUnknown(GatewayError):
+    """The request may have arrived, and what came of it is not known. A pay or refund must not be repeated.
+
+    `operation` and `reference` say what was sent and `because` why its outcome is unknown. `http_status` is the status of the answer, if
+    one came. `may_have_arrived` is false only when the connection broke while the request was still being written.
+    """
+
+    def __init__(
+        self,
+        operation: str,
+        reference: str,
+        because: str,
+        http_status: int | None = None,
+        may_have_arrived: bool = True,  # noqa: FBT001, FBT002  # positional, so that pickling can hand it back
+    ) -> None:
+        super().__init__(operation, reference, because, http_status, may_have_arrived)
+        self.operation = operation
+        self.reference = reference
+        self.because = because
+        self.http_status = http_status
+        self.may_have_arrived = may_have_arrived
+
+    def __str__(self) -> str:
+        if self.operation == "query":
+            return f"no news of {self.reference}: {self.because}; ask again"
+        return f"the outcome of {self.operation} of {self.reference} is not known: {self.because}"
+
+
+class AnswerNotUnderstood(GatewayError):
+    """An answer came that is not one of the interface's: it proves nothing."""
+
+    def __init__(self, because: str, http_status: int | None = None) -> None:
+        super().__init__(because, http_status)
+        self.because = because
+        self.http_status = http_status
+
+    def __str__(self) -> str:
+        return f"the gateway's answer was not understood: {self.because}"
+
+
+class SignatureMismatch(AnswerNotUnderstood):
+    """An answer carries a verifySign that the account's token does not give, or lacks one where it is required."""
+
+
+class Refused(GatewayError):
+    """The gateway said no, in the envelope of the interface: `ret_code`, `ret_msg` and the HTTP status."""
+
+    def __init__(self, ret_code: str, ret_msg: str, http_status: int) -> None:
+        super().__init__(ret_code, ret_msg, http_status)
+        self.ret_code = ret_code
+        self.ret_msg = ret_msg
+        self.http_status = http_status
+
+    def __str__(self) -> str:
+        return f"the gateway refused: {self.ret_code} {self.ret_msg!r} (HTTP {self.http_status})"
+
+
+class OrderNotFound(Refused):
+    """HTTP 400 and 000022: this account has no transaction of that reference (Errors)."""

@@ -1,0 +1,79 @@
+"""The hooks: where a plugin wraps the gateway, stands for a shop or observes.
+
+`pay`, `query` and `refund` are the plugged core: what the rest of Tillgate calls, so that a plugin may log, route or replace them.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from tillgate.account import Account
+from tillgate.dispatch import dispatching
+from tillgate.errors import ConfigurationError, OutcomeUnknown, TillgateError
+from tillgate.hooks.adapter import GatewayAdapter
+from tillgate.hooks.hookspecs import hookimpl, hookspec
+from tillgate.hooks.manager import ADAPTER_NAME, ENTRY_POINT_GROUP, build_plugin_manager, call_owner, emit, implements, plugin_manager
+from tillgate.hooks.values import Attention, Event, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteDelivery
+from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
+
+__all__ = [
+    "ADAPTER_NAME",
+    "ENTRY_POINT_GROUP",
+    "Attention",
+    "Event",
+    "GatewayAdapter",
+    "Order",
+    "OrderDescription",
+    "PaidOutcome",
+    "Payment",
+    "Refund",
+    "RemoteDelivery",
+    "build_plugin_manager",
+    "call_owner",
+    "emit",
+    "hookimpl",
+    "hookspec",
+    "implements",
+    "pay",
+    "plugin_manager",
+    "query",
+    "refund",
+]
+
+
+def pay(account: Account, request: PaymentRequest) -> CreatedPayment:
+    """Create a payment through the hooks; raises as `Gateway.pay` does."""
+    return _moving_money(CreatedPayment, "pay", account, request)
+
+
+def query(account: Account, reference: str) -> Transaction:
+    """Query a transaction through the hooks; raises as `Gateway.query` does."""
+    answer = plugin_manager().hook.tillgate_query(account=account, reference=reference)
+    if not isinstance(answer, Transaction):
+        raise ConfigurationError("tillgate_query", type(answer).__name__, _DROPPED.format("a Transaction"))
+    return answer
+
+
+def refund(account: Account, request: RefundRequest) -> Refunded:
+    """Refund through the hooks; raises as `Gateway.refund` does."""
+    return _moving_money(Refunded, "refund", account, request)
+
+
+_T = TypeVar("_T")
+_DROPPED = "must be answered with {}: a plugin blocks the built-in adapter, or forgets to return what it wraps"
+
+
+def _moving_money(kind: type[_T], operation: str, account: Account, request: PaymentRequest | RefundRequest) -> _T:
+    """Call the hook; whatever a faulty plugin does, nobody may believe that nothing was sent (I6)."""
+    hook = f"tillgate_{operation}"
+    with dispatching() as record:
+        try:
+            answer = getattr(plugin_manager().hook, hook)(account=account, request=request)
+        except Exception as error:  # a plugin may raise anything, before sending or after
+            if isinstance(error, TillgateError) and (error is record.error or not record.moved):
+                raise
+            raise OutcomeUnknown(operation, request.reference, f"a plugin raised {type(error).__name__}: {error}") from error
+    if not isinstance(answer, kind):
+        because = f"{hook} returned {type(answer).__name__}; it {_DROPPED.format(f'a {kind.__name__}')}"
+        raise OutcomeUnknown(operation, request.reference, because)
+    return answer

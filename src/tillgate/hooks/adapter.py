@@ -1,0 +1,37 @@
+"""The built-in adapter: the plugin that implements pay, query and refund with `Gateway`."""
+
+from __future__ import annotations
+
+import functools
+
+from tillgate.account import Account
+from tillgate.client import Gateway
+from tillgate.hooks.hookspecs import hookimpl
+from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
+
+__all__ = ["GatewayAdapter"]
+
+_MOST_ACCOUNTS = 256
+
+
+class GatewayAdapter:
+    """Keeps one `Gateway`, and so its connections, for each account in use."""
+
+    def __init__(self) -> None:
+        # One that is forgotten is not closed here, since another thread may be using it: its connections go with its last user.
+        self._gateway = functools.lru_cache(maxsize=_MOST_ACCOUNTS)(Gateway)
+
+    @hookimpl
+    def tillgate_pay(self, account: Account, request: PaymentRequest) -> CreatedPayment:
+        """Create a payment over HTTP."""
+        return self._gateway(account).pay(request)
+
+    @hookimpl
+    def tillgate_query(self, account: Account, reference: str) -> Transaction:
+        """Query a transaction over HTTP."""
+        return self._gateway(account).query(reference)
+
+    @hookimpl
+    def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded:
+        """Refund over HTTP."""
+        return self._gateway(account).refund(request)

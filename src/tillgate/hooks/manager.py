@@ -1,0 +1,111 @@
+"""The plugin manager: built by a function, on first use, so that importing Tillgate loads nobody's plugin."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib.metadata
+import logging
+import re
+from typing import Any, Final
+
+import pluggy
+
+from tillgate.errors import ConfigurationError
+from tillgate.hooks import hookspecs
+from tillgate.hooks.adapter import GatewayAdapter
+from tillgate.hooks.values import Event
+
+__all__ = [
+    "ADAPTER_NAME",
+    "ENTRY_POINT_GROUP",
+    "build_plugin_manager",
+    "call_owner",
+    "check_hooks",
+    "emit",
+    "implements",
+    "plugin_manager",
+]
+
+ENTRY_POINT_GROUP: Final = "tillgate"
+ADAPTER_NAME: Final = "gateway"
+
+_log = logging.getLogger("tillgate")
+
+
+def build_plugin_manager(*plugins: object, entry_points: bool = True) -> pluggy.PluginManager:
+    """Return a new manager with the built-in adapter, the given plugins and, unless told otherwise, every installed one.
+
+    Raises `ConfigurationError` naming the plugin that cannot be loaded or implements a hook that does not exist.
+    """
+    manager = pluggy.PluginManager("tillgate")
+    manager.add_hookspecs(hookspecs)
+    manager.register(GatewayAdapter(), name=ADAPTER_NAME)
+    name = "?"
+    try:
+        for plugin in plugins:
+            name = getattr(plugin, "__name__", type(plugin).__name__)
+            manager.register(plugin)
+        for name in _installed() if entry_points else ():
+            manager.load_setuptools_entrypoints(ENTRY_POINT_GROUP, name)
+    except pluggy.PluginValidationError as error:
+        raise _unusable(manager, error, name) from error
+    except Exception as error:  # a plugin's import may raise anything
+        raise ConfigurationError("plugin", name, f"could not be loaded: {type(error).__name__}: {error}") from error
+    check_hooks(manager)
+    return manager
+
+
+def check_hooks(manager: pluggy.PluginManager) -> None:
+    """Raise `ConfigurationError` naming a plugin that implements a hook which does not exist.
+
+    What is registered with a manager that is built already can only be looked at afterwards: pluggy takes any name, and never calls it.
+    """
+    try:
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        raise _unusable(manager, error) from error
+
+
+def _unusable(manager: pluggy.PluginManager, error: pluggy.PluginValidationError, name: str = "?") -> ConfigurationError:
+    said = " ".join(str(error).split())
+    if unknown := re.match(r"unknown hook '(\w+)'", said):
+        near = difflib.get_close_matches(unknown[1], vars(hookspecs), n=1)
+        said += f": did you mean {near[0]!r}?" if near else ""
+    return ConfigurationError("plugin", manager.get_name(error.plugin) or name, f"cannot be used: {said}")
+
+
+def _installed() -> list[str]:
+    found = (point for distribution in importlib.metadata.distributions() for point in distribution.entry_points)
+    return sorted({point.name for point in found if point.group == ENTRY_POINT_GROUP})
+
+
+@functools.cache
+def plugin_manager() -> pluggy.PluginManager:
+    """Return the process's manager, built on the first call."""
+    return build_plugin_manager()
+
+
+def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
+    """Call a hook of the shop's side on the one plugin that owns the order, and return its result or None if it implements no such hook."""
+    manager = plugin_manager()
+    owner = manager.get_plugin(plugin)
+    if owner is None:
+        raise ConfigurationError("plugin", plugin, "owns an order but is not loaded: install it again, or see `tillgate plugins`")
+    others = [other for other in manager.get_plugins() if other is not owner]
+    return manager.subset_hook_caller(hook, others)(**arguments)
+
+
+def implements(plugin: str, hook: str) -> bool:
+    """Tell whether the plugin of a name implements a hook."""
+    manager = plugin_manager()
+    return any(caller.name == hook for caller in manager.get_hookcallers(manager.get_plugin(plugin)) or ())
+
+
+def emit(event: Event) -> None:
+    """Tell every observer. What one raises is logged and keeps neither the others nor the caller from going on."""
+    for implementation in plugin_manager().hook.tillgate_event.get_hookimpls():
+        try:
+            implementation.function(*(event for _ in implementation.argnames))  # pluggy lets a plugin leave arguments out
+        except Exception:  # noqa: BLE001  # an observer may raise anything, and must disturb nobody
+            _log.exception("plugin %s failed on event %s", implementation.plugin_name, event.name)

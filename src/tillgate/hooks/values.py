@@ -1,0 +1,112 @@
+"""What crosses the hooks between Tillgate and a shop: frozen values, never rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from tillgate.lifecycle import PaymentStatus, RefundStatus
+from tillgate.wire.messages import Goods
+from tillgate.wire.money import CURRENCY
+
+__all__ = ["Attention", "Event", "Order", "OrderDescription", "PaidOutcome", "Payment", "Refund", "RemoteDelivery"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderDescription:
+    """How an order becomes a payment: what is shown, what it costs in dollars, and whether it may be paid now.
+
+    `not_payable_because` is None for an order that may be paid, else a clause a shopper understands, such as "it was cancelled".
+    """
+
+    number: str
+    amount: Decimal
+    currency: str = CURRENCY
+    lines: tuple[Goods, ...] = ()
+    description: str | None = None
+    not_payable_because: str | None = None
+
+    @property
+    def payable(self) -> bool:
+        """Whether the order may be paid now."""
+        return self.not_payable_because is None
+
+
+class PaidOutcome(StrEnum):
+    """What a shop did with a paid payment. The last two raise attention."""
+
+    APPLIED = "applied"
+    NOT_PAYABLE = "not-payable"
+    """The order was closed or paid otherwise by now."""
+    UNDERPAID = "underpaid"
+    """The order costs more by now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a shop wants money for: the name of the plugin that owns it and the shop's own key."""
+
+    plugin: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payment:
+    """One attempt to pay one order with one vendor. `amount` is in dollars; `data` is the plugin's own."""
+
+    id: str
+    order: Order
+    reference: str
+    vendor: str
+    amount: Decimal
+    currency: str
+    status: PaymentStatus
+    transaction_no: str | None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refund:
+    """One request to give back part or all of a payment. `id` is the same however often it is reported."""
+
+    id: str
+    payment: Payment
+    amount: Decimal
+    status: RefundStatus
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Something that a person must look at: why, about which order if any, and a sentence that says what happened."""
+
+    id: str
+    reason: str
+    sentence: str
+    order: Order | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteDelivery:
+    """Something to carry to the shop over the network. `event_id` is the same at every try; `name` and `data` are the plugin's own."""
+
+    event_id: str
+    name: str
+    order: Order
+    payment: Payment | None = None
+    refund: Refund | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened, for observers: a dotted name such as `payment.paid`, when, and what it was about. Never a secret."""
+
+    name: str
+    at: datetime
+    reference: str | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,362 @@
+"""Every status, every transition, and the decision what the gateway's answer means. Pure: no I/O and no clock.
+
+Rule 1: whatever decides a status lives in this file. Rule 2: statuses move along the two tables below and never back (I9). Rule 3: a
+payment learns its fate only from `decide`, and becomes *paid* only when the answer agrees with the payment in everything (I1). Rule 4:
+what proves nothing moves nothing. Rule 5: what a person must see is an `AttentionReason`, never a guess.
+
+::
+
+    payment                                            refund
+    created ──► pending ──► paid                       queued ──► sending ──► succeeded
+       │           ├──► failed ──► paid                   ▲          ├──► refused
+       │           ├──► closed ──► paid                   └──────────┤ (certainly not sent)
+       └── (all) ──┴──► expired ─► paid                              └──► unknown ──► succeeded | refused
+
+*Failed*, *closed* and *expired* can still become *paid*, since late money is money.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, OrderNotFound, Refused, SignatureMismatch, TillgateError
+from tillgate.wire.dialects import TransactionStatus
+from tillgate.wire.messages import CreatedPayment, Refunded, Transaction
+from tillgate.wire.money import CURRENCY
+
+__all__ = [
+    "OPEN_PAYMENT_STATUSES",
+    "PAYMENT_TRANSITIONS",
+    "REFUND_TRANSITIONS",
+    "Answer",
+    "AttentionReason",
+    "Decision",
+    "Found",
+    "IllegalTransition",
+    "NoNews",
+    "NotFound",
+    "PaymentFacts",
+    "PaymentStatus",
+    "RefundStatus",
+    "decide",
+    "decide_creation",
+    "decide_refund",
+    "hear",
+    "move_payment",
+    "move_refund",
+    "next_look",
+]
+
+
+class PaymentStatus(StrEnum):
+    """Where a payment, one attempt to pay one order, stands."""
+
+    CREATED = "created"
+    """The row exists; whether the gateway knows of it is not known yet."""
+    PENDING = "pending"
+    """The gateway knows it and nobody has paid."""
+    PAID = "paid"
+    """The gateway's own query said so, for the right money (I1). Final."""
+    FAILED = "failed"
+    CLOSED = "closed"
+    EXPIRED = "expired"
+    """The cashier page timed out, and an answer given after that said that nobody had paid."""
+
+
+class RefundStatus(StrEnum):
+    """Where a refund stands."""
+
+    QUEUED = "queued"
+    SENDING = "sending"
+    """It may be on its way. A crash here is an unknown outcome."""
+    SUCCEEDED = "succeeded"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    """It may have been carried out. Never sent again by software (I6); blocks its amount (I5)."""
+
+
+_P, _R = PaymentStatus, RefundStatus
+
+PAYMENT_TRANSITIONS: Final[Mapping[PaymentStatus, frozenset[PaymentStatus]]] = MappingProxyType(
+    {
+        _P.CREATED: frozenset({_P.PENDING, _P.PAID, _P.FAILED, _P.CLOSED, _P.EXPIRED}),
+        _P.PENDING: frozenset({_P.PAID, _P.FAILED, _P.CLOSED, _P.EXPIRED}),
+        _P.FAILED: frozenset({_P.PAID}),
+        _P.CLOSED: frozenset({_P.PAID}),
+        _P.EXPIRED: frozenset({_P.PAID}),
+        _P.PAID: frozenset(),
+    }
+)
+
+REFUND_TRANSITIONS: Final[Mapping[RefundStatus, frozenset[RefundStatus]]] = MappingProxyType(
+    {
+        _R.QUEUED: frozenset({_R.SENDING, _R.REFUSED}),  # refused without being sent: a person withdrew it
+        _R.SENDING: frozenset({_R.SUCCEEDED, _R.REFUSED, _R.UNKNOWN, _R.QUEUED}),  # queued again: it certainly did not leave
+        _R.UNKNOWN: frozenset({_R.SUCCEEDED, _R.REFUSED}),  # a notice on its own address, or a person
+        _R.SUCCEEDED: frozenset(),
+        _R.REFUSED: frozenset(),
+    }
+)
+
+OPEN_PAYMENT_STATUSES: Final = frozenset({_P.CREATED, _P.PENDING})
+"""Statuses in which a payment may still be paid in the ordinary course."""
+
+
+_EARLY_LOOKS = tuple(timedelta(seconds=after) for after in (5, 15, 30, 60, 120, 300))
+_LOOK = timedelta(minutes=10)
+_RETRY: Final = timedelta(minutes=2)
+_TAIL_RETRIES: Final = 20
+_OVERDUE_LOOK = timedelta(minutes=5)
+_TAIL_LOOKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7), timedelta(days=30))
+
+
+class AttentionReason(StrEnum):
+    """Why a person must look at a payment or an account. The values are stored."""
+
+    AMOUNT_MISMATCH = "amount-mismatch"
+    AMOUNT_MISSING = "amount-missing"
+    CURRENCY_MISMATCH = "currency-mismatch"
+    TRANSACTION_NO_MISMATCH = "transaction-no-mismatch"
+    TRANSACTION_NO_MISSING = "transaction-no-missing"
+    REFERENCE_MISMATCH = "reference-mismatch"
+    UNRECOGNISED_STATUS = "unrecognised-status"
+    CHANGED_AFTER_PAID = "changed-after-paid"
+    WRONG_CREDENTIALS = "wrong-credentials"
+    """The gateway refuses our queries, or does not know what it has created: another merchantNo, token or gateway. Account-level."""
+    SIGNATURE_MISMATCH = "signature-mismatch"
+    """An answer was not signed with the account's token. Account-level."""
+    ACCOUNT_GONE = "account-gone"
+    """The account that made a payment is not configured any more, or is another merchant's by now. Account-level."""
+    GATEWAY_SILENT = "gateway-silent"
+    """The gateway has not answered for a while. Account-level."""
+    SECOND_PAYMENT = "second-payment"
+    PAID_NOT_PAYABLE = "paid-not-payable"
+    UNDERPAID = "underpaid"
+    OVERPAID = "overpaid"
+    DUPLICATE_TRANSACTION_NO = "duplicate-transaction-no"
+    REFUND_UNKNOWN = "refund-unknown"
+    DELIVERY_FAILING = "delivery-failing"
+    FORGED_NOTICES = "forged-notices"
+
+
+class IllegalTransition(Exception):  # a fault in our own code, so not one of TillgateError's
+    """A status was about to move where its table does not lead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentFacts:
+    """What is known of a payment before an answer is heard.
+
+    `expires_at` is when the cashier page has timed out and the grace after it has passed; `amount` is in dollars, and so is `refunded`,
+    what Tillgate itself has given back.
+    """
+
+    reference: str
+    amount: Decimal
+    status: PaymentStatus
+    expires_at: datetime
+    currency: str = CURRENCY
+    transaction_no: str | None = None
+    refunded: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The gateway told about the transaction. `asked_at` is when it was asked, which is before it answered."""
+
+    transaction: Transaction
+    asked_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotFound:
+    """The gateway answered that it knows no such reference (HTTP 400 and 000022)."""
+
+    asked_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoNews:
+    """An answer, or none, that proves nothing. `attention` is what it may say about the account, whoever gives the reason."""
+
+    because: str
+    attention: AttentionReason | None = None
+
+
+Answer = Found | NotFound | NoNews
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What an answer means for a payment.
+
+    `status` is where the payment stands now, which may be where it stood; `transaction_no` is what is now known; `attention` is
+    what a person must see; `is_news` tells an answer about the payment from one that proves nothing; `because` says why.
+    """
+
+    status: PaymentStatus
+    transaction_no: str | None
+    because: str
+    attention: AttentionReason | None = None
+    is_news: bool = True
+
+
+def move_payment(old: PaymentStatus, new: PaymentStatus) -> PaymentStatus:
+    """Return the new status, or raise `IllegalTransition` when the table does not lead there."""
+    if new is not old and new not in PAYMENT_TRANSITIONS[old]:
+        raise IllegalTransition(f"a payment does not move from {old} to {new}")
+    return new
+
+
+def move_refund(old: RefundStatus, new: RefundStatus) -> RefundStatus:
+    """Return the new status, or raise `IllegalTransition` when the table does not lead there."""
+    if new is not old and new not in REFUND_TRANSITIONS[old]:
+        raise IllegalTransition(f"a refund does not move from {old} to {new}")
+    return new
+
+
+def hear(outcome: Transaction | TillgateError, asked_at: datetime) -> Answer:
+    """Return what the outcome of a query says, whether it was returned or raised."""
+    if isinstance(outcome, Transaction):
+        return Found(transaction=outcome, asked_at=asked_at)
+    if isinstance(outcome, OrderNotFound):
+        return NotFound(asked_at=asked_at)
+    attention = None
+    if isinstance(outcome, SignatureMismatch):
+        attention = AttentionReason.SIGNATURE_MISMATCH
+    elif isinstance(outcome, Refused):
+        attention = AttentionReason.WRONG_CREDENTIALS
+    return NoNews(because=str(outcome), attention=attention)
+
+
+def decide(facts: PaymentFacts, answer: Answer) -> Decision:
+    """Decide what an answer of the gateway means for a payment. The only way a payment learns its fate."""
+    if isinstance(answer, NoNews):
+        return _no_news(facts, answer.because, answer.attention)
+    if isinstance(answer, NotFound):
+        return _not_found(facts, answer)
+    found = answer.transaction
+    if doubt := _contradiction(facts, found):
+        reason, because = doubt
+        return Decision(status=facts.status, transaction_no=facts.transaction_no, because=because, attention=reason)
+    said = found.status
+    if said is TransactionStatus.PAID:
+        return _to(facts, found, PaymentStatus.PAID, "the gateway says that it is paid")
+    if facts.status is PaymentStatus.PAID:
+        if facts.refunded >= facts.amount:  # whatever it is called after a full refund of ours (silence 18)
+            return _stay(facts, found, f"it was given back, and the gateway says {found.status_text!r}")
+        because = f"it was paid, and now the gateway says {found.status_text!r}"
+        return _stay(facts, found, because, AttentionReason.CHANGED_AFTER_PAID)
+    is_open, too_late = facts.status in OPEN_PAYMENT_STATUSES, answer.asked_at >= facts.expires_at
+    if said is TransactionStatus.UNRECOGNISED:
+        because = f"the gateway says {found.status_text!r}, which is not a status we know"
+        return _stay(facts, found, because, AttentionReason.UNRECOGNISED_STATUS if too_late or not is_open else None)
+    if not is_open:
+        return _stay(facts, found, f"the gateway says {found.status_text!r}")
+    if said is TransactionStatus.FAILED:
+        return _to(facts, found, PaymentStatus.FAILED, f"the gateway says {found.status_text!r}")
+    if said is TransactionStatus.CLOSED:
+        return _to(facts, found, PaymentStatus.CLOSED, f"the gateway says {found.status_text!r}")
+    if too_late:
+        return _to(facts, found, PaymentStatus.EXPIRED, "the cashier page timed out and nobody had paid")
+    return _to(facts, found, PaymentStatus.PENDING, "the gateway waits for the shopper")
+
+
+def decide_creation(outcome: CreatedPayment | TillgateError) -> PaymentStatus:
+    """Return where a *created* payment stands after the attempt to create it at the gateway (silence 13).
+
+    A refusal, and a request that never left, is *failed*, and is still looked at later; an unknown outcome stays *created* and is watched.
+    """
+    if isinstance(outcome, CreatedPayment):
+        return PaymentStatus.PENDING
+    if isinstance(outcome, Refused | NotSent | InvalidRequest | ConfigurationError):
+        return PaymentStatus.FAILED
+    return PaymentStatus.CREATED
+
+
+def decide_refund(outcome: Refunded | TillgateError) -> RefundStatus:
+    """Return where a *sending* refund stands after the attempt (silences 12 and 14).
+
+    Closed by default: what is not certain is *unknown*. What certainly never left is *queued* again, unless it never can leave.
+    """
+    if isinstance(outcome, Refunded):
+        return RefundStatus.SUCCEEDED
+    if isinstance(outcome, Refused | InvalidRequest):
+        return RefundStatus.REFUSED
+    if isinstance(outcome, NotSent | ConfigurationError):
+        return RefundStatus.QUEUED
+    return RefundStatus.UNKNOWN
+
+
+def next_look(status: PaymentStatus, since: datetime, expires_at: datetime, now: datetime) -> datetime | None:
+    """Return when a payment is looked at next, always after `now`, or None when never again.
+
+    `since` is when an open payment was created, or when another one came to its status. An open one is watched closely at first and is
+    looked at once more when its time to pay is over; past that, until an answer is had, every few minutes. The others get tail looks.
+    """
+    if status not in OPEN_PAYMENT_STATUSES:
+        return next((moment for after in _TAIL_LOOKS if (moment := since + after) > now), None)
+    if now >= expires_at:
+        return now + _OVERDUE_LOOK
+    early = (since + after for after in _EARLY_LOOKS)
+    moment = next((moment for moment in early if moment > now), now + _LOOK)
+    return min(moment, max(expires_at, now + timedelta(seconds=1)))
+
+
+def next_try(status: PaymentStatus, since: datetime, expires_at: datetime, now: datetime) -> datetime:
+    """Return when a payment is looked at next after an answer that was no news. Arguments as for `next_look`.
+
+    Soon, for an open one. For another one the pause grows with the time it has been settled: a gateway that has forgotten old transactions
+    never answers about them, and must not be asked every few minutes for ever.
+    """
+    pause = _RETRY if status in OPEN_PAYMENT_STATUSES else max(_RETRY, (now - since) / _TAIL_RETRIES)
+    due = next_look(status, since, expires_at, now)
+    return min(due, now + pause) if due else now + pause
+
+
+def _no_news(facts: PaymentFacts, because: str, attention: AttentionReason | None) -> Decision:
+    return Decision(status=facts.status, transaction_no=facts.transaction_no, because=because, attention=attention, is_news=False)
+
+
+def _not_found(facts: PaymentFacts, answer: NotFound) -> Decision:
+    if facts.transaction_no:
+        because = f"the account does not know {facts.reference}, though it gave it transaction {facts.transaction_no}"
+        return _no_news(facts, because, AttentionReason.WRONG_CREDENTIALS)
+    if facts.status in OPEN_PAYMENT_STATUSES and answer.asked_at >= facts.expires_at:
+        because = "the gateway never heard of it and the time to pay has passed"
+        return Decision(status=PaymentStatus.EXPIRED, transaction_no=None, because=because)
+    return Decision(status=facts.status, transaction_no=None, because="the gateway knows no such reference")
+
+
+def _contradiction(facts: PaymentFacts, found: Transaction) -> tuple[AttentionReason, str] | None:
+    """Return why an answer may not be applied: it contradicts the payment, or says paid without saying enough (I1; silences 5, 20)."""
+    paid = found.status is TransactionStatus.PAID
+    if found.reference != facts.reference:
+        return AttentionReason.REFERENCE_MISMATCH, f"the answer is about {found.reference[:40]!r}"
+    if facts.transaction_no and found.transaction_no not in (None, facts.transaction_no):
+        because = f"the transaction is {facts.transaction_no}, and the answer is about {found.transaction_no}"
+        return AttentionReason.TRANSACTION_NO_MISMATCH, because
+    if paid and not found.transaction_no:
+        return AttentionReason.TRANSACTION_NO_MISSING, "the gateway says paid without a transactionNo"
+    for name, currency in (("currency", found.currency), ("settleCurrency", found.settle_currency)):
+        if currency != facts.currency and (paid or currency is not None):
+            return AttentionReason.CURRENCY_MISMATCH, f"the {name} is {currency or 'missing'} instead of {facts.currency}"
+    if found.amount is None:
+        return (AttentionReason.AMOUNT_MISSING, "the gateway says paid without an amount") if paid else None
+    if found.amount != facts.amount:
+        return AttentionReason.AMOUNT_MISMATCH, f"the amount is {found.amount} instead of {facts.amount}"
+    return None
+
+
+def _to(facts: PaymentFacts, found: Transaction, status: PaymentStatus, because: str) -> Decision:
+    return Decision(status=move_payment(facts.status, status), transaction_no=facts.transaction_no or found.transaction_no, because=because)
+
+
+def _stay(facts: PaymentFacts, found: Transaction, because: str, attention: AttentionReason | None = None) -> Decision:
+    return Decision(status=facts.status, transaction_no=facts.transaction_no or found.transaction_no, because=because, attention=attention)

@@ -1,0 +1,64 @@
+"""An emulator of the payment gateway: the three endpoints, a cashier page, notices, and every fault on demand.
+
+It imports nothing of the rest of the package, so that it judges the wire format independently. `Service` needs nothing but the
+standard library; the server behind `Sandbox` and `serve` is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .answers import Answer
+from .clock import Clock
+from .contract import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
+from .errors import NotPossible, SandboxError, UnknownOption, UnknownTransaction, WrongOption
+from .faults import FAULTS, MAGIC
+from .notices import NoticeAttempt
+from .options import Options
+from .service import Service
+from .transactions import Refund, Transaction
+
+if TYPE_CHECKING:
+    from .app import create_app
+    from .control import Control
+    from .server import Sandbox, serve
+
+__all__ = [
+    "FAULTS",
+    "MAGIC",
+    "PUBLISHED_MERCHANT_NO",
+    "PUBLISHED_TEST_TOKEN",
+    "Answer",
+    "Clock",
+    "Control",
+    "NotPossible",
+    "NoticeAttempt",
+    "Options",
+    "Refund",
+    "Sandbox",
+    "SandboxError",
+    "Service",
+    "Transaction",
+    "UnknownOption",
+    "UnknownTransaction",
+    "WrongOption",
+    "create_app",
+    "serve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what needs the server's dependencies only when it is wanted."""
+    if name in ("Sandbox", "serve"):
+        from . import server
+
+        return getattr(server, name)
+    if name == "create_app":
+        from .app import create_app
+
+        return create_app
+    if name == "Control":
+        from .control import Control
+
+        return Control
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,62 @@
+"""Who may see the developer's pages and use the control API: the machine itself, unless the public is asked in.
+
+Bound to loopback is not enough: a web page in the developer's browser can name this server under a host of its own (DNS
+rebinding), can send it forms across sites, and a tunnel can bring strangers in. So the Host header must be loopback's, writing needs
+JSON and no foreign Origin, and a request that came through a proxy counts as public. Nor may a notice come back as a command: a
+stranger chooses where notices go, so what the sandbox itself sends is marked and refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+NOTICE_AGENT = "payment-gateway-sandbox"
+"""The User-Agent of every notice, by which the sandbox knows its own."""
+
+_PROXIED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The rule for one server: whether it listens to more than loopback, and whether it was asked to let the public control it."""
+
+    public: bool = False
+    control_public: bool = False
+
+    def may_look(self, request: Request) -> bool:
+        """Say whether this request may see the developer's pages."""
+        if request.headers.get("user-agent") == NOTICE_AGENT:
+            return False
+        if self.control_public:
+            return True
+        client = request.client.host if request.client else "127.0.0.1"
+        proxied = any(name in request.headers for name in _PROXIED)
+        return is_loopback(client) and not self.public and not proxied and is_loopback(_host_of(request.headers.get("host", "")))
+
+    def may_act(self, request: Request) -> bool:
+        """Say whether this request may change something: a browser cannot send such JSON across sites without asking first."""
+        if not self.may_look(request):
+            return False
+        origin = request.headers.get("origin")
+        return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a host name or address means this machine and nothing else."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _host_of(header: str) -> str:
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""

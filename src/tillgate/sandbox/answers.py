@@ -1,0 +1,188 @@
+"""What goes back to a client: the envelope of the interface, and every way to damage it.
+
+An `Answer` also carries its *fate*, which a server obeys and a simulator reads: it arrives, it drips, or the connection is
+closed before, in the middle of or instead of it.
+"""
+
+from __future__ import annotations
+
+import http
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Literal
+
+from . import contract, money, signing
+from .options import Options
+from .requests import Bare
+
+Fate = Literal["answer", "lose_request", "lose_response", "cut", "drip"]
+Envelope = dict[str, object]
+
+_JSON = (("content-type", "application/json"),)
+_text = json.encoder.encode_basestring_ascii
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One HTTP answer and what becomes of it.
+
+    `lose_request` means that nothing was done and nothing is answered; `lose_response` that the work was done and nothing is
+    answered; `cut` that only the first `cut_after` bytes of `raw()` arrive.
+    """
+
+    http_status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    fate: Fate = "answer"
+    delay_seconds: float = 0.0
+    pause_seconds: float = 0.0
+    cut_after: int = 0
+
+    def raw(self) -> bytes:
+        """Return the whole answer as HTTP/1.1, for the fates that cut it."""
+        lines = [f"HTTP/1.1 {self.http_status} {http.HTTPStatus(self.http_status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in (*self.headers, ("content-length", str(len(self.body))))]
+        return "\r\n".join((*lines, "", "")).encode("latin-1") + self.body
+
+
+def encode(value: object) -> str:
+    """Write JSON by hand where the standard encoder would pass a money literal through a float."""
+    if isinstance(value, Bare):
+        return str(value)
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_text(name)}:{encode(member)}" for name, member in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(encode, value)) + "]"
+    return json.dumps(value)
+
+
+def answer(envelope: object, http_status: int = 200) -> Answer:
+    """Make an answer that arrives unharmed."""
+    return Answer(http_status, _JSON, encode(envelope).encode())
+
+
+def sign(envelope: Envelope, token: str, how: str) -> None:
+    """Put a verifySign into an answer (silence 7): over the result's fields where there is a result, else the envelope's."""
+    result = envelope.get("result")
+    place: Envelope = result if isinstance(result, dict) else envelope
+    parameters = {name: str(value) for name, value in place.items()}
+    make = signing.signature if how == "valid" else signing.wrong
+    place[signing.FIELD] = make(parameters, token)
+
+
+def instead(fault: str, options: Options) -> Answer:
+    """Make the answer of a fault that strikes instead of the work."""
+    if fault == "lost_request":
+        return Answer(0, (), b"", fate="lose_request")
+    if fault == "server_error":
+        return Answer(503, (("content-type", "text/plain"),), b"Service Unavailable")
+    if fault == "rate_limited":
+        headers = (*_JSON, ("retry-after", "1"))
+        return Answer(429, headers, b'{"ret_code":"000429","ret_msg":"too many requests"}')
+    code, message = {
+        "refused": (contract.BAD_STATE, "refused by the sandbox"),
+        "denied": (contract.NOT_FOUND, "order not found"),
+    }[fault]
+    return answer({"ret_code": code, "ret_msg": message}, options.refusal_http_status if fault == "refused" else 400)
+
+
+def _drop(name: str) -> Callable[[Envelope], None]:
+    return lambda result: void(result.pop(name, None))
+
+
+def _put(name: str, value: object) -> Callable[[Envelope], None]:
+    def change(result: Envelope) -> None:
+        if name in result:
+            result[name] = value
+
+    return change
+
+
+def _alter(name: str, how: Callable[[str], str]) -> Callable[[Envelope], None]:
+    def change(result: Envelope) -> None:
+        if name in result:
+            result[name] = how(str(result[name]))
+
+    return change
+
+
+def void(_value: object) -> None:
+    """Throw a value away."""
+
+
+def cent_more(text: str) -> str:
+    """Return the amount that a fault names in place of the right one."""
+    return money.text_of((money.cents_of(text) or 0) + 1)
+
+
+def _path_of(address: str) -> str:
+    return "/" + address.split("/", 3)[-1]
+
+
+# Faults of what the answer says: each changes the result before it is written down.
+_CHANGES: Mapping[str, Callable[[Envelope], None]] = {
+    "cashier_missing": _drop("cashierUrl"),
+    "cashier_relative": _alter("cashierUrl", _path_of),
+    "other_reference": _alter("reference", lambda text: f"{text}-OTHER"),
+    "wrong_amount": _alter("amount", cent_more),
+    "amount_number": _alter("amount", Bare),
+    "amount_text": _alter("amount", str),
+    "missing_amount": _drop("amount"),
+    "wrong_currency": _put("currency", "EUR"),
+    "missing_currency": _drop("currency"),
+    "wrong_settle_currency": _put("settleCurrency", "EUR"),
+    "wrong_transaction_no": _alter("transactionNo", lambda text: text[:-1] + str((int(text[-1]) + 1) % 10)),
+    "unknown_status": _put("status", "quantum"),
+}
+
+
+def change_result(fault: str, envelope: Envelope) -> None:
+    """Let a fault change what the answer says; faults of how it is said change nothing here."""
+    change = _CHANGES.get(fault)
+    result = envelope.get("result")
+    if change is not None and isinstance(result, dict):
+        change(result)
+
+
+def damage(fault: str, envelope: Envelope, whole: Answer, options: Options, random: Random) -> Answer:
+    """Let a fault strike the answer after the work was done."""
+    if fault == "lost_response":
+        return Answer(0, (), b"", fate="lose_response")
+    if fault == "delay":
+        return replace(whole, delay_seconds=options.delay_seconds)
+    if fault == "slow_drip":
+        return replace(whole, fate="drip", pause_seconds=options.drip_pause_seconds)
+    if fault == "cut":
+        after = options.cut_after_bytes
+        return replace(whole, fate="cut", cut_after=after if after >= 0 else random.randrange(len(whole.raw())))
+    if fault == "redirect":
+        return Answer(302, (("location", f"{options.public_url}/elsewhere"),), b"")
+    if fault == "server_error_done":
+        return Answer(502, (("content-type", "text/html"),), b"<html><body><h1>502 Bad Gateway</h1></body></html>")
+    if fault == "html_body":
+        return Answer(200, (("content-type", "text/html"),), b"<!doctype html><title>Maintenance</title><p>Back soon.")
+    rewrite = _REWRITES.get(fault)
+    return replace(whole, body=rewrite(envelope, whole.body, options)) if rewrite else whole
+
+
+def _renamed(envelope: Envelope, code: object, message: str) -> bytes:
+    return encode({**envelope, "ret_code": code, "ret_msg": message}).encode()
+
+
+# Faults of how the answer is said: each writes another body under the same status.
+_REWRITES: Mapping[str, Callable[[Envelope, bytes, Options], bytes]] = {
+    "broken_json": lambda envelope, body, options: body[: len(body) // 2],
+    "empty_body": lambda envelope, body, options: b"",
+    "json_list": lambda envelope, body, options: encode([envelope]).encode(),
+    "missing_ret_code": lambda envelope, body, options: encode(
+        {name: value for name, value in envelope.items() if name != "ret_code"}
+    ).encode(),
+    "numeric_ret_code": lambda envelope, body, options: _renamed(envelope, 100, str(envelope["ret_msg"])),
+    "huge_body": lambda envelope, body, options: body[:-1] + b" " * max(0, options.huge_body_bytes - len(body)) + b"}",
+    "system_error": lambda envelope, body, options: encode({"ret_code": contract.SYSTEM_ERROR, "ret_msg": "system error"}).encode(),
+    "unknown_code": lambda envelope, body, options: encode({"ret_code": contract.UNKNOWN_CODE, "ret_msg": "something else"}).encode(),
+}

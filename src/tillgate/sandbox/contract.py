@@ -1,0 +1,90 @@
+"""The interface as data: what is served where, which values are allowed, which codes are answered.
+
+The reader of requests, the OpenAPI document and the pages all stand on these tables.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Literal
+
+Operation = Literal["pay", "query", "refund"]
+
+VENDORS = MappingProxyType(
+    {
+        "alipay": "Alipay",
+        "wechatpay": "WeChat Pay",
+        "paypal": "PayPal",
+        "venmo": "Venmo",
+        "unionpay": "UnionPay",
+        "creditcard": "Credit card",
+        "truemoney": "TrueMoney",
+        "alipay_hk": "AlipayHK",
+        "tng": "Touch 'n Go",
+        "gcash": "GCash",
+        "dana": "DANA",
+        "kakaopay": "KakaoPay",
+        "bkash": "bKash",
+        "easypaisa": "Easypaisa",
+    }
+)
+TERMINALS = ("ONLINE", "WAP", "ANDROID", "IOS")
+CURRENCIES = ("USD",)
+
+REQUIRED: MappingProxyType[Operation, tuple[str, ...]] = MappingProxyType(
+    {
+        "pay": (
+            "merchantNo",
+            "verifySign",
+            "currency",
+            "amount",
+            "vendor",
+            "reference",
+            "terminal",
+            "ipnUrl",
+            "callbackUrl",
+        ),
+        "query": ("merchantNo", "verifySign", "reference"),
+        "refund": ("merchantNo", "verifySign", "reference", "amount"),
+    }
+)
+OPTIONAL: MappingProxyType[Operation, tuple[str, ...]] = MappingProxyType(
+    {"pay": ("description", "timeout", "goodsInfo"), "query": (), "refund": ("ipnUrl",)}
+)
+
+# "The request examples for tran-query and refund use the path prefix /app-data-search/v1/" (Endpoints; silence 2).
+PATHS: MappingProxyType[str, MappingProxyType[str, Operation]] = MappingProxyType(
+    {
+        "online": MappingProxyType({"/online/v1/secure-pay": "pay", "/online/v1/tran-query": "query", "/online/v1/refund": "refund"}),
+        "examples": MappingProxyType(
+            {
+                "/online/v1/secure-pay": "pay",
+                "/app-data-search/v1/tran-query": "query",
+                "/app-data-search/v1/refund": "refund",
+            }
+        ),
+        "both": MappingProxyType(
+            {
+                "/online/v1/secure-pay": "pay",
+                "/online/v1/tran-query": "query",
+                "/online/v1/refund": "refund",
+                "/app-data-search/v1/tran-query": "query",
+                "/app-data-search/v1/refund": "refund",
+            }
+        ),
+    }
+)
+
+# Only the first and the unknown order are named by the interface; the others are the family's (silence 12).
+SUCCESS = "000100"
+SYSTEM_ERROR = "000000"
+MISSING = "000020"
+NOT_FOUND = "000022"
+BAD_VALUE = "000023"
+DENIED = "000030"
+BAD_STATE = "000040"
+UNKNOWN_CODE = "000999"
+
+DEFAULT_TIMEOUT_MINUTES = 120
+PUBLISHED_MERCHANT_NO = "200043"
+PUBLISHED_TEST_TOKEN = "5cbfb079f15b150122261c8537086d77a"  # noqa: S105  printed in the family's public documentation

@@ -1,0 +1,211 @@
+"""What a test or a developer does to a running emulator: one lock around the service, and a bell for whoever sends its notices.
+
+`Sandbox.control` is one of these; `control_api` offers the same over HTTP.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+
+from .answers import Answer
+from .book import Decision
+from .clock import Clock
+from .errors import NotPossible, WrongOption
+from .faults import Planned
+from .money import cents_of, text_of
+from .notices import NoticeAttempt, NoticeKind
+from .options import Options
+from .requests import Refusal
+from .service import Service
+from .transactions import Transaction
+
+
+class Control:
+    """Every act on a running emulator, safe from any thread."""
+
+    def __init__(self, service: Service, clock: Clock, *, public: bool = False) -> None:
+        self.service = service
+        self.clock = clock
+        self.public = public  # strangers can reach it, and could have notices sent to what they cannot reach themselves
+        self.lock = threading.RLock()
+        self.ring: Callable[[], None] = lambda: None  # set by the sender of notices
+        self.wakes_at = 0.0
+
+    # The three calls of the interface, and the sender's side.
+
+    def handle(self, path: str, content_type: str, body: bytes) -> Answer:
+        """Answer one call of a client."""
+        with self.lock:
+            answer = self.service.handle(path, content_type, body)
+            self._ring_if_earlier()
+            return answer
+
+    def due_notices(self) -> tuple[list[NoticeAttempt], float | None]:
+        """Take what is to be sent now, and hear in how many seconds to look again."""
+        with self.lock:
+            now = self.clock()
+            attempts = self.service.due_notices(now)
+            due = self.service.next_due()
+            self.wakes_at = float("inf") if due is None else due
+            return attempts, None if due is None else max(0.0, due - now)
+
+    def notice_answered(self, attempt: NoticeAttempt, http_status: int | None, body: bytes, error: str) -> None:
+        """Pass on how a sending went."""
+        with self.lock:
+            self.service.notice_answered(attempt, http_status, body, error)
+            self._ring_if_earlier()
+
+    def _ring_if_earlier(self) -> None:
+        """Wake the sender only for something earlier than what it waits for: most calls cause nothing soon."""
+        due = self.service.next_due()
+        if due is not None and due < self.wakes_at:
+            self.ring()
+
+    # Acts on a transaction, named by its number or its reference.
+
+    def decide(self, key: str, decision: Decision) -> str | None:
+        """Decide in the shopper's place, and return where the shopper is sent. A failed or expired payment can be paid late."""
+        with self.lock:
+            redirect = self.service.decide(self.service.find(key).transaction_no, decision, late=True)
+            self._ring_if_earlier()
+            return redirect
+
+    def pay(self, key: str) -> str | None:
+        """Pay in the shopper's place."""
+        return self.decide(key, "pay")
+
+    def decline(self, key: str) -> str | None:
+        """Decline in the shopper's place."""
+        return self.decide(key, "decline")
+
+    def leave(self, key: str) -> str | None:
+        """Leave the cashier page in the shopper's place: nothing is paid, the payment stays open."""
+        return self.decide(key, "leave")
+
+    def settle_at_cashier(self, transaction: Transaction, decision: Decision) -> str | None:
+        """Do what the shopper's own button asks; only an open payment allows it."""
+        with self.lock:
+            redirect = self.service.decide(transaction.transaction_no, decision)
+            self._ring_if_earlier()
+            return redirect
+
+    def expire(self, key: str) -> None:
+        """Let the time-out pass now."""
+        with self.lock:
+            self.service.expire(self.service.find(key).transaction_no)
+            self._ring_if_earlier()
+
+    def reverse(self, key: str) -> None:
+        """Take the payment back, as a charge-back does."""
+        with self.lock:
+            self.service.reverse(self.service.find(key).transaction_no)
+            self._ring_if_earlier()
+
+    def refund(self, key: str, amount: str) -> None:
+        """Refund behind the merchant's back, as a person in the gateway's back office does."""
+        cents = cents_of(amount)
+        if not cents:
+            raise WrongOption("amount", amount, "a plain decimal above 0")
+        with self.lock:
+            try:
+                self.service.give_back(self.service.find(key), cents)
+            except Refusal as refusal:
+                raise NotPossible(refusal.message) from refusal
+
+    def notify(self, key: str, kind: NoticeKind = "payment", *, status: str = "") -> None:
+        """Send a notice now: true (`payment`, `refund`), `forged` or `stale`; `status` puts a word of your own in it."""
+        with self.lock:
+            self.service.notify(self.service.find(key), kind, status=status)
+            self.ring()
+
+    # Acts on the emulator.
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock ahead; what was to happen meanwhile happens."""
+        with self.lock:
+            self.clock.advance(seconds)
+            self.service.settle(self.clock())
+            self.ring()
+
+    def set_options(self, changes: Mapping[str, object]) -> Options:
+        """Change options, by the names of `Options` or of faults; the seed and the address are settled by now."""
+        for name in ("seed", "public_url", "journal_entries"):
+            if name in changes:
+                raise WrongOption(name, changes[name], "no change while the emulator runs")
+        with self.lock:
+            self.service.use(Options.read(changes, self.service.options))
+            return self.service.options
+
+    def fault(self, name: str, *, occasion: str | None = None, reference: str | None = None, times: int = 1) -> Planned:
+        """Ask for a fault at the next fitting calls or moments."""
+        with self.lock:
+            return self.service.faults.plan(name, occasion=occasion, reference=reference, times=times)
+
+    def clear_faults(self) -> None:
+        """Forget the faults that were asked for and those that come by chance."""
+        with self.lock:
+            self.service.faults.planned.clear()
+            self.service.use(Options.read({"faults": {}}, self.service.options))
+
+    def reset(self) -> None:
+        """Forget every transaction, notice and planned fault; the options and the clock stay."""
+        with self.lock:
+            self.service.reset()
+            self.ring()
+
+    def wait_for_notices(self, timeout_seconds: float = 5.0) -> bool:
+        """Wait until nothing is due or being sent, and say whether that came about in time."""
+        until = time.monotonic() + timeout_seconds
+        while time.monotonic() < until:
+            with self.lock:
+                due = self.service.outbox.next_due()
+                if not self.service.outbox.in_flight() and (due is None or due > self.clock()):
+                    return True
+            time.sleep(0.005)
+        return False
+
+    # What can be seen.
+
+    def state(self) -> dict[str, object]:
+        """Everything a test may want to know, as JSON could carry it; no token and no signature is in it."""
+        with self.lock:
+            service = self.service
+            options = {item.name: _plain(getattr(service.options, item.name)) for item in fields(service.options)}
+            options["merchants"] = sorted(service.options.merchants)
+            return {
+                "now": self.clock(),
+                "options": options,
+                "planned_faults": [
+                    {"fault": one.fault.name, "occasion": one.occasion, "reference": one.reference, "times": one.times}
+                    for one in service.faults.planned
+                ],
+                "notices": {"waiting_until": service.outbox.next_due(), "sending": service.outbox.in_flight()},
+                "transactions": [self.describe(one) for one in service.transactions()],
+            }
+
+    def describe(self, transaction: Transaction) -> dict[str, object]:
+        """One transaction as JSON could carry it."""
+        return {
+            "transactionNo": transaction.transaction_no,
+            "merchantNo": transaction.merchant_no,
+            "reference": transaction.reference,
+            "amount": transaction.amount,
+            "vendor": transaction.vendor,
+            "status": transaction.status,
+            "word": self.service.word(transaction),
+            "refunded": text_of(transaction.refunded_cents),
+            "refunds": [{"refundNo": one.refund_no, "amount": one.amount, "at": one.at} for one in transaction.refunds],
+            "cashierUrl": self.service.cashier_url(transaction),
+            "createdAt": transaction.created_at,
+            "expiresAt": transaction.expires_at,
+            "decidedAt": transaction.decided_at,
+        }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value

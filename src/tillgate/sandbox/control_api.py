@@ -1,0 +1,142 @@
+"""The control API: `Control` over HTTP, as JSON, for tests in other languages and for curl.
+
+Where it may not be used every address below `/_control/` answers 404, as if it were not there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from .access import Access
+from .control import Control
+from .errors import NotPossible, SandboxError, UnknownTransaction, WrongOption
+from .notices import NoticeKind
+
+Body = dict[str, object]
+Act = Callable[[Control, Request, Body], object]
+
+
+def routes(control: Control, access: Access) -> list[Route]:
+    """Every address of the control API."""
+    table: tuple[tuple[str, str, Act], ...] = (
+        ("GET", "/state", lambda control, request, body: control.state()),
+        ("POST", "/clock", _advance),
+        ("PATCH", "/options", _set_options),
+        ("POST", "/faults", _fault),
+        ("DELETE", "/faults", lambda control, request, body: control.clear_faults()),
+        ("GET", "/transactions/{key}", _show),
+        ("POST", "/transactions/{key}/{act}", _act),
+        ("POST", "/transactions/{key}/notices", _notify),
+        ("POST", "/reset", lambda control, request, body: control.reset()),
+    )
+    ordered = sorted(table, key=lambda row: "{act}" in row[1])
+    return [Route(f"/_control{path}", _guarded(act, control, access), methods=[method]) for method, path, act in ordered]
+
+
+def _guarded(act: Act, control: Control, access: Access) -> Callable[[Request], Awaitable[Response]]:
+    async def serve(request: Request) -> Response:
+        writes = request.method not in ("GET", "HEAD")
+        if not (access.may_act(request) if writes else access.may_look(request)):
+            return JSONResponse({"error": "Not Found"}, 404)
+        try:
+            body = await _read(request) if writes else {}
+            return JSONResponse({"ok": True} if (answer := act(control, request, body)) is None else answer)
+        except UnknownTransaction as error:
+            return JSONResponse({"error": str(error)}, 404)
+        except NotPossible as error:
+            return JSONResponse({"error": str(error)}, 409)
+        except (SandboxError, ValueError) as error:
+            return JSONResponse({"error": str(error)}, 400)
+
+    return serve
+
+
+async def _read(request: Request) -> Body:
+    raw = await request.body()
+    if not raw and request.method == "DELETE":
+        return {}
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise ValueError("send JSON with Content-Type: application/json")
+    try:
+        found = json.loads(raw or b"{}")
+    except ValueError as error:
+        raise ValueError(f"the body is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise WrongOption("the body", found, "a JSON object")
+    return found
+
+
+def _only(body: Body, *names: str) -> None:
+    """Refuse what is not known: a misspelt name must not be silently ignored."""
+    unknown = sorted(set(body) - set(names))
+    if unknown:
+        raise ValueError(f"unknown: {', '.join(unknown)}; this takes {', '.join(names) or 'nothing'}")
+
+
+def _text(body: Body, name: str, default: str | None = None) -> str | None:
+    value = body.get(name, default)
+    if value is not None and not isinstance(value, str):
+        raise WrongOption(name, value, "text")
+    return value
+
+
+def _advance(control: Control, request: Request, body: Body) -> object:
+    _only(body, "advance_seconds")
+    seconds = body.get("advance_seconds")
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
+        raise WrongOption("advance_seconds", seconds, "a number of seconds")
+    control.advance(seconds)
+    return {"now": control.clock()}
+
+
+def _set_options(control: Control, request: Request, body: Body) -> object:
+    control.set_options(body)
+    return control.state()["options"]
+
+
+def _fault(control: Control, request: Request, body: Body) -> object:
+    _only(body, "fault", "occasion", "reference", "times")
+    times = body.get("times", 1)
+    if type(times) is not int:
+        raise WrongOption("times", times, "a whole number")
+    name = _text(body, "fault", "") or ""
+    control.fault(name, occasion=_text(body, "occasion"), reference=_text(body, "reference"), times=times)
+    return control.state()["planned_faults"]
+
+
+def _show(control: Control, request: Request, body: Body) -> object:
+    with control.lock:
+        return control.describe(control.service.find(request.path_params["key"]))
+
+
+def _act(control: Control, request: Request, body: Body) -> object:
+    key, act = request.path_params["key"], request.path_params["act"]
+    redirect: str | None = None
+    if act == "refund":
+        _only(body, "amount")
+        control.refund(key, _text(body, "amount", "") or "")
+    elif act in ("expire", "reverse"):
+        _only(body)
+        (control.expire if act == "expire" else control.reverse)(key)
+    elif act in ("pay", "decline", "leave"):
+        _only(body)
+        redirect = control.decide(key, act)
+    else:
+        raise ValueError(f"there is no act {act!r}: pay, decline, leave, expire, reverse, refund, notices")
+    with control.lock:
+        return {"redirect": redirect, "transaction": control.describe(control.service.find(key))}
+
+
+def _notify(control: Control, request: Request, body: Body) -> None:
+    _only(body, "kind", "status")
+    kinds: tuple[NoticeKind, ...] = ("payment", "refund", "forged", "stale")
+    wanted = _text(body, "kind", "payment")
+    kind = next((one for one in kinds if one == wanted), None)
+    if kind is None:
+        raise WrongOption("kind", wanted, ", ".join(kinds))
+    control.notify(request.path_params["key"], kind, status=_text(body, "status", "") or "")

@@ -1,0 +1,230 @@
+"""Every way in which the emulated gateway can misbehave, as data, and the one place that decides when it does.
+
+A fault strikes at an *occasion*: one of the three operations, or one of the moments of a transaction's life (it was created,
+a shopper decides, the shopper goes back, a notice becomes due). Three things can call for a fault, asked in this order: the
+control API (planned), the amount of the transaction (magic), and chance (`Options.faults`, drawn from the seed).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from types import MappingProxyType
+from typing import Literal
+
+from .errors import UnknownOption, WrongOption
+
+Occasion = Literal["pay", "query", "refund", "created", "decision", "callback", "notice"]
+Stage = Literal["instead", "damage", "moment"]
+
+_CALLS: tuple[Occasion, ...] = ("pay", "query", "refund")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One way to misbehave.
+
+    `stage` says what becomes of the work: *instead* of it, *damage* to the answer after it was done, or a *moment* outside
+    the three calls.
+    """
+
+    name: str
+    stage: Stage
+    occasions: tuple[Occasion, ...]
+    summary: str
+
+
+_ALL = (
+    Fault("lost_request", "instead", _CALLS, "The connection closes, nothing was done."),
+    Fault("lost_response", "damage", _CALLS, "The work is done, the connection closes without an answer."),
+    Fault("delay", "damage", _CALLS, "The answer comes after `delay_seconds`."),
+    Fault("server_error", "instead", _CALLS, "HTTP 503, nothing was done."),
+    Fault("server_error_done", "damage", _CALLS, "HTTP 502, although the work is done."),
+    Fault("rate_limited", "instead", _CALLS, "HTTP 429 with Retry-After, nothing was done."),
+    Fault("broken_json", "damage", _CALLS, "The JSON of the answer stops in the middle."),
+    Fault("html_body", "damage", _CALLS, "HTTP 200 with an HTML page."),
+    Fault("redirect", "damage", _CALLS, "HTTP 302 to another address."),
+    Fault("json_list", "damage", _CALLS, "The answer is a JSON list."),
+    Fault("missing_ret_code", "damage", _CALLS, "The envelope has no ret_code."),
+    Fault("numeric_ret_code", "damage", _CALLS, "ret_code is a JSON number."),
+    Fault("huge_body", "damage", _CALLS, "The answer is `huge_body_bytes` long."),
+    Fault("slow_drip", "damage", _CALLS, "The answer comes byte by byte, `drip_pause_seconds` apart."),
+    Fault("cut", "damage", _CALLS, "The connection closes after `cut_after_bytes` bytes (-1: anywhere)."),
+    Fault("empty_body", "damage", _CALLS, "HTTP 200 with nothing in it."),
+    Fault("system_error", "damage", _CALLS, "ret_code 000000, although the work is done."),
+    Fault("bad_signature", "damage", _CALLS, "The answer carries a wrong verifySign."),
+    Fault("refused", "instead", ("pay", "refund"), "The gateway refuses with a code of its table."),
+    Fault("unknown_code", "damage", _CALLS, "A ret_code that nobody knows, although the work is done."),
+    Fault("denied", "instead", ("query",), "The query says 000022 order not found although the order exists."),
+    Fault("cashier_missing", "damage", ("pay",), "No cashierUrl in the answer."),
+    Fault("cashier_relative", "damage", ("pay",), "cashierUrl is a path without a host."),
+    Fault("other_reference", "damage", ("pay", "query"), "The answer names another reference."),
+    Fault("wrong_amount", "damage", ("pay", "query"), "The answer names a cent more."),
+    Fault("amount_number", "damage", ("pay", "query"), "The amount is a JSON number."),
+    Fault("amount_text", "damage", ("pay", "query"), "The amount is text."),
+    Fault("missing_amount", "damage", ("pay", "query"), "No amount in the answer."),
+    Fault("wrong_currency", "damage", ("pay", "query"), "currency is EUR."),
+    Fault("missing_currency", "damage", ("pay", "query"), "No currency in the answer."),
+    Fault("wrong_settle_currency", "damage", ("pay", "query"), "settleCurrency is EUR."),
+    Fault("wrong_transaction_no", "damage", ("pay", "query"), "The answer names another transactionNo."),
+    Fault("unknown_status", "damage", ("query",), "A status word that nobody knows."),
+    Fault("notice_forged", "moment", ("created",), "A forged notice says success before anybody paid."),
+    Fault("late_money", "moment", ("decision",), "Paying first fails; the money comes after `late_seconds`."),
+    Fault("raw_macros", "moment", ("callback",), "The shopper comes back with the macros unreplaced."),
+    Fault("no_return", "moment", ("callback",), "The shopper is not sent back."),
+    Fault("notice_missing", "moment", ("notice",), "The notice is never sent."),
+    Fault("notice_late", "moment", ("notice",), "The first notice comes after `late_seconds`."),
+    Fault("notice_duplicate", "moment", ("notice",), "The notice is sent twice at once."),
+    Fault("notice_reordered", "moment", ("notice",), "An older notice, saying pending, comes after this one."),
+    Fault("notice_bad_signature", "moment", ("notice",), "The notice is true, its signature is wrong."),
+    Fault("notice_wrong_amount", "moment", ("notice",), "The notice names a cent more."),
+)
+FAULTS: Mapping[str, Fault] = MappingProxyType({fault.name: fault for fault in _ALL})
+
+
+@dataclass(frozen=True, slots=True)
+class Magic:
+    """What an amount of 13 dollars and some cents provokes: `fault`, at `occasion`, so many `times` (0: always).
+
+    The occasion *carrier* is whichever call carries the amount: the creation or the refund.
+    """
+
+    cents: int
+    fault: str
+    occasion: Occasion | Literal["carrier"]
+    times: int = 0
+
+
+MAGIC_DOLLARS = 13
+_TABLE = (
+    Magic(1, "lost_request", "carrier"),
+    Magic(2, "lost_response", "carrier"),
+    Magic(3, "delay", "carrier"),
+    Magic(4, "server_error", "carrier"),
+    Magic(5, "server_error_done", "carrier"),
+    Magic(6, "rate_limited", "carrier"),
+    Magic(7, "broken_json", "carrier"),
+    Magic(8, "html_body", "carrier"),
+    Magic(9, "redirect", "carrier"),
+    Magic(11, "json_list", "carrier"),
+    Magic(12, "missing_ret_code", "carrier"),
+    Magic(13, "numeric_ret_code", "carrier"),
+    Magic(14, "huge_body", "carrier"),
+    Magic(15, "slow_drip", "carrier"),
+    Magic(16, "cut", "carrier"),
+    Magic(17, "empty_body", "carrier"),
+    Magic(18, "system_error", "carrier"),
+    Magic(19, "bad_signature", "carrier"),
+    Magic(21, "refused", "carrier"),
+    Magic(22, "unknown_code", "carrier"),
+    Magic(23, "cashier_missing", "pay"),
+    Magic(24, "cashier_relative", "pay"),
+    Magic(26, "other_reference", "pay"),
+    Magic(27, "wrong_amount", "pay"),
+    Magic(28, "amount_number", "pay"),
+    Magic(31, "server_error", "query", 3),
+    Magic(32, "rate_limited", "query", 3),
+    Magic(33, "broken_json", "query", 3),
+    Magic(34, "lost_response", "query", 3),
+    Magic(35, "delay", "query", 3),
+    Magic(36, "denied", "query", 3),
+    Magic(37, "bad_signature", "query", 3),
+    Magic(41, "unknown_status", "query"),
+    Magic(42, "missing_amount", "query"),
+    Magic(43, "wrong_amount", "query"),
+    Magic(44, "amount_text", "query"),
+    Magic(45, "wrong_currency", "query"),
+    Magic(46, "missing_currency", "query"),
+    Magic(47, "wrong_settle_currency", "query"),
+    Magic(48, "wrong_transaction_no", "query"),
+    Magic(51, "other_reference", "query"),
+    Magic(61, "notice_missing", "notice"),
+    Magic(62, "notice_late", "notice"),
+    Magic(63, "notice_duplicate", "notice"),
+    Magic(64, "notice_reordered", "notice"),
+    Magic(65, "notice_bad_signature", "notice"),
+    Magic(66, "notice_wrong_amount", "notice"),
+    Magic(67, "notice_forged", "created"),
+    Magic(71, "late_money", "decision"),
+    Magic(72, "raw_macros", "callback"),
+    Magic(73, "no_return", "callback"),
+)
+MAGIC: Mapping[int, Magic] = MappingProxyType({MAGIC_DOLLARS * 100 + row.cents: row for row in _TABLE})
+
+
+def check_probabilities(faults: Mapping[str, float]) -> None:
+    """Raise for a fault that does not exist, strikes elsewhere than it is asked to, or has no probability from 0 to 1."""
+    for key, probability in faults.items():
+        occasion, _, name = key.rpartition(".")
+        fault = FAULTS.get(name)
+        if fault is None:
+            near = difflib.get_close_matches(name, FAULTS, n=1)
+            raise UnknownOption(key, near[0] if near else "")
+        if occasion and occasion not in fault.occasions:
+            raise WrongOption(key, probability, f"one of the occasions {', '.join(fault.occasions)}")
+        if not 0 <= probability <= 1:
+            raise WrongOption(key, probability, "a probability from 0 to 1")
+
+
+@dataclass(slots=True)
+class Planned:
+    """A fault that the control API has asked for: at the next `times` occasions, of one reference or of any."""
+
+    fault: Fault
+    occasion: Occasion | None = None
+    reference: str | None = None
+    times: int = 1
+
+    def fits(self, occasion: Occasion, reference: str) -> bool:
+        """Say whether this occasion is one that was meant."""
+        return occasion in self.fault.occasions and self.occasion in (None, occasion) and self.reference in (None, reference)
+
+
+class FaultPlan:
+    """Decides at each occasion whether a fault strikes, and which: at most one."""
+
+    def __init__(self, probabilities: Mapping[str, float], random: Random) -> None:
+        self._random = random
+        self.planned: list[Planned] = []
+        self.use(probabilities)
+
+    def use(self, probabilities: Mapping[str, float]) -> None:
+        """Take other probabilities; what is planned stays planned."""
+        self._chances: dict[Occasion, list[tuple[Fault, float]]] = {}
+        for key, probability in sorted(probabilities.items()):
+            wanted, _, name = key.rpartition(".")
+            for occasion in FAULTS[name].occasions:
+                if probability and wanted in ("", occasion):
+                    self._chances.setdefault(occasion, []).append((FAULTS[name], probability))
+
+    def plan(self, name: str, *, occasion: str | None = None, reference: str | None = None, times: int = 1) -> Planned:
+        """Ask for a fault at the next `times` fitting occasions."""
+        fault = FAULTS.get(name)
+        if fault is None:
+            near = difflib.get_close_matches(name, FAULTS, n=1)
+            raise UnknownOption(name, near[0] if near else "")
+        fitting: Occasion | None = next((one for one in fault.occasions if one == occasion), None)
+        if occasion is not None and fitting is None:
+            raise WrongOption(name, occasion, f"one of the occasions {', '.join(fault.occasions)}")
+        if times < 1:
+            raise WrongOption(name, times, "one time or more")
+        planned = Planned(fault, fitting, reference, times)
+        self.planned.append(planned)
+        return planned
+
+    def choose(self, occasion: Occasion, reference: str, magic: Fault | None) -> Fault | None:
+        """Return the fault that strikes now, if any."""
+        for planned in self.planned:
+            if planned.fits(occasion, reference):
+                planned.times -= 1
+                if not planned.times:
+                    self.planned.remove(planned)
+                return planned.fault
+        if magic is not None:
+            return magic
+        for fault, probability in self._chances.get(occasion, ()):
+            if self._random.random() < probability:
+                return fault
+        return None

@@ -1,0 +1,26 @@
+"""Amounts as whole cents, read from text only: no float ever holds money here."""
+
+from __future__ import annotations
+
+import re
+
+_PLAIN = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2}))?", re.ASCII)
+
+
+def cents_of(text: str) -> int | None:
+    """Return the cents of a plain decimal with at most two decimals (silence 17), or None for anything else."""
+    found = _PLAIN.fullmatch(text)
+    if found is None:
+        return None
+    whole, part = found.groups()
+    return int(whole) * 100 + int((part or "").ljust(2, "0"))
+
+
+def text_of(cents: int) -> str:
+    """Write cents the way the interface's examples do: with two decimals."""
+    return f"{cents // 100}.{cents % 100:02d}"
+
+
+def shown(cents: int) -> str:
+    """Write cents for people: with thousands apart."""
+    return f"{cents // 100:,}.{cents % 100:02d}"

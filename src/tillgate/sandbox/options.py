@@ -1,0 +1,203 @@
+"""Everything that may be set: one frozen value, each silence of the interface a field, each fault a probability.
+
+The numbers in the comments are those of the table of silences that the client's dialects follow as well.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+from . import contract
+from .errors import UnknownOption, WrongOption
+from .faults import FAULTS, check_probabilities
+from .money import cents_of
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "empty_parameters": ("either", "skip", "keep"),
+    "prefixes": tuple(contract.PATHS),
+    "encodings": ("both", "json", "form"),
+    "pay_amount": ("text", "number"),
+    "query_amount": ("number", "text", "missing"),
+    "answer_signature": ("none", "valid", "wrong"),
+    "notice_method": ("POST", "GET"),
+    "notice_format": ("form", "json"),
+    "notice_signature": ("valid", "none", "wrong"),
+    "acknowledgement": ("success", "any"),
+    "repeated_reference": ("refuse", "replay"),
+    "goods_characters": ("plain", "any"),
+    "extra_fields": ("allow", "refuse"),
+    "address_scheme": ("any", "https"),
+}
+
+
+def _published() -> Mapping[str, str]:
+    return MappingProxyType({contract.PUBLISHED_MERCHANT_NO: contract.PUBLISHED_TEST_TOKEN})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How this emulator behaves; build it with the fields to change, or from text with `Options.read`."""
+
+    seed: int | None = None
+    merchants: Mapping[str, str] = field(default_factory=_published, repr=False)
+    merchant_name: str = "Test shop"
+    public_url: str = ""
+
+    # What is accepted.
+    empty_parameters: str = "either"  # 1
+    prefixes: str = "both"  # 2
+    encodings: str = "both"  # 3
+    reference_pattern: str = ""  # 11: a regular expression for the whole reference; empty accepts every one
+    repeated_reference: str = "refuse"  # 13
+    goods_characters: str = "plain"  # 15
+    rate_limit_per_second: int = 0  # 16: 0 sets no limit
+    minimum_amount: str = "0.01"  # 17
+    maximum_amount: str = ""  # 17: empty sets no limit
+    extra_fields: str = "allow"
+    address_scheme: str = "any"  # "It must be secure and reliable": https refuses plain http
+
+    # What is answered.
+    pay_amount: str = "text"  # 4
+    query_amount: str = "number"  # 4, 5
+    answer_signature: str = "none"  # 7
+    refusal_http_status: int = 400  # 12
+    refund_message: str = "refund success"  # 14
+    answer_currency: str = "USD"  # 20: empty leaves it out
+    answer_settle_currency: str = "USD"  # 20: empty leaves it out
+
+    # The words for what a transaction is (6, 18, 19).
+    word_pending: str = "pending"
+    word_paid: str = "success"
+    word_failed: str = "failed"
+    word_expired: str = "closed"
+    word_reversed: str = "reversed"
+    word_partly_refunded: str = "success"  # 18
+    word_refunded: str = "success"  # 18
+    expired_is_forgotten: bool = False  # 19: after the time-out the query says "order not found"
+
+    # Notices (8, 9) and the way back (10).
+    notice_method: str = "POST"
+    notice_format: str = "form"
+    notice_signature: str = "valid"
+    notice_on_paid: bool = True
+    notice_on_failed: bool = False
+    notice_on_expired: bool = False
+    notice_on_refund: bool = True
+    acknowledgement: str = "success"
+    notice_schedule_seconds: tuple[float, ...] = (0, 15, 60, 300, 900, 1800, 3600, 7200)
+    notice_timeout_seconds: float = 10.0
+    notice_hosts: tuple[str, ...] = ()  # empty: any; of a server bound to more than loopback, any public address
+    macros: tuple[str, ...] = ("amount", "status", "transactionNo", "reference")
+
+    # Faults: `{"lost_response": 0.1, "query.server_error": 0.5}`, and how each behaves.
+    faults: Mapping[str, float] = field(default_factory=dict)
+    magic_amounts: bool = True
+    delay_seconds: float = 3.0
+    late_seconds: float = 60.0
+    drip_pause_seconds: float = 0.2
+    cut_after_bytes: int = -1
+    huge_body_bytes: int = 10 * 1024 * 1024
+
+    journal_entries: int = 20_000
+
+    def __post_init__(self) -> None:
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise WrongOption(name, getattr(self, name), f"one of {', '.join(allowed)}")
+        for name in _COUNTS:
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise WrongOption(name, getattr(self, name), "zero or more")
+        if not 200 <= self.refusal_http_status < 500:
+            raise WrongOption("refusal_http_status", self.refusal_http_status, "a status from 200 to 499")
+        if not self.notice_schedule_seconds or list(self.notice_schedule_seconds) != sorted(self.notice_schedule_seconds):
+            raise WrongOption("notice_schedule_seconds", self.notice_schedule_seconds, "rising numbers, at least one")
+        if cents_of(self.minimum_amount) is None or (self.maximum_amount and cents_of(self.maximum_amount) is None):
+            raise WrongOption("minimum_amount", (self.minimum_amount, self.maximum_amount), "plain decimals")
+        if not self.merchants or not all(number and token for number, token in self.merchants.items()):
+            raise WrongOption("merchants", tuple(self.merchants), "at least one merchantNo, each with a token")
+        _check_pattern(self.reference_pattern)
+        check_probabilities(self.faults)
+        object.__setattr__(self, "merchants", MappingProxyType(dict(self.merchants)))
+        object.__setattr__(self, "faults", MappingProxyType(dict(self.faults)))
+
+    @classmethod
+    def read(cls, given: Mapping[str, object], base: Options | None = None) -> Options:
+        """Build options from names and values as a person, a file or the control API gives them.
+
+        Text is read as what the field holds, and the name of a fault is a probability. An unknown name is an error that
+        names the nearest known one, since a misspelt switch that silently does nothing wastes an afternoon.
+        """
+        start = base or cls()
+        known: dict[str, Any] = {item.name: getattr(start, item.name) for item in fields(cls)}
+        values = dict(known)
+        for name, value in given.items():
+            if name in known:
+                values[name] = _read_value(name, value, known[name])
+            else:
+                values["faults"] = {**values["faults"], **_read_fault(name, value, tuple(known))}
+        return cls(**values)
+
+
+_COUNTS = (
+    "rate_limit_per_second",
+    "notice_timeout_seconds",
+    "delay_seconds",
+    "late_seconds",
+    "drip_pause_seconds",
+    "huge_body_bytes",
+    "journal_entries",
+)
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise WrongOption("reference_pattern", pattern, f"a regular expression ({error})") from error
+
+
+def _read_fault(name: str, value: object, names: tuple[str, ...]) -> dict[str, float]:
+    try:
+        check_probabilities({name: 0.0})  # the name first: a misspelt switch is the likelier mistake
+        probability = {name: float(str(value))}
+        check_probabilities(probability)
+    except UnknownOption:
+        near = difflib.get_close_matches(name.rpartition(".")[2], (*names, *FAULTS), n=1)
+        raise UnknownOption(name, near[0] if near else "") from None
+    except ValueError:
+        raise WrongOption(name, value, "a probability from 0 to 1") from None
+    return probability
+
+
+def _read_value(name: str, value: object, current: object) -> object:
+    """Read text into the type of the field; everything else must have that type already."""
+    wanted: type = int if name == "seed" else type(current)
+    if isinstance(value, str) and wanted is not str:
+        value = _read_text(name, value)
+    if isinstance(current, Mapping) and isinstance(value, Mapping):
+        return value
+    if wanted is tuple and isinstance(value, (list, tuple)):
+        return tuple(value)
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if name == "seed" and value is None:
+        return None
+    if type(value) is not wanted:
+        raise WrongOption(name, value, f"a value of type {wanted.__name__}")
+    return value
+
+
+def _read_text(name: str, text: str) -> object:
+    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise WrongOption(name, text, "JSON, such as 3, true or [0, 60]") from None

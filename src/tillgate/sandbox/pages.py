@@ -1,0 +1,206 @@
+"""The pages that people see: the cashier for the shopper, the ledger and the timelines for the developer. None needs JavaScript."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from . import contract, money
+from .access import Access
+from .book import Decision
+from .control import Control
+from .errors import NotPossible, UnknownTransaction
+from .faults import FAULTS, MAGIC
+from .masking import shown
+from .openapi import document
+from .transactions import Transaction
+
+_HERE = Path(__file__).parent
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    # No form-action: it would forbid the redirect to the shop that follows the cashier's form.
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'",
+}
+_REFRESHES = (2, 5, 15)
+_SHOWN_TRANSACTIONS = 200
+_SHOWN_STRAYS = 50
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _clock_time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def span(seconds: float) -> str:
+    """Write a stretch of time the way people say it."""
+    minutes = int(seconds // 60)
+    if minutes < 1:
+        return "less than a minute"
+    hours, rest = divmod(minutes, 60)
+    parts = [f"{hours} h" if hours else "", f"{rest} min" if rest else ""]
+    return " ".join(filter(None, parts))
+
+
+def _templates() -> Environment:
+    environment = Environment(loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined)
+    environment.filters |= {
+        "moment": _moment,
+        "clock_time": _clock_time,
+        "span": span,
+        "money": money.shown,
+        "body": shown,
+        "vendor": lambda vendor: contract.VENDORS[vendor],
+    }
+    environment.globals |= {"magic": MAGIC, "faults": FAULTS}
+    return environment
+
+
+_ENVIRONMENT = _templates()
+
+
+def _page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
+    return HTMLResponse(_ENVIRONMENT.get_template(name).render(**values), status, headers=_HEADERS)
+
+
+def _problem(request: Request, status: int, title: str, text: str) -> HTMLResponse:
+    return _page("problem.html", status, title=title, text=text)
+
+
+def _not_found(request: Request, error: Exception) -> Response:
+    return _problem(request, 404, "Nothing here", "This address leads nowhere, or to something that is kept from you.")
+
+
+def exception_handlers() -> Mapping[Any, Callable[[Request, Exception], Response]]:
+    """How Starlette's own errors look."""
+    return {404: _not_found}
+
+
+def routes(control: Control, access: Access) -> list[BaseRoute]:
+    """Every address that a browser opens."""
+
+    def local(page: Callable[[Control, Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+        async def serve(request: Request) -> Response:
+            return page(control, request) if access.may_look(request) else _not_found(request, LookupError())
+
+        return serve
+
+    async def cashier(request: Request) -> Response:
+        return await _cashier(control, request)
+
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(document(control.service.options))
+
+    async def elsewhere(request: Request) -> Response:
+        return _problem(request, 200, "Elsewhere", "The fault “redirect” sends API calls here. No gateway answers at this place.")
+
+    return [
+        Route("/", local(_ledger), methods=["GET"]),
+        Route("/transactions/{key}", local(_timeline), methods=["GET"]),
+        Route("/cashier/{token}", cashier, methods=["GET", "POST"]),
+        Route("/openapi.json", openapi, methods=["GET"]),
+        Route("/elsewhere", elsewhere, methods=["GET"]),
+        Mount("/static", StaticFiles(directory=_HERE / "static")),
+    ]
+
+
+async def _cashier(control: Control, request: Request) -> Response:
+    """Show the cashier page, or do what its form asks ("Create payment", cashierUrl)."""
+    try:
+        with control.lock:
+            transaction = control.service.at_cashier(request.path_params["token"])
+    except UnknownTransaction:
+        return _problem(request, 404, "No such payment", "This cashier address is not known. Ask the shop for a new one.")
+    if request.method != "POST":
+        return _show_cashier(control, transaction)
+    decision = await _read_decision(request)
+    if decision is None:
+        return _show_cashier(control, transaction, 400, "Choose one of the three buttons.")
+    try:
+        with control.lock:
+            redirect = control.settle_at_cashier(transaction, decision)
+    except NotPossible:
+        if (decision, transaction.status) not in (("pay", "paid"), ("decline", "failed")):
+            return _show_cashier(control, transaction, 409, "This payment was settled before; nothing has changed.")
+        with control.lock:  # a double click: the second one goes where the first one went
+            redirect = control.service.way_back(transaction)
+    if redirect is None:
+        return _show_cashier(control, transaction, 200, "The sandbox was asked not to send you back to the shop.")
+    response = RedirectResponse("/", 303, headers=_HEADERS)
+    response.headers["location"] = redirect  # as it is: Starlette would escape the braces of an unreplaced macro
+    return response
+
+
+async def _read_decision(request: Request) -> Decision | None:
+    async with request.form(max_fields=10, max_files=0) as form:
+        wanted = form.get("decision")
+    choices: tuple[Decision, ...] = ("pay", "decline", "leave")
+    return next((choice for choice in choices if choice == wanted), None)
+
+
+def _show_cashier(control: Control, transaction: Transaction, status: int = 200, message: str = "") -> Response:
+    with control.lock:
+        service = control.service
+        return _page(
+            "cashier.html",
+            status,
+            transaction=transaction,
+            merchant_name=service.options.merchant_name,
+            way_back=service.way_back(transaction),
+            now=control.clock(),
+            message=message,
+            magic_amounts=service.options.magic_amounts,
+        )
+
+
+def _refresh(request: Request) -> int:
+    wanted = request.query_params.get("refresh", "")
+    return next((seconds for seconds in _REFRESHES if str(seconds) == wanted), 0)
+
+
+def _ledger(control: Control, request: Request) -> Response:
+    with control.lock:
+        service = control.service
+        transactions = service.transactions()
+        return _page(
+            "ledger.html",
+            transactions=list(reversed(transactions[-_SHOWN_TRANSACTIONS:])),
+            total=len(transactions),
+            service=service,
+            strays=list(reversed(service.journal.strays({one.reference for one in transactions})[-_SHOWN_STRAYS:])),
+            now=control.clock(),
+            base_url=str(request.base_url).rstrip("/"),
+            refresh=_refresh(request),
+            refreshes=_REFRESHES,
+        )
+
+
+def _timeline(control: Control, request: Request) -> Response:
+    with control.lock:
+        service = control.service
+        try:
+            transaction = service.find(request.path_params["key"])
+        except UnknownTransaction as error:
+            return _problem(request, 404, "No such transaction", str(error))
+        return _page(
+            "timeline.html",
+            transaction=transaction,
+            word=service.word(transaction),
+            cashier_url=service.cashier_url(transaction),
+            entries=service.journal.of(transaction),
+            now=control.clock(),
+            refresh=_refresh(request),
+            refreshes=_REFRESHES,
+        )

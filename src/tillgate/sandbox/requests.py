@@ -1,0 +1,235 @@
+"""Reading what a client sent, strictly to the interface: bytes to values, or a refusal that names the field."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+from urllib.parse import parse_qsl, urlsplit
+
+from . import contract, signing
+from .contract import Operation
+from .money import cents_of
+from .options import Options
+from .transactions import Goods
+
+MAXIMUM_BODY_BYTES = 256 * 1024
+_MAXIMUM_FIELDS = 100
+_MINUTES = re.compile(r"[0-9]{1,6}", re.ASCII)
+_QUANTITY = re.compile(r"[0-9]{1,9}", re.ASCII)
+
+
+class Refusal(Exception):
+    """The gateway says no: a code of the family's table (silence 12) and a message that names the field."""
+
+    def __init__(self, code: str, message: str, http_status: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.http_status = http_status
+
+
+class Bare(str):
+    """A JSON value that was no string, as it stood on the wire: signatures are made over exactly these characters."""
+
+    __slots__ = ()
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise Refusal(contract.BAD_VALUE, f"{name} is not a JSON value")
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Refuse a name that is given twice: two readers could each sign and obey a different one."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Refusal(contract.BAD_VALUE, "the body gives a parameter twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(parse_float=Bare, parse_int=Bare, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+
+
+def read_body(content_type: str, body: bytes, encodings: str) -> dict[str, str]:
+    """Return the parameters of a JSON or form body (silence 3); an absent and an empty value are both ''."""
+    if len(body) > MAXIMUM_BODY_BYTES:
+        raise Refusal(contract.BAD_VALUE, f"the body is longer than {MAXIMUM_BODY_BYTES} bytes")
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == "application/json" and encodings != "form":
+        return _read_json(body)
+    if kind == "application/x-www-form-urlencoded" and encodings != "json":
+        return _read_form(body)
+    raise Refusal(contract.BAD_VALUE, f"Content-Type {kind or 'missing'!r} is not accepted here")
+
+
+def _read_json(body: bytes) -> dict[str, str]:
+    try:
+        found = _DECODER.decode(body.decode())
+    except (ValueError, RecursionError):
+        raise Refusal(contract.BAD_VALUE, "the body is not JSON") from None
+    if not isinstance(found, dict):
+        raise Refusal(contract.BAD_VALUE, "the body is not a JSON object")
+    return {_encodable(name): _read_member(name, value) for name, value in found.items()}
+
+
+def _read_member(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return _encodable(value)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return Bare("true" if value else "false")
+    raise Refusal(contract.BAD_VALUE, f"{name} must be a string")
+
+
+def _encodable(text: str) -> str:
+    """Refuse lone surrogates: JSON can spell them, UTF-8 and so the signature cannot."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise Refusal(contract.BAD_VALUE, "the body holds half a character") from None
+    return text
+
+
+def _read_form(body: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAXIMUM_FIELDS)
+    except ValueError:
+        raise Refusal(contract.BAD_VALUE, "the body is not a form") from None
+    return {name: str(value) for name, value in _unique(list(pairs)).items()}
+
+
+def check(operation: Operation, parameters: Mapping[str, str], options: Options) -> str:
+    """Check what all operations share and return the merchant's number: merchant, signature, then required fields."""
+    merchant_no = parameters.get("merchantNo", "")
+    for name in ("merchantNo", signing.FIELD):
+        if not parameters.get(name):
+            raise Refusal(contract.MISSING, f"{name} is required")
+    token = options.merchants.get(merchant_no)
+    if token is None:
+        raise Refusal(contract.DENIED, "merchantNo is not known")
+    if not signing.matches(parameters, token, empty_parameters=options.empty_parameters):
+        raise Refusal(contract.DENIED, "verifySign does not match the parameters")
+    for name in contract.REQUIRED[operation]:
+        if not parameters.get(name):
+            raise Refusal(contract.MISSING, f"{name} is required")
+    for name, value in parameters.items():
+        known = name in contract.REQUIRED[operation] or name in contract.OPTIONAL[operation]
+        if not known and options.extra_fields == "refuse":
+            raise Refusal(contract.BAD_VALUE, f"{name} is not a parameter of this operation")
+        if known and isinstance(value, Bare) and (operation, name) != ("pay", "amount"):
+            raise Refusal(contract.BAD_VALUE, f"{name} must be a string")
+    if options.reference_pattern and not re.fullmatch(options.reference_pattern, parameters["reference"]):
+        raise Refusal(contract.BAD_VALUE, "reference is not of the accepted form")
+    return merchant_no
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a valid creation asks for."""
+
+    reference: str
+    amount: str
+    cents: int
+    currency: str
+    vendor: str
+    terminal: str
+    ipn_url: str
+    callback_url: str
+    description: str
+    timeout_minutes: int
+    goods: tuple[Goods, ...]
+
+
+def read_order(parameters: Mapping[str, str], options: Options) -> Order:
+    """Read the fields of "Create payment", all of them, or refuse."""
+    for name, allowed in (
+        ("currency", contract.CURRENCIES),
+        ("vendor", tuple(contract.VENDORS)),
+        ("terminal", contract.TERMINALS),
+    ):
+        if parameters[name] not in allowed:
+            raise Refusal(contract.BAD_VALUE, f"{name} is not one of {', '.join(allowed)}")
+    return Order(
+        reference=parameters["reference"],
+        amount=str(parameters["amount"]),  # no longer what was sent as a number: the switches say how it goes back
+        cents=read_amount(parameters, options),
+        currency=parameters["currency"],
+        vendor=parameters["vendor"],
+        terminal=parameters["terminal"],
+        ipn_url=read_address(parameters, "ipnUrl", options),
+        callback_url=read_address(parameters, "callbackUrl", options),
+        description=parameters.get("description", ""),
+        timeout_minutes=_read_minutes(parameters.get("timeout", "")),
+        goods=_read_goods(parameters.get("goodsInfo", ""), options),
+    )
+
+
+def read_amount(parameters: Mapping[str, str], options: Options) -> int:
+    """Read an amount: more than nothing, at most two decimals, within the limits that are set (silence 17)."""
+    cents = cents_of(parameters["amount"])
+    if cents is None:
+        raise Refusal(contract.BAD_VALUE, "amount is not a decimal with at most two decimals")
+    if cents <= 0:
+        raise Refusal(contract.BAD_VALUE, "amount must be more than 0")
+    if cents < (cents_of(options.minimum_amount) or 0):
+        raise Refusal(contract.BAD_VALUE, f"amount is less than {options.minimum_amount}")
+    if options.maximum_amount and cents > (cents_of(options.maximum_amount) or 0):
+        raise Refusal(contract.BAD_VALUE, f"amount is more than {options.maximum_amount}")
+    return cents
+
+
+def read_address(parameters: Mapping[str, str], name: str, options: Options) -> str:
+    """Read an absolute http(s) address; the emulator will call it or send a browser there, so nothing else will do."""
+    address = parameters.get(name, "")
+    allowed = ("https",) if options.address_scheme == "https" else ("https", "http")
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in allowed and bool(parts.hostname) and (parts.port or 0) >= 0
+    except ValueError:
+        usable = False
+    if not usable or any(character.isspace() or not character.isprintable() or character == "\\" for character in address):
+        raise Refusal(contract.BAD_VALUE, f"{name} is not an absolute {' or '.join(allowed)} address")
+    return address
+
+
+def _read_minutes(text: str) -> int:
+    if not text:
+        return contract.DEFAULT_TIMEOUT_MINUTES
+    if not _MINUTES.fullmatch(text) or int(text) < 1:
+        raise Refusal(contract.BAD_VALUE, "timeout is not a whole number of minutes")
+    return int(text)
+
+
+def _read_goods(text: str, options: Options) -> tuple[Goods, ...]:
+    if not text:
+        return ()
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Refusal(contract.BAD_VALUE, "goodsInfo is not JSON") from None
+    if not isinstance(found, list):
+        raise Refusal(contract.BAD_VALUE, "goodsInfo is not a JSON array")
+    return tuple(_read_goods_line(line, options) for line in found)
+
+
+def _read_goods_line(line: object, options: Options) -> Goods:
+    if not isinstance(line, dict) or set(line) != {"goods_name", "quantity"}:
+        raise Refusal(contract.BAD_VALUE, "goodsInfo holds something else than goods_name and quantity")
+    name, quantity = line["goods_name"], line["quantity"]
+    if not isinstance(name, str) or not isinstance(quantity, str):
+        raise Refusal(contract.BAD_VALUE, "goodsInfo must give goods_name and quantity as strings")
+    if not name.strip() or (options.goods_characters == "plain" and not all(map(_is_plain, name))):
+        raise Refusal(contract.BAD_VALUE, "goodsInfo has a goods_name that is empty or has special characters")
+    if not _QUANTITY.fullmatch(quantity) or int(quantity) < 1:
+        raise Refusal(contract.BAD_VALUE, "goodsInfo has a quantity that is not a whole number")
+    return Goods(name, quantity)
+
+
+def _is_plain(character: str) -> bool:
+    """Letters, their marks and digits of any script, space, and `-` `.` `,` (silence 15)."""
+    return character in " -.," or unicodedata.category(character)[0] in "LMN"

@@ -1,0 +1,128 @@
+"""Sending notices: a background task that waits for the next one and hands it to a few threads.
+
+Plain `http.client`, so that a merchant's redirect is not followed, a proxy of the environment is not used, and a receiver that
+never answers holds one thread for `notice_timeout_seconds` and no longer. Where strangers can reach the sandbox, notices go to public
+addresses only, unless `notice_hosts` names the hosts: it is no way into the network that it stands in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import ipaddress
+import socket
+import ssl
+import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+from .access import NOTICE_AGENT
+from .control import Control
+from .notices import NoticeAttempt
+
+_ANSWER_BYTES = 4096
+_THREADS = 8
+
+
+def send(
+    attempt: NoticeAttempt, timeout_seconds: float, hosts: tuple[str, ...] = (), *, public: bool = False
+) -> tuple[int | None, bytes, str]:
+    """Send one notice and return the status, the start of the answer, and what went wrong if anything did.
+
+    `public` says that strangers can reach the sandbox: without `hosts`, only public addresses are connected to.
+    """
+    parts = urlsplit(attempt.url)
+    host = parts.hostname or ""
+    if hosts and host not in hosts:
+        return None, b"", f"{host} is not one of the hosts that notices may go to"
+    secure = parts.scheme == "https"
+    try:
+        connection = (http.client.HTTPSConnection if secure else http.client.HTTPConnection)(host, parts.port)
+        with contextlib.closing(connection):
+            addresses = _public_addresses(host) if public and not hosts else [host]
+            connection.sock = _connect(addresses, connection.port, timeout_seconds)
+            if secure:
+                connection.sock = ssl.create_default_context().wrap_socket(connection.sock, server_hostname=host)
+            return _exchange(connection, attempt, timeout_seconds)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return None, b"", f"{type(error).__name__}: {error}"
+
+
+def _public_addresses(host: str) -> list[str]:
+    """Resolve a host once, so that what was checked is what is connected to; one address that is not public refuses it."""
+    addresses = list(dict.fromkeys(str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)))
+    for address in addresses:
+        known = ipaddress.ip_address(address)
+        if not known.is_global or known.is_multicast:
+            raise PermissionError(
+                f"{host} is at {address}, which is not public: notices of a public sandbox go there if notice_hosts says so"
+            )
+    return addresses
+
+
+def _connect(addresses: list[str], port: int, timeout_seconds: float) -> socket.socket:
+    failure = OSError("the host has no address")
+    for address in addresses:
+        try:
+            connected = socket.create_connection((address, port), timeout_seconds)
+        except OSError as error:
+            failure = error
+        else:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connected
+    raise failure
+
+
+def _exchange(connection: http.client.HTTPConnection, attempt: NoticeAttempt, timeout_seconds: float) -> tuple[int | None, bytes, str]:
+    parts = urlsplit(attempt.url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    headers = {"User-Agent": NOTICE_AGENT, "Connection": "close"}
+    if attempt.content_type:
+        headers["Content-Type"] = attempt.content_type
+    until = time.monotonic() + timeout_seconds
+    connection.request(attempt.method, target, body=attempt.body or None, headers=headers)
+    response = connection.getresponse()
+    body = b""
+    while len(body) < _ANSWER_BYTES and (part := response.read1(_ANSWER_BYTES - len(body))):
+        body += part
+        if time.monotonic() > until:
+            return None, body, "the answer came too slowly"
+    return response.status, body, ""
+
+
+class Sender:
+    """The background task; it lives as long as the server."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._bell = asyncio.Event()
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="sandbox-notice")
+        self._running: set[asyncio.Future[None]] = set()
+
+    async def run(self) -> None:
+        """Send what is due, sleep until the next is, and wake early when the bell rings."""
+        loop = asyncio.get_running_loop()
+        self._control.ring = lambda: self._ring(loop)
+        try:
+            while True:
+                self._bell.clear()
+                attempts, wait_seconds = self._control.due_notices()
+                for attempt in attempts:
+                    task = loop.run_in_executor(self._pool, self._deliver, attempt)
+                    self._running.add(task)
+                    task.add_done_callback(self._running.discard)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._bell.wait(), wait_seconds)
+        finally:
+            self._control.ring = lambda: None
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to wake
+            loop.call_soon_threadsafe(self._bell.set)
+
+    def _deliver(self, attempt: NoticeAttempt) -> None:
+        options = self._control.service.options
+        http_status, body, error = send(attempt, options.notice_timeout_seconds, options.notice_hosts, public=self._control.public)
+        self._control.notice_answered(attempt, http_status, body, error)

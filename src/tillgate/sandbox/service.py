@@ -1,0 +1,215 @@
+"""The emulated gateway itself, without any I/O: bytes and decisions go in, answers and notices to send come out.
+
+It opens no socket, starts no thread and reads no clock but the one it is given, so that with one seed and one order of calls it
+always does the same. A server puts it behind HTTP; a simulator calls it directly, thousands of times per second. It is not
+locked: whoever calls it from several threads holds a lock, as `control.Control` does.
+"""
+
+from __future__ import annotations
+
+from . import answers, contract, notices
+from .answers import Answer, Envelope
+from .book import Book
+from .contract import Operation
+from .faults import Fault
+from .notices import NoticeAttempt
+from .requests import Bare, Refusal, check, read_address, read_amount, read_body, read_order
+from .transactions import Transaction
+
+_LOST = Answer(404, (("content-type", "application/json"),), b'{"ret_code":"000021","ret_msg":"no such path"}')
+_TITLES: dict[Operation, str] = {"pay": "secure-pay", "query": "tran-query", "refund": "refund"}
+
+
+class Service(Book):
+    """The three endpoints over the book, and the sending of its notices."""
+
+    _second = _requests_in_second = 0
+
+    # What a client calls.
+
+    def handle(self, path: str, content_type: str, body: bytes) -> Answer:
+        """Answer one POST to one of the endpoints."""
+        operation = contract.PATHS[self.options.prefixes].get(path)
+        if operation is None:
+            return _LOST
+        now = self.clock()
+        self.settle(now)
+        refusal: Refusal | None = None
+        parameters: dict[str, str] = {}
+        try:
+            parameters = read_body(content_type, body, self.options.encodings)
+        except Refusal as error:
+            refusal = error
+        reference = parameters.get("reference", "")
+        fault = self._strike_call(operation, parameters, reference)
+        self.journal.add(
+            now,
+            "in",
+            _TITLES[operation],
+            self._named(parameters),
+            reference=reference,
+            operation=operation,
+            detail=body,
+        )
+        if self._is_too_fast(now):
+            answer = answers.instead("rate_limited", self.options)
+        elif fault is not None and fault.stage == "instead":
+            answer = answers.instead(fault.name, self.options)
+        else:
+            answer = self._work(operation, parameters, refusal, fault, now)
+        self._journal_answer(now, operation, parameters, fault, answer)
+        return answer
+
+    def _work(self, operation: Operation, parameters: dict[str, str], refusal: Refusal | None, fault: Fault | None, now: float) -> Answer:
+        http_status = 200
+        envelope: Envelope
+        try:
+            if refusal is not None:
+                raise refusal
+            merchant_no = check(operation, parameters, self.options)
+            work = {"pay": self._pay, "query": self._query, "refund": self._refund}[operation]
+            envelope = work(merchant_no, parameters, now)
+        except Refusal as error:
+            http_status = error.http_status or self.options.refusal_http_status
+            envelope = {"ret_code": error.code, "ret_msg": error.message}
+        if fault is not None:
+            answers.change_result(fault.name, envelope)
+        how = "wrong" if fault is not None and fault.name == "bad_signature" else self.options.answer_signature
+        token = self.options.merchants.get(parameters.get("merchantNo", ""))
+        if how != "none" and token is not None:
+            answers.sign(envelope, token, how)
+        answer = answers.answer(envelope, http_status)
+        if fault is not None:
+            answer = answers.damage(fault.name, envelope, answer, self.options, self._numbers)
+        return answer
+
+    def _pay(self, merchant_no: str, parameters: dict[str, str], now: float) -> Envelope:
+        """Create a payment ("1. Create payment")."""
+        order = read_order(parameters, self.options)
+        known = self._by_reference.get((merchant_no, order.reference))
+        if known is not None:
+            if self.options.repeated_reference == "refuse" or (known.amount, known.vendor) != (
+                order.amount,
+                order.vendor,
+            ):
+                raise Refusal(contract.BAD_VALUE, "reference has been used before")
+            return self._created(known)
+        transaction = Transaction(
+            transaction_no=self._number(),
+            token=f"{self._numbers.getrandbits(160):040x}",
+            merchant_no=merchant_no,
+            reference=order.reference,
+            amount=order.amount,
+            cents=order.cents,
+            currency=order.currency,
+            vendor=order.vendor,
+            terminal=order.terminal,
+            ipn_url=order.ipn_url,
+            callback_url=order.callback_url,
+            description=order.description,
+            goods=order.goods,
+            created_at=now,
+            expires_at=now + order.timeout_minutes * 60,
+        )
+        self.add(transaction)
+        return self._created(transaction)
+
+    def _created(self, transaction: Transaction) -> Envelope:
+        result: Envelope = {
+            "amount": Bare(transaction.amount) if self.options.pay_amount == "number" else transaction.amount,
+            "currency": self.options.answer_currency,
+            "transactionNo": transaction.transaction_no,
+            "reference": transaction.reference,
+            "cashierUrl": self.cashier_url(transaction),
+            "settleCurrency": self.options.answer_settle_currency,
+        }
+        return {"ret_code": contract.SUCCESS, "ret_msg": "prepay success", "result": _without_empty(result)}
+
+    def _query(self, merchant_no: str, parameters: dict[str, str], now: float) -> Envelope:
+        """Answer what became of a payment ("2. Query transaction"); an unknown one is always HTTP 400 and 000022."""
+        transaction = self._by_reference.get((merchant_no, parameters["reference"]))
+        if transaction is None or (transaction.status == "expired" and self.options.expired_is_forgotten):
+            raise Refusal(contract.NOT_FOUND, "order not found", 400)
+        result: Envelope = {
+            "transactionNo": transaction.transaction_no,
+            "reference": transaction.reference,
+            "amount": Bare(transaction.amount) if self.options.query_amount == "number" else transaction.amount,
+            "status": self.word(transaction),
+            "currency": self.options.answer_currency,
+            "settleCurrency": self.options.answer_settle_currency,
+        }
+        if self.options.query_amount == "missing":
+            del result["amount"]
+        return {"ret_code": contract.SUCCESS, "ret_msg": "success", "result": _without_empty(result)}
+
+    def _refund(self, merchant_no: str, parameters: dict[str, str], now: float) -> Envelope:
+        """Give back part or all of a payment ("3. Refund")."""
+        cents = read_amount(parameters, self.options)
+        ipn_url = read_address(parameters, "ipnUrl", self.options) if parameters.get("ipnUrl") else ""
+        transaction = self._by_reference.get((merchant_no, parameters["reference"]))
+        if transaction is None:
+            raise Refusal(contract.NOT_FOUND, "order not found")
+        self.give_back(transaction, cents, amount=parameters["amount"], ipn_url=ipn_url, now=now)
+        return {"ret_code": contract.SUCCESS, "ret_msg": self.options.refund_message}
+
+    # What a server or simulator asks.
+
+    def due_notices(self, now: float) -> list[NoticeAttempt]:
+        """Take the notices to send now; tell `notice_answered` of each how it went."""
+        self.settle(now)
+        attempts = []
+        for notice in self.outbox.take_due(now):
+            token = self.options.merchants.get(notice.transaction.merchant_no, "")
+            attempt = notices.attempt(notice, token, self.options)
+            title = f"{notice.kind} notice {notice.notice_no}, send {notice.sends}"
+            self.journal.add(now, "out", title, notice.transaction, detail=attempt.body or attempt.url.encode())
+            attempts.append(attempt)
+        return attempts
+
+    def notice_answered(self, attempt: NoticeAttempt, http_status: int | None, body: bytes = b"", error: str = "") -> None:
+        """Hear what the merchant answered, or with None that nothing came back."""
+        now = self.clock()
+        settled = notices.acknowledges(http_status, body, self.options.acknowledgement)
+        notice = self.outbox.answered(attempt.notice_no, acknowledged=settled, now=now, schedule=self.options.notice_schedule_seconds)
+        if notice is not None:
+            outcome = {
+                "waiting": f"not acknowledged, send {notice.sends + 1} follows",
+                "given up": f"not acknowledged, given up after {notice.sends}",
+            }.get(notice.state, notice.state)
+            title = f"{notice.kind} notice {notice.notice_no}: {outcome}" + (f" ({error})" if error else "")
+            self.journal.add(now, "in", title, notice.transaction, http_status=http_status, detail=body[:2000])
+
+    def _strike_call(self, operation: Operation, parameters: dict[str, str], reference: str) -> Fault | None:
+        magic = self._magic(operation, self._named(parameters), parameters.get("amount", ""))
+        return self.faults.choose(operation, reference, magic)
+
+    def _named(self, parameters: dict[str, str]) -> Transaction | None:
+        return self._by_reference.get((parameters.get("merchantNo", ""), parameters.get("reference", "")))
+
+    def _journal_answer(self, now: float, operation: Operation, parameters: dict[str, str], fault: Fault | None, answer: Answer) -> None:
+        transaction, reference = self._named(parameters), parameters.get("reference", "")
+        if fault is not None:
+            self.journal.add(now, "fault", fault.name, transaction, reference=reference, operation=operation)
+        self.journal.add(
+            now,
+            "out",
+            answer.fate.replace("_", " "),
+            transaction,
+            reference=reference,
+            operation=operation,
+            http_status=answer.http_status or None,
+            detail=answer.body[:2000],
+        )
+
+    def _is_too_fast(self, now: float) -> bool:
+        """Count requests per second of the clock (silence 16)."""
+        if not self.options.rate_limit_per_second:
+            return False
+        if int(now) != self._second:
+            self._second, self._requests_in_second = int(now), 0
+        self._requests_in_second += 1
+        return self._requests_in_second > self.options.rate_limit_per_second
+
+
+def _without_empty(result: Envelope) -> Envelope:
+    return {name: value for name, value in result.items() if value != ""}

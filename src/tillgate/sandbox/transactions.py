@@ -1,0 +1,125 @@
+"""What the emulator remembers: transactions, their refunds, and a journal of what happened when."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .contract import Operation
+
+Status = Literal["pending", "paid", "failed", "expired", "reversed"]
+Direction = Literal["in", "out", "event", "fault"]
+
+
+@dataclass(frozen=True, slots=True)
+class Goods:
+    """One line of goodsInfo."""
+
+    name: str
+    quantity: str
+
+
+@dataclass(slots=True)
+class Refund:
+    """One refund; the interface gives it no identity, so its number is ours alone (silence 14)."""
+
+    refund_no: str
+    amount: str
+    cents: int
+    ipn_url: str
+    at: float
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One payment from its creation on; `amount` is the text that was sent, `cents` what it means."""
+
+    transaction_no: str
+    token: str = field(repr=False)
+    merchant_no: str
+    reference: str
+    amount: str
+    cents: int
+    currency: str
+    vendor: str
+    terminal: str
+    ipn_url: str
+    callback_url: str
+    description: str
+    goods: tuple[Goods, ...]
+    created_at: float
+    expires_at: float
+    status: Status = "pending"
+    decided_at: float | None = None
+    refunds: list[Refund] = field(default_factory=list)
+    magic_used: int = 0
+    left: bool = False
+
+    @property
+    def refunded_cents(self) -> int:
+        """What was given back so far."""
+        return sum(refund.cents for refund in self.refunds)
+
+    @property
+    def refundable_cents(self) -> int:
+        """What can still be given back: nothing unless the transaction is paid."""
+        return self.cents - self.refunded_cents if self.status == "paid" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the journal; bodies are kept as they were and masked only when they are shown."""
+
+    number: int
+    at: float
+    direction: Direction
+    title: str
+    transaction_no: str = ""
+    reference: str = ""
+    operation: Operation | None = None
+    http_status: int | None = None
+    detail: bytes = b""
+
+
+class Journal:
+    """The newest entries, oldest first; bounded, so that a long benchmark does not fill the memory."""
+
+    def __init__(self, limit: int) -> None:
+        self._entries: deque[Entry] = deque(maxlen=limit)
+        self.count = 0
+
+    def add(
+        self,
+        at: float,
+        direction: Direction,
+        title: str,
+        transaction: Transaction | None = None,
+        *,
+        reference: str = "",
+        operation: Operation | None = None,
+        http_status: int | None = None,
+        detail: bytes = b"",
+    ) -> None:
+        """Write one entry."""
+        self.count += 1
+        number = transaction.transaction_no if transaction else ""
+        named = transaction.reference if transaction else reference
+        self._entries.append(Entry(self.count, at, direction, title, number, named, operation, http_status, detail))
+
+    def of(self, transaction: Transaction) -> list[Entry]:
+        """Return the entries of one transaction, those of calls that named its reference before it existed included."""
+        return [
+            entry
+            for entry in self._entries
+            if entry.transaction_no == transaction.transaction_no or (not entry.transaction_no and entry.reference == transaction.reference)
+        ]
+
+    def strays(self, known: Container[str]) -> list[Entry]:
+        """Return the entries that belong to no transaction, where `known` holds the references of those there are."""
+        return [entry for entry in self._entries if not entry.transaction_no and entry.reference not in known]
+
+    def all(self) -> list[Entry]:
+        """Return every entry that is kept."""
+        return list(self._entries)

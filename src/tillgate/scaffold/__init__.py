@@ -1,0 +1,84 @@
+"""The scaffold of `tillgate new-plugin`: a plugin that passes the conformance kit as it stands, to be changed step by step.
+
+The templates are files of `string.Template`, in the folder `template` as they will lie in the author's; their paths hold placeholders too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata, resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from tillgate.errors import InvalidRequest
+from tillgate.hooks.manager import ADAPTER_NAME, ENTRY_POINT_GROUP
+
+__all__ = ["Scaffold", "write_plugin"]
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_LONGEST: Final = 40
+"""Names become names of files, classes and columns; no framework's is longer."""
+_SUFFIX: Final = ".tmpl"
+"""Keeps tools that look for Python away from what is not Python yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaffold:
+    """What was written: the folder, and its files as paths within."""
+
+    folder: Path
+    files: tuple[str, ...]
+
+
+def write_plugin(name: str, into: Path) -> Scaffold:
+    """Write the plugin of a name to a new folder `tillgate-NAME`; raise `InvalidRequest`, and write nothing, when that cannot be."""
+    _check(name)
+    if not into.is_dir():
+        raise InvalidRequest("into", str(into), "is not a folder: make it first, or name another")
+    folder = into / f"tillgate-{name}"
+    words = {
+        "name": name,
+        "distribution": folder.name,
+        "package": folder.name.replace("-", "_"),
+        "class_name": "".join(part.capitalize() for part in name.split("-")),
+    }
+    texts = {Template(path).substitute(words): Template(text).substitute(words) for path, text in _templates()}
+    try:
+        folder.mkdir()  # tells, in one step that nobody can come between, whether something is there
+        for path, text in texts.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, "utf-8")
+    except FileExistsError:
+        raise InvalidRequest("name", name, f"is taken, {folder} exists: remove it, or choose another name or --into") from None
+    except OSError as error:
+        raise InvalidRequest("into", str(into), f"cannot be written to, {error.strerror}: what is in {folder} is not whole") from error
+    return Scaffold(folder, tuple(sorted(texts)))
+
+
+def _check(name: str) -> None:
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST:
+        better = "-".join(re.findall(r"[a-z0-9]+", name.lower()))
+        hint = f"; how about {better}" if _NAME.fullmatch(better) and len(better) <= _LONGEST else ""
+        raise InvalidRequest("name", name, f"must be small letters, digits and single hyphens, a letter first, up to {_LONGEST}{hint}")
+    if name.startswith("tillgate-"):
+        raise InvalidRequest("name", name, f"gets its tillgate- by itself: give {name.removeprefix('tillgate-')}")
+    if name == ADAPTER_NAME:
+        raise InvalidRequest("name", name, "is the built-in plugin that speaks with the gateway: choose another")
+    if metadata.entry_points(group=ENTRY_POINT_GROUP, name=name):
+        raise InvalidRequest("name", name, "is a plugin that is installed here, and orders belong to a plugin by its name: choose another")
+
+
+def _templates() -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of every template."""
+    folders: list[tuple[str, Traversable]] = [("", resources.files(__name__) / "template")]
+    while folders:
+        path, folder = folders.pop()
+        for entry in folder.iterdir():
+            if entry.is_dir():
+                folders.append((f"{path}{entry.name}/", entry))
+            elif entry.name.endswith(_SUFFIX):
+                yield path + entry.name.removesuffix(_SUFFIX), entry.read_text("utf-8")

@@ -1,0 +1,274 @@
+"""Faults of the shop's own: handlers that raise, processes that die, and logs that tell too much."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from decimal import Decimal
+from hashlib import md5
+from itertools import count
+from typing import Any, Final, TypeVar
+
+from django.db import connection
+
+from tillgate.django import operations
+from tillgate.django.models import Payment, Refund
+from tillgate.sandbox import PUBLISHED_TEST_TOKEN
+from tillgate.testing.conformance.judging import at_gateway, expect_paid_once, needs_a_person
+from tillgate.testing.crashes import Crash, Points
+from tillgate.testing.world import World
+
+__all__ = ["Faults"]
+
+_T = TypeVar("_T")
+_MOST_POINTS: Final = 200
+_WRONG_TOKEN: Final = "0123456789abcdef0123456789abcdef0"  # noqa: S105  # looked for in the logs
+_SIGNATURE: Final = re.compile(rb"verifySign\W{1,6}([0-9a-f]{32})")
+
+
+class Faults:
+    """Scenarios in which something of the shop's own goes wrong."""
+
+    def test_paid_handler_raises(self, world: World) -> None:
+        """A handler that raises when the order is paid is tried again, and takes effect once, wherever in it it raised."""
+        for late in (False, True):
+            order = world.order()
+            payment = world.pay_page(order)
+            world.shopper_pays(payment)
+            with world.failing_handler("tillgate_payment_paid", times=2, late=late) as failures:
+                assert [answer.status_code for answer in world.gateway_notice(payment)] == [200]
+                assert world.shop.times_paid(order) == 0, "half of what the handler did has stayed"
+                assert world.fresh(payment).status == "paid"
+                world.a_day_passes()
+            assert len(failures) == 2
+            expect_paid_once(world, order)
+
+    def test_unpaid_handler_raises(self, world: World) -> None:
+        """A handler that raises when the order is unpaid is tried again, and releases it."""
+        order = world.order()
+        world.pay_page(order)
+        with world.failing_handler("tillgate_order_unpaid", late=True) as failures:
+            world.a_day_passes()
+            world.a_day_passes()
+        assert len(failures) == 1
+        assert world.shop.is_released(order)
+
+    def test_refund_handler_raises(self, world: World) -> None:
+        """A handler that raises when money was given back is tried again, and takes effect once; the money goes out once."""
+        for late in (False, True):
+            payment = _paid(world)
+            with world.failing_handler("tillgate_refund_changed", late=late) as failures:
+                assert operations.refund(payment.pk, "5.00").status == "succeeded"
+                assert world.shop.refunded(payment.order.key) == 0, "half of what the handler did has stayed"
+                world.a_day_passes()
+            assert len(failures) == 1
+            assert world.shop.refunded(payment.order.key) == Decimal("5.00")
+            assert world.given_back(payment) == Decimal("5.00")
+
+    def test_handler_that_keeps_raising(self, world: World) -> None:
+        """A handler that keeps failing is shown to a person, gateway and shopper meet no error, and the order is paid in the end."""
+        order = world.order()
+        payment = world.pay_page(order)
+        world.shopper_pays(payment)
+        with world.failing_handler("tillgate_payment_paid", times=1000):
+            assert [answer.content for answer in world.gateway_notice(payment)] == [b"success"]
+            assert world.come_back(payment).status_code in (200, 302)
+            world.a_day_passes()
+            needs_a_person(world, "delivery-failing")
+        world.a_day_passes()
+        expect_paid_once(world, order)
+
+    def test_order_that_cannot_be_described(self, world: World) -> None:
+        """A shop that cannot say what its order costs when the money comes loses none: it is asked again."""
+        order = world.order()
+        payment = world.pay_page(order)
+        world.shopper_pays(payment)
+        with world.failing_handler("tillgate_describe_order", times=2):
+            assert [answer.status_code for answer in world.gateway_notice(payment)] == [200]
+            world.a_day_passes()
+        expect_paid_once(world, order)
+
+    def test_crash_while_starting(self, world: World) -> None:
+        """A process that dies anywhere while a payment starts loses no money that the gateway could have taken meanwhile."""
+
+        def prepare() -> tuple[str, int]:
+            return world.order(), len(world.sandbox.service.transactions())
+
+        def check(prepared: tuple[str, int]) -> None:
+            order, known = prepared
+            created = world.sandbox.service.transactions()[known:]
+            for transaction in created:
+                world.sandbox.control.pay(transaction.reference)
+            _soon(world)
+            if not created:  # the shopper tries again
+                payment = world.pay_page(order)
+                world.shopper_pays(payment)
+                world.gateway_notice(payment)
+            expect_paid_once(world, order)
+
+        _crash_everywhere(prepare, lambda prepared: world.choose(prepared[0]), check)
+
+    def test_crash_at_a_notice(self, world: World) -> None:
+        """A process that dies anywhere while it takes a notice leaves an order that is paid, once, after the next sweep."""
+        _crash_everywhere(lambda: _paid_at_gateway(world), world.gateway_notice, lambda payment: _settled(world, payment))
+
+    def test_crash_at_a_return(self, world: World) -> None:
+        """A process that dies anywhere while a shopper comes back leaves an order that is paid, once, after the next sweep."""
+        _crash_everywhere(lambda: _paid_at_gateway(world), world.come_back, lambda payment: _settled(world, payment))
+
+    def test_crash_while_sweeping(self, world: World) -> None:
+        """A sweep that dies anywhere is made good by the next."""
+
+        def prepare() -> Payment:
+            payment = _paid_at_gateway(world)
+            world.time.advance(seconds=10)
+            return payment
+
+        _crash_everywhere(prepare, lambda _: world.sweep(), lambda payment: _settled(world, payment))
+
+    def test_crash_while_releasing(self, world: World) -> None:
+        """A process that dies anywhere while an order is given up leaves it given up after the next sweep."""
+
+        def prepare() -> str:
+            order = world.order()
+            payment = world.pay_page(order)
+            world.sandbox.control.decline(payment.reference)
+            world.gateway_notice(payment)
+            world.time.advance(minutes=61)
+            return order
+
+        def check(order: str) -> None:
+            _soon(world)
+            assert world.shop.is_released(order)
+
+        _crash_everywhere(prepare, lambda _: world.sweep(), check)
+
+    def test_crash_while_refunding(self, world: World) -> None:
+        """A process that dies anywhere while money goes back gives none twice, and none that nobody hears of."""
+
+        def check(payment: Payment) -> None:
+            _soon(world)
+            given_back, told = world.given_back(payment), world.shop.refunded(payment.order.key)
+            assert given_back in (0, 5)
+            refund = Refund.objects.filter(payment=payment).first()
+            if refund is None:
+                assert given_back == told == 0, "money went back, and Tillgate knows of no refund"
+            elif refund.status == "succeeded":
+                assert given_back == told == 5
+            else:
+                assert refund.status == "unknown"
+                assert told == 0, "the shop holds to be given back what nobody knows of"
+                assert refund.attentions.filter(reason="refund-unknown").exists(), "nobody was told of a refund of unknown outcome"
+
+        _crash_everywhere(lambda: _paid(world), lambda payment: operations.refund(payment.pk, "5.00"), check)
+
+    def test_no_secret_in_logs(self, world: World) -> None:
+        """Neither token nor signature is logged at any level, whatever happens."""
+        with _everything_logged() as lines:
+            _much_happens(world)
+        assert lines
+        tokens = (PUBLISHED_TEST_TOKEN, _WRONG_TOKEN)
+        secrets = {*tokens, *(md5(token.encode(), usedforsecurity=False).hexdigest() for token in tokens)}
+        signatures = {found.decode() for entry in world.sandbox.service.journal.all() for found in _SIGNATURE.findall(entry.detail or b"")}
+        assert len(signatures) > 5, "the gateway received hardly any signature: this proves nothing"
+        text = "\n".join(lines).lower()
+        assert [secret[:4] + "..." for secret in secrets if secret in text] == [], "a token was logged"
+        assert [signature[:4] + "..." for signature in signatures if signature in text] == [], "a signature was logged"
+
+
+def _paid(world: World) -> Payment:
+    payment = _paid_at_gateway(world)
+    world.gateway_notice(payment)
+    expect_paid_once(world, payment.order.key)
+    return world.fresh(payment)
+
+
+def _paid_at_gateway(world: World) -> Payment:
+    payment = world.pay_page(world.order())
+    world.shopper_pays(payment)
+    return payment
+
+
+def _soon(world: World) -> None:
+    """Let so much time pass that a look, a lease and a call that was cut off are over."""
+    for ahead in ({"seconds": 15}, {"minutes": 20}):
+        world.time.advance(**ahead)
+        faults = world.sweep().faults
+        assert faults == [], f"the sweep failed: {faults}"
+
+
+def _settled(world: World, payment: Payment) -> None:
+    _soon(world)
+    expect_paid_once(world, payment.order.key)
+
+
+def _crash_everywhere(prepare: Callable[[], _T], act: Callable[[_T], object], check: Callable[[_T], None]) -> None:
+    """Let the process die at the first point of an act, then at the second, and so on; after each death restart and check."""
+    for number in count(1):
+        subject = prepare()
+        with Points(number).installed() as points, suppress(Crash):
+            act(subject)
+        check(subject)
+        Payment.objects.update(next_look_at=None)  # the next round has nothing to do with this one
+        if not points.has_ended:
+            assert number > 1, "nothing was written or sent: this proves nothing"
+            return
+        assert number < _MOST_POINTS, f"more than {_MOST_POINTS} points: {points.names}"
+
+
+def _much_happens(world: World) -> None:
+    """Everything once that sends or receives a signature, goes wrong, or is told about."""
+    control = world.sandbox.control
+    payment = _paid_at_gateway(world)
+    world.gateway_notice(payment, "forged")
+    with world.failing_handler("tillgate_payment_paid"):
+        world.gateway_notice(payment)
+    world.come_back(payment)
+    for fault in ("refused", "lost_response", "broken_json", "bad_signature"):
+        control.fault(fault, occasion="pay")
+        world.choose(world.order())
+    for fault in ("denied", "broken_json", "unknown_code", "bad_signature", "lost_request"):
+        control.fault(fault, occasion="query")
+        world.come_back(world.pay_page(world.order()))
+    operations.refund(payment.pk, "2.50")
+    world.gateway_notice(payment, "refund")
+    for fault in ("refused", "lost_response"):
+        control.fault(fault, occasion="refund")
+        operations.refund(payment.pk, "1.00")
+    world.configure({"TOKEN": _WRONG_TOKEN})
+    world.choose(world.order())
+    world.gateway_notice(payment)
+    world.time.advance(minutes=10)
+    world.sweep()
+    assert at_gateway(world, payment.order.key) == [payment]
+
+
+@contextmanager
+def _everything_logged() -> Iterator[list[str]]:
+    """Hear every logger at every level, SQL included, with tracebacks and whatever else a record carries."""
+    lines: list[str] = []
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.extend((self.format(record), repr(record.__dict__)))
+
+    ear, root = Ear(), logging.getLogger()
+    loggers: list[logging.Logger] = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
+    before: list[tuple[Any, int, bool]] = [(one, one.level, one.propagate) for one in [root, *loggers]]
+    was_forced = connection.force_debug_cursor
+    for one in loggers:
+        one.setLevel(logging.NOTSET)
+        one.propagate = True
+    root.setLevel(logging.DEBUG)
+    root.addHandler(ear)
+    connection.force_debug_cursor = True
+    try:
+        yield lines
+    finally:
+        connection.force_debug_cursor = was_forced
+        root.removeHandler(ear)
+        for one, level, propagates in before:
+            one.setLevel(level)
+            one.propagate = propagates

@@ -1,0 +1,234 @@
+"""Money that does not fit: paid twice, too late, too little, in another currency, or in words that nobody knows."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from django.db import transaction
+
+from tillgate import hooks
+from tillgate.django import operations
+from tillgate.django.models import Payment
+from tillgate.testing.conformance.judging import at_gateway, expect_no_cashier, expect_paid_once, expect_unpaid, needs_a_person
+from tillgate.testing.world import World
+
+__all__ = ["Money"]
+
+
+class Money:
+    """Scenarios in which the order or the gateway's answer is not what it should be."""
+
+    def test_paid_twice(self, world: World) -> None:
+        """Of two payments that are both paid one pays the order; the other is raised, and given back in one step."""
+        order = world.order()
+        first, second = world.pay_page(order), world.pay_page(order, "paypal")
+        for payment in (first, second):
+            world.shopper_pays(payment)
+            world.gateway_notice(payment)
+        expect_paid_once(world, order)
+        needs_a_person(world, "second-payment")
+        assert operations.refund(second.pk, second.amount).status == "succeeded"
+        assert world.given_back(second) == second.amount
+        expect_paid_once(world, order)
+        needs_a_person(world)
+
+    def test_paid_after_close(self, world: World) -> None:
+        """Money for an order that was closed meanwhile is raised, does not open the order again, and is given back in one step."""
+        order = world.order()
+        payment = world.pay_page(order)
+        world.shop.close_order(order)
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+        assert world.fresh(payment).status == "paid"
+        expect_unpaid(world, order)
+        needs_a_person(world, "paid-not-payable")
+        assert operations.refund(payment.pk, payment.amount).status == "succeeded"
+        assert world.given_back(payment) == payment.amount
+        needs_a_person(world)
+
+    def test_handler_refuses_a_closed_order(self, world: World) -> None:
+        """The plugin's own handler says NOT_PAYABLE of an order that was closed in the same moment, and changes nothing."""
+        order = world.order()
+        payment = world.pay_page(order)
+        world.shop.close_order(order)
+        outcome = _tell_paid(payment)
+        assert outcome == hooks.PaidOutcome.NOT_PAYABLE, f"the handler said {outcome!r} of a closed order"
+        expect_unpaid(world, order)
+
+    def test_handler_pays_an_order_once(self, world: World) -> None:
+        """The plugin's own handler marks no order paid that is paid already."""
+        order = world.order()
+        payment = world.pay_page(order)
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+        _tell_paid(payment)
+        expect_paid_once(world, order)
+
+    def test_order_became_dearer(self, world: World) -> None:
+        """An order that costs more by the time its money comes is not paid by it; a person is told."""
+        order = world.order("12.50")
+        payment = world.pay_page(order)
+        world.shop.edit_total(order, Decimal("20.00"))
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+        expect_unpaid(world, order)
+        needs_a_person(world, "underpaid")
+        assert world.fresh(payment).status == "paid"
+
+    def test_order_became_cheaper(self, world: World) -> None:
+        """An order that costs less by the time its money comes is paid, and a person is told of the difference."""
+        order = world.order("12.50")
+        payment = world.pay_page(order)
+        world.shop.edit_total(order, Decimal("10.00"))
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+        expect_paid_once(world, order)
+        needs_a_person(world, "overpaid")
+
+    def test_edited_order_is_paid_anew(self, world: World) -> None:
+        """After an edit the cashier page asks for the new total, and paying that pays the order."""
+        order = world.order("12.50")
+        old = world.pay_page(order)
+        world.shop.edit_total(order, Decimal("20.00"))
+        new = world.pay_page(order)
+        assert new.pk != old.pk, "the old cashier page was handed out for the new total"
+        assert Decimal(world.sandbox.service.find(new.reference).amount) == Decimal("20.00")
+        world.shopper_pays(new)
+        world.gateway_notice(new)
+        expect_paid_once(world, order)
+
+    def test_amount_mismatch(self, world: World) -> None:
+        """An answer that says paid with another amount, or with none, pays nothing and is raised; the right one pays."""
+        _disagrees(world, "wrong_amount", "amount-mismatch")
+        _disagrees(world, "missing_amount", "amount-missing")
+
+    def test_currency_mismatch(self, world: World) -> None:
+        """An answer that says paid in another currency, or in none, pays nothing and is raised; the right one pays."""
+        for fault in ("wrong_currency", "missing_currency", "wrong_settle_currency"):
+            _disagrees(world, fault, "currency-mismatch")
+
+    def test_answer_about_another_payment(self, world: World) -> None:
+        """An answer about another transaction or reference pays nothing and is raised; the right one pays."""
+        _disagrees(world, "wrong_transaction_no", "transaction-no-mismatch")
+        _disagrees(world, "other_reference")
+
+    def test_unrecognised_status(self, world: World) -> None:
+        """A status that nobody knows neither pays nor gives up the order; past expiry a person is told, and then money still counts."""
+        order = world.order()
+        payment = world.pay_page(order)
+        control = world.sandbox.control
+        control.set_options({"word_pending": "quantum", "word_expired": "quantum"})
+        world.gateway_notice(payment)
+        world.a_day_passes()
+        expect_unpaid(world, order)
+        assert not world.shop.is_released(order), "the order was given up on a word that nobody knows"
+        needs_a_person(world, "unrecognised-status")
+        world.pays_late(payment)
+        world.gateway_notice(payment)
+        expect_paid_once(world, order)
+
+    def test_changed_after_paid(self, world: World) -> None:
+        """A payment that the gateway takes back later stays paid in the shop; a person is told."""
+        order = world.order()
+        payment = world.pay_page(order)
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+        world.sandbox.control.reverse(payment.reference)
+        world.gateway_notice(payment)
+        world.a_day_passes()
+        expect_paid_once(world, order)
+        assert world.fresh(payment).status == "paid"
+        needs_a_person(world, "changed-after-paid")
+
+    def test_wrong_credentials(self, world: World) -> None:
+        """A wrong token closes no order: one matter for a person, and with the right token the money is found."""
+        paid, waiting = world.order(), world.order()
+        payment = world.pay_page(paid)
+        world.pay_page(waiting)
+        world.shopper_pays(payment)
+        world.configure({"TOKEN": "f" * 33})
+        world.gateway_notice(payment)
+        world.a_day_passes()
+        for order in (paid, waiting):
+            expect_unpaid(world, order)
+            assert not world.shop.is_released(order), "the order was given up because of a wrong token"
+        assert "wrong-credentials" in world.attentions()
+        world.configure()
+        world.time.advance(minutes=20)
+        world.sweep()
+        expect_paid_once(world, paid)
+
+    def test_order_not_found_at_the_gateway(self, world: World) -> None:
+        """A gateway that denies what it has created, as under a wrong merchantNo, closes no order; a person is told."""
+        order = world.order()
+        payment = world.pay_page(order)
+        world.shopper_pays(payment)
+        world.sandbox.control.fault("denied", occasion="query", times=10_000)
+        world.gateway_notice(payment)
+        world.a_day_passes()
+        expect_unpaid(world, order)
+        assert not world.shop.is_released(order), "the order was given up because the gateway denied it"
+        needs_a_person(world, "wrong-credentials")
+        world.sandbox.control.clear_faults()
+        world.time.advance(minutes=20)
+        world.sweep()
+        expect_paid_once(world, order)
+
+    def test_gateway_brings_no_news(self, world: World) -> None:
+        """Errors, silence and nonsense are no news: the order stays as it is until there is an answer."""
+        order = world.order()
+        payment = world.pay_page(order)
+        world.shopper_pays(payment)
+        for fault in ("server_error", "lost_response", "broken_json", "html_body", "rate_limited", "system_error", "unknown_code"):
+            world.sandbox.control.fault(fault, occasion="query")
+            assert world.come_back(payment).status_code == 200
+            expect_unpaid(world, order)
+            assert not world.sandbox.service.faults.planned
+        world.come_back(payment)
+        expect_paid_once(world, order)
+
+    def test_unknown_outcome_of_pay(self, world: World) -> None:
+        """A creation whose answer is lost may be tried again at once, and money that comes by the lost one is found."""
+        order = world.order()
+        world.sandbox.control.fault("lost_response", occasion="pay")
+        expect_no_cashier(world, order)
+        (lost,) = at_gateway(world, order)
+        world.pay_page(order, "paypal")
+        world.shopper_pays(lost)
+        world.time.advance(minutes=1)
+        world.sweep()
+        expect_paid_once(world, order)
+
+    def test_refused_creation(self, world: World) -> None:
+        """A creation that the gateway refuses brings a page, the order stays payable, and the next try pays it."""
+        order = world.order()
+        world.sandbox.control.fault("refused", occasion="pay")
+        expect_no_cashier(world, order)
+        assert world.shop.is_payable(order)
+        payment = world.pay_page(order)
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+        expect_paid_once(world, order)
+
+
+def _tell_paid(payment: Payment) -> object:
+    """Tell the plugin that a payment is paid, past all that the core asks before."""
+    from tillgate.django.operations.values import payment_value
+
+    with transaction.atomic():
+        return hooks.call_owner(payment.order.plugin, "tillgate_payment_paid", payment=payment_value(payment))
+
+
+def _disagrees(world: World, fault: str, reason: str = "") -> None:
+    """Let one answer of the gateway disagree with the payment, and the next be right."""
+    order = world.order()
+    payment = world.pay_page(order)
+    world.shopper_pays(payment)
+    before = world.attentions()
+    world.sandbox.control.fault(fault, occasion="query")
+    world.gateway_notice(payment)
+    expect_unpaid(world, order)
+    if reason:
+        needs_a_person(world, *before, reason)
+    world.gateway_notice(payment)
+    expect_paid_once(world, order)

@@ -1,0 +1,205 @@
+"""Paying: what the shopper does, and which of the shop's doors hears of it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from urllib.parse import urlsplit
+
+from django.db import connections
+from django.test import Client
+from django.urls import reverse
+
+from tillgate.django import operations
+from tillgate.testing.conformance.judging import at_gateway, expect_no_cashier, expect_paid_once, expect_unpaid
+from tillgate.testing.world import World, together
+
+__all__ = ["Paying"]
+
+
+class Paying:
+    """Scenarios of a shopper who pays, leaves, comes back or does not."""
+
+    def test_pay_and_return(self, world: World) -> None:
+        """A shopper who pays and comes back lands in the shop with a paid order, though no notice arrived."""
+        order = world.order()
+        page = world.client.get(world.shop.pay_path(order))
+        assert page.status_code == 200, f"the page to pay on answers HTTP {page.status_code}"
+        payment = world.pay_page(order)
+        back = urlsplit(world.shopper_pays(payment) or "")
+        answer = world.client.get(f"{back.path}?{back.query}")
+        expect_paid_once(world, order)
+        assert answer.status_code in (200, 302)
+        if answer.status_code == 302:
+            assert world.client.get(answer["Location"]).status_code < 500
+
+    def test_notice_only(self, world: World) -> None:
+        """The gateway's notice alone pays the order: the shopper never comes back."""
+        order = world.order()
+        payment = world.pay_page(order)
+        world.shopper_pays(payment)
+        assert [answer.content for answer in world.gateway_notice(payment)] == [b"success"]
+        expect_paid_once(world, order)
+
+    def test_return_in_another_browser(self, world: World) -> None:
+        """A wallet brings the shopper back by POST in a browser that the shop has never seen, and the order is paid."""
+        order = world.order()
+        payment = world.pay_page(order)
+        back = urlsplit(world.shopper_pays(payment) or "")
+        answer = Client(enforce_csrf_checks=True).post(f"{back.path}?{back.query}")
+        assert answer.status_code in (200, 302)
+        expect_paid_once(world, order)
+
+    def test_neither_notice_nor_return(self, world: World) -> None:
+        """A sweep finds the money of a shopper who paid and closed the tab, and whose notice was lost."""
+        order = world.order()
+        world.shopper_pays(world.pay_page(order))
+        world.time.advance(seconds=10)
+        assert world.sweep().faults == []
+        expect_paid_once(world, order)
+
+    def test_found_paid_when_paying_again(self, world: World) -> None:
+        """Whoever wants to pay an order again that is paid by now is not charged again, though the notice was lost."""
+        order = world.order()
+        world.shopper_pays(world.pay_page(order))
+        expect_no_cashier(world, order, "paypal")
+        expect_paid_once(world, order)
+        assert len(at_gateway(world, order)) == 1
+
+    def test_decline(self, world: World) -> None:
+        """A declined payment leaves the order unpaid and payable, and with another vendor it is paid."""
+        order = world.order()
+        declined = world.pay_page(order)
+        world.sandbox.control.decline(declined.reference)
+        world.gateway_notice(declined)
+        expect_unpaid(world, order)
+        assert world.shop.is_payable(order), "the shopper cannot try again"
+        payment = world.pay_page(order, "paypal")
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+        expect_paid_once(world, order)
+
+    def test_leave_and_pay_again(self, world: World) -> None:
+        """A shopper who leaves the cashier page pays with another vendor, under a reference of its own."""
+        order = world.order()
+        left = world.pay_page(order)
+        world.sandbox.control.leave(left.reference)
+        world.come_back(left)
+        expect_unpaid(world, order)
+        payment = world.pay_page(order, "paypal")
+        assert payment.reference != left.reference
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+        expect_paid_once(world, order)
+        world.a_day_passes()
+        expect_paid_once(world, order)
+        assert world.attentions() == []
+
+    def test_expiry(self, world: World) -> None:
+        """An order that nobody pays is released, once, after the cashier page has closed and the time to try again has passed."""
+        order = world.order()
+        world.pay_page(order)
+        world.time.advance(minutes=50)
+        world.sweep()
+        assert world.shop.is_payable(order)
+        assert not world.shop.is_released(order), "the order was given up while the cashier page was open"
+        world.a_day_passes()
+        assert world.shop.is_released(order), "nobody paid, and the shop still holds what it reserved"
+        expect_unpaid(world, order)
+        assert world.attentions() == []
+
+    def test_kept_while_another_payment_is_open(self, world: World) -> None:
+        """An order is not released as long as another payment of it is open, and money that comes by that one pays it."""
+        order = world.order()
+        declined = world.pay_page(order)
+        world.time.advance(minutes=30)
+        open_ = world.pay_page(order, "paypal")
+        world.sandbox.control.decline(declined.reference)
+        world.gateway_notice(declined)
+        world.time.advance(minutes=65)
+        world.sweep()
+        assert not world.shop.is_released(order), "the order was given up while a payment of it was open"
+        world.shopper_pays(open_)
+        world.gateway_notice(open_)
+        expect_paid_once(world, order)
+
+    def test_double_click(self, world: World) -> None:
+        """A second press of the same button leads to the same cashier page: one payment, not two."""
+        order = world.order()
+        assert world.pay_page(order).pk == world.pay_page(order).pk
+        assert len(at_gateway(world, order)) == 1
+
+    def test_double_click_at_once(self, world: World) -> None:
+        """Two presses at the same moment lead to the same cashier page."""
+        order = world.order()
+        first, second = together(*[lambda: world.pay_page(order, client=Client()).pk] * 2)
+        assert first == second
+        assert len(at_gateway(world, order)) == 1
+
+    def test_nothing_starts_on_a_paid_order(self, world: World) -> None:
+        """Nobody is led to the cashier page for an order that is paid."""
+        order = world.order()
+        payment = world.pay_page(order)
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+        for vendor in ("alipay", "paypal"):
+            expect_no_cashier(world, order, vendor)
+        assert len(at_gateway(world, order)) == 1
+
+    def test_nothing_starts_on_a_closed_order(self, world: World) -> None:
+        """Nobody is led to the cashier page for an order that the staff closed."""
+        order = world.order()
+        world.shop.close_order(order)
+        expect_no_cashier(world, order)
+        assert at_gateway(world, order) == []
+
+    def test_vendor_that_is_not_offered(self, world: World) -> None:
+        """A vendor that the owner does not offer, or that nobody knows, brings a page instead of an error, and nothing is created."""
+        order = world.order()
+        world.configure(VENDORS=["paypal"])
+        for vendor in ("alipay", "no-such-vendor", "", "paypal' OR 1=1 --"):
+            expect_no_cashier(world, order, vendor)
+        assert at_gateway(world, order) == []
+        assert world.pay_page(order, "paypal").vendor == "paypal"
+
+    def test_amounts_are_exact(self, world: World) -> None:
+        """The gateway is asked for exactly what the order costs, to the cent."""
+        for total in ("0.01", "0.29", "12.10", "99.99", "1234.56"):
+            order = world.order(total)
+            payment = world.pay_page(order)
+            assert Decimal(world.sandbox.service.find(payment.reference).amount) == Decimal(total)
+
+    def test_atomic_requests(self, world: World) -> None:
+        """A project whose every request is a transaction takes money all the same, and never holds one across the network."""
+        configured = connections.settings["default"]
+        before = configured["ATOMIC_REQUESTS"]
+        configured["ATOMIC_REQUESTS"] = True
+        try:
+            noticed, returned = world.order(), world.order()
+            for order in (noticed, returned):
+                world.shopper_pays(world.pay_page(order))
+            world.gateway_notice(at_gateway(world, noticed)[0])
+            world.come_back(at_gateway(world, returned)[0])
+        finally:
+            configured["ATOMIC_REQUESTS"] = before
+        expect_paid_once(world, noticed)
+        expect_paid_once(world, returned)
+
+    def test_other_payment_methods_are_undisturbed(self, world: World) -> None:
+        """An order that is paid otherwise stays as the shop has it, and the gateway hears nothing of it."""
+        order = world.shop.place_order_paid_otherwise(Decimal("12.50"))
+        before = (world.shop.is_paid(order), world.shop.times_paid(order), world.shop.is_released(order), world.shop.refunded(order))
+        assert before[0], "the driver says that the order is not paid"
+        world.a_day_passes()
+        after = (world.shop.is_paid(order), world.shop.times_paid(order), world.shop.is_released(order), world.shop.refunded(order))
+        assert after == before
+        assert not world.sandbox.service.journal.all(), "the gateway heard of an order that is paid otherwise"
+
+    def test_returning_with_an_address_that_nobody_has(self, world: World) -> None:
+        """Addresses that nobody has are not found, and leave nothing behind."""
+        order = world.order()
+        world.pay_page(order)
+        for name in ("payment-notice", "refund-notice", "return", "status"):
+            assert world.client.get(reverse(f"tillgate:{name}", args=["no-such-key"])).status_code in (404, 405)
+        expect_unpaid(world, order)
+        assert world.queries() == 0
+        assert operations.sweep().changed == 0

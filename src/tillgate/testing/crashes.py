@@ -1,0 +1,93 @@
+"""Crashes: the points at which a process can die between two steps, and a death in a test's own process.
+
+The points are: before and after each commit, before and after each write outside a transaction, and before and after each call of the
+gateway. Between two of them nothing happens that anybody else could see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from tillgate.transport import SyncTransport
+
+__all__ = ["Crash", "Points"]
+
+
+class Crash(BaseException):
+    """The process has died here. No handler of exceptions catches it."""
+
+
+class Points:
+    """Counts the points that an act passes, and ends it at one of them; 0 ends it nowhere.
+
+    An ended process does nothing any more: whatever clean-up an exception sets off, its writes and calls are refused too, nothing that was
+    not committed stays, and what waits for a commit is not done.
+    """
+
+    def __init__(self, end_at: int = 0) -> None:
+        self.end_at, self.names = end_at, list[str]()
+        self.has_ended = False
+
+    def reach(self, name: str) -> None:
+        """Pass a point, or end here."""
+        if not self.has_ended:
+            self.names.append(name)
+            self.has_ended = len(self.names) == self.end_at
+        if self.has_ended:
+            self.end()
+
+    def end(self) -> None:
+        """Die; a process of its own may do it for real."""
+        raise Crash(self.names[-1])
+
+    def around(self, name: str, act: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the act with a point before and after it."""
+
+        def acting(*arguments: Any, **named: Any) -> Any:
+            self.reach(f"before {name}")
+            result = act(*arguments, **named)
+            self.reach(f"after {name}")
+            return result
+
+        return acting
+
+    @contextmanager
+    def installed(self) -> Iterator[Points]:
+        """Put points around every commit, lone write and call of the gateway."""
+        commit, send = BaseDatabaseWrapper.commit, SyncTransport.send
+
+        def committing(database: BaseDatabaseWrapper) -> None:
+            try:
+                self.reach("before COMMIT")
+            except Crash:
+                database.rollback()
+                raise
+            commit(database)
+            try:
+                self.reach("after COMMIT")
+            except Crash:
+                database.run_on_commit = []
+                raise
+
+        def autocommitted(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+            word = sql.split(maxsplit=1)[0].upper()
+            if connection.in_atomic_block or word not in ("INSERT", "UPDATE", "DELETE"):
+                return execute(sql, *rest)
+            return self.around(f"a lone {word}", execute)(sql, *rest)
+
+        BaseDatabaseWrapper.commit = committing  # type: ignore[assignment, method-assign]
+        SyncTransport.send = self.around("the gateway", send)  # type: ignore[method-assign]
+        connection.execute_wrappers.append(autocommitted)
+        try:
+            yield self
+        finally:
+            connection.execute_wrappers.remove(autocommitted)
+            BaseDatabaseWrapper.commit = commit  # type: ignore[method-assign]
+            SyncTransport.send = send  # type: ignore[method-assign]
+            if self.has_ended:
+                connections.close_all()  # the next process opens its own

@@ -1,0 +1,62 @@
+"""The guard of I12: no socket of ours connects or sends while a database transaction is open."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.db import connections
+
+_GUARDED = ("connect", "connect_ex", "send", "sendall", "sendto", "sendmsg")
+
+
+class NetworkInTransaction(AssertionError):
+    """The network was used while a transaction was open."""
+
+
+def _ports_of_databases() -> set[int]:
+    return {int(settings["PORT"]) for settings in connections.settings.values() if settings.get("PORT")}
+
+
+def _port(peer: object) -> int | None:
+    return peer[1] if isinstance(peer, tuple) else None
+
+
+@contextmanager
+def guarded_sockets() -> Iterator[list[str]]:
+    """Let every use of a socket inside a transaction of the same thread raise; gives the list of what was caught.
+
+    The list is for whoever swallows the exception: a plugin's error is no news, and the test must fail all the same.
+    """
+    caught: list[str] = []
+    own = _ports_of_databases()
+    real = {name: getattr(socket.socket, name) for name in _GUARDED}
+
+    def guard(name: str, act: Callable[..., Any]) -> Callable[..., Any]:
+        def guarded(sock: socket.socket, *arguments: Any) -> Any:
+            if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
+                peer = arguments[0] if name.startswith("connect") else _peer(sock)
+                if sock.family in (socket.AF_INET, socket.AF_INET6) and _port(peer) not in own:
+                    caught.append(f"{name} to {peer} inside a transaction")
+                    sock.close()
+                    raise NetworkInTransaction(caught[-1])
+            return act(sock, *arguments)
+
+        return guarded
+
+    for name, act in real.items():
+        setattr(socket.socket, name, guard(name, act))
+    try:
+        yield caught
+    finally:
+        for name, act in real.items():
+            setattr(socket.socket, name, act)
+
+
+def _peer(sock: socket.socket) -> object:
+    try:
+        return sock.getpeername()
+    except OSError:
+        return None

@@ -1,0 +1,10 @@
+"""Kill at every line: a process dies by SIGKILL at each line of its work, and afterwards no money is lost, doubled or unseen.
+
+Every line of Tillgate, and every 50th of all other packages, is a point at which a forked child is killed in the middle of an act: a start,
+a notice, a refund's notice, a return, a reconcile, a refund, a delivery or a sweep. Others then do what they do (the gateway repeats its
+notice, the shopper presses again, the sweeper runs), a day passes, and gateway, Tillgate and shop must agree to the cent::
+
+    DJANGO_SETTINGS_MODULE=tests.settings python -m tillgate.testing.killing --driver tests.driver:BookshopDriver
+
+The emulator runs in the parent and keeps what the dead child told it. A run that was cut off goes on where it was.
+"""

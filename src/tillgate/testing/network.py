@@ -1,0 +1,66 @@
+"""Network: refuses connections with pytest-socket's guards, and remembers every attempt, so that none can be hushed up."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest_socket
+
+__all__ = ["blocked"]
+
+
+@contextlib.contextmanager
+def blocked(allowed_hosts: Sequence[str] = ()) -> Iterator[list[str]]:
+    """Refuse connections, but to the allowed hosts, and yield the list of attempts.
+
+    Without allowed hosts, name look-ups and new sockets are refused as well; Unix sockets, which every event loop
+    opens, are not. The attempts matter since the code under test may catch whatever a guard raises.
+    """
+    attempts: list[str] = []
+    with _restored():
+        # Connecting is guarded as well as opening: some code holds the class that it imported before the guard came.
+        pytest_socket.socket_allow_hosts(list(allowed_hosts), allow_unix_socket=True)
+        socket.socket.connect = _remembering(socket.socket.connect, attempts)  # type: ignore[method-assign]
+        if not allowed_hosts:
+            pytest_socket.disable_socket(allow_unix_socket=True)
+            socket.socket = _remembering_class(socket.socket, attempts)  # type: ignore[misc]
+            socket.getaddrinfo = _remembering(socket.getaddrinfo, attempts)
+            socket.gethostbyname = _remembering(socket.gethostbyname, attempts)
+        yield attempts
+
+
+@contextlib.contextmanager
+def _restored() -> Iterator[None]:
+    opened, connect = socket.socket, socket.socket.connect
+    getaddrinfo, gethostbyname = socket.getaddrinfo, socket.gethostbyname
+    try:
+        yield
+    finally:
+        socket.socket = opened  # type: ignore[misc]
+        socket.socket.connect = connect  # type: ignore[method-assign]
+        socket.getaddrinfo, socket.gethostbyname = getaddrinfo, gethostbyname
+
+
+def _remembering(guard: Callable[..., Any], attempts: list[str]) -> Callable[..., Any]:
+    @functools.wraps(guard)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return guard(*args, **kwargs)
+        # Both are the guard's refusal: where warnings are errors, its warning is raised in place of its error.
+        except (RuntimeError, UserWarning) as error:
+            attempts.append(str(error))
+            raise
+
+    return guarded
+
+
+def _remembering_class(guarded: type[socket.socket], attempts: list[str]) -> type[socket.socket]:
+    class RememberingSocket(guarded):  # type: ignore[valid-type, misc]  # the guard's class is made at run time
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            return _remembering(super().__new__, attempts)(cls, *args, **kwargs)
+
+    return RememberingSocket

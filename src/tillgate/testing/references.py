@@ -1,0 +1,46 @@
+"""References: the random part of references while a cassette runs.
+
+A reference is never sent twice (I8), so that recording needs new ones each time, while a replay must send those on file.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import Final
+
+__all__ = ["References"]
+
+_LENGTH: Final = 13  # as many characters as tillgate.new_reference draws
+
+
+class References:
+    """Stands in for the module `secrets` where references are made: `choice` hands out the characters of random parts.
+
+    While recording they are random, and remembered so that scrubbing can write `0000000000001`, `0000000000002` and so on in
+    their place. In a replay they are those.
+    """
+
+    def __init__(self, *, is_recording: bool) -> None:
+        self.stand_ins: dict[str, str] = {}
+        self._is_recording = is_recording
+        self._lock = threading.Lock()
+        self._count = 0
+        self._left = threading.local()  # a reference is drawn character by character, perhaps in several threads
+
+    def choice(self, alphabet: str) -> str:
+        """Return the next character of a random part."""
+        left: list[str] = getattr(self._left, "characters", [])
+        if not left:
+            left = self._left.characters = list(self._next(alphabet))
+        return left.pop(0)
+
+    def _next(self, alphabet: str) -> str:
+        with self._lock:
+            self._count += 1
+            stand_in = f"{self._count:0{_LENGTH}}"
+            if not self._is_recording:
+                return stand_in
+            drawn = "".join(secrets.choice(alphabet) for _ in range(_LENGTH))
+            self.stand_ins[drawn] = stand_in
+            return drawn

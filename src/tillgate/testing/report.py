@@ -1,0 +1,190 @@
+"""The report: which scenarios held, which were declined and why, with which versions; as text, and as a file in markdown or JSON.
+
+Loaded by the pytest plugin `tillgate.testing.shops`, before Django is.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import shlex
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import tillgate
+
+__all__ = ["PROPERTY", "Table", "describe", "markdown", "pytest_addoption", "pytest_configure"]
+
+PROPERTY: Final = "tillgate-conformance"
+"""The name under which a test tells what it is about; a property travels from xdist's workers too."""
+
+_OPTION: Final = "--conformance-report"
+_NOT_RUN: Final = "not run"
+_GIT_SECONDS: Final = 10
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the one option."""
+    group = parser.getgroup("tillgate", "conformance")
+    group.addoption(_OPTION, type=Path, default=None, metavar="FILE", help="write which scenarios held to a file in markdown, or .json")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect what the tests tell."""
+    config.pluginmanager.register(_Collector(config), "tillgate-conformance-report")
+
+
+def describe(test_class: type, scenario: str, driver: Any) -> dict[str, Any]:
+    """Return what a test is about, in words that travel between processes: whose scenario, and which versions it ran on."""
+    from django.db import connection
+
+    version = connection.get_database_version()
+    database = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
+    distributions = dict.fromkeys((*_distribution_of(driver.plugin), "Django", *getattr(test_class, "distributions", ())))
+    versions = {
+        "tillgate": tillgate.__version__,
+        **{name: importlib.metadata.version(name) for name in distributions if name != "tillgate"},
+        "Python": platform.python_version(),
+        connection.display_name: database,
+    }
+    return {"class": test_class.__name__, "plugin": driver.plugin, "scenario": scenario, "versions": versions}
+
+
+def _distribution_of(plugin: str) -> list[str]:
+    """Return the name of the distribution that a plugin is installed with, if it is."""
+    points = importlib.metadata.entry_points(group="tillgate", name=plugin)
+    return [point.dist.name for point in points if point.dist]
+
+
+@dataclass
+class Table:
+    """What came of the scenarios of one class: of which plugin, with which versions, and each scenario's result."""
+
+    name: str
+    plugin: str
+    versions: Mapping[str, str]
+    results: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def held(self) -> int:
+        """Return how many scenarios held."""
+        return sum(result == "held" for result in self.results.values())
+
+
+class _Collector:
+    """Hears of every test, and tells at the end of the run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._tables: dict[str, Table] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what came of a scenario."""
+        about: Any = dict(report.user_properties).get(PROPERTY)
+        result = _result(report)
+        if about is None or result is None:
+            return
+        table = self._tables.setdefault(about["class"], Table(about["class"], about["plugin"], about["versions"]))
+        if not table.results.get(about["scenario"], "").startswith("FAILED"):
+            table.results[about["scenario"]] = result
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the tables, and write them down if so told."""
+        if not self._tables:
+            return
+        from tillgate.testing.conformance import Conformance
+
+        sentences = Conformance.scenarios()
+        for table in self._tables.values():
+            table.results = {scenario: table.results.get(scenario, _NOT_RUN) for scenario in (*sentences, *table.results)}
+            terminalreporter.section(f"conformance of {table.plugin} ({table.name})")
+            for line in _text(table, self._origin()):
+                terminalreporter.write_line(line)
+        path: Path | None = self._config.getoption("conformance_report", default=None)
+        if path:
+            tables = list(self._tables.values())
+            if path.suffix == ".json":
+                text = json.dumps({"origin": self._origin(), "tables": [asdict(table) for table in tables]}, indent=2)
+            else:
+                text = markdown(tables, sentences, self._origin(), self._command())
+            path.write_text(text, "utf-8")
+            terminalreporter.write_line(f"written to {path}")
+
+    def _origin(self) -> str:
+        """Say of which commit and on which day."""
+        day = datetime.now(UTC).date().isoformat()
+        commit = _git(self._config.rootpath, "rev-parse", "--short=12", "HEAD")
+        if not commit:
+            return day
+        is_changed = _git(self._config.rootpath, "status", "--porcelain", "--untracked-files=no")
+        return f"commit {commit}{' and uncommitted changes' if is_changed else ''}, {day}"
+
+    def _command(self) -> str:
+        return shlex.join(["pytest", *map(str, self._config.invocation_params.args)])
+
+
+def _result(report: pytest.TestReport) -> str | None:
+    """Return what a report says of its scenario, or None when it says nothing new."""
+    if report.outcome == "failed":
+        said = str(report.longrepr)
+        return "FAILED: declined, and it holds by now" if said.startswith("[XPASS") else f"FAILED in {report.when}"
+    if report.outcome == "skipped":
+        if hasattr(report, "wasxfail"):
+            return f"declined: {report.wasxfail.removeprefix('reason: ')}"
+        return f"skipped: {report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr}"
+    return "held" if report.when == "call" else None
+
+
+def markdown(tables: Iterable[Table], sentences: Mapping[str, str], origin: str, command: str) -> str:
+    """Return the tables in markdown, with what each scenario promises, of which commit and day they are, and what printed them."""
+    lines = []
+    for table in tables:
+        rows = [f"| {name} | {sentences.get(name, '')} | {_cell(result)} |" for name, result in table.results.items()]
+        lines += [
+            f"## Conformance of {table.plugin}",
+            "",
+            f"{table.held} of {len(table.results)} scenarios held: {_versions(table)}; {origin}. Printed by `{command}`.",
+            "",
+            "| scenario | promise | result |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _text(table: Table, origin: str) -> list[str]:
+    width = max(map(len, table.results))
+    lines = [f"{name:<{width}}  {result}" for name, result in table.results.items()]
+    return [*lines, "", f"{table.held} of {len(table.results)} scenarios held: {_versions(table)}; {origin}"]
+
+
+def _versions(table: Table) -> str:
+    return ", ".join(f"{name} {version}" for name, version in table.versions.items())
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Return what git says about a folder, or nothing where there is no git or no repository."""
+    try:
+        done = subprocess.run(  # noqa: S603  # our own words
+            ["git", *arguments],  # noqa: S607  # whichever git the author has
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=_GIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,128 @@
+"""`python -m tillgate.testing.simulation`: simulate seed after seed, and replay the one in which something went wrong."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from tillgate.testing.simulation.network import Violated
+
+_MOST_LINES: Final = 60
+
+
+def _range(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m tillgate.testing.simulation", description=__doc__)
+    parser.add_argument("--driver", required=True, metavar="MODULE:CLASS", help="the shop's driver")
+    parser.add_argument("--seed", type=_range, default=range(1, 2), metavar="N or N-M", help="the seeds to simulate, by default 1")
+    parser.add_argument("--payments", type=int, default=1000, metavar="N", help="how many shoppers come to each world, by default 1000")
+    parser.add_argument("--only", type=int, metavar="N", help="leave out the stories of all orders but this")
+    parser.add_argument("--without", default="", metavar="KIND,...", help="leave out kinds of faults")
+    parser.add_argument("--trace", action="store_true", help="print everything that happens")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="append a line of JSON for each seed, and leave out those that it has")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Simulate what the command line asks for; 1 when an invariant was violated."""
+    given = _parser().parse_args(arguments)
+    shop = _prepare(given.driver)
+    from tillgate.testing.simulation.world import simulate
+
+    without = frozenset(filter(None, given.without.split(",")))
+    done = _done(given.results) if given.results else set()
+    total, began = 0, time.perf_counter()
+    for seed in given.seed:
+        if seed in done:
+            continue
+        worlds: list[Any] = []
+        try:
+            outcome = simulate(shop, seed, given.payments, only=given.only, without=without, watch=worlds.append)
+        except Violated as violated:
+            _report(violated, worlds[0], given, shop)
+            return 1
+        if given.trace:
+            _say("\n".join(line for _, line in worlds[0].scheduler.lines))
+        total += outcome.payments
+        rate = total / (time.perf_counter() - began)
+        _say(
+            f"seed {seed}: {outcome.payments} payments, {outcome.paid} paid, {outcome.refunds} refunds,"
+            f" {sum(outcome.struck.values())} faults"
+            f" in {outcome.days:.0f} days; {outcome.judged} judgements, no violation ({rate:.0f} payments/s)",
+        )
+        if given.results:
+            given.results.parent.mkdir(parents=True, exist_ok=True)
+            with given.results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(outcome)) + "\n")
+        _say(outcome.digest)
+    return 0
+
+
+def _say(text: object) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _prepare(driver: str) -> Any:
+    """Load Django and make the tables; return the shop's driver."""
+    import django
+    from django.core.management import call_command
+
+    if not os.environ.get("DJANGO_SETTINGS_MODULE"):
+        sys.exit("set DJANGO_SETTINGS_MODULE to settings whose database ENGINE is one of tillgate.testing.simulation.backends")
+    django.setup()
+    call_command("migrate", run_syncdb=True, verbosity=0)
+    module, _, name = driver.partition(":")
+    return getattr(importlib.import_module(module), name)()
+
+
+def _done(results: Path) -> set[int]:
+    if not results.exists():
+        return set()
+    return {json.loads(line)["seed"] for line in results.read_text("utf-8").splitlines()}
+
+
+def _report(violated: Violated, world: Any, given: argparse.Namespace, shop: Any) -> None:
+    """Say what was violated, and find the smallest world in which it still is."""
+    from tillgate.testing.simulation.faults import KINDS
+    from tillgate.testing.simulation.world import simulate
+
+    _say(f"seed {world.scheduler.seed}: {violated} (after {world.steps} steps)")
+    smallest, only, without = world, given.only, frozenset(filter(None, given.without.split(",")))
+
+    def still(only: int | None, without: frozenset[str]) -> Any:
+        worlds: list[Any] = []
+        try:
+            simulate(shop, world.scheduler.seed, given.payments, only=only, without=without, watch=worlds.append)
+        except Violated as again:
+            worlds[0].violated = again
+            return worlds[0]
+        return None
+
+    story = world.orders.get(violated.order_key, "")
+    if only is None and story and (found := still(int(story), without)):
+        smallest, only = found, int(story)
+    for kind in KINDS:
+        if kind not in without and (found := still(only, without | {kind})):
+            smallest, without = found, without | {kind}
+    lines = [line for _, line in smallest.scheduler.lines]
+    _say(f"the last {min(_MOST_LINES, len(lines))} of {len(lines)} lines of the smallest trace that was found:")
+    _say("\n".join(lines[-_MOST_LINES:]))
+    options = f" ONLY={only}" if only is not None else ""
+    _say(f"replay it: make simulate SEED={world.scheduler.seed} PAYMENTS={given.payments}{options} WITHOUT={','.join(sorted(without))}")
+    _say(smallest.scheduler.digest)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

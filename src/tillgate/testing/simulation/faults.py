@@ -1,0 +1,69 @@
+"""What may go wrong in a simulated world: kinds of faults, how often each strikes, and when one does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from tillgate.testing.simulation.database import DATABASE_FAULTS
+from tillgate.testing.simulation.network import NOTICE_FAULTS
+from tillgate.testing.simulation.scheduler import Scheduler
+
+__all__ = ["KINDS", "Faults"]
+
+KINDS: Final = {
+    "network": (0.0, 0.03, 0.1, 0.3),
+    "notices": (0.0, 0.1, 0.5),
+    "database": (0.0, 0.001, 0.01),
+    "crashes": (0.0, 0.001, 0.01),
+    "handlers": (0.0, 0.05, 0.4),
+    "outages": (0.0, 1.0),
+    "credentials": (0.0, 0.0, 1.0),
+    "clock": (0.0, 0.0, 1.0),
+}
+"""Each kind of fault, and the rates of which a world draws one; those of the last three only say whether they happen."""
+
+
+@dataclass
+class Faults:
+    """Decides for whoever acts whether a fault strikes, by the actor's own stream of chance."""
+
+    scheduler: Scheduler
+    rates: dict[str, float]
+    is_calm: bool = False
+    struck: dict[str, int] = field(default_factory=dict)
+    """How often each fault has struck."""
+
+    @classmethod
+    def drawn(cls, scheduler: Scheduler, without: frozenset[str]) -> Faults:
+        """Draw a rate for each kind from the world's seed, and leave some kinds out."""
+        chance = Random(f"{scheduler.seed}:faults")  # noqa: S311  # repeatable on purpose
+        rates = {kind: chance.choice(choices) for kind, choices in KINDS.items()}
+        return cls(scheduler, {kind: 0.0 if kind in without else rate for kind, rate in rates.items()})
+
+    def strikes(self, *faults: str) -> str:
+        """Return the fault that strikes the actor here, or nothing; all that are named are of one kind."""
+        actor, rate = self.scheduler.actor, self.rates[_kind(faults[0])]
+        if self.is_calm or actor is None or not actor.is_mortal or not rate or actor.chance.random() >= rate:
+            return ""
+        return self.note(actor.chance.choice(faults))
+
+    def note(self, fault: str) -> str:
+        """Count a fault that has struck."""
+        self.struck[fault] = self.struck.get(fault, 0) + 1
+        return fault
+
+    def dies(self, where: str) -> None:
+        """End the actor's process here, now and then."""
+        actor = self.scheduler.actor
+        if actor and self.strikes("crash"):
+            raise actor.die(where)
+
+
+def _kind(fault: str) -> str:
+    if fault in DATABASE_FAULTS:
+        return "database"
+    if fault in NOTICE_FAULTS:
+        return "notices"
+    return {"crash": "crashes", "handler": "handlers"}.get(fault, "network")

@@ -1,0 +1,315 @@
+"""Who acts in a simulated world: shoppers, staff, the gateway's notices, its back office, attackers and sweepers.
+
+Each acts at a moment of its own, by its own stream of chance. What they do to the shop runs as a process of the shop, which may be killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from random import Random
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlencode
+
+from django.db import Error as DatabaseFault
+from django.db import transaction
+from django.http import Http404, HttpResponseBase
+from django.test import RequestFactory
+from django.urls import resolve, reverse
+
+from tillgate.django import operations
+from tillgate.django.models import Attention, Delivery, Order, Payment, Refund
+from tillgate.django.operations import Act
+from tillgate.errors import TillgateError
+from tillgate.sandbox import NoticeAttempt
+from tillgate.sandbox.errors import NotPossible
+from tillgate.sandbox.faults import FAULTS
+from tillgate.sandbox.requests import Refusal
+from tillgate.testing.crashes import Crash
+from tillgate.testing.simulation.network import NOTICE_FAULTS, key_of
+
+if TYPE_CHECKING:
+    from tillgate.testing.simulation.world import SimulatedWorld
+
+__all__ = ["People"]
+
+_T = TypeVar("_T")
+
+_VENDORS: Final = ("alipay", "wechatpay", "paypal", "creditcard")
+_RETURN_FAULTS: Final = tuple(name for name, fault in FAULTS.items() if "callback" in fault.occasions)
+_DAY: Final = 86_400.0
+_SHORTEST_PAUSE: Final = 5.0
+_LONGEST_PAUSE: Final = 300.0
+_FORM: Final = "application/x-www-form-urlencoded"
+_REFUSALS: Final = (operations.NotPayable, operations.RefundNotPossible, operations.ActNotPossible, TillgateError)
+"""What an operation says no with; nothing was done."""
+
+
+class People:
+    """What each of them does."""
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        self._world = world
+        self._requests = RequestFactory()
+
+    # Processes of the shop ----------------------------------------------------------------------------------------------------------------
+
+    def process(self, what: str, act: Callable[[], _T]) -> _T | None:
+        """Let the actor have a process of the shop do something; None when it died, its database failed, or it refused."""
+        scheduler = self._world.scheduler
+        actor = scheduler.actor
+        assert actor
+        actor.is_mortal = True
+        try:
+            result = act()
+        except Crash as crash:
+            scheduler.tell(f"{what}: {crash}")
+        except DatabaseFault as error:
+            scheduler.tell(f"{what}: {error}")
+        except _REFUSALS as error:
+            scheduler.tell(f"{what}: {type(error).__name__}: {error}")
+        else:
+            scheduler.tell(f"{what}: {_short(result)}")
+            return result
+        finally:
+            actor.is_mortal = actor.is_dead = False
+        return None
+
+    def visit(self, method: str, url: str, body: bytes = b"", content_type: str = _FORM) -> tuple[int, bytes]:
+        """Send the shop an HTTP request; return the status and the body of its answer."""
+        answer = self.process(f"{method} {url[-40:]}", lambda: self._answer(method, url, body, content_type))
+        return (500, b"") if answer is None else (answer.status_code, getattr(answer, "content", b""))
+
+    def _answer(self, method: str, url: str, body: bytes, content_type: str) -> HttpResponseBase:
+        path, _, query = url.removeprefix(self._world.public_url).partition("?")
+        request = self._requests.generic(method, path, body, content_type, QUERY_STRING=query)
+        found = resolve(path)
+        try:
+            answer: HttpResponseBase = found.func(request, *found.args, **found.kwargs)
+        except Http404:
+            return HttpResponseBase(status=404)
+        return answer
+
+    # The shopper --------------------------------------------------------------------------------------------------------------------------
+
+    def shopper(self, story: str) -> None:
+        """Place an order, try to pay it, now and then in a confused way, and perhaps come back."""
+        world, chance = self._world, self._chance()
+        total = Decimal(chance.randint(1, 90_000)) / 100
+        key = world.place_order(total, story)
+        if chance.random() < 0.3:
+            self.process("expect", lambda: operations.expect(world.shop.plugin, key))
+        self._beside(story, key, chance.random)
+        for _ in range(chance.choice((1, 1, 1, 2, 3))):
+            vendor, account = chance.choice(_VENDORS), chance.choice(world.accounts)
+            if chance.random() < 0.1:
+                world.scheduler.spawn(f"double click {story}", lambda: self._start(key, vendor, account), story=story)  # noqa: B023  # it begins before the next turn
+            started = self._start(key, vendor, account)
+            if started is None or started.outcome != operations.StartOutcome.REDIRECT:
+                world.scheduler.pause(chance.uniform(5, 200))
+                continue
+            world.scheduler.pause(chance.expovariate(1 / 60))
+            self._at_cashier(started.payment.reference, started.payment.merchant_no)
+            world.scheduler.pause(chance.uniform(1, 300))
+
+    def _beside(self, story: str, key: str, draw: Callable[[], float]) -> None:
+        """Let others have to do with an order as well."""
+        spawn = self._world.scheduler.spawn
+        if draw() < 0.05:
+            spawn(f"editor {story}", lambda: self.editor(key), story=story, after=draw() * 1800)
+        if draw() < 0.05:
+            spawn(f"closer {story}", lambda: self.closer(key), story=story, after=draw() * 3600)
+        if draw() < 0.25:
+            spawn(f"clerk {story}", lambda: self.clerk(key), story=story, after=draw() * 2 * _DAY)
+            if draw() < 0.3:
+                spawn(f"other clerk {story}", lambda: self.clerk(key), story=story, after=draw() * 2 * _DAY)
+        if draw() < 0.1:
+            spawn(f"attacker {story}", lambda: self.attacker(key), story=story, after=draw() * 3600)
+        if draw() < 0.03:
+            spawn(f"back office {story}", lambda: self.back_office(key), story=story, after=draw() * 3 * _DAY)
+
+    def _start(self, key: str, vendor: str, account: str) -> operations.Started | None:
+        plugin = self._world.shop.plugin
+        return self.process(f"start {key} {vendor}", lambda: operations.start(plugin, key, vendor=vendor, account=account))
+
+    def _at_cashier(self, reference: str, merchant_no: str) -> None:
+        world, chance = self._world, self._chance()
+        there = world.service.known(merchant_no, reference)
+        if there is None:
+            return
+        decision = chance.choices(("pay", "decline", "leave", "stay", "late"), (70, 10, 8, 8, 4))[0]
+        if decision == "stay":
+            return
+        if decision == "late":
+            world.scheduler.pause(chance.uniform(0, 3 * _DAY))
+        world.plan(reference, "callback", *_RETURN_FAULTS)
+        world.plan(reference, "notice", *NOTICE_FAULTS)
+        try:
+            way_back = world.service.decide(there.transaction_no, "pay" if decision == "late" else decision, late=decision == "late")  # type: ignore[arg-type]
+        except NotPossible as error:
+            world.scheduler.tell(f"at the cashier: {error}")
+            return
+        finally:
+            world.service.faults.planned.clear()
+        world.scheduler.tell(f"chose {decision} for {reference}: {there.status}")
+        if way_back and chance.random() < 0.7:
+            world.scheduler.pause(chance.uniform(0.2, 20))
+            for _ in range(chance.choice((1, 1, 2))):
+                self.visit(chance.choice(("GET", "GET", "POST")), way_back)
+                world.scheduler.pause(chance.uniform(1, 5))
+
+    # The shop's staff ---------------------------------------------------------------------------------------------------------------------
+
+    def editor(self, key: str) -> None:
+        """Change what an order costs."""
+        cents = self._chance().randint(1, 90_000)
+        self._world.shop.edit_total(key, Decimal(cents) / 100)
+        self._world.scheduler.tell(f"order {key} costs {cents} cents now")
+
+    def closer(self, key: str) -> None:
+        """Close an order."""
+        self.process(f"close {key}", lambda: self._world.shop.close_order(key))
+
+    def clerk(self, key: str) -> None:
+        """Give money back, in part, in whole or more than there is, in one way or another."""
+        chance, amount = self._chance(), Decimal(0)
+        for _ in range(chance.choice((1, 1, 2, 3))):
+            payment = Payment.objects.filter(order__key=key, status="paid").order_by("-pk").first()
+            if payment is None:
+                return
+            amount = chance.choice((payment.amount, payment.amount, Decimal(chance.randint(1, 90_000)) / 100, payment.amount / 2))
+            amount = max(Decimal("0.01"), amount.quantize(Decimal("0.01")))
+            act = chance.choice((operations.refund, self._queued))
+            self.process(f"refund {amount}", lambda: act(payment.pk, amount, person="clerk"))  # noqa: B023  # done before the next turn
+            self._world.scheduler.pause(chance.uniform(0, 600))
+
+    def _queued(self, payment_id: int, amount: Decimal, *, person: str) -> Refund:
+        with transaction.atomic():
+            return operations.queue_refund(payment_id, amount, person=person)
+
+    def owner(self) -> None:
+        """Look now and then at what needs a person, and settle some of it after what the gateway's pages say."""
+        world, chance = self._world, self._chance()
+        while not world.is_quiet:
+            world.scheduler.pause(chance.uniform(_DAY / 24, _DAY))
+            for attention in Attention.objects.filter(resolved_at__isnull=True).order_by("pk")[:20]:
+                if chance.random() < 0.5:
+                    self.settle(attention)
+
+    def settle(self, attention: Attention) -> bool:
+        """Settle one matter as the gateway's book shows it, and tell whether there was a way."""
+        fitting = [act for act in operations.acts_for(attention) if self._is_true(attention, act)]
+        if not fitting:
+            return False
+        chance = self._chance()
+        act = chance.choice(fitting)
+        amount = self._amount(attention, act)
+        note = "looked at"
+        self.process(f"{attention.reason}: {act}", lambda: operations.perform(attention.pk, act, person="owner", note=note, amount=amount))
+        return True
+
+    def _is_true(self, attention: Attention, act: Act) -> bool:
+        if act in (Act.REFUND_DONE, Act.REFUND_NOT_DONE):
+            return self._was_done(attention) is (act is Act.REFUND_DONE)
+        if act in (Act.ENTER_REFUND, Act.REFUND):
+            return bool(self._amount(attention, act))
+        return not (act is Act.ACCEPT and attention.reason == "changed-after-paid")
+
+    def _was_done(self, attention: Attention) -> bool:
+        refund = attention.refund
+        assert refund
+        there = self._world.service.known(refund.payment.merchant_no, refund.payment.reference)
+        return any(key_of(one.ipn_url) == refund.notice_key for one in there.refunds) if there else False
+
+    def _amount(self, attention: Attention, act: Act) -> Decimal | None:
+        """Return how much more the gateway has given back than our books say, or how much there is to give."""
+        payment = attention.payment
+        if payment is None or act not in (Act.ENTER_REFUND, Act.REFUND):
+            return None
+        ours = sum(
+            payment.refunds.filter(status__in=("succeeded", "unknown", "sending", "queued")).values_list("amount", flat=True), Decimal(0)
+        )
+        if act is Act.REFUND:
+            return payment.amount - ours or None
+        there = self._world.service.known(payment.merchant_no, payment.reference)
+        known = {refund.notice_key for refund in payment.refunds.all()}
+        made = sum(one.cents for one in there.refunds if key_of(one.ipn_url) not in known) if there else 0
+        entered = sum(payment.refunds.filter(external=True).values_list("amount", flat=True), Decimal(0))
+        return (Decimal(made) / 100 - entered) or None
+
+    # Others -------------------------------------------------------------------------------------------------------------------------------
+
+    def carry(self, attempt: NoticeAttempt) -> None:
+        """Carry a notice of the gateway to the shop."""
+        status, body = self.visit(attempt.method, attempt.url, attempt.body, attempt.content_type or _FORM)
+        self._world.service.notice_answered(attempt, status, body)
+
+    def attacker(self, key: str) -> None:
+        """Lie to every address of a payment, and to addresses that nobody has."""
+        chance = self._chance()
+        payment = Payment.objects.filter(order__key=key).order_by("pk").first()
+        public = self._world.public_url
+        lie = {"status": "success", "amount": "0.01", "transactionNo": "1", "verifySign": "0" * 32}
+        addresses = [reverse("tillgate:payment-notice", args=["nobody-has-this-key-at-all-0000"])]
+        if payment:
+            lie |= {"reference": payment.reference, "amount": f"{payment.amount}"}
+            addresses.append(reverse("tillgate:payment-notice", args=[payment.notice_key]))
+            addresses.append(reverse("tillgate:return", args=[payment.return_key]) + "?" + urlencode(lie))
+            addresses += [reverse("tillgate:refund-notice", args=[payment.notice_key])]
+        for _ in range(chance.randint(1, 6)):
+            self.visit("POST", public + chance.choice(addresses), urlencode(lie).encode())
+            self._world.scheduler.pause(chance.uniform(0, 30))
+
+    def back_office(self, key: str) -> None:
+        """Give money back at the gateway itself, or take the payment back, behind the shop's back."""
+        world, chance = self._world, self._chance()
+        payment = Payment.objects.filter(order__key=key, status="paid").first()
+        there = world.service.known(payment.merchant_no, payment.reference) if payment else None
+        if there is None or not there.refundable_cents:
+            return
+        cents = chance.choice((there.refundable_cents, chance.randint(1, there.refundable_cents)))
+        try:
+            world.service.give_back(there, cents)
+        except Refusal as error:
+            world.scheduler.tell(f"back office: {error}")
+        else:
+            world.scheduler.tell(f"back office gave back {cents} cents of {there.reference}")
+
+    def sweeper(self) -> None:
+        """Sweep whatever is due, for ever."""
+        world, chance = self._world, self._chance()
+        patience = _SHORTEST_PAUSE
+        while (due := next_due()) or not world.is_quiet:
+            wait = (due - world.scheduler.now()).total_seconds() if due else _DAY
+            if wait <= 0:
+                swept = self.process("sweep", lambda: operations.sweep())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
+                # What is due and cannot be done, since its gateway is away, is tried less and less often.
+                patience = _SHORTEST_PAUSE if swept and swept.work else min(2 * patience, _LONGEST_PAUSE)
+            world.scheduler.pause(min(max(wait, patience), _LONGEST_PAUSE if world.is_busy else _DAY / 4) + chance.uniform(0, 20))
+
+    def _chance(self) -> Random:
+        actor = self._world.scheduler.actor
+        assert actor
+        return actor.chance
+
+
+def next_due() -> datetime | None:
+    """Return when something is due next, if anything ever will be."""
+    dues = [
+        Payment.objects.order_by("next_look_at").filter(next_look_at__isnull=False).values_list("next_look_at", flat=True).first(),
+        Refund.objects.order_by("due_at").filter(due_at__isnull=False).values_list("due_at", flat=True).first(),
+        Delivery.objects.order_by("due_at").filter(due_at__isnull=False, done_at__isnull=True).values_list("due_at", flat=True).first(),
+        Order.objects.order_by("unpaid_check_at").filter(unpaid_check_at__isnull=False).values_list("unpaid_check_at", flat=True).first(),
+    ]
+    return min((due for due in dues if due), default=None)
+
+
+def _short(result: object) -> str:
+    if isinstance(result, operations.Started):
+        return f"{result.outcome} {result.payment.reference}"
+    if isinstance(result, HttpResponseBase):
+        return f"HTTP {result.status_code}"
+    if isinstance(result, Refund):
+        return f"refund {result.pk} {result.status} {result.answer}"
+    return str(result)[:200]

@@ -1,0 +1,400 @@
+"""A simulated world: a shop with Tillgate on a real database, the emulator's gateway, and people, in virtual time and one thread."""
+
+from __future__ import annotations
+
+import importlib
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from random import Random
+from typing import Any, Final
+from unittest import mock
+
+from django.apps import apps
+from django.conf import settings
+from django.core.signals import setting_changed
+from django.db import connection
+from django.test.utils import override_settings
+
+from tillgate import client, hooks, transport
+from tillgate.client import Gateway
+from tillgate.django import clock, models
+from tillgate.django.operations import starting, turns
+from tillgate.django.operations.audit import audit
+from tillgate.hooks import hookimpl
+from tillgate.hooks.adapter import GatewayAdapter
+from tillgate.sandbox.options import Options
+from tillgate.sandbox.service import Service
+from tillgate.testing.driver import ShopDriver
+from tillgate.testing.simulation.database import Interposed, switching
+from tillgate.testing.simulation.faults import Faults
+from tillgate.testing.simulation.judge import Judge
+from tillgate.testing.simulation.network import Network, Violated
+from tillgate.testing.simulation.people import People
+from tillgate.testing.simulation.scheduler import Actor, Scheduler
+from tillgate.testing.world import ShopIsDown
+from tillgate.wire import references
+
+__all__ = ["Outcome", "SimulatedWorld", "simulate"]
+
+sweeping = importlib.import_module("tillgate.django.operations.sweep")  # the package has a function of that name
+
+_PUBLIC_URL: Final = "https://shop.example"
+_HOOKS: Final = ("tillgate_payment_paid", "tillgate_order_unpaid", "tillgate_refund_changed")
+_HOUR: Final = 3600.0
+_LONG_AGO: Final = datetime(2025, 1, 1, tzinfo=UTC)
+_EVERYTHING_EVERY: Final = 2000
+"""After so many steps the whole books are judged."""
+_SECONDS_PER_ORDER: Final = 12.0
+_DAYS_OF_TROUBLE: Final = 4
+_LONGEST_QUIET: Final = 200 * 86_400.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one seed."""
+
+    seed: int
+    orders: int
+    payments: int
+    paid: int
+    refunds: int
+    steps: int
+    judged: int
+    days: float
+    digest: str
+    struck: dict[str, int] = field(default_factory=dict)
+    attentions: dict[str, int] = field(default_factory=dict)
+
+
+class _Chance:
+    """Stands in for `secrets`, `random` and `uuid` in what is simulated: the stream of whoever acts."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    @property
+    def _stream(self) -> Random:
+        assert self._scheduler.actor, "only actors draw"
+        return self._scheduler.actor.chance
+
+    def choice(self, of: Any) -> Any:
+        return self._stream.choice(of)
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._stream.uniform(low, high)
+
+    def token_urlsafe(self, size: int) -> str:
+        return f"{self._stream.getrandbits(8 * size):0{2 * size}x}"[: size * 4 // 3]
+
+    def uuid4(self) -> uuid.UUID:
+        return uuid.UUID(int=self._stream.getrandbits(128), version=4)
+
+
+class _Inline:
+    """Stands in for a pool of threads: each task is done where it is submitted."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __enter__(self) -> _Inline:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, act: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(act(*arguments))
+        except Exception as error:  # noqa: BLE001  # whoever asks for the result gets it
+            done.set_exception(error)
+        return done
+
+
+class _Adapter(GatewayAdapter):
+    """The built-in adapter over the simulated network."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self._gateway = lambda account: Gateway(account, transport=network)  # type: ignore[assignment]
+
+    @hookimpl(tryfirst=True)
+    def tillgate_pay(self, account: Any, request: Any) -> Any:
+        """Create a payment."""
+        return super().tillgate_pay(account, request)
+
+    @hookimpl(tryfirst=True)
+    def tillgate_query(self, account: Any, reference: str) -> Any:
+        """Query a transaction."""
+        return super().tillgate_query(account, reference)
+
+    @hookimpl(tryfirst=True)
+    def tillgate_refund(self, account: Any, request: Any) -> Any:
+        """Refund."""
+        return super().tillgate_refund(account, request)
+
+
+class SimulatedWorld:
+    """One seed's world."""
+
+    def __init__(self, shop: ShopDriver, seed: int, without: frozenset[str]) -> None:
+        self.shop, self.public_url = shop, _PUBLIC_URL
+        self.accounts = ("default", "default", "second")
+        self.scheduler = Scheduler(seed)
+        self.faults = Faults.drawn(self.scheduler, without)
+        self._tokens = {"200001": f"{seed:032x}", "200002": f"{seed + 1:032x}"}
+        options = Options(seed=seed, merchants=self._tokens, public_url="https://gateway.example", magic_amounts=False, journal_entries=100)
+        self.service = Service(options, clock=lambda: self.scheduler.seconds)
+        self.network = Network(self.service, self.scheduler, self.faults)
+        self.judge = Judge(shop, self.service, self.network)
+        self.people = People(self)
+        self.is_quiet = False
+        self.orders: dict[str, str] = {}
+        """The story of each order."""
+        self.steps = 0
+        self._shoppers: list[Actor] = []
+
+    # What people need ---------------------------------------------------------------------------------------------------------------------
+
+    def place_order(self, total: Decimal, story: str) -> str:
+        """Place an order; nothing happens to the shop's own part of it."""
+        key = self.shop.place_order(total)
+        self.orders[key] = story
+        self.scheduler.tell(f"order {key} costs {total}")
+        return key
+
+    def plan(self, reference: str, occasion: str, *names: str) -> None:
+        """Let a fault of the gateway strike at its next occasion, now and then."""
+        actor = self.scheduler.actor
+        rate = self.faults.rates["notices"]
+        if actor and not self.faults.is_calm and rate and actor.chance.random() < rate:
+            name = actor.chance.choice(names)
+            self.faults.note(name)
+            self.service.faults.plan(name, occasion=occasion, reference=reference)
+
+    # Running ------------------------------------------------------------------------------------------------------------------------------
+
+    def run(self, orders: int, only: int | None) -> Outcome:
+        """Let everybody act until nothing is left to do."""
+        self.judge.begin()
+        span = max(_HOUR, orders * _SECONDS_PER_ORDER)
+        for number in range(orders) if only is None else [only]:
+            story = str(number)
+            chance = Random(f"{self.scheduler.seed}:{story}")  # noqa: S311  # repeatable on purpose
+            spawn = self.scheduler.spawn
+            self._shoppers.append(
+                spawn(f"shopper {story}", lambda story=story: self.people.shopper(story), story=story, after=chance.uniform(0, span))  # type: ignore[misc]
+            )
+        for name in ("sweeper", "sweeper"):
+            self.scheduler.spawn(name, self.people.sweeper, story=name)
+        self.scheduler.spawn("owner", self.people.owner, story="owner")
+        self._troubles(span)
+        end = self.scheduler.seconds + span + _DAYS_OF_TROUBLE * 86_400.0
+        self._until(lambda: self.scheduler.seconds > end and not self.is_busy)
+        self._quieten()
+        end = self.scheduler.seconds + _LONGEST_QUIET
+        self._until(lambda: self.scheduler.seconds > end)
+        self._close_the_books()
+        self.judge.in_the_end()
+        self.scheduler.tell("the end")
+        return self._outcome()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether shoppers are about."""
+        return any(not actor.thread.dead for actor in self._shoppers)
+
+    def _until(self, is_over: Callable[[], bool]) -> None:
+        while not is_over():
+            due, at = self.service.next_due(), self.scheduler.next_at()
+            if at is None and due is None:
+                return
+            if due is not None and (at is None or due <= at):
+                self.scheduler.seconds = max(self.scheduler.seconds, due)
+            else:
+                written = Interposed.writes
+                self.scheduler.step()
+                self.steps += 1
+                if Interposed.writes > written:
+                    self.judge.after_a_step()
+                if self.steps % _EVERYTHING_EVERY == 0:
+                    self.judge.everything()
+            self._post()
+
+    def _post(self) -> None:
+        """Send the notices that are due."""
+        for attempt in self.service.due_notices(self.scheduler.seconds):
+            reference = self.service.find(attempt.transaction_no).reference
+            keys = models.Payment.objects.filter(reference=reference).values_list("order__key", flat=True)
+            story = self.orders.get(keys.first() or "", "")
+            self.scheduler.spawn(f"notice {story}", lambda attempt=attempt: self.people.carry(attempt), story=story, after=0.05)  # type: ignore[misc]
+
+    def _troubles(self, span: float) -> None:
+        """Let the world itself have its troubles: the gateway away for hours, tokens changed, a clock that is wrong."""
+        chance = Random(f"{self.scheduler.seed}:troubles")  # noqa: S311  # repeatable on purpose
+        spawn = self.scheduler.spawn
+        if self.faults.rates["outages"]:
+            for _ in range(chance.randint(1, 3)):
+                hours = chance.choice((0.1, 1, 6, 30))
+                spawn("outage", lambda hours=hours: self._darken(hours * _HOUR), story="outage", after=chance.uniform(0, span))  # type: ignore[misc]
+        if self.faults.rates["credentials"]:
+            late = chance.uniform(0, 2 * _HOUR)
+            spawn("rotation", lambda: self._rotate(late), story="rotation", after=chance.uniform(0, span))
+        if self.faults.rates["clock"]:
+            for _ in range(2):
+                skew = chance.uniform(-1800, 7200)
+                spawn("clock", lambda skew=skew: self._skew(skew), story="clock", after=chance.uniform(0, span))  # type: ignore[misc]
+
+    def _darken(self, seconds: float) -> None:
+        self.network.dark_until = max(self.network.dark_until, self.scheduler.seconds + seconds)
+        self.scheduler.tell(f"the gateway is away for {seconds / _HOUR:.1f} hours")
+
+    def _rotate(self, late: float) -> None:
+        """Change a token at the gateway, and some time later in the shop."""
+        self._tokens = self._tokens | {"200001": f"{self.scheduler.seed + 7:032x}"}
+        self.service.use(Options.read({"merchants": self._tokens}, self.service.options))
+        self.scheduler.tell("the gateway has another token")
+        self.scheduler.pause(late)
+        self._configure()
+        self.scheduler.tell("the shop has the other token")
+
+    def _skew(self, seconds: float) -> None:
+        self.scheduler.skew_seconds = seconds
+        self.scheduler.tell(f"the shop's clock is wrong by {seconds:.0f} seconds")
+
+    def _quieten(self) -> None:
+        """Let nothing go wrong any more."""
+        self.is_quiet = self.faults.is_calm = True
+        self.network.dark_until = self.scheduler.skew_seconds = 0.0
+        self._configure()
+        self.scheduler.tell("quiet")
+
+    def _close_the_books(self) -> None:
+        """Let a person settle the refunds that only people can, and compare the books with the gateway's as an owner would."""
+
+        def closing() -> None:
+            for reason in ("changed-after-paid", "refund-unknown", "changed-after-paid"):
+                for attention in models.Attention.objects.filter(resolved_at__isnull=True, reason=reason).order_by("pk"):
+                    self.people.settle(attention)
+            for difference in audit(_LONG_AGO, self.scheduler.now(), connections=1):
+                if not difference.told:
+                    raise Violated(f"the books: {difference.kind} {difference.reference}: {difference.here}; {difference.there}")
+
+        self.scheduler.spawn("accountant", closing, story="owner")
+        self._until(lambda: False)
+
+    def _configure(self) -> None:
+        accounts = {
+            alias: {"BASE_URL": "https://gateway.example", "MERCHANT_NO": merchant_no, "TOKEN": self._tokens[merchant_no], "SANDBOX": True}
+            for alias, merchant_no in (("default", "200001"), ("second", "200002"))
+        }
+        given = {**settings.TILLGATE, "ACCOUNTS": accounts, "PUBLIC_URL": _PUBLIC_URL, "SWEEP_CONNECTIONS": 1, "QUERIES_PER_SECOND": 0}
+        settings.TILLGATE = given
+        setting_changed.send(sender=type(self), setting="TILLGATE", value=given, enter=True)
+
+    def _outcome(self) -> Outcome:
+        attentions: dict[str, int] = {}
+        for reason in models.Attention.objects.order_by("pk").values_list("reason", flat=True):
+            attentions[reason] = attentions.get(reason, 0) + 1
+        return Outcome(
+            seed=self.scheduler.seed,
+            orders=len(self.orders),
+            payments=models.Payment.objects.count(),
+            paid=models.Payment.objects.filter(status="paid").count(),
+            refunds=models.Refund.objects.count(),
+            steps=self.steps,
+            judged=self.judge.judged,
+            days=self.scheduler.elapsed / 86_400,
+            digest=self.scheduler.digest,
+            struck=dict(sorted(self.faults.struck.items())),
+            attentions=dict(sorted(attentions.items())),
+        )
+
+    # The virtual world --------------------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Put virtual time, chance, network and database in the places of the real ones."""
+        chance, scheduler = _Chance(self.scheduler), self.scheduler
+        event_id = models.Delivery._meta.get_field("event_id")
+        adapter = _Adapter(self.network)
+        with ExitStack() as stack:
+            put = stack.enter_context
+            put(override_settings(TILLGATE=dict(settings.TILLGATE)))
+            put(mock.patch.object(clock, "now", scheduler.now))
+            for module in (turns, starting, client, transport):
+                put(mock.patch.object(module, "time", scheduler))
+            put(mock.patch.object(client, "random", chance))
+            put(mock.patch.object(references, "secrets", chance))
+            put(mock.patch.object(models, "secrets", chance))
+            put(mock.patch.object(event_id, "_get_default", chance.uuid4))
+            put(mock.patch.object(sweeping, "ThreadPoolExecutor", _Inline))
+            put(switching(scheduler, self.faults))
+            put(self._handlers_that_fail())
+            hooks.plugin_manager().register(adapter, name="simulated-gateway")
+            stack.callback(hooks.plugin_manager().unregister, adapter)
+            self._configure()
+            yield
+
+    @contextmanager
+    def _handlers_that_fail(self) -> Iterator[None]:
+        """Let the shop's own functions raise now and then, before or after their work."""
+        manager = hooks.plugin_manager()
+        owner = manager.get_plugin(self.shop.plugin)
+        with ExitStack() as stack:
+            for name in _HOOKS:
+                for implementation in getattr(manager.hook, name).get_hookimpls():
+                    if implementation.plugin is owner:
+                        failing = self._failing(implementation.function)
+                        stack.enter_context(mock.patch.object(implementation, "function", failing))
+            yield
+
+    def _failing(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def handler(*arguments: Any) -> Any:
+            if not self.faults.strikes("handler"):
+                return real(*arguments)
+            actor = self.scheduler.actor
+            assert actor
+            if actor.chance.random() < 0.5:
+                real(*arguments)
+            raise ShopIsDown("the shop's handler failed")
+
+        return handler
+
+
+def _empty_tables() -> None:
+    """Empty the tables of every app, quickly."""
+    names = [model._meta.db_table for model in apps.get_models(include_auto_created=True) if model._meta.managed]
+    with connection.constraint_checks_disabled(), connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            for name in names:
+                cursor.execute(f"DELETE FROM {connection.ops.quote_name(name)}")  # noqa: S608  # the app's own names
+            cursor.execute("DELETE FROM sqlite_sequence")
+        else:
+            for statement in connection.ops.sql_flush(mock.MagicMock(), names, reset_sequences=True, allow_cascade=True):
+                cursor.execute(statement)
+
+
+def simulate(
+    shop: ShopDriver,
+    seed: int,
+    orders: int = 1000,
+    *,
+    only: int | None = None,
+    without: frozenset[str] = frozenset(),
+    watch: Callable[[SimulatedWorld], object] = lambda world: None,
+) -> Outcome:
+    """Simulate one seed in an emptied database. `only` leaves the stories of all orders but one out, `without` kinds of faults.
+
+    Raises `Violated` at the first step after which an invariant does not hold; `watch` gets the world before it begins.
+    """
+    _empty_tables()
+    world = SimulatedWorld(shop, seed, without)
+    watch(world)
+    with world.in_place():
+        return world.run(orders, only)

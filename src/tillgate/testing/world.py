@@ -1,0 +1,210 @@
+"""A shop on the sandbox and what happens around it, in the words of a test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from django.db import connections
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from tillgate import hooks
+from tillgate.django import operations
+from tillgate.django.models import Attention, Payment
+from tillgate.django.operations.sweep import Swept
+from tillgate.sandbox import NoticeAttempt, Sandbox
+from tillgate.testing.driver import ShopDriver
+
+__all__ = ["ShopIsDown", "Time", "World", "together"]
+
+_T = TypeVar("_T")
+
+_FORM: Final = "application/x-www-form-urlencoded"
+_MOST_REDIRECTS: Final = 5
+_A_DAY: Final = ({"seconds": 10}, {"minutes": 20}, {"hours": 3}, {"hours": 3}, {"days": 1})
+
+
+class ShopIsDown(Exception):
+    """What a handler raises that a test made fail."""
+
+
+class Time:
+    """The time that the app and the emulator share, and that a test moves."""
+
+    def __init__(self) -> None:
+        self.offset = timedelta()
+        self.listeners: list[Callable[[float], object]] = []
+
+    def now(self) -> datetime:
+        """Return the present moment as the test has it."""
+        return timezone.now() + self.offset
+
+    def advance(self, **by: float) -> None:
+        """Move on by so many `seconds`, `minutes`, `hours` or `days`."""
+        step = timedelta(**by)
+        self.offset += step
+        for listener in self.listeners:
+            listener(step.total_seconds())
+
+
+def together(*acts: Callable[[], _T]) -> list[_T | Exception]:
+    """Do several things at the same moment, each in a thread of its own; return what each returned or raised."""
+    at_once = threading.Barrier(len(acts))
+
+    def do(act: Callable[[], _T]) -> _T | Exception:
+        try:
+            at_once.wait()
+            return act()
+        except Exception as error:  # noqa: BLE001  # whatever it is, the test judges it
+            return error
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(len(acts)) as pool:
+        return list(pool.map(do, acts))
+
+
+class World:
+    """A shop, the gateway that it is on, the time, and everybody who acts: the shopper, the gateway, the staff, the sweeper."""
+
+    def __init__(self, shop: ShopDriver, sandbox: Sandbox, time: Time, client: Client, configure: Callable[..., None]) -> None:
+        self.shop, self.sandbox, self.time, self.client, self.configure = shop, sandbox, time, client, configure
+
+    # The shopper --------------------------------------------------------------------------------------------------------------------------
+
+    def order(self, total: str = "12.50") -> str:
+        """Place an order."""
+        return self.shop.place_order(Decimal(total))
+
+    def choose(self, order_key: str, vendor: str = "alipay", client: Client | None = None) -> Any:
+        """Choose a vendor on the order's page; return the answer after the shop's own redirects: a page, or the way to the cashier."""
+        shopper = client or self.client
+        answer: Any = shopper.post(self.shop.pay_path(order_key), {"vendor": vendor})
+        for _ in range(_MOST_REDIRECTS):
+            to = answer.get("Location", "")
+            if not to or to.startswith(self.sandbox.base_url):
+                return answer
+            parts = urlsplit(to)
+            answer = shopper.get(parts.path + (f"?{parts.query}" if parts.query else ""))
+        raise AssertionError(f"the shop redirects for ever, at last to {to}")
+
+    def pay_page(self, order_key: str, vendor: str = "alipay", client: Client | None = None) -> Payment:
+        """Choose a vendor and come to the cashier page; return the payment that it is for."""
+        answer = self.choose(order_key, vendor, client)
+        to = answer.get("Location", "")
+        assert to.startswith(self.sandbox.base_url), f"choosing {vendor} led to HTTP {answer.status_code}, and not to the cashier page"
+        return Payment.objects.select_related("order").get(cashier_url=to, order__plugin=self.shop.plugin, order__key=order_key)
+
+    def start(self, order_key: str, vendor: str = "alipay") -> Payment:
+        """Start a payment without the shop's pages."""
+        return operations.start(self.shop.plugin, order_key, vendor=vendor).payment
+
+    def shopper_pays(self, payment: Payment) -> str | None:
+        """Press Pay on the cashier page; return the address that the shopper is sent back to."""
+        return self.sandbox.control.pay(payment.reference)
+
+    def pays_late(self, payment: Payment) -> None:
+        """Let money come although the cashier page has closed."""
+        self.sandbox.control.service.decide(payment.reference, "pay", late=True)
+
+    def come_back(self, payment: Payment) -> Any:
+        """Come back to the shop, as with the address alone."""
+        return self.client.get(reverse("tillgate:return", args=[payment.return_key]))
+
+    def paid_payment(self, total: str = "12.50") -> Payment:
+        """Return a payment that is paid, of an order that the shop holds to be paid."""
+        payment = self.start(self.order(total))
+        self.shopper_pays(payment)
+        self.notice(payment)
+        return self.fresh(payment)
+
+    # The gateway --------------------------------------------------------------------------------------------------------------------------
+
+    def notice(self, payment: Payment, body: str = "", content_type: str = _FORM) -> Any:
+        """Post something to the payment's notice address, by default an empty notice: it is a hint whatever it says."""
+        return self.client.post(reverse("tillgate:payment-notice", args=[payment.notice_key]), body, content_type=content_type)
+
+    def gateway_notice(self, payment: Payment, kind: str = "payment", *, status: str = "") -> list[Any]:
+        """Let the gateway send a notice of its own, signed: `payment`, `refund`, `stale`, or `forged`, which is signed wrongly."""
+        return [self._carry(attempt) for attempt in self.sent(payment, kind, status=status)]
+
+    def sent(self, payment: Payment, kind: str = "payment", *, status: str = "") -> list[NoticeAttempt]:
+        """Return a notice that the gateway sends and that has not arrived: to be posted once, twice, or never."""
+        control = self.sandbox.control
+        with control.lock:  # before the emulator's own sender sees it
+            control.service.notify(control.service.find(payment.reference), kind, status=status)  # type: ignore[arg-type]
+            return control.due_notices()[0]
+
+    def post(self, attempt: NoticeAttempt) -> Any:
+        """Let a notice arrive at the shop, which the gateway may never hear of."""
+        parts = urlsplit(attempt.url)
+        path = parts.path + (f"?{parts.query}" if parts.query else "")
+        return self.client.generic(attempt.method, path, attempt.body, content_type=attempt.content_type or _FORM)
+
+    def _carry(self, attempt: NoticeAttempt) -> Any:
+        answer = self.post(attempt)
+        self.sandbox.control.notice_answered(attempt, answer.status_code, answer.content, "")
+        return answer
+
+    def queries(self) -> int:
+        """Return how many queries the gateway has received."""
+        return sum(entry.operation == "query" and entry.direction == "in" for entry in self.sandbox.service.journal.all())
+
+    def given_back(self, payment: Payment) -> Decimal:
+        """Return how much the gateway has given back of a payment."""
+        return Decimal(self.sandbox.service.find(payment.reference).refunded_cents) / 100
+
+    # The shop -----------------------------------------------------------------------------------------------------------------------------
+
+    def fresh(self, payment: Payment) -> Payment:
+        """Return the payment as it now stands."""
+        return Payment.objects.select_related("order").get(pk=payment.pk)
+
+    def sweep(self) -> Swept:
+        """Do everything that is due."""
+        return operations.sweep()
+
+    def a_day_passes(self) -> None:
+        """Let a day pass, with a sweep now and then."""
+        for ahead in _A_DAY:
+            self.time.advance(**ahead)
+            faults = self.sweep().faults
+            assert faults == [], f"the sweep failed: {faults}"
+
+    def attentions(self) -> list[str]:
+        """Return the reasons why a person must look, oldest first."""
+        return list(Attention.objects.filter(resolved_at__isnull=True).order_by("id").values_list("reason", flat=True))
+
+    @contextmanager
+    def failing_handler(self, hook: str, *, times: int = 1, late: bool = False) -> Iterator[list[str]]:
+        """Let the plugin's own function for a hook raise so many times, before it does its work or, `late`, after.
+
+        Gives the list of the failures so far.
+        """
+        manager = hooks.plugin_manager()
+        owner = manager.get_plugin(self.shop.plugin)
+        found = [one for one in getattr(manager.hook, hook).get_hookimpls() if one.plugin is owner]
+        assert found, f"plugin {self.shop.plugin} does not implement {hook}"
+        real, failures = found[0].function, list[str]()
+
+        def failing(*arguments: Any) -> Any:
+            if len(failures) >= times:
+                return real(*arguments)
+            failures.append(hook)
+            if late:
+                real(*arguments)
+            raise ShopIsDown(f"{hook} was made to fail by the test")
+
+        found[0].function = failing
+        try:
+            yield failures
+        finally:
+            found[0].function = real

@@ -1,0 +1,321 @@
+"""How bytes travel: the only module that imports httpx, so that a successor can take its place.
+
+`SyncTransport` and `AsyncTransport` send one `HttpRequest` and return one `HttpAnswer`, or raise `NotSent` when no byte of the request
+left and `OutcomeUnknown` when one may have. Neither repeats, follows a redirect, keeps a cookie or reads a proxy from the environment.
+
+The errors are raised outside the `except` blocks that saw the cause: error reports print the local variables of a traceback,
+and those of httpx hold the signed body (I11).
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import os
+import ssl
+import time
+from collections.abc import AsyncIterable, Iterable
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+import anyio
+import httpcore
+import httpx
+
+from tillgate.account import Account
+from tillgate.errors import NotSent, OutcomeUnknown
+from tillgate.wire.exchange import LARGEST_ANSWER_BYTES, HttpAnswer, HttpRequest
+from tillgate.wire.texts import described
+from tillgate.wire.urls import is_https
+
+__all__ = ["AsyncTransport", "SyncTransport", "async_transport"]
+
+_USER_AGENT = "tillgate"
+_NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
+_NEVER_WHOLE = (httpx.WriteError, httpx.WriteTimeout)  # of blocking sockets; asyncio's keep a buffer that may still be sent
+_OPENING = b"HTTP/"
+_KEEPALIVE_SECONDS = 15.0
+_CONNECTIONS_PER_POOL = 2
+
+_deadline: contextvars.ContextVar[float] = contextvars.ContextVar("deadline")
+
+
+@functools.cache
+def _ssl_context() -> ssl.SSLContext:
+    # Reading the certificates takes some 20 ms, so all gateways share one context.
+    return httpx.create_ssl_context()
+
+
+def _verification(account: Account) -> ssl.SSLContext | bool:
+    return _ssl_context() if is_https(account.base_url) else False
+
+
+class SyncTransport:
+    """Send over httpx and httpcore. One pool per process, shared by threads; a forked child opens its own."""
+
+    def __init__(self, account: Account, transport: httpx.BaseTransport | None) -> None:
+        self._account = account
+        self._given = transport
+        self._open()
+
+    def _open(self) -> None:
+        self._transport = self._given or _DeadlineTransport(self._account)
+        self._process_id = os.getpid()
+
+    def _own(self) -> httpx.BaseTransport:
+        if self._given is None and self._process_id != os.getpid():
+            self._open()  # a socket shared with the parent process would mix up two conversations
+        return self._transport
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._own().close()
+
+    def send(self, request: HttpRequest, deadline: float) -> HttpAnswer:
+        """Send once and read the answer before the deadline, which is on the clock of `time.monotonic`."""
+        transport = self._own()
+        _deadline.set(deadline)
+        try:
+            response = transport.handle_request(_httpx_request(request, self._account, deadline))
+            try:
+                return _read(response, deadline)
+            finally:
+                response.close()
+        except httpx.TransportError as error:
+            failure = _failure(request, error, may_have_arrived=not isinstance(error, _NEVER_WHOLE))
+        raise failure
+
+
+class AsyncTransport:
+    """Send over several small httpx pools: one large pool spends its time searching itself (64 in flight: a fifth of the rate)."""
+
+    def __init__(self, account: Account, transport: httpx.AsyncBaseTransport | None) -> None:
+        self._account = account
+        count = max(1, account.max_connections // _CONNECTIONS_PER_POOL)
+        self._pools = [transport] if transport else [_AsyncPool(account) for _ in range(count)]
+        self._in_flight = [0] * len(self._pools)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for pool in self._pools:
+            await pool.aclose()
+
+    async def send(self, request: HttpRequest, deadline: float) -> HttpAnswer:
+        """Send once, on the least busy pool, and read the answer before the deadline."""
+        chosen = self._in_flight.index(min(self._in_flight))
+        self._in_flight[chosen] += 1
+        failure: NotSent | OutcomeUnknown
+        try:
+            with anyio.fail_after(deadline - time.monotonic()):
+                response = await self._pools[chosen].handle_async_request(_httpx_request(request, self._account, deadline))
+                try:
+                    return await _read_async(response)
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            failure = OutcomeUnknown(request.operation, request.reference, "the deadline passed before the answer was whole")
+        except httpx.TransportError as error:
+            failure = _failure(request, error)
+        finally:
+            self._in_flight[chosen] -= 1
+        raise failure
+
+
+class AsyncSender(Protocol):
+    """What `AsyncGateway` needs of a transport."""
+
+    async def send(self, request: HttpRequest, deadline: float) -> HttpAnswer:
+        """Send once and read the answer before the deadline."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+
+
+def async_transport(account: Account, transport: httpx.AsyncBaseTransport | None) -> AsyncSender:
+    """Return the transport given, else aiohttp's where it is installed (`tillgate[async]`), else httpx's own pools."""
+    if transport is None and find_spec("aiohttp"):
+        from tillgate.aiohttp_transport import AiohttpTransport
+
+        return AiohttpTransport(account, verification=_verification(account))
+    return AsyncTransport(account, transport)
+
+
+@functools.lru_cache(maxsize=64)
+def _url(text: str) -> httpx.URL:
+    return httpx.URL(text)
+
+
+@functools.lru_cache(maxsize=8)
+def _headers(content_type: str) -> httpx.Headers:
+    # Answers are asked for uncompressed: they are short, and a compressed one could swell past every bound.
+    names = {"content-type": content_type, "accept": "application/json", "accept-encoding": "identity", "user-agent": _USER_AGENT}
+    return httpx.Headers(names)
+
+
+def _httpx_request(request: HttpRequest, account: Account, deadline: float) -> httpx.Request:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise httpx.PoolTimeout("the deadline passed")
+    connect, read = min(account.connect_timeout_seconds, left), min(account.read_timeout_seconds, left)
+    timeouts = {"connect": connect, "pool": connect, "read": read, "write": read}
+    return httpx.Request(
+        "POST", _url(request.url), headers=_headers(request.content_type), content=request.body, extensions={"timeout": timeouts}
+    )
+
+
+def _read(response: httpx.Response, deadline: float) -> HttpAnswer:
+    _refuse_leftovers(response)
+    assert isinstance(response.stream, Iterable)
+    body = bytearray()
+    for chunk in response.stream:
+        body += chunk
+        if len(body) > LARGEST_ANSWER_BYTES:
+            return HttpAnswer(status=response.status_code, body=b"", too_long=True)
+        if time.monotonic() > deadline:
+            raise httpx.ReadTimeout("the deadline passed before the answer was whole")
+    return HttpAnswer(status=response.status_code, body=bytes(body))
+
+
+async def _read_async(response: httpx.Response) -> HttpAnswer:
+    _refuse_leftovers(response)
+    assert isinstance(response.stream, AsyncIterable)
+    body = bytearray()
+    async for chunk in response.stream:
+        body += chunk
+        if len(body) > LARGEST_ANSWER_BYTES:
+            return HttpAnswer(status=response.status_code, body=b"", too_long=True)
+    return HttpAnswer(status=response.status_code, body=bytes(body))
+
+
+def _refuse_leftovers(response: httpx.Response) -> None:
+    stream = response.extensions.get("network_stream")  # none where a test or a cassette answers
+    if isinstance(stream, _Listening) and stream.opening != _OPENING:
+        raise httpx.RemoteProtocolError("the connection still held bytes from before the request")
+
+
+def _failure(request: HttpRequest, error: httpx.TransportError, *, may_have_arrived: bool = True) -> NotSent | OutcomeUnknown:
+    if isinstance(error, _NEVER_LEFT):
+        return NotSent(request.operation, request.reference, described(error))
+    return OutcomeUnknown(request.operation, request.reference, described(error), may_have_arrived=may_have_arrived)
+
+
+class _Listening:
+    """A connection that knows with which bytes the gateway began to speak after the last write.
+
+    httpcore keeps what it read beyond the end of an answer and takes it for the answer to the next request, whatever that asks for:
+    a whole answer too many would then say that a refund was made. The answer to a request opens what is read after it was written.
+    """
+
+    opening = b""
+
+    def _heard(self, data: bytes) -> bytes:
+        if len(self.opening) < len(_OPENING):
+            self.opening = (self.opening + data)[: len(_OPENING)]
+        return data
+
+
+class _DeadlineTransport(httpx.HTTPTransport):
+    """httpx's own transport over a pool whose sockets also keep to the deadline of the call.
+
+    A read time-out alone bounds the wait for each byte, so that a gateway dripping a byte now and then would hold a worker for hours.
+    """
+
+    def __init__(self, account: Account) -> None:
+        # In place of the parent's, which would build an SSL context of its own and cannot be given a network backend.
+        self._pool = httpcore.ConnectionPool(
+            ssl_context=_ssl_context() if is_https(account.base_url) else None,
+            max_connections=account.max_connections,
+            max_keepalive_connections=account.max_connections,
+            keepalive_expiry=_KEEPALIVE_SECONDS,
+            network_backend=_DeadlineBackend(),
+        )
+
+
+class _DeadlineBackend(httpcore.SyncBackend):
+    def connect_tcp(self, host: str, port: int, timeout: float | None = None, *args: Any, **kwargs: Any) -> httpcore.NetworkStream:
+        return _DeadlineStream(super().connect_tcp(host, port, _time_left(timeout, httpcore.ConnectTimeout), *args, **kwargs))
+
+
+class _DeadlineStream(_Listening, httpcore.NetworkStream):
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+        self.close = stream.close  # type: ignore[method-assign]  # the rest needs no deadline
+        self.get_extra_info = stream.get_extra_info  # type: ignore[method-assign]
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._heard(self._stream.read(max_bytes, _time_left(timeout, httpcore.ReadTimeout)))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if buffer:  # the end of a request is an empty write, and nothing must time out when all has left
+            self.opening = b""
+            self._stream.write(buffer, _time_left(timeout, httpcore.WriteTimeout))
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        left = _time_left(timeout, httpcore.ConnectTimeout)
+        return _DeadlineStream(self._stream.start_tls(ssl_context, server_hostname, left))
+
+
+def _time_left(timeout: float | None, too_late: type[httpcore.TimeoutException]) -> float:
+    left = _deadline.get() - time.monotonic()
+    if left <= 0:
+        raise too_late("the deadline passed")
+    return left if timeout is None else min(left, timeout)
+
+
+class _AsyncPool(httpx.AsyncHTTPTransport):
+    """httpx's own transport over a small pool whose connections tell an answer from a leftover."""
+
+    def __init__(self, account: Account) -> None:
+        count = min(_CONNECTIONS_PER_POOL, account.max_connections)
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=_ssl_context() if is_https(account.base_url) else None,
+            max_connections=count,
+            max_keepalive_connections=count,
+            keepalive_expiry=_KEEPALIVE_SECONDS,
+            network_backend=_AsyncBackend(),
+        )
+
+
+class _AsyncBackend(httpcore.AnyIOBackend):
+    async def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore.AsyncNetworkStream:
+        return _AsyncStream(await super().connect_tcp(*args, **kwargs))
+
+
+class _AsyncStream(_Listening, httpcore.AsyncNetworkStream):
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+        self.aclose = stream.aclose  # type: ignore[method-assign]
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._heard(await self._stream.read(max_bytes, timeout))
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if buffer:
+            self.opening = b""
+            await self._stream.write(buffer, timeout)
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        return _AsyncStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        known = self._stream.get_extra_info(info)
+        if info == "is_readable" and not known:  # the pool drops an idle connection that is
+            return _has_record(self._stream.get_extra_info("ssl_object"))
+        return known
+
+
+def _has_record(tls: ssl.SSLObject | None) -> bool:
+    # anyio takes from the socket all there is, so that a second TLS record may wait where looking at the socket does not show it.
+    if tls is None:
+        return False
+    try:
+        tls.read(1)
+    except ssl.SSLWantReadError:
+        return False
+    except ssl.SSLError:
+        pass  # the other side said farewell
+    return True

@@ -1,0 +1,1 @@
+"""The wire format of the interface: bytes to values and back. No I/O, no clock, no settings."""

@@ -1,0 +1,101 @@
+"""Dialect: what the interface leaves open, as data (silences.md). One frozen value, never a scattered `if`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from enum import StrEnum
+from typing import Final
+
+from tillgate.errors import ConfigurationError
+
+__all__ = ["DIALECTS", "EXAMPLES", "REFERENCE", "Dialect", "Encoding", "SignatureRule", "TransactionStatus"]
+
+_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+/?", re.ASCII)
+
+
+class Encoding(StrEnum):
+    """How a request's body is written (silence 3). Both are shown in the interface."""
+
+    JSON = "json"
+    FORM = "form"
+
+
+class SignatureRule(StrEnum):
+    """What is asked of the signature of something received (silences 7 and 8)."""
+
+    CHECKED = "checked"
+    """One that is present must be right; none is needed."""
+    REQUIRED = "required"
+    """There must be one and it must be right."""
+    IGNORED = "ignored"
+    """It is not looked at."""
+
+
+class TransactionStatus(StrEnum):
+    """What a status word of the gateway means. Only PAID ever counts as paid."""
+
+    PENDING = "pending"
+    PAID = "paid"
+    FAILED = "failed"
+    CLOSED = "closed"
+    UNRECOGNISED = "unrecognised"
+    """A word that no dialect knows; its text is kept beside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One reading of the interface's silences. The defaults are those of `silences.md`, whose numbers the comments give."""
+
+    name: str
+    pay_path: str = "/online/v1/secure-pay"
+    query_path: str = "/online/v1/tran-query"  # 2
+    refund_path: str = "/online/v1/refund"  # 2
+    encoding: Encoding = Encoding.JSON  # 3
+    paid_words: frozenset[str] = frozenset({"success"})  # 6
+    failed_words: frozenset[str] = frozenset({"failed", "fail"})  # 6
+    closed_words: frozenset[str] = frozenset({"closed", "reversed", "cancelled", "expired"})  # 6
+    pending_words: frozenset[str] = frozenset({"pending", "init", "dealing"})  # 6
+    answer_signature: SignatureRule = SignatureRule.CHECKED  # 7
+    notice_signature: SignatureRule = SignatureRule.CHECKED  # 8
+    acknowledgement: str = "success"  # 9
+    macros: tuple[str, ...] = ("amount", "status", "transactionNo", "reference")  # 10
+    success_code: str = "000100"  # 12, Endpoints
+    not_found_code: str = "000022"  # 12, Errors
+    unknown_codes: frozenset[str] = frozenset({"000000"})  # 12
+    refund_refusal_codes: frozenset[str] = frozenset({"000010", "000020", "000021", "000022", "000023", "000030", "000040"})  # 12
+    vendor_minimums: tuple[tuple[str, Decimal], ...] = ()  # 17
+
+    def __post_init__(self) -> None:
+        for name in ("pay_path", "query_path", "refund_path"):
+            path = getattr(self, name)
+            if not _PATH.fullmatch(path):  # one without its slash would run on from the host's name
+                raise ConfigurationError(name, path, "is not a path such as /online/v1/refund")
+
+    def status(self, word: str) -> TransactionStatus:
+        """Return what a status word means; an unknown one is UNRECOGNISED and never paid (silence 6)."""
+        if word in self.paid_words:
+            return TransactionStatus.PAID
+        if word in self.failed_words:
+            return TransactionStatus.FAILED
+        if word in self.closed_words:
+            return TransactionStatus.CLOSED
+        if word in self.pending_words:
+            return TransactionStatus.PENDING
+        return TransactionStatus.UNRECOGNISED
+
+
+REFERENCE: Final = Dialect(name="reference")
+"""The reference path shape of the interface: everything under /online/v1/."""
+
+EXAMPLES: Final = replace(
+    REFERENCE,
+    name="examples",
+    query_path="/app-data-search/v1/tran-query",
+    refund_path="/app-data-search/v1/refund",
+)
+"""The paths of the interface's request examples for query and refund (Endpoints, common rules)."""
+
+DIALECTS: Final = {dialect.name: dialect for dialect in (REFERENCE, EXAMPLES)}
+"""The presets by name, as an account names them."""

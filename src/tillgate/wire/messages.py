@@ -1,0 +1,285 @@
+"""The messages of the interface as frozen, keyword-only values that validate when they are built (Endpoints 1 to 3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from tillgate.errors import InvalidRequest
+from tillgate.wire import money, references
+from tillgate.wire.dialects import TransactionStatus
+from tillgate.wire.urls import is_web_address
+
+__all__ = [
+    "DEFAULT_TIMEOUT_MINUTES",
+    "CreatedPayment",
+    "Goods",
+    "PaymentRequest",
+    "RefundRequest",
+    "Refunded",
+    "Terminal",
+    "Transaction",
+    "Vendor",
+]
+
+DEFAULT_TIMEOUT_MINUTES: Final = 120
+"""The cashier page's time-out when none is given (Limits)."""
+
+_LONGEST_TIMEOUT_MINUTES = 60 * 24 * 30
+
+
+class Vendor(StrEnum):
+    """The payment channels of the interface."""
+
+    ALIPAY = "alipay"
+    WECHATPAY = "wechatpay"
+    PAYPAL = "paypal"
+    VENMO = "venmo"
+    UNIONPAY = "unionpay"
+    CREDITCARD = "creditcard"
+    TRUEMONEY = "truemoney"
+    ALIPAY_HK = "alipay_hk"
+    TNG = "tng"
+    GCASH = "gcash"
+    DANA = "dana"
+    KAKAOPAY = "kakaopay"
+    BKASH = "bkash"
+    EASYPAISA = "easypaisa"
+
+
+class Terminal(StrEnum):
+    """Where the shopper pays: a desktop browser, a phone's browser, or inside an app."""
+
+    ONLINE = "ONLINE"
+    WAP = "WAP"
+    ANDROID = "ANDROID"
+    IOS = "IOS"
+
+
+def _one_of(kind: type[StrEnum], name: str) -> BeforeValidator:
+    members: dict[object, StrEnum] = {member.value: member for member in kind}
+
+    def check(value: object) -> StrEnum:
+        try:
+            return members[value]
+        except (KeyError, TypeError):
+            raise InvalidRequest(name, value, f"is not one of {', '.join(kind)}") from None
+
+    return BeforeValidator(check)
+
+
+def _currency(value: object) -> str:
+    if value == money.CURRENCY:
+        return money.CURRENCY
+    raise InvalidRequest("currency", value, f"is not supported: the only currency is {money.CURRENCY}")
+
+
+def _address(name: str, *, optional: bool = False) -> BeforeValidator:
+    def check(value: object) -> str | None:
+        if isinstance(value, str) and is_web_address(value):
+            return value
+        if optional and value is None:
+            return None
+        raise InvalidRequest(name, value, "is not an absolute http(s) address with a host and without user name, spaces or raw non-ASCII")
+
+    return BeforeValidator(check)
+
+
+def _text(name: str) -> BeforeValidator:
+    def check(value: object) -> str | None:
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise InvalidRequest(name, value, "is not text")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidRequest(name, value, "holds half a surrogate pair, which is not valid Unicode") from None
+        return value
+
+    return BeforeValidator(check)
+
+
+def _timeout(value: object) -> int:
+    number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 9 else value
+    if isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= _LONGEST_TIMEOUT_MINUTES:
+        return number
+    raise InvalidRequest("timeout", value, f"is not a whole number of minutes from 1 to {_LONGEST_TIMEOUT_MINUTES}")
+
+
+def _clean_name(name: str) -> str:
+    # "Special characters are not supported" (goodsInfo); silence 15 says which are kept.
+    return " ".join("".join(c if c.isalpha() or c.isdecimal() or c in "-.," else " " for c in name).split())
+
+
+def _goods_name(value: object) -> str:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return "item"
+    if isinstance(value, str) and (clean := _clean_name(value)).strip("-., "):
+        return clean
+    raise InvalidRequest("goods_name", value, 'has no letter or digit left without special characters: give a name, or "" for "item"')
+
+
+def _quantity(value: object) -> str:
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) > 0:
+        return str(int(text))
+    raise InvalidRequest("quantity", value, "is not a whole number above zero")
+
+
+class _Message(BaseModel):
+    """Keyword-only, frozen, no unknown fields; every fault is an `InvalidRequest`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            self.__pydantic_validator__.validate_python(fields, self_instance=self)  # as BaseModel does, which would copy the fields
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False)[0]
+            name = ".".join(map(str, first["loc"]))
+            known = {"missing": "is missing", "extra_forbidden": f"is no field of {type(self).__name__}"}
+            remedy = known.get(first["type"], f"cannot be used in {type(self).__name__}: {first['msg']}")
+            # The value of a field that nobody knows may be a token in the wrong place.
+            fault = InvalidRequest(name, "***" if first["type"] == "extra_forbidden" else fields.get(name), remedy)
+        else:
+            return
+        raise fault
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with some fields changed, validated like any other: pydantic's own would take whatever it is given."""
+        return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | dict(update or {}))
+
+
+class Goods(_Message):
+    """One line of goodsInfo: what was bought and how many. Special characters in the name become spaces."""
+
+    goods_name: Annotated[str, BeforeValidator(_goods_name)]
+    quantity: Annotated[str, BeforeValidator(_quantity)] = "1"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, goods_name: str | None, quantity: str | int = "1") -> None: ...
+
+    @classmethod
+    def named(cls, name: str, quantity: int = 1) -> Self:
+        """Build a line from a shop's own product name, which is never refused: one of only special characters becomes `item`."""
+        return cls(goods_name=_clean_name(name).strip("-., "), quantity=quantity)
+
+
+class PaymentRequest(_Message):
+    """Create payment (secure-pay): an order to be paid with one vendor under a fresh reference.
+
+    `amount` is in US dollars, `timeout` in minutes. `ipn_url` and `callback_url` must be https unless the account is a sandbox.
+    """
+
+    reference: Annotated[str, BeforeValidator(references.reference)]
+    amount: Annotated[Decimal, BeforeValidator(money.amount)]
+    vendor: Annotated[Vendor, _one_of(Vendor, "vendor")]
+    terminal: Annotated[Terminal, _one_of(Terminal, "terminal")]
+    ipn_url: Annotated[str, _address("ipn_url")]
+    callback_url: Annotated[str, _address("callback_url")]
+    currency: Annotated[str, BeforeValidator(_currency)] = money.CURRENCY
+    description: Annotated[str | None, _text("description")] = None
+    timeout: Annotated[int, BeforeValidator(_timeout)] = DEFAULT_TIMEOUT_MINUTES
+    goods_info: tuple[Goods, ...] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            reference: str,
+            amount: Decimal | str | int,
+            vendor: Vendor | str,
+            terminal: Terminal | str,
+            ipn_url: str,
+            callback_url: str,
+            currency: str = money.CURRENCY,
+            description: str | None = None,
+            timeout: int | str = DEFAULT_TIMEOUT_MINUTES,
+            goods_info: Sequence[Goods | Mapping[str, str]] = (),
+        ) -> None: ...
+
+    def parameters(self) -> dict[str, str]:
+        """Return the request's parameters as the texts that are signed and sent; an empty one is never sent (silence 1)."""
+        sent = {
+            "currency": self.currency,
+            "amount": money.amount_text(self.amount),
+            "vendor": str(self.vendor),
+            "reference": self.reference,
+            "terminal": str(self.terminal),
+            "ipnUrl": self.ipn_url,
+            "callbackUrl": self.callback_url,
+            "timeout": str(self.timeout),
+        }
+        if self.description:
+            sent["description"] = self.description
+        if self.goods_info:
+            goods = [{"goods_name": line.goods_name, "quantity": line.quantity} for line in self.goods_info]
+            sent["goodsInfo"] = json.dumps(goods, ensure_ascii=False, separators=(",", ":"))
+        return sent
+
+
+class RefundRequest(_Message):
+    """Refund: give back part or all of a paid transaction. `amount` is in US dollars."""
+
+    reference: Annotated[str, BeforeValidator(references.reference)]
+    amount: Annotated[Decimal, BeforeValidator(money.amount)]
+    ipn_url: Annotated[str | None, _address("ipn_url", optional=True)] = None
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, reference: str, amount: Decimal | str | int, ipn_url: str | None = None) -> None: ...
+
+    def parameters(self) -> dict[str, str]:
+        """Return the request's parameters as the texts that are signed and sent."""
+        sent = {"reference": self.reference, "amount": money.amount_text(self.amount)}
+        if self.ipn_url:
+            sent["ipnUrl"] = self.ipn_url
+        return sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedPayment:
+    """What the service answered to a creation: where to send the shopper."""
+
+    transaction_no: str
+    cashier_url: str
+    reference: str
+    amount: Decimal | None
+    currency: str | None
+    settle_currency: str | None
+    raw: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """What the service says of a transaction (Resources). A field that it left out is None.
+
+    `status` is what the word means and `status_text` the word itself; `raw` is the result as it came, its numbers exact.
+    """
+
+    reference: str
+    status: TransactionStatus
+    status_text: str
+    transaction_no: str | None
+    amount: Decimal | None
+    currency: str | None
+    settle_currency: str | None
+    raw: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refunded:
+    """The service took the refund: "On success ret_code is 000100" (Refund; silence 14)."""
+
+    reference: str
+    amount: Decimal
+    ret_msg: str

@@ -1,0 +1,83 @@
+"""Money of the interface: US dollars as exact decimals, from text to text (silences 4 and 17).
+
+A float never holds money: JSON numbers are read from their text as `WireNumber`. Nothing is rounded: an amount that does not
+fit into cents is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Context, Decimal, InvalidOperation
+from typing import Final
+
+from tillgate.errors import InvalidRequest
+
+__all__ = ["CURRENCY", "WireNumber", "amount", "amount_text", "read_amount"]
+
+CURRENCY: Final = "USD"
+"""The only supported currency (Create payment)."""
+
+_CENTS = Decimal("0.01")
+_AMOUNT = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,2})?", re.ASCII)
+_LIMIT = Decimal(10) ** 15
+_EXACT = Context(prec=40, traps=[])  # whatever precision and traps the host program has set for its own decimals
+
+
+class WireNumber(Decimal):
+    """A JSON number with the text it had on the wire, since a signature is computed over that text.
+
+    A `Decimal` in every other respect.
+    """
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> WireNumber:
+        """Read the text of a JSON number; raise ValueError when its exponent has no bounds."""
+        try:
+            number = super().__new__(cls, text)
+        except InvalidOperation:
+            raise ValueError("a number is beyond all bounds") from None
+        number.text = text
+        return number
+
+    def __reduce__(self) -> tuple[type[WireNumber], tuple[str]]:
+        return type(self), (self.text,)
+
+
+def amount(value: object, field: str = "amount") -> Decimal:
+    """Return an amount to send, in dollars with two decimals; raise `InvalidRequest` for anything but exact cents above zero.
+
+    Text (`"12.50"`), `Decimal` and `int` are taken; a float is refused, since it has no exact cents.
+    """
+    exact = _exact(value)
+    if exact is None:
+        remedy = 'is not an amount: give text such as "12.50" or a Decimal above zero with at most two decimals, never a float'
+        raise InvalidRequest(field, value, remedy)
+    if exact <= 0:
+        raise InvalidRequest(field, value, "is not above zero")
+    return exact
+
+
+def read_amount(value: object) -> Decimal | None:
+    """Return an amount received as text or as a `WireNumber` in dollars with two decimals, or None when it is no amount of cents."""
+    exact = _exact(value)
+    return exact if exact is not None and exact >= 0 else None
+
+
+def amount_text(value: Decimal) -> str:
+    """Render an exact amount as the interface's text: two decimals, no exponent, no separators."""
+    return f"{value:.2f}"
+
+
+def _exact(value: object) -> Decimal | None:
+    """Return the same value with two decimals, or None when it is not plainly a number or has parts of a cent."""
+    if isinstance(value, str):
+        return Decimal(value).quantize(_CENTS, context=_EXACT) if _AMOUNT.fullmatch(value) else None
+    if isinstance(value, bool) or not isinstance(value, Decimal | int):
+        return None
+    number = Decimal(value)
+    if not number.is_finite() or number.copy_abs() >= _LIMIT:
+        return None
+    cents = number.quantize(_CENTS, context=_EXACT)
+    return cents if cents == number else None

@@ -1,0 +1,32 @@
+"""References: the merchant's own name of one payment attempt (silence 11, I8)."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+from tillgate.errors import InvalidRequest
+
+__all__ = ["new_reference", "reference"]
+
+_BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_RANDOM_LENGTH = 13  # 65 bits: two shops on one merchant account, or a restored database, do not meet
+_ORDER_LENGTH = 18
+_REFERENCE = re.compile(r"[A-Z0-9-]{1,32}", re.ASCII)
+_UNSAFE = re.compile(r"[^A-Z0-9-]+", re.ASCII)
+
+
+def new_reference(order_number: str | int) -> str:
+    """Return a reference that was never used before: up to 18 safe characters of the order number, a hyphen and 13 random ones."""
+    if not isinstance(order_number, str | int):
+        raise InvalidRequest("order_number", order_number, "is neither text nor a whole number")
+    order_number = str(order_number)
+    safe = _UNSAFE.sub("-", order_number.upper()).strip("-")[:_ORDER_LENGTH] or "ORDER"
+    return f"{safe}-{''.join(secrets.choice(_BASE32) for _ in range(_RANDOM_LENGTH))}"
+
+
+def reference(value: object, field: str = "reference") -> str:
+    """Return a valid reference, or raise `InvalidRequest`."""
+    if isinstance(value, str) and _REFERENCE.fullmatch(value):
+        return value
+    raise InvalidRequest(field, value, "is not a reference: 1 to 32 characters of A-Z, 0-9 and hyphen, as new_reference() makes them")

@@ -1,0 +1,85 @@
+"""verifySign: the MD5 signature of the interface (Authentication, steps 1 to 6).
+
+The two signing examples of the interface disagree about empty parameters. Tillgate sends none, which gives one signature under
+both readings; what is received is checked against both (silence 1).
+"""
+
+from __future__ import annotations
+
+import functools
+import hmac
+from collections.abc import Mapping
+from hashlib import md5
+from typing import Any
+
+from tillgate.errors import InvalidRequest
+
+__all__ = ["SIGNATURE", "sign", "steps", "verify"]
+
+SIGNATURE = "verifySign"
+
+
+@functools.lru_cache(maxsize=64)
+def _token_digest(token: str) -> str:
+    # Step 5 hashes the token itself each time; an account signs thousands of requests with one token.
+    return md5(token.encode(), usedforsecurity=False).hexdigest()
+
+
+def sign(parameters: Mapping[str, str], token: str) -> str:
+    """Return verifySign, 32 lower-case hex digits, of the parameters.
+
+    A verifySign among the parameters is left out (step 1) and so are empty ones (step 3). Values are the very texts that go on the wire.
+    """
+    if SIGNATURE in parameters:
+        parameters = {name: value for name, value in parameters.items() if name != SIGNATURE}
+    try:
+        # Adding the texts up, unlike formatting them, raises TypeError for whatever is not text.
+        return _digest("&".join([name + "=" + value for name in sorted(parameters) if (value := parameters[name]) != ""]), token)
+    except (TypeError, UnicodeEncodeError):
+        del token  # error reports print local variables (I11)
+    raise _fault(parameters)
+
+
+def verify(parameters: Mapping[str, str], token: str, signature: str | None = None) -> bool:
+    """Tell, in constant time, whether a signature belongs to the parameters under either reading of step 3.
+
+    The signature is the parameters' own verifySign unless one is given. None, or an empty one, is false, and so are parameters that nobody
+    can have signed, since they are not valid Unicode.
+    """
+    given = parameters.get(SIGNATURE) if signature is None else signature
+    if not given:
+        return False
+    claimed = given.encode("utf-8", "surrogatepass")
+    everything = sorted(pair for pair in parameters.items() if pair[0] != SIGNATURE)
+    filled = [pair for pair in everything if pair[1] != ""]
+    try:
+        skipping = hmac.compare_digest(_digest("&".join(map("=".join, filled)), token).encode(), claimed)
+        keeping = hmac.compare_digest(_digest("&".join(map("=".join, everything)), token).encode(), claimed)
+    except UnicodeEncodeError:
+        return False
+    return skipping or keeping
+
+
+def steps(parameters: Mapping[str, str], token: str) -> dict[str, str]:
+    """Return the signature's steps in order with their intermediate texts, the token's digest masked, for a person to compare."""
+    kept = {name: value for name, value in parameters.items() if value != "" and name != SIGNATURE}
+    left_out = sorted(set(parameters) - set(kept))
+    joined = "&".join(map("=".join, sorted(kept.items())))
+    return {
+        "left_out": ", ".join(left_out) or "none",
+        "sorted": ", ".join(sorted(kept)),
+        "joined": joined,
+        "with_token": f"{joined}&{'*' * 32}",
+        "signature": sign(parameters, token),
+    }
+
+
+def _digest(text: str, token: str) -> str:
+    return md5(f"{text}&{_token_digest(token)}".encode(), usedforsecurity=False).hexdigest()
+
+
+def _fault(parameters: Mapping[Any, Any]) -> InvalidRequest:
+    for name, value in parameters.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            return InvalidRequest(str(name), value, "is not text: sign what goes on the wire")
+    return InvalidRequest("parameters", ", ".join(parameters), "hold text that is not valid Unicode")

@@ -1,0 +1,32 @@
+"""Text that came from outside, made safe to keep and to show."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["described", "masked", "storable"]
+
+_MD5_HEX = re.compile(r"[0-9a-fA-F]{32}")
+_LONGEST_SHOWN: Final = 300
+
+
+def storable(text: str) -> str:
+    """Return the text without what a database refuses.
+
+    Half a surrogate pair cannot be encoded and PostgreSQL refuses NUL: nothing must fail to be stored for that.
+    """
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def masked(text: str) -> str:
+    """Return the text, within a bound, with whatever may be a signature hidden.
+
+    A gateway that complains about a signature may well print the one it wanted (I11).
+    """
+    return text if len(text) < 32 else _MD5_HEX.sub("***", text)[:_LONGEST_SHOWN]
+
+
+def described(error: Exception) -> str:
+    """Return what an exception of a foreign library says. It may quote what the gateway sent, and that may quote us."""
+    return masked(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)

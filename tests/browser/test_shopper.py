@@ -1,0 +1,129 @@
+"""A shopper pays: by keyboard, on a phone, in the dark, without JavaScript, and while the news is late."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Shop
+from tillgate.django import views
+from tillgate.django.models import Payment
+
+PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
+
+
+def _focus_on(page: Page, selector: str) -> None:
+    """Press Tab until the element has the focus, as somebody without a mouse does."""
+    for _ in range(40):
+        if page.locator(selector).first.evaluate("element => element === document.activeElement"):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"{selector} cannot be reached by keyboard")
+
+
+def _newest() -> Payment:
+    return Payment.objects.select_related("order").latest("id")
+
+
+def test_a_shopper_pays_with_nothing_but_the_keyboard(shop: Shop) -> None:
+    order = shop.world.order("39.90")
+    page = shop.open(shop.world.shop.pay_path(order))
+    _focus_on(page, "input[type=radio]:checked")
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_label("WeChat Pay")).to_be_checked()
+    shop.look(page, "pay-desktop")
+    _focus_on(page, "button")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(re.escape(shop.world.sandbox.base_url)))
+    _focus_on(page, "button[value=pay]")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
+    assert _newest().vendor == "wechatpay"
+    assert shop.world.shop.times_paid(order) == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_pages_on_a_phone(shop: Shop, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_home", lambda payment: None)
+    order = shop.world.order("8.00")
+    phone: dict[str, Any] = {**PHONE, "color_scheme": scheme, "user_agent": "Mozilla/5.0 (Linux; Android 15) Mobile"}
+    page = shop.open(shop.world.shop.pay_path(order), **phone)
+    shop.look(page, f"pay-phone-{scheme}")
+    page.get_by_role("button", name="Continue to payment").tap()
+    expect(page).to_have_url(re.compile(re.escape(shop.world.sandbox.base_url)))
+    payment = _newest()
+    assert payment.terminal == "WAP"
+    page.goto(f"/payments/return/{payment.return_key}/")
+    expect(page.get_by_role("heading", name="Confirming your payment")).to_be_visible()
+    shop.look(page, f"confirming-phone-{scheme}")
+    shop.world.shopper_pays(payment)
+    expect(page.get_by_role("heading", name="Thank you, your payment has arrived")).to_be_visible()
+    shop.look(page, f"paid-phone-{scheme}")
+
+
+def test_a_waiting_page_moves_on_by_itself_when_the_notice_comes(shop: Shop) -> None:
+    order = shop.world.order()
+    payment = shop.world.start(order)
+    page = shop.open(f"/payments/return/{payment.return_key}/")
+    expect(page.get_by_role("heading", name="Confirming your payment")).to_be_visible()
+    shop.look(page, "confirming-desktop")
+    shop.world.shopper_pays(payment)
+    expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
+
+
+def test_a_waiting_page_refreshes_without_javascript(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_POLL_SECONDS", 1)  # a page without script refreshes after whole seconds
+    order = shop.world.order()
+    page = shop.open(shop.world.shop.pay_path(order), java_script_enabled=False)
+    page.get_by_label("PayPal").check()
+    page.get_by_role("button", name="Continue to payment").click()
+    expect(page).to_have_url(re.compile(re.escape(shop.world.sandbox.base_url)))
+    payment = _newest()
+    page.goto(f"/payments/return/{payment.return_key}/")
+    expect(page.get_by_role("heading", name="Confirming your payment")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"wait=\d"))
+    shop.world.shopper_pays(payment)
+    expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
+
+
+def test_after_a_bounded_wait_the_page_says_what_happens_next(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_PATIENT_POLLS", 2)
+    order = shop.world.order()
+    payment = shop.world.start(order)
+    page = shop.open(f"/payments/return/{payment.return_key}/")
+    expect(page.get_by_role("heading", name="We are still waiting to hear from the payment service")).to_be_visible()
+    shop.look(page, "still-waiting")
+    shop.world.sandbox.control.set_options({"notice_on_paid": False})
+    shop.world.shopper_pays(payment)
+    page.get_by_role("link", name="Look again").click()
+    expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
+
+
+def test_a_declined_payment_and_an_order_that_cannot_be_paid(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_home", lambda payment: None)
+    order = shop.world.order()
+    page = shop.open(shop.world.shop.pay_path(order))
+    page.get_by_role("button", name="Continue to payment").click()
+    page.get_by_role("button", name="Decline").click()
+    expect(page.get_by_role("heading", name="The payment was not made")).to_be_visible()
+    shop.look(page, "not-paid")
+    shop.world.shop.close_order(order)
+    page.goto(shop.world.shop.pay_path(order))
+    expect(page.get_by_role("heading", name="This order cannot be paid")).to_be_visible()
+    shop.look(page, "not-payable")
+
+
+def test_a_refused_start_says_so_and_offers_another_way(shop: Shop) -> None:
+    order = shop.world.order()
+    shop.world.sandbox.control.fault("refused", occasion="pay")
+    page = shop.open(shop.world.shop.pay_path(order))
+    page.get_by_role("button", name="Continue to payment").click()
+    expect(page.get_by_role("alert")).to_contain_text("Nothing was charged")
+    shop.look(page, "refused")
+    shop.errors.clear()  # the browser notes the answer's status, 409
+    page.get_by_label("Alipay", exact=True).check()
+    page.get_by_role("button", name="Continue to payment").click()
+    expect(page).to_have_url(re.compile(re.escape(shop.world.sandbox.base_url)))

@@ -1,0 +1,98 @@
+"""Staff gives money back and deals with what needs a person."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Shop
+from tillgate.django.models import Refund
+
+
+def _paid(shop: Shop, total: str) -> int:
+    payment = shop.world.start(shop.world.order(total))
+    shop.world.shopper_pays(payment)
+    shop.world.sandbox.control.wait_for_notices()
+    return int(payment.pk)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_staff_gives_part_of_a_payment_back_and_a_double_press_makes_one_refund(shop: Shop, scheme: str) -> None:
+    payment_id = _paid(shop, "39.90")
+    page = shop.admin(f"/admin/tillgate/payment/{payment_id}/change/", color_scheme=scheme)
+    page.get_by_label("Amount in USD").fill("9.90")
+    page.get_by_label("Reason").fill("one cup was broken")
+    page.get_by_role("button", name="Refund…").click()
+    expect(page.get_by_text("This cannot be undone.")).to_be_visible()
+    shop.look(page, f"admin-refund-{scheme}")
+    page.get_by_role("button", name="Give back USD 9.90").dblclick()
+    expect(page.get_by_text("USD 9.90 was given back.").first).to_be_visible()
+    shop.look(page, f"admin-payment-{scheme}")
+    assert [refund.amount for refund in Refund.objects.all()] == [Decimal("9.90")]
+    assert shop.world.sandbox.control.state()["transactions"][0]["refunded"] == "9.90"  # type: ignore[index]
+    page.get_by_text("Cause and evidence").first.click()
+    page.get_by_role("button", name="Ask the gateway now").click()
+    expect(page.get_by_text("Asked the gateway: the gateway says that it is paid.")).to_be_visible()
+
+
+def test_staff_sees_the_lists(shop: Shop) -> None:
+    for total in ("12.50", "40.00", "7.25"):
+        _paid(shop, total)
+    shop.world.start(shop.world.order("99.00"), vendor="paypal")
+    page = shop.admin("/admin/tillgate/payment/", viewport={"width": 1400, "height": 900})
+    shop.look(page, "admin-payments")
+    page.goto("/admin/tillgate/order/")
+    shop.look(page, "admin-orders")
+    page.locator("#result_list tbody a").first.click()
+    expect(page.get_by_role("heading", name="Timeline")).to_be_visible()
+    shop.look(page, "admin-order")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_staff_refunds_a_second_payment_from_the_page_of_what_needs_a_person(shop: Shop, scheme: str) -> None:
+    order = shop.world.order("25.00")
+    first, second = shop.world.start(order), shop.world.start(order, "paypal")
+    for payment in (first, second):
+        shop.world.shopper_pays(payment)
+        shop.world.sandbox.control.wait_for_notices()
+    assert shop.world.attentions() == ["second-payment"]
+    page = shop.admin("/admin/tillgate/payment/", color_scheme=scheme)
+    page.get_by_role("link", name="1 matter needs a person").click()
+    shop.look(page, f"admin-needs-a-person-{scheme}")
+    page.get_by_role("link", name="Refund…").click()
+    page.get_by_role("button", name="Give back USD 25.00").click()
+    expect(page.get_by_text("USD 25.00 was given back.").first).to_be_visible()
+    expect(page.get_by_text("Resolved by anna")).to_be_visible()
+    shop.look(page, f"admin-resolved-{scheme}")
+    assert shop.world.attentions() == []
+    page.goto("/admin/tillgate/attention/")
+    expect(page.get_by_text("Nothing here")).to_be_visible()
+
+
+def test_staff_settles_a_refund_of_unknown_outcome_and_accepts_with_a_note(shop: Shop) -> None:
+    payment_id = _paid(shop, "30.00")
+    shop.world.sandbox.control.set_options({"notice_on_refund": False})
+    shop.world.sandbox.control.fault("lost_response", occasion="refund")
+    page = shop.admin(f"/admin/tillgate/payment/{payment_id}/refund/?amount=30")
+    page.get_by_role("button", name="Give back USD 30.00").click()
+    expect(page.get_by_text("Nobody knows whether USD 30.00 was given back.")).to_be_visible()
+    shop.world.sandbox.control.reverse(shop.world.sandbox.control.service.transactions()[0].reference)
+    page.get_by_role("button", name="Ask the gateway now").click()
+    page.goto("/admin/tillgate/attention/")
+    shop.look(page, "admin-needs-a-person-several")
+    page.get_by_role("button", name="The refund was done").click()
+    expect(page.get_by_text("Resolved by anna")).to_be_visible()
+    page.goto("/admin/tillgate/attention/")
+    page.get_by_text("Accept with a note").first.click()
+    page.get_by_label("Why it can stay as it is").first.fill("it was our own refund")
+    page.get_by_role("button", name="Accept").click()
+    expect(page.get_by_text("it was our own refund").first).to_be_visible()
+    assert shop.world.attentions() == []
+
+
+def test_the_admin_on_a_phone(shop: Shop) -> None:
+    payment_id = _paid(shop, "12.50")
+    page = shop.admin(f"/admin/tillgate/payment/{payment_id}/change/", viewport={"width": 390, "height": 844}, is_mobile=True)
+    shop.look(page, "admin-payment-phone")

@@ -1,0 +1,52 @@
+"""An order that the shop expects money for, though nobody has started a payment yet."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from django.db import transaction
+
+from tillgate.django import operations
+from tillgate.django.models import Order
+from tillgate.testing.world import World
+
+
+def test_an_expected_order_whose_payment_nobody_starts_is_told_unpaid(world: World) -> None:
+    order = world.order()
+    operations.expect(world.shop.plugin, order)
+    world.sweep()
+    assert world.shop.is_payable(order), "the shopper still has time"
+    world.time.advance(minutes=61)
+    world.sweep()
+    assert world.shop.is_released(order)
+
+
+def test_an_expected_order_is_paid_like_any_other_and_never_told_unpaid(world: World) -> None:
+    order = world.shop.place_order(Decimal("12.50"))
+    operations.expect(world.shop.plugin, order)
+    payment = world.start(order)
+    world.time.advance(minutes=61)
+    world.sweep()
+    assert world.shop.is_payable(order), "a payment is open"
+    world.shopper_pays(payment)
+    world.notice(payment)
+    world.time.advance(days=1)
+    world.sweep()
+    assert world.shop.is_paid(order)
+    assert not world.shop.is_released(order)
+
+
+def test_expecting_an_order_again_or_too_late_changes_nothing(world: World) -> None:
+    order = world.order()
+    payment = world.start(order)
+    operations.expect(world.shop.plugin, order)
+    operations.expect(world.shop.plugin, order)
+    assert Order.objects.get().unpaid_check_at is None
+    assert world.fresh(payment).is_open
+
+
+def test_an_order_that_is_rolled_back_is_not_expected(world: World) -> None:
+    with transaction.atomic():
+        operations.expect(world.shop.plugin, "1")
+        transaction.set_rollback(True)
+    assert not Order.objects.exists()

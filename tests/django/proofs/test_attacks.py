@@ -1,0 +1,423 @@
+"""What people who attacked the app have found: each of these was broken once."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.test import Client
+
+from tests.django.conftest import World
+from tests.smallest_shop.models import ShopOrder
+from tillgate import NotSent, TillgateError, hooks
+from tillgate.django import clock, operations
+from tillgate.django.models import Attention, Notice, Payment, Refund
+from tillgate.django.operations import pauses
+from tillgate.django.operations.attention import raise_attention
+from tillgate.django.operations.payments import facts_of
+from tillgate.django.operations.refunds import enter_external_refund
+from tillgate.lifecycle import AttentionReason, NotFound
+from tillgate.testing.world import together
+
+sweeping: Any = importlib.import_module("tillgate.django.operations.sweep")  # the package has a function of that name
+refunding: Any = importlib.import_module("tillgate.django.operations.refunds")
+noticing: Any = importlib.import_module("tillgate.django.operations.notices")
+
+FORM = "application/x-www-form-urlencoded"
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+def die(*_: object) -> None:
+    raise Killed
+
+
+def raise_changed(payment: Payment) -> None:
+    with transaction.atomic():
+        raise_attention(AttentionReason.CHANGED_AFTER_PAID, "it says 'refunded'", "sweep", order=payment.order, payment=payment)
+
+
+def minutes_until_paid(world: World, *payments: Payment) -> float:
+    for half_minutes in range(480):
+        if all(world.fresh(payment).status == "paid" for payment in payments):
+            return half_minutes / 2
+        world.time.advance(seconds=30)
+        world.sweep()
+    return float("inf")
+
+
+# The sweeper ------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("merchant", ["another", "the same"])
+def test_i2_old_payments_without_news_do_not_keep_a_new_one_from_being_found(world: World, merchant: str) -> None:
+    old, now = world.start(world.order()), clock.now()
+    week_ago = now - timedelta(days=7)
+    for number in range(100):
+        Payment.objects.create(
+            order=old.order,
+            reference=f"OLD-{number:013d}",
+            account="default",
+            merchant_no="000001" if merchant == "another" else old.merchant_no,
+            base_url=old.base_url,
+            sandbox=True,
+            vendor="alipay",
+            terminal="ONLINE",
+            amount="1.00",
+            status="paid",
+            transaction_no=f"t{number}",
+            created_at=week_ago,
+            cashier_closes_at=week_ago,
+            expires_at=week_ago,
+            status_since=week_ago,
+            next_look_at=now - timedelta(minutes=1),
+        )
+    for _ in range(10):
+        world.time.advance(minutes=1)
+        world.sweep()
+    new = world.start(world.order())
+    world.shopper_pays(new)
+    assert minutes_until_paid(world, new) <= 10
+
+
+@pytest.mark.parametrize("count", [8, 20])
+def test_i2_payments_about_which_the_gateway_fails_do_not_keep_others_from_being_found(
+    world: World, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = {world.start(world.order()).reference for _ in range(count)}
+    real = hooks.query
+
+    def query(account: Any, reference: str) -> Any:
+        if reference in broken:
+            raise TillgateError("HTTP 500")
+        return real(account, reference)
+
+    monkeypatch.setattr(hooks, "query", query)
+    for _ in range(6):
+        world.time.advance(minutes=1)
+        world.sweep()
+    others = [world.start(world.order()) for _ in range(3)]
+    for payment in others:
+        world.shopper_pays(payment)
+    assert minutes_until_paid(world, *others) <= 10
+
+
+def test_what_the_gateway_has_forgotten_is_not_asked_about_every_few_minutes_for_ever(world: World) -> None:
+    payment = world.paid_payment()
+    world.time.advance(days=31)
+    world.sweep()
+    world.sandbox.control.reset()
+    Payment.objects.filter(pk=payment.pk).update(next_look_at=clock.now())
+    before = world.queries()
+    for _ in range(24 * 6):
+        world.time.advance(minutes=10)
+        world.sweep()
+    assert world.queries() - before <= 2
+
+
+def test_an_account_rests_no_longer_than_a_pause_when_the_clock_goes_back(world: World) -> None:
+    payment = world.start(world.order())
+    world.time.advance(days=1)
+    pauses.pause("default", "no answer", is_told=False)
+    world.time.offset -= timedelta(days=1)
+    world.shopper_pays(payment)
+    world.time.advance(minutes=10)
+    world.sweep()
+    assert world.fresh(payment).status == "paid"
+
+
+# Answers that come late, and what they say of attentions --------------------------------------------------------------------------------
+
+
+@contextmanager
+def meanwhile(world: World, monkeypatch: pytest.MonkeyPatch, act: Callable[[Payment], object]) -> Iterator[None]:
+    """Let something happen between the sweeper's first answer and its being applied."""
+    real, done = sweeping.ask, list[bool]()
+
+    def slow(payment: Payment, **options: Any) -> Any:
+        answer = real(payment, **options)
+        if not done:
+            done.append(True)
+            world.time.advance(seconds=10)
+            act(payment)
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeping, "ask", slow)
+        yield
+
+
+def test_i9_an_answer_given_before_the_payment_was_paid_raises_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.sandbox.control.fault("lost_response", occasion="pay")
+    payment = world.start(world.order())
+    world.time.advance(seconds=10)
+
+    def pays(payment: Payment) -> None:
+        world.shopper_pays(payment)
+        world.notice(payment)
+
+    with meanwhile(world, monkeypatch, pays):
+        world.sweep()
+    assert world.fresh(payment).status == "paid"
+    assert world.attentions() == []
+
+
+def test_an_older_answer_takes_back_no_attention(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.start(world.order())
+    world.time.advance(seconds=10)
+
+    def pays(payment: Payment) -> None:
+        world.shopper_pays(payment)
+        world.sandbox.control.fault("wrong_amount", occasion="query")
+        world.notice(payment)
+
+    with meanwhile(world, monkeypatch, pays):
+        world.sweep()
+    assert world.attentions() == ["amount-mismatch"]
+
+
+def test_an_amount_that_does_not_fit_stays_with_a_person_though_the_next_answer_knows_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.sandbox.control.fault("lost_response", occasion="pay")
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    world.sandbox.control.fault("wrong_amount", occasion="query")
+    world.time.advance(seconds=10)
+    world.sweep()
+    assert world.attentions() == ["amount-mismatch"]
+    monkeypatch.setattr(sweeping, "ask", lambda *_, **__: NotFound(asked_at=clock.now()))
+    world.time.advance(minutes=3)
+    world.sweep()
+    assert world.attentions() == ["amount-mismatch"]
+
+
+def test_silence_is_taken_back_though_the_process_died_on_the_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.start(world.order())
+    pauses.pause("default", "no answer", is_told=False)
+    world.time.advance(minutes=31)
+    pauses.pause("default", "no answer", is_told=False)
+    assert world.attentions() == ["gateway-silent"]
+    with monkeypatch.context() as patch:
+        patch.setattr(pauses, "settle", die)
+        with pytest.raises(Killed):
+            pauses.resume("default")
+    world.a_day_passes()
+    assert world.attentions() == []
+
+
+def test_a_missing_account_met_by_a_refund_is_taken_back_once_it_is_there(world: World, settings: Any) -> None:
+    payment = world.paid_payment()
+    good = settings.TILLGATE
+    settings.TILLGATE = {**good, "ACCOUNTS": {"other": good["ACCOUNTS"]["default"]}}
+    assert operations.refund(payment.pk, "1.00").status == "queued"
+    assert world.attentions() == ["account-gone"]
+    settings.TILLGATE = good
+    world.a_day_passes()
+    assert world.fresh(payment).refunds.get().status == "succeeded"
+    assert world.attentions() == []
+
+
+# Telling the shop again -------------------------------------------------------------------------------------------------------------------
+
+
+def underpaid(world: World) -> tuple[str, Payment, Attention]:
+    order = world.order("12.50")
+    payment = world.start(order)
+    world.shop.edit_total(order, Decimal("20.00"))
+    world.shopper_pays(payment)
+    world.notice(payment)
+    return order, payment, Attention.objects.get(reason="underpaid")
+
+
+@pytest.mark.parametrize(("amount", "fault"), [("12.00", None), ("12.50", "lost_response")])
+def test_an_order_is_not_marked_paid_with_money_that_was_or_may_have_been_given_back(world: World, amount: str, fault: str | None) -> None:
+    order, payment, attention = underpaid(world)
+    if fault:
+        world.sandbox.control.fault(fault, occasion="refund")
+    operations.refund(payment.pk, amount)
+    world.shop.edit_total(order, Decimal("12.50"))
+    with pytest.raises(operations.ActNotPossible, match="given back"):
+        operations.perform(attention.pk, "tell-again", person="bob")
+    assert not world.shop.is_paid(order)
+
+
+def test_what_was_told_again_and_applied_later_needs_nobody_any_more(world: World) -> None:
+    order, _, attention = underpaid(world)
+    world.shop.edit_total(order, Decimal("12.50"))
+    with world.failing_handler("tillgate_payment_paid", times=1):
+        assert not operations.perform(attention.pk, "tell-again", person="bob").resolved
+        world.time.advance(minutes=1)
+        world.sweep()
+    assert world.shop.is_paid(order)
+    assert world.attentions() == []
+
+
+def test_a_closed_order_that_the_shop_reopened_can_be_told_again(world: World) -> None:
+    order = world.order()
+    payment = world.start(order)
+    world.shop.close_order(order)
+    world.shopper_pays(payment)
+    world.notice(payment)
+    ShopOrder.objects.filter(pk=order).update(status="open")
+    assert operations.perform(Attention.objects.get().pk, "tell-again", person="bob").resolved
+    assert world.shop.times_paid(order) == 1
+
+
+# Refunds ----------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_i5_a_queued_refund_waits_while_the_payment_may_have_been_refunded_elsewhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment()
+
+    def not_sent(*_: object) -> None:
+        raise NotSent("refund", payment.reference, "connection refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hooks, "refund", not_sent)
+        assert operations.refund(payment.pk, "5.00").status == "queued"
+    raise_changed(payment)
+    world.time.advance(minutes=2)
+    world.sweep()
+    assert world.given_back(payment) == 0
+
+
+def test_i5_an_external_refund_is_entered_and_its_attention_resolved_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment()
+    raise_changed(payment)
+    with monkeypatch.context() as patch:
+        patch.setattr(refunding, "resolve", die)
+        with pytest.raises(Killed):
+            enter_external_refund(payment.pk, "5.00", person="ann")
+    assert Refund.objects.exists() != ("changed-after-paid" in world.attentions())
+
+
+def test_a_payment_given_back_in_many_parts_is_given_back_to_the_cent(world: World) -> None:
+    payment, now = world.paid_payment("10.00"), clock.now()
+    part = {"payment": payment, "amount": Decimal("0.10"), "status": "succeeded", "created_at": now, "status_since": now}
+    Refund.objects.bulk_create([Refund(notice_key=f"k{number}", **part) for number in range(100)])
+    assert facts_of(payment).refunded == Decimal("10.00")
+
+
+def test_a_refund_that_was_taken_for_lost_hears_its_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment()
+    real = hooks.refund
+
+    def slept(account: Any, request: Any) -> Any:
+        answer = real(account, request)
+        world.time.advance(minutes=20)
+        world.sweep()
+        return answer
+
+    monkeypatch.setattr(hooks, "refund", slept)
+    assert operations.refund(payment.pk, "12.50").status == "succeeded"
+    assert world.attentions() == []
+
+
+@pytest.mark.parametrize("body", ["status=failed", "ret_code=000030&ret_msg=insufficient+balance", ""])
+@pytest.mark.parametrize("is_early", [False, True])
+def test_a_refund_notice_that_says_nothing_or_the_contrary_confirms_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, body: str, *, is_early: bool
+) -> None:
+    payment = world.paid_payment()
+    real = hooks.refund
+
+    def heard_early(account: Any, request: Any) -> Any:
+        if is_early:
+            world.client.post(f"/payments/refund-notice/{Refund.objects.get().notice_key}/", body, content_type=FORM)
+        return real(account, request)
+
+    monkeypatch.setattr(hooks, "refund", heard_early)
+    world.sandbox.control.fault("lost_request", occasion="refund")
+    refund = operations.refund(payment.pk, "12.50")
+    assert world.client.post(f"/payments/refund-notice/{refund.notice_key}/", body, content_type=FORM).status_code == 200
+    refund.refresh_from_db()
+    assert refund.status == "unknown"
+
+
+# Locks ------------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="one writer at a time is what SQLite is")
+def test_a_refunds_notice_and_another_refund_take_their_locks_in_one_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment("100.00")
+    first = operations.refund(payment.pk, "1.00")
+    met = threading.Barrier(2, timeout=3)
+
+    def waiting(real: Callable[..., Any]) -> Callable[..., Any]:
+        def wait(*arguments: Any, **options: Any) -> Any:
+            with suppress(threading.BrokenBarrierError):
+                met.wait()
+            return real(*arguments, **options)
+
+        return wait
+
+    monkeypatch.setattr(noticing, "_keep", waiting(noticing._keep))
+    monkeypatch.setattr(refunding, "_check_seen", waiting(refunding._check_seen))
+    said = together(
+        lambda: Client(raise_request_exception=False).post(f"/payments/refund-notice/{first.notice_key}/").status_code,
+        lambda: operations.refund(payment.pk, "2.00").status,
+    )
+    assert said == [200, "succeeded"]
+
+
+def test_notices_refunds_sweeps_and_a_person_all_at_once_lose_and_break_nothing(world: World) -> None:
+    paid, opened = world.paid_payment("1000.00"), [world.start(world.order()) for _ in range(2)]
+    first, times = operations.refund(paid.pk, "1.00"), 20
+    forged = "status=success&verifySign=00000000000000000000000000000000"
+
+    def post(path: str, body: str = "") -> list[object]:
+        return [Client(raise_request_exception=False).post(path, body, content_type=FORM).status_code for _ in range(times)]
+
+    def accept() -> list[object]:
+        for _ in range(times):
+            for pk in Attention.objects.filter(resolved_at=None, reason="forged-notices").values_list("pk", flat=True):
+                operations.perform(pk, "accept", person="ann", note="a scan")
+            time.sleep(0.05)
+        return []
+
+    acts: list[Callable[[], list[object]]] = [
+        lambda: post(f"/payments/refund-notice/{first.notice_key}/"),
+        lambda: [operations.refund(paid.pk, "1.00").status for _ in range(times)],
+        lambda: [fault for _ in range(8) for fault in operations.sweep().faults],
+        lambda: [fault for _ in range(8) for fault in operations.sweep().faults],
+        accept,
+    ]
+    for payment in (paid, *opened):
+        path = f"/payments/notice/{payment.notice_key}/"
+        acts += [lambda path=path: post(path), lambda path=path: post(path, forged)]  # type: ignore[misc]  # the loop's value
+    said = together(*acts)
+    assert {one for answers in said for one in (answers if isinstance(answers, list) else [repr(answers)])} <= {200, "succeeded", "sending"}
+    for payment in (paid, *opened):
+        fresh = world.fresh(payment)
+        assert (fresh.notices, fresh.forged_notices) == (2 * times + (payment is paid), times)
+        assert Notice.objects.filter(payment=payment, refund=None).count() == 20
+    assert Refund.objects.get(pk=first.pk).notices == times
+
+
+# What is kept and shown -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("letter", ["\U0001f4b8", "\x01", "é"])
+def test_a_kept_notice_takes_no_more_than_8_kb_however_it_is_written(world: World, letter: str) -> None:
+    payment = world.start(world.order())
+    world.notice(payment, json.dumps({"x": letter * 8000}, ensure_ascii=False), "application/json")
+    assert len(json.dumps(Notice.objects.get().evidence)) <= 8 * 1024
+
+
+@pytest.mark.parametrize("field", ["notice_key", "return_key", "cashier_url"])
+def test_i11_staff_cannot_guess_hidden_addresses_by_filters(world: World, admin_client: Client, field: str) -> None:
+    payment = world.start(world.order())
+    address = f"/admin/tillgate/payment/?{field}__startswith={getattr(payment, field)[:9]}"
+    assert admin_client.get(address).status_code == 400

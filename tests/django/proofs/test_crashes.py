@@ -1,0 +1,197 @@
+"""Processes that die: SIGKILL at every commit and every call over the network, one after the other; then a restart and a sweep.
+
+I2, I3, I5 and I6 hold whatever dies: money is never lost and never given twice, the shop hears of it once, and what nobody knows is raised.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from tests.django import project
+from tests.django.conftest import World
+from tests.django.proofs import carrying_shop
+from tests.django.proofs.worker import Worker, workers
+from tillgate import hooks
+from tillgate.django import operations
+from tillgate.django.models import Delivery, Order, Payment, Refund
+
+MOST_POINTS = 80
+
+
+@pytest.fixture
+def carried(tmp_path: Path) -> Path:
+    """Where the lines go that are carried over the network."""
+    file = tmp_path / "carried"
+    file.touch()
+    return file
+
+
+@pytest.fixture
+def process(world: World, carried: Path) -> Iterator[Worker]:
+    """A process of the shop's that can be told to die."""
+    with workers(1, settings.TILLGATE, carried) as (worker,):
+        yield worker
+
+
+@pytest.fixture
+def carrying(world: World, carried: Path) -> Iterator[None]:
+    """Let this process know the shop that is also told over the network, and place its orders."""
+    world.shop.plugin = carrying_shop.NAME
+    shop = carrying_shop.plug_in(carried)
+    yield
+    hooks.plugin_manager().unregister(shop)
+
+
+@pytest.fixture
+def walk(world: World, process: Worker, capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
+    """Walk every point of an act: prepare, kill the process at the n-th point, restart, check; until it is done without having died."""
+
+    def walking(act: str, prepare: Callable[[], tuple[Any, dict[str, Any]]], check: Callable[[Any], None]) -> None:
+        for number in range(1, MOST_POINTS):
+            subject, arguments = prepare()
+            said = process.do(act, kill_at=number, ahead=world.time.offset, **arguments)
+            assert "error" not in said, said
+            for ahead in ({"seconds": 10}, {"minutes": 20}, {"hours": 3}, {"hours": 3}, {"days": 1}):
+                world.time.advance(**ahead)
+                assert world.sweep().faults == []
+            check(subject)
+            Payment.objects.update(next_look_at=None)  # the next round has nothing to do with this one
+            if not said.get("died"):
+                with capsys.disabled():
+                    sys.stdout.write(
+                        f"\n{project.DATABASE}: {act} killed at each of its {len(said['points'])} points: {', '.join(said['points'])}"
+                    )
+                assert number == len(said["points"]) + 1
+                return
+        pytest.fail(f"{act} has more than {MOST_POINTS} points")
+
+    return walking
+
+
+def gateway_knows(world: World, order: str) -> list[Any]:
+    references = set(Payment.objects.filter(order__key=order).values_list("reference", flat=True))
+    return [one for one in world.sandbox.service.transactions() if one.reference in references]
+
+
+def assert_paid(world: World, order: str) -> None:
+    assert world.shop.times_paid(order) == 1
+    assert not Delivery.objects.filter(order__key=order, done_at__isnull=True).exists()
+    assert Delivery.objects.filter(order__key=order, kind="payment-paid").count() == 1
+
+
+def test_i2_a_start_that_dies_anywhere_loses_no_money_and_charges_nobody_unseen(world: World, walk: Callable[..., None]) -> None:
+    """Whatever the gateway knows by then is paid: the shopper may have seen the page."""
+
+    def prepare() -> tuple[str, dict[str, Any]]:
+        order = world.order()
+        return order, {"order_key": order}
+
+    def check(order: str) -> None:
+        known = gateway_knows(world, order)
+        assert len(known) == len([one for one in world.sandbox.service.transactions() if one.reference.startswith(f"S{order}-")]) <= 1
+        if known:
+            world.pays_late(Payment.objects.get(order__key=order))
+            Payment.objects.filter(order__key=order).update(next_look_at=world.time.now())
+            world.sweep()
+            assert Payment.objects.get(order__key=order).status == "paid"
+            # The order was given up hours ago: late money for it is for a person to decide.
+            assert world.shop.is_released(order)
+            assert world.attentions()[-1] == "paid-not-payable"
+        else:
+            assert not Payment.objects.filter(order__key=order, status__in=["created", "pending", "paid"]).exists()
+
+    walk("start", prepare, check)
+
+
+def test_i2_a_shopper_who_pays_although_the_start_died_has_a_paid_order(world: World, process: Worker) -> None:
+    for number in range(1, MOST_POINTS):
+        order = world.order()
+        said = process.do("start", order_key=order, kill_at=number, ahead=world.time.offset)
+        known = gateway_knows(world, order)
+        for transaction in known:
+            world.sandbox.control.pay(transaction.reference)
+        world.time.advance(seconds=10)
+        assert world.sweep().faults == []
+        if known:
+            assert_paid(world, order)
+        else:  # the shopper tries again
+            payment = world.start(order)
+            world.shopper_pays(payment)
+            world.notice(payment)
+            assert_paid(world, order)
+        if not said.get("died"):
+            return
+    pytest.fail("it never ends")
+
+
+def test_i2_i3_a_reconcile_that_dies_anywhere_pays_the_order_once(world: World, walk: Callable[..., None]) -> None:
+    def prepare() -> tuple[str, dict[str, Any]]:
+        order = world.order()
+        payment = world.start(order)
+        world.shopper_pays(payment)
+        return order, {"key": payment.notice_key}
+
+    walk("notice", prepare, lambda order: assert_paid(world, order))
+
+
+def test_i2_i3_a_sweep_that_dies_anywhere_pays_the_order_once(world: World, walk: Callable[..., None]) -> None:
+    def prepare() -> tuple[str, dict[str, Any]]:
+        order = world.order()
+        payment = world.start(order)
+        world.shopper_pays(payment)
+        world.time.advance(seconds=6)
+        return order, {}
+
+    walk("sweep", prepare, lambda order: assert_paid(world, order))
+
+
+def test_i5_i6_a_refund_that_dies_anywhere_gives_no_money_twice_and_none_unseen(world: World, walk: Callable[..., None]) -> None:
+    def prepare() -> tuple[Payment, dict[str, Any]]:
+        payment = world.paid_payment("12.50")
+        return payment, {"payment_id": payment.pk, "amount": "5.00"}
+
+    def check(payment: Payment) -> None:
+        given_back = world.sandbox.service.find(payment.reference).refunds
+        rows = list(Refund.objects.filter(payment=payment))
+        assert len(given_back) <= len(rows) <= 1
+        told = world.shop.refunded(payment.order.key)
+        for row in rows:
+            assert row.status in ("succeeded", "unknown")
+            assert operations.refunds.refundable(payment) == Decimal("7.50")
+            assert told == (row.amount if row.status == "succeeded" else 0)
+            assert len(given_back) == 1 or row.status == "unknown"
+            assert row.attentions.filter(reason="refund-unknown").exists() == (row.status == "unknown")
+        assert_paid(world, payment.order.key)
+
+    walk("refund", prepare, check)
+
+
+def test_i3_a_delivery_that_dies_anywhere_takes_effect_once_here_and_at_least_once_over_the_network(
+    world: World, carrying: None, walk: Callable[..., None], carried: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare() -> tuple[str, dict[str, Any]]:
+        order = world.order()
+        payment = world.start(order)
+        world.shopper_pays(payment)
+        with monkeypatch.context() as patch:
+            patch.setattr(operations.payments, "deliver", lambda _: 0)  # as when the process died before
+            world.notice(payment)
+        assert world.shop.times_paid(order) == 0
+        return order, {"order_id": Order.objects.get(key=order).pk}
+
+    def check(order: str) -> None:
+        assert_paid(world, order)
+        lines = [line.split()[1:] for line in carried.read_text().splitlines() if line.split()[0] == order]
+        assert {event for _, event in lines} == {str(one.event_id) for one in Delivery.objects.filter(order__key=order, kind="remote")}
+        names = [name for name, _ in lines]
+        assert 2 <= len(names) <= 3
+        assert names == sorted(names)  # the confirmation before the invoice, whichever came twice
+
+    walk("deliver", prepare, check)

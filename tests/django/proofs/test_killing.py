@@ -1,0 +1,225 @@
+"""Kill at every line can fail: its points are every line, its judge sees each broken promise, and a broken core is found."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.django.conftest import World
+from tests.smallest_shop.models import ShopOrder
+from tillgate import Gateway, PaymentRequest, new_reference
+from tillgate.django import operations
+from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
+from tillgate.django.operations.accounts import find_account
+from tillgate.errors import ConfigurationError
+from tillgate.testing.killing.judging import judge
+from tillgate.testing.killing.lines import EVERY, Lines
+from tillgate.testing.killing.results import Part, Result, Results, section, table
+from tillgate.testing.killing.runs import _name
+
+ROOT = Path(__file__).parents[3]
+
+
+# The points -------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two packages: `watched`, and `others` whose function runs so many lines."""
+    for package, code in {
+        "watched": "def act():\n    one = 1\n    two = 2\n    return one + two\n",
+        "others": "def act(times):\n    for _ in range(times):\n        pass\n",
+    }.items():
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def test_every_line_of_a_watched_package_is_a_point_and_every_50th_of_the_others(modules: Path) -> None:
+    watched, others = importlib.import_module("watched"), importlib.import_module("others")
+    assert Lines([modules / "watched"]).watch(watched.act) == 3
+    act = 10 * EVERY  # each round is two lines, the loop's and its body's, and the loop ends with one
+    assert Lines([modules / "watched"]).watch(lambda: others.act(act)) == 2 * 10
+    assert Lines([modules / "others"]).watch(lambda: others.act(act)) == 2 * act + 1
+    assert sys.gettrace() is None or "killing" not in repr(sys.gettrace())
+
+
+_ZYGOTE = """
+import watched
+from pathlib import Path
+from tillgate.testing.killing.lines import Lines
+from tillgate.testing.killing.zygote import Zygote
+
+def carry(job, kill_at, tell):
+    return Lines([Path(watched.__file__).parent], kill_at, tell).watch(getattr(watched, job))
+
+zygote = Zygote(carry, begin=lambda: None)
+print(*[zygote.do("act", kill_at=number) for number in (1, 2, 3, 4)], zygote.do("missing").fault.splitlines()[-1], sep="\\n")
+zygote.end()
+"""
+
+
+def test_a_child_dies_at_its_line_by_sigkill_and_the_zygote_lives_on(modules: Path) -> None:
+    ran = subprocess.run([sys.executable, "-c", _ZYGOTE], cwd=modules, capture_output=True, text=True, check=True, timeout=60)
+    told = ran.stdout.splitlines()
+    assert [line.split("'")[1] for line in told[:3]] == [f"watched/__init__.py:{number}" for number in (2, 3, 4)]
+    assert told[3] == "End(place='', points=3, fault='')"
+    assert told[4].startswith("AttributeError")
+
+
+# The judge --------------------------------------------------------------------------------------------------------------------------------
+
+
+def a_sound_payment(world: World) -> Payment:
+    payment = world.paid_payment("12.50")
+    operations.refund(payment.pk, "5.00")
+    world.a_day_passes()
+    judge(world, payment.order.key)
+    return payment
+
+
+def shop(payment: Payment) -> Any:
+    return ShopOrder.objects.filter(pk=payment.order.key)
+
+
+def paid_at_the_gateway_alone(world: World, _: Payment) -> None:
+    with Gateway(find_account("default")) as gateway:
+        address = "https://shop.example/"
+        gateway.pay(
+            PaymentRequest(
+                reference=new_reference("S9"), amount="1.00", vendor="alipay", terminal="ONLINE", ipn_url=address, callback_url=address
+            )
+        )
+
+
+def cut_off_before_the_delivery(_: World, payment: Payment) -> None:
+    Delivery.objects.filter(payment=payment, kind="payment-paid").update(done_at=None)
+
+
+def put_right_by_nobody(world: World, payment: Payment) -> None:
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    operations.refund(payment.pk, "1.00")
+    Attention.objects.update(resolved_at=world.time.now())
+
+
+BROKEN: dict[str, Callable[[World, Payment], object]] = {
+    "knows nothing of": paid_at_the_gateway_alone,
+    "being paid took effect 2 times": lambda _, payment: shop(payment).update(times_paid=2),
+    "being paid took effect 0 times": lambda _, payment: shop(payment).update(times_paid=0, status="open"),
+    "the shop is never told": cut_off_before_the_delivery,
+    "the shop is told 0 times": lambda _, payment: Delivery.objects.filter(payment=payment, kind="payment-paid").delete(),
+    "the timeline says 0 times": lambda _, payment: TimelineEntry.objects.filter(event="payment.paid").delete(),
+    "Tillgate holds it to be pending": lambda _, payment: Payment.objects.filter(pk=payment.pk).update(status="pending"),
+    "has the number of another": lambda _, payment: Payment.objects.filter(pk=payment.pk).update(transaction_no="1"),
+    "and USD 9.99 noted": lambda _, payment: Payment.objects.filter(pk=payment.pk).update(amount=Decimal("9.99")),
+    "nobody paid": lambda world, payment: setattr(world.sandbox.service.find(payment.reference), "status", "failed"),
+    "is not paid by it": lambda _, payment: [
+        Order.objects.filter(pk=payment.order_id).update(paid_by=None),
+        shop(payment).update(times_paid=0, status="open"),
+    ],
+    "for ever": lambda _, payment: Refund.objects.filter(payment=payment).update(status="sending"),
+    "the gateway gave back 2 times": lambda world, payment: world.sandbox.control.refund(payment.reference, "5.00"),
+    "500 cents are gone": lambda _, payment: Refund.objects.filter(payment=payment).update(status="refused"),
+    "the shop holds USD 0": lambda _, payment: shop(payment).update(refunded=0),
+    "should be told ['refund-unknown']": put_right_by_nobody,
+}
+
+
+@pytest.mark.parametrize("sentence", BROKEN)
+def test_the_judge_says_which_promise_is_broken(world: World, sentence: str) -> None:
+    payment = a_sound_payment(world)
+    BROKEN[sentence](world, payment)
+    with pytest.raises(AssertionError) as caught:
+        judge(world, payment.order.key)
+    assert sentence in str(caught.value)
+
+
+def test_the_judge_wants_an_order_that_nobody_paid_to_be_given_up(world: World) -> None:
+    payment = world.start(world.order())
+    with pytest.raises(AssertionError, match=r"is pending for ever"):
+        judge(world, payment.order.key)
+    world.a_day_passes()
+    judge(world, payment.order.key)
+    shop(payment).update(status="open")
+    with pytest.raises(AssertionError, match=r"keeps it for ever"):
+        judge(world, payment.order.key)
+
+
+# The tool ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def kill(tmp_path: Path, *arguments: str, driver: str = "tests.smallest_shop.driver:SmallestShopDriver", **environment: str) -> Any:
+    name = f"{os.environ.get('TILLGATE_TEST_NAME', 'tillgate_tests')}_{os.getpid()}"
+    return subprocess.run(
+        [sys.executable, "-m", "tillgate.testing.killing", "--driver", driver, "--results", str(tmp_path / "results.jsonl"), *arguments],
+        cwd=ROOT,
+        check=False,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "tests.django.project", "TILLGATE_TEST_NAME": name, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.mark.parametrize(
+    ("act", "mutant", "sentence"),
+    [
+        ("start", "does not watch a payment until the gateway has answered", "is created for ever"),
+        ("refund", "sends a refund again that was cut off", "the gateway gave back 2 times"),
+    ],
+)
+def test_a_core_that_is_broken_is_found(tmp_path: Path, act: str, mutant: str, sentence: str) -> None:
+    ran = kill(
+        tmp_path, "--act", act, "--sample", "12", "--seed", "7", driver="tests.django.proofs.broken_core:BrokenDriver", MUTANT=mutant
+    )
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert sentence in ran.stdout
+    assert f"--act {act} --point" in ran.stdout
+
+
+def test_a_run_kills_and_holds_and_the_same_again_goes_on_where_it_was(tmp_path: Path) -> None:
+    first, second = (kill(tmp_path, "--act", "deliver", "--sample", "3", "--seed", "7") for _ in range(2))
+    assert (first.returncode, second.returncode) == (0, 0), first.stdout + first.stderr
+    assert ": 3 kills in" in first.stdout
+    assert ": 0 kills in" in second.stdout
+    once_more = kill(tmp_path, "--act", "deliver", "--point", "5")
+    assert re.search(r"^deliver, killed at tillgate/django/\S+:\d+, then \w+: held$", once_more.stdout, re.MULTILINE), once_more.stdout
+
+
+def test_a_database_in_memory_is_refused_since_it_would_die_with_the_process() -> None:
+    with pytest.raises(ConfigurationError, match=r"is in memory.*give it a file"):
+        _name({"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.sqlite3", "TEST": {"NAME": None}}, "")
+
+
+def result(point: int, **changes: Any) -> Result:
+    fields = {"database": "sqlite", "act": "start", "recovery": "pay", "place": "tillgate/x.py:1", "outcome": "held", "commit": "c"}
+    return Result(**{**fields, "source": "s", "point": point, **changes})
+
+
+def test_what_held_is_known_and_another_source_or_a_torn_line_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    results = Results(file, "s", "c")
+    results.add([result(1), result(2, outcome="AssertionError: no"), result(3, source="older")])
+    file.write_text(file.read_text() + '\n{"database": "sq')
+    results.add([result(4, place="")])
+    again = Results(file, "s", "c")
+    assert [again.is_known("sqlite", "start", point) for point in (1, 2, 3, 4)] == [True, False, False, True]
+    assert "| sqlite | start | 2 | 1 | 1 | 1 | 1 |" in table(again.all)
+    assert f"every {EVERY}th" in section(again, ["tillgate"])
+    assert table(again.all) in section(again, ["tillgate"])
+
+
+def test_the_parts_are_the_whole_and_share_nothing() -> None:
+    parts = [{point for point in range(1, 50) if Part(number, 3).has(point)} for number in (1, 2, 3)]
+    assert set.union(*parts) == set(range(1, 50))
+    assert sum(map(len, parts)) == 49

@@ -1,0 +1,123 @@
+"""How many SQL statements each thing takes, counted and printed: without those of transactions and savepoints and the shop's own."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from tests.django import project
+from tests.django.conftest import World
+from tests.smallest_shop.models import ShopOrder
+from tillgate.django import operations
+from tillgate.django.models import Delivery, Notice, Order, Payment, TimelineEntry
+from tillgate.django.operations.timeline import record
+
+_NOT_COUNTED = re.compile(r"(BEGIN|COMMIT|SAVEPOINT|RELEASE|ROLLBACK)|.*smallest_shop_", re.IGNORECASE | re.DOTALL)
+
+
+@contextmanager
+def counted() -> Iterator[list[str]]:
+    """Count the statements of a block."""
+    statements: list[str] = []
+
+    def note(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        if not _NOT_COUNTED.match(sql):
+            statements.append(sql)
+        return execute(sql, *rest)
+
+    with ExitStack() as stack:
+        stack.enter_context(connection.execute_wrapper(note))
+        yield statements
+
+
+def crowd(world: World, count: int) -> None:
+    """Fill the tables with so many other orders, payments, notices, entries and deliveries."""
+    like = world.start(world.order())
+    now = world.time.now()
+    shops = ShopOrder.objects.bulk_create([ShopOrder(total="1.00") for _ in range(count)])
+    del shops
+    orders = [Order(plugin="other", key=f"crowd-{number}", created_at=now) for number in range(count)]
+    for order in orders:
+        order.save()
+        payment = Payment.objects.get(pk=like.pk)
+        payment.pk, payment.order, payment.reference, payment.transaction_no = None, order, f"CROWD-{order.pk}", f"crowd-{order.pk}"
+        payment.notice_key, payment.return_key = f"notice-{order.pk}", f"return-{order.pk}"
+        payment.status, payment.next_look_at = "paid", now + timedelta(days=1)
+        payment._state.adding = True
+        payment.save(force_insert=True)
+        Notice(payment=payment, kind="payment", slot=0, received_at=now, method="POST", signature="absent").save()
+        Delivery(order=order, payment=payment, kind="payment-paid", created_at=now, done_at=now).save()
+        record("payment.paid", order, "test", "paid", payment=payment)
+
+
+@pytest.mark.parametrize("others", [1, 200])
+def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others: int, capsys: pytest.CaptureFixture[str]) -> None:
+    crowd(world, others)
+    counts: dict[str, int] = {}
+    order, again = world.order(), world.order()
+
+    with counted() as statements:
+        payment = world.start(order)
+    counts["start"] = len(statements)
+
+    failed = world.start(again)
+    world.sandbox.control.decline(failed.reference)
+    world.notice(failed)
+    with counted() as statements:
+        assert operations.start(world.shop.plugin, again, vendor="alipay").payment.pk != failed.pk
+    counts["start again"] = len(statements)
+
+    with counted() as statements:
+        assert world.start(order).pk == payment.pk
+    counts["double click (with a look)"] = len(statements)
+
+    with counted() as statements:
+        assert world.notice(payment).status_code == 200
+    counts["notice of an open payment"] = len(statements)
+
+    world.shopper_pays(payment)
+    with counted() as statements:
+        assert world.notice(payment).status_code == 200
+    assert world.shop.times_paid(order) == 1
+    counts["first notice that finds it paid, with its delivery"] = len(statements)
+
+    with counted() as statements:
+        assert world.notice(payment).status_code == 200
+    counts["repeated notice"] = len(statements)
+
+    for _ in range(25):
+        world.notice(payment)
+    with counted() as statements:
+        assert world.notice(payment).status_code == 200
+    counts["repeated notice beyond those that are kept"] = len(statements)
+
+    with counted() as statements:
+        assert world.come_back(payment).status_code == 302
+    counts["return of a paid payment"] = len(statements)
+
+    with counted() as statements:
+        assert world.client.get(f"/payments/status/{payment.return_key}/").json() == {"status": "paid", "settled": True}
+    counts["status poll"] = len(statements)
+
+    with capsys.disabled():
+        sys.stdout.write(f"\n{project.DATABASE}, {others} other orders: " + "; ".join(f"{name} {count}" for name, count in counts.items()))
+    assert counts["start"] <= 8
+    assert counts["start again"] <= 8
+    assert counts["first notice that finds it paid, with its delivery"] <= 14
+    assert counts["repeated notice"] <= 3
+    assert counts["repeated notice beyond those that are kept"] <= 3
+    assert counts["return of a paid payment"] <= 3
+    assert counts["status poll"] <= 1
+    assert counts == COUNTED.setdefault(project.DATABASE, counts)
+    assert TimelineEntry.objects.count() >= others
+
+
+COUNTED: dict[str, dict[str, int]] = {}
+"""What the first run counted: the second, among more rows, must count the same."""

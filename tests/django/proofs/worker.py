@@ -1,0 +1,234 @@
+"""A process of the shop's: it waits for orders on its standard input, carries each out in a forked child, and tells what came of it.
+
+`python -m tests.django.proofs.worker` reads a line of JSON that says where the database and the gateway are, and then a line for each act.
+A child can be told to die by SIGKILL at its n-th point. The points are: before and after each commit, and before and after each call of the
+gateway or the shop over the network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from tillgate.testing.crashes import Points
+
+ROOT = Path(__file__).parents[3]
+
+
+class Killing(Points):
+    """Ends this process as an outsider would: nothing is rolled back, closed or said."""
+
+    def end(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+# What it can be told to do ---------------------------------------------------------------------------------------------------------------
+
+
+def start(order_key: str, plugin: str = "smallest-shop", vendor: str = "alipay") -> str:
+    """Start a payment."""
+    from tillgate.django import operations
+
+    return operations.start(plugin, order_key, vendor=vendor).outcome.value
+
+
+def notice(key: str) -> int:
+    """Take the gateway's notice."""
+    from django.test import Client
+
+    return Client().post(f"/payments/notice/{key}/").status_code
+
+
+def refund(payment_id: int, amount: str) -> str:
+    """Give money back."""
+    from tillgate.django import operations
+
+    return operations.refund(payment_id, amount).status
+
+
+def deliver(order_id: int) -> int:
+    """Tell the shop what waits to be told, in its database and over the network."""
+    from tillgate.django.operations.deliveries import deliver as deliver_local
+    from tillgate.django.operations.deliveries import deliver_remote
+
+    return deliver_local(order_id) + deliver_remote(order_id)
+
+
+def sweep() -> list[str]:
+    """Do everything that is due."""
+    from tillgate.django import operations
+
+    return operations.sweep().faults
+
+
+def storm(notice_keys: list[str], return_keys: list[str], threads: int, at: float, sweeps: bool = True) -> dict[str, list[Any]]:
+    """Deliver notices, returns and sweeps by many threads at the same moment; return the HTTP statuses and whatever was raised."""
+    from django.db import connections
+    from django.test import Client
+
+    from tillgate.django import operations
+
+    statuses, faults = list[int](), list[str]()
+
+    def act(number: int) -> None:
+        client = Client(raise_request_exception=False)
+        time.sleep(max(0.0, at - time.time()))
+        try:
+            if sweeps and number % 4 == 3:
+                faults.extend(operations.sweep().faults)
+            elif number % 4 == 2:
+                statuses.append(client.get(f"/payments/return/{return_keys[number % len(return_keys)]}/").status_code)
+            else:
+                statuses.append(client.post(f"/payments/notice/{notice_keys[number % len(notice_keys)]}/").status_code)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the test judges it
+            faults.append(f"{type(error).__name__}: {error}")
+        finally:
+            connections.close_all()
+
+    acting = [threading.Thread(target=act, args=(number,)) for number in range(threads)]
+    for thread in acting:
+        thread.start()
+    for thread in acting:
+        thread.join()
+    return {"statuses": statuses, "faults": faults}
+
+
+ACTS: dict[str, Callable[..., Any]] = {act.__name__: act for act in (start, notice, refund, deliver, sweep, storm)}
+
+
+# The process ------------------------------------------------------------------------------------------------------------------------------
+
+
+def _set_up(told: dict[str, Any]) -> None:
+    from tests.django import project
+
+    project.DATABASES["default"]["NAME"] = told["database"]
+    project.TILLGATE.update(told["tillgate"])
+    import django
+
+    django.setup()
+
+
+def _child(told: dict[str, Any]) -> dict[str, Any]:
+    from django.utils import timezone
+
+    from tests.django.proofs import carrying_shop
+    from tillgate.django import clock
+
+    ahead = timedelta(seconds=told["ahead_seconds"])
+    clock.now = lambda: timezone.now() + ahead
+    points = Killing(told["kill_at"])
+    carrying_shop.plug_in(Path(told["carried"]), points.reach)
+    with points.installed():
+        result = ACTS[told["act"]](**told["arguments"])
+    return {"result": result, "points": points.names}
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Wait for orders until the input ends."""
+    _set_up(json.loads(sys.stdin.readline()))
+    _tell("ready")
+    for line in iter(sys.stdin.readline, ""):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                said = _child(json.loads(line))
+            except BaseException as error:  # noqa: BLE001  # the parent waits for an answer
+                said = {"error": f"{type(error).__name__}: {error}"}
+            os.write(writing, json.dumps(said).encode())
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            said = json.loads(pipe.read() or '{"died": true}')
+        os.waitpid(child, 0)
+        _tell(json.dumps(said))
+
+
+# The tests' side --------------------------------------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """A worker as a test sees it."""
+
+    def __init__(self, told: dict[str, Any], carried: Path) -> None:
+        self._carried = carried
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.django.proofs.worker"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._say(told)
+
+    def ready(self) -> None:
+        """Wait until it takes orders."""
+        assert self._process.stdout
+        assert self._process.stdout.readline() == "ready\n"
+
+    def _say(self, told: dict[str, Any]) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(told) + "\n")
+        self._process.stdin.flush()
+
+    def begin(self, act: str, *, kill_at: int = 0, ahead: timedelta = timedelta(), **arguments: Any) -> None:
+        """Tell it to do something."""
+        told = {
+            "act": act,
+            "arguments": arguments,
+            "kill_at": kill_at,
+            "ahead_seconds": ahead.total_seconds(),
+            "carried": str(self._carried),
+        }
+        self._say(told)
+
+    def wait(self) -> dict[str, Any]:
+        """Return what came of it: `result` and `points`, `error`, or `died`."""
+        assert self._process.stdout
+        said: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return said
+
+    def do(self, act: str, **arguments: Any) -> dict[str, Any]:
+        """Tell it to do something, and return what came of it."""
+        self.begin(act, **arguments)
+        return self.wait()
+
+    def end(self) -> None:
+        """End it."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
+
+
+@contextmanager
+def workers(count: int, tillgate: dict[str, Any], carried: Path) -> Iterator[list[Worker]]:
+    """Run so many workers on the database of the running test."""
+    from django.db import connection
+
+    told = {"database": str(connection.settings_dict["NAME"]), "tillgate": tillgate}
+    running = [Worker(told, carried) for _ in range(count)]
+    try:
+        for worker in running:
+            worker.ready()
+        yield running
+    finally:
+        for worker in running:
+            worker.end()
+
+
+if __name__ == "__main__":
+    main()

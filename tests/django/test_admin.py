@@ -1,0 +1,577 @@
+"""The admin: who may do what, what is never shown, and that every act goes through the operations."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db import connection, connections
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from tests.django.conftest import World
+from tests.smallest_shop.models import ShopOrder
+from tillgate.django import operations
+from tillgate.django.models import Attention, Delivery, Notice, Order, Payment, Refund, TimelineEntry
+from tillgate.django.operations import Act, acts_for
+from tillgate.django.operations.attention import raise_attention
+from tillgate.django.staff.masking import HIDDEN, Mask
+from tillgate.django.staff.words import ACTS, REASONS
+from tillgate.lifecycle import AttentionReason
+from tillgate.sandbox import PUBLISHED_TEST_TOKEN
+
+LISTS = ("/admin/tillgate/payment/", "/admin/tillgate/order/", "/admin/tillgate/attention/")
+ROWS = (Order, Payment, Refund, Notice, TimelineEntry, Attention, Delivery)
+
+
+def staff(*permissions: str, name: str = "anna", is_superuser: bool = False) -> Client:
+    """Return the browser of somebody with some permissions, who is logged in."""
+    person = User.objects.create_user(name, is_staff=True, is_superuser=is_superuser)
+    person.user_permissions.set(Permission.objects.filter(content_type__app_label="tillgate", codename__in=permissions))
+    client = Client()
+    client.force_login(person)
+    return client
+
+
+@pytest.fixture
+def boss() -> Client:
+    """Somebody who may do everything."""
+    return staff(is_superuser=True)
+
+
+def page_of(row: Any, act: str = "change") -> str:
+    return f"/admin/tillgate/{row._meta.model_name}/{row.pk}/{act}/"
+
+
+def said(response: Any) -> list[str]:
+    return [str(message) for message in response.context["messages"]]
+
+
+def press(client: Client, payment: Payment, amount: str, *, seen: int | None = None, mark: str = "", **more: str) -> Any:
+    """Press the last button of a refund, as the page that asks had drawn it."""
+    if seen is None:
+        shown = client.get(page_of(payment, "refund"), {"amount": amount}).context
+        seen, mark = (shown["seen"], shown["press"]) if shown and "seen" in shown else (0, "")
+    return client.post(page_of(payment, "refund"), {"amount": amount, "seen": str(seen), "press": mark, **more}, follow=True)
+
+
+def second_payment(world: World) -> Attention:
+    order = world.order("25.00")
+    for payment in (world.start(order), world.start(order, "paypal")):
+        world.shopper_pays(payment)
+    for payment in Payment.objects.all():
+        world.notice(payment)
+    return Attention.objects.select_related("payment").get(reason=AttentionReason.SECOND_PAYMENT)
+
+
+def rows() -> dict[str, Any]:
+    return {model.__name__: list(model._default_manager.order_by("pk").values()) for model in ROWS}
+
+
+# Who may do what.
+
+
+def test_strangers_and_staff_without_permissions_see_nothing(world: World) -> None:
+    attention = second_payment(world)
+    pages = [*LISTS, page_of(attention), page_of(attention.payment), page_of(attention.order)]
+    acts = [page_of(attention, "act"), page_of(attention.payment, "refund"), page_of(attention.payment, "query")]
+    stranger, nobody = Client(), staff(name="nobody")
+    before = rows()
+    for path in [*pages, *acts]:
+        for ask in (stranger.get, stranger.post):
+            answer = ask(path)
+            assert answer.status_code == 302
+            assert answer["Location"].startswith("/admin/login/")
+        assert nobody.get(path).status_code == 403
+        assert nobody.post(path).status_code == 403
+    assert rows() == before
+
+
+@pytest.mark.parametrize(
+    ("permissions", "may_refund", "may_resolve", "may_enter"),
+    [
+        ((), False, False, False),
+        (("refund_payment",), True, False, False),
+        (("resolve_attention",), False, True, False),
+        (("refund_payment", "resolve_attention"), True, True, True),
+    ],
+)
+def test_each_act_needs_its_permission(
+    world: World, permissions: tuple[str, ...], may_refund: bool, may_resolve: bool, may_enter: bool
+) -> None:
+    client = staff("view_payment", "view_attention", "view_order", *permissions)
+    attention = second_payment(world)
+    payment = attention.payment
+    assert payment
+    assert (b'action="' + page_of(payment, "refund").encode() in client.get(page_of(payment)).content) is may_refund
+    listed = client.get(LISTS[2]).content.decode()
+    assert ("Accept with a note" in listed) is may_resolve
+    assert ("Refund…" in listed) is may_enter
+    assert client.get(page_of(payment, "refund")).status_code == (200 if may_refund else 403)
+    assert client.post(page_of(payment, "refund"), {"amount": "1"}).status_code == (302 if may_refund else 403)
+    for act, may in ((Act.REFUND, may_enter), (Act.ENTER_REFUND, may_enter), (Act.QUERY, may_resolve)):
+        assert client.post(page_of(attention, "act"), {"act": act, "amount": "1"}).status_code == (302 if may else 403), act
+    accepted = client.post(page_of(attention, "act"), {"act": "accept", "note": "fine"})
+    assert accepted.status_code == (302 if may_resolve else 403)
+    attention.refresh_from_db()
+    assert (attention.resolved_at is not None) is may_resolve
+    assert Refund.objects.count() == may_refund
+
+
+def test_refunding_for_an_attention_needs_both_permissions(world: World) -> None:
+    client = staff("view_payment", "view_attention", "refund_payment")
+    attention = second_payment(world)
+    assert attention.payment
+    answer = client.post(page_of(attention.payment, "refund"), {"amount": "25", "seen": "0", "attention": str(attention.pk)})
+    assert answer.status_code == 403
+    assert not Refund.objects.exists()
+
+
+def test_nobody_adds_edits_or_deletes_a_row(world: World, boss: Client) -> None:
+    payment = world.paid_payment()
+    before = rows()
+    for row in (payment, payment.order):
+        assert boss.get(page_of(row, "delete")).status_code == 403
+        assert boss.post(page_of(row, "delete"), {"post": "yes"}).status_code == 403
+        assert boss.post(page_of(row), {"status": "failed", "amount": "1.00"}).status_code == 405
+        assert boss.get(f"/admin/tillgate/{row._meta.model_name}/add/").status_code == 403
+    boss.post(LISTS[0], {"action": "delete_selected", "_selected_action": [payment.pk], "post": "yes"})
+    assert rows() == before
+    shown = boss.get(page_of(payment)).content.decode()
+    assert 'name="status"' not in shown
+
+
+def test_an_act_needs_the_csrf_token(world: World) -> None:
+    payment = world.paid_payment()
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(User.objects.create_superuser("anna"))
+    attention = Attention.objects.create(reason="forged-notices", sentence="Something.", payment=payment, raised_at=timezone.now())
+    for path in (page_of(payment, "refund"), page_of(payment, "query"), page_of(attention, "act")):
+        assert client.post(path, {"amount": "1", "act": "accept", "note": "x"}).status_code == 403
+    assert not Refund.objects.exists()
+
+
+def test_looking_changes_nothing_and_no_other_site_may_frame_it(world: World, boss: Client) -> None:
+    attention = second_payment(world)
+    payment = attention.payment
+    before, asked = rows(), world.queries()
+    paths = [*LISTS, *map(page_of, (attention, payment, attention.order)), page_of(payment, "refund"), "/admin/tillgate/"]
+    for path in paths:
+        answer = boss.get(path)
+        assert answer.status_code == 200, path
+        assert answer["X-Frame-Options"] == "DENY"
+    for path in (page_of(payment, "query"), page_of(attention, "act")):
+        assert boss.get(path).status_code == 405
+    assert rows() == before
+    assert world.queries() == asked
+
+
+def test_what_does_not_exist_is_not_found(world: World, boss: Client) -> None:
+    for path in ("payment/999/change", "payment/x/refund", "order/999/change", "attention/999/act", "payment/999/query"):
+        assert boss.post(f"/admin/tillgate/{path}/").status_code in (404, 405), path
+        assert boss.get(f"/admin/tillgate/{path}/").status_code in (404, 405), path
+
+
+# What is shown.
+
+
+def test_i11_no_secret_and_no_address_that_grants_something_is_on_any_page(world: World, boss: Client) -> None:
+    world.sandbox.control.set_options({"notice_signature": "valid", "answer_signature": "valid"})
+    attention = second_payment(world)
+    payment = attention.payment
+    assert payment
+    operations.refund(payment.pk, "1.00")
+    refund = Refund.objects.get()
+    keys = {PUBLISHED_TEST_TOKEN, refund.notice_key}
+    for one in Payment.objects.all():
+        keys |= {one.notice_key, one.return_key, one.cashier_url}
+    signature = "0123456789abcdef0123456789abcdef"
+    world.notice(
+        payment, f"status=success&verifySign={signature}&ipnUrl=https://shop.example/{payment.notice_key}/&note={payment.return_key}"
+    )
+    leak = {
+        "cashierUrl": payment.cashier_url,
+        "deep": {"verifySign": signature, "says": [payment.return_key, 1]},
+        "token": PUBLISHED_TEST_TOKEN,
+    }
+    TimelineEntry.objects.update(evidence=leak, sentence=f"about {payment.notice_key}")
+    Attention.objects.update(evidence=leak, sentence=f"about {payment.notice_key} and {PUBLISHED_TEST_TOKEN}")
+    Delivery.objects.update(fault=f"Oops: {payment.cashier_url} {refund.notice_key}", done_at=None)
+    for path in [*LISTS, *map(page_of, (attention, payment, attention.order)), page_of(payment, "refund")]:
+        shown = boss.get(path).content.decode()
+        for secret in {*keys, signature}:
+            assert secret not in shown, path
+    assert HIDDEN in boss.get(page_of(payment)).content.decode()
+    world.sandbox.control.set_options({"answer_signature": "none"})
+
+
+def test_a_mask_hides_what_is_named_like_a_secret_and_leaves_the_rest() -> None:
+    shown = dict(Mask().evidence({"amount": "12.50", "verifySign": "x", "nested": {"apiKey": "k", "n": 1}, "empty_token": ""}))
+    assert shown["amount"] == "12.50"
+    assert shown["verifySign"] == HIDDEN
+    assert json.loads(shown["nested"]) == {"apiKey": HIDDEN, "n": 1}
+    assert shown["empty_token"] == ""
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_list_needs_the_same_statements_however_many_rows(world: World, boss: Client, path: str) -> None:
+    def count() -> int:
+        with CaptureQueriesContext(connection) as statements:
+            assert boss.get(path).status_code == 200
+        return len(statements)
+
+    def rows_of(count: int) -> None:
+        for _ in range(count):
+            payment = world.paid_payment()
+            Attention.objects.create(
+                reason=AttentionReason.SECOND_PAYMENT,
+                sentence="Twice.",
+                order=payment.order,
+                payment=payment,
+                raised_at=timezone.now(),
+                evidence={"a": "b"},
+            )
+
+    rows_of(2)
+    few = count()
+    rows_of(5)
+    assert count() == few
+    assert few <= 16
+
+
+def test_a_payments_page_needs_the_same_statements_however_much_happened(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+
+    def count() -> int:
+        with CaptureQueriesContext(connection) as statements:
+            assert boss.get(page_of(payment)).status_code == 200
+        return len(statements)
+
+    operations.refund(payment.pk, "1.00")
+    few = count()
+    for _ in range(4):
+        operations.refund(payment.pk, "1.00")
+        world.notice(payment)
+    assert count() == few
+
+
+def test_payments_are_found_by_reference_transaction_number_and_order(world: World, boss: Client) -> None:
+    wanted, other = world.paid_payment(), world.paid_payment()
+    for term in (wanted.reference, wanted.reference[:-3].lower(), str(wanted.transaction_no), f" {wanted.order.key} "):
+        shown = boss.get(LISTS[0], {"q": term}).content.decode()
+        assert wanted.reference in shown
+        assert other.reference not in shown
+    assert wanted.reference not in boss.get(LISTS[0], {"q": "S999"}).content.decode()
+    for filters in ({"status": "paid"}, {"vendor": "alipay"}, {"account": "default"}, {"created_at__year": str(timezone.localtime().year)}):
+        assert wanted.reference in boss.get(LISTS[0], filters).content.decode(), filters
+    assert wanted.reference not in boss.get(LISTS[0], {"status": "failed"}).content.decode()
+    assert wanted.reference not in boss.get(LISTS[0], {"vendor": "paypal"}).content.decode()
+    assert wanted.order.key in boss.get(LISTS[1], {"q": wanted.order.key}).content.decode()
+
+
+def test_a_payments_page_tells_its_story(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+    operations.refund(payment.pk, "10.00", person="bert", reason="broken cup")
+    shown = boss.get(page_of(payment)).content.decode()
+    labels = ["Payment started", "Waiting for the shopper", "Paid", "Shop told", "Refund asked for", "Money given back"]
+    places = [shown.index(f"<strong>{label}</strong>") for label in labels]
+    assert places == sorted(places)
+    for word in (
+        "USD 10.00 given back, USD 20.00 can still be given back",
+        "broken cup",
+        "bert",
+        str(payment.transaction_no),
+        payment.reference,
+    ):
+        assert word in shown
+    assert f'href="{page_of(payment.order)}"' in shown
+
+
+# Refunds.
+
+
+def test_a_refund_is_asked_about_first_and_then_done(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+    question = boss.get(page_of(payment, "refund"), {"amount": "10", "reason": "broken cup"}).content.decode()
+    assert "Give back USD 10.00" in question
+    assert not Refund.objects.exists()
+    assert said(press(boss, payment, "10", reason="broken cup")) == ["USD 10.00 was given back."]
+    refund = Refund.objects.get()
+    assert (refund.amount, refund.status, refund.requested_by, refund.reason) == (Decimal("10.00"), "succeeded", "anna", "broken cup")
+    assert ShopOrder.objects.get(pk=payment.order.key).refunded == Decimal("10.00")
+    assert "Left after this</dt><dd>USD 0.00" in boss.get(page_of(payment, "refund")).content.decode()
+
+
+def test_i5_more_than_is_left_is_refused_with_a_message(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+    assert "more than the USD 30.00" in boss.get(page_of(payment, "refund"), {"amount": "30.01"}).content.decode()
+    assert said(press(boss, payment, "30.01", seen=0)) == [
+        f"USD 30.01 is more than the USD 30.00 that can still be given back of {payment.reference}"
+    ]
+    for wrong in ("", "0", "-1", "1.001", "NaN", "1e3", "<script>"):
+        assert boss.get(page_of(payment, "refund"), {"amount": wrong}).status_code == 200
+        assert len(said(press(boss, payment, wrong, seen=0))) == 1
+    assert not Refund.objects.exists()
+    press(boss, payment, "30")
+    assert said(boss.get(page_of(payment, "refund"), follow=True)) == ["Nothing of this payment can be given back."]
+
+
+def test_a_payment_that_is_not_paid_cannot_be_refunded(world: World, boss: Client) -> None:
+    payment = world.start(world.order())
+    assert said(press(boss, payment, "1", seen=0)) == [f"payment {payment.reference} is pending, and only a paid one can be refunded"]
+    assert not Refund.objects.exists()
+
+
+def test_a_double_press_makes_one_refund_and_is_told_of_it_twice(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+    for _ in range(2):
+        assert said(press(boss, payment, "10.00", seen=0, mark="the-same-press")) == ["USD 10.00 was given back."]
+    assert Refund.objects.count() == 1
+
+
+def test_two_of_the_staff_press_refund_at_once_and_one_refund_is_made(world: World) -> None:
+    payment = world.paid_payment("30.00")
+    clients = [staff(name=name, is_superuser=True) for name in ("anna", "bert", "carla", "dora")]
+    told: list[str] = []
+    gate = threading.Barrier(len(clients))
+
+    def work(number: int, client: Client) -> None:
+        try:
+            gate.wait()
+            answer = press(client, payment, "10.00", seen=0, mark=f"press-{number}")
+            # Not from the answer's context: the test client hears what any thread renders.
+            told.extend(re.findall(r'<ul class="messagelist">\s*<li[^>]*>(.*?)</li>', answer.content.decode()))
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=work, args=pair) for pair in enumerate(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Refund.objects.count() == 1
+    late = f"A refund of USD 10.00 of payment {payment.reference} was asked for in the meantime"
+    assert sorted(told) == [late, late, late, "USD 10.00 was given back."]
+    assert world.sandbox.control.state()["transactions"][0]["refunded"] == "10.00"  # type: ignore[index]
+
+
+def test_staff_is_told_what_came_of_a_refund(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+    world.sandbox.control.fault("refused", occasion="refund")
+    assert said(press(boss, payment, "1"))[0].startswith("USD 1.00 was not given back: ")
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    assert said(press(boss, payment, "2"))[0].startswith("Nobody knows whether USD 2.00 was given back.")
+    assert world.attentions() == [AttentionReason.REFUND_UNKNOWN]
+
+
+def test_i12_the_acts_work_under_atomic_requests(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment("30.00")
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    assert said(press(boss, payment, "10")) == ["USD 10.00 was given back."]
+    assert said(boss.post(page_of(payment, "query"), follow=True)) == ["Asked the gateway: the gateway says that it is paid."]
+
+
+def test_staff_asks_the_gateway_now(world: World, boss: Client, configure: Callable[..., None]) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    assert said(boss.post(page_of(payment, "query"), follow=True)) == ["Asked the gateway: the gateway says that it is paid."]
+    assert world.fresh(payment).status == "paid"
+    assert TimelineEntry.objects.get(event="payment.paid").cause == "person:anna"
+    configure(NOTICE_THROTTLE_SECONDS=60)
+    asked = world.queries()
+    assert "a moment ago" in said(boss.post(page_of(payment, "query"), follow=True))[0]
+    assert world.queries() == asked
+
+
+# What needs a person.
+
+
+def act(client: Client, attention: Attention, what: str, **given: str) -> str:
+    (message,) = said(client.post(page_of(attention, "act"), {"act": what, **given}, follow=True))
+    attention.refresh_from_db()
+    return message
+
+
+def test_every_reason_has_words_and_acts_and_every_act_has_words() -> None:
+    assert set(REASONS) == set(AttentionReason)
+    assert set(ACTS) == set(Act)
+    for reason in REASONS:
+        assert acts_for(Attention(reason=reason)), reason
+    assert acts_for(Attention(reason="of-a-later-version")) == (Act.ACCEPT,)
+
+
+def test_the_count_is_on_every_page_of_ours_and_leads_there(world: World, boss: Client) -> None:
+    attention = second_payment(world)
+    for path in ("/admin/tillgate/", LISTS[0], LISTS[1], page_of(attention.payment)):
+        shown = boss.get(path).content.decode()
+        assert f'<a href="{LISTS[2]}">1 matter needs a person</a>' in shown, path
+    listed = boss.get(LISTS[2]).content.decode()
+    assert "the order was paid by another payment already; this one can be refunded" in listed
+
+
+def test_i4_the_second_payment_is_refunded_in_one_step(world: World, boss: Client) -> None:
+    attention = second_payment(world)
+    assert attention.payment
+    question = boss.get(f"{page_of(attention.payment, 'refund')}?attention={attention.pk}").content.decode()
+    assert "Give back USD 25.00" in question
+    assert "Paid twice" in question
+    answer = press(boss, attention.payment, "25.00", seen=0, mark="x", attention=str(attention.pk))
+    assert said(answer) == ["USD 25.00 was given back."]
+    assert answer.request["PATH_INFO"] == page_of(attention)
+    attention.refresh_from_db()
+    assert (attention.resolved_by, attention.resolution) == ("anna", "all of it was given back: USD 25.00")
+    assert "all of it was given back" in boss.get(LISTS[2], {"state": "resolved"}).content.decode()
+    assert "tillgate-card " not in boss.get(LISTS[2]).content.decode()
+    assert TimelineEntry.objects.filter(event="attention.resolved", cause="person:anna").exists()
+    again = press(boss, attention.payment, "25.00", seen=0, mark="y", attention=str(attention.pk))
+    assert "in the meantime" in said(again)[0]
+    assert Refund.objects.count() == 1
+
+
+def test_a_part_of_a_second_payment_leaves_it_open(world: World, boss: Client) -> None:
+    attention = second_payment(world)
+    assert attention.payment
+    press(boss, attention.payment, "5.00", seen=0, mark="x", attention=str(attention.pk))
+    attention.refresh_from_db()
+    assert attention.resolved_at is None
+
+
+def test_a_mismatch_is_resolved_when_the_gateway_is_asked_again_and_agrees(world: World, boss: Client) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    world.sandbox.control.fault("wrong_amount", occasion="query", times=2)
+    world.notice(payment)
+    attention = Attention.objects.get(reason=AttentionReason.AMOUNT_MISMATCH)
+    assert act(boss, attention, "query").startswith("Not resolved yet: the amount is")
+    assert attention.resolved_at is None
+    assert act(boss, attention, "query") == "Resolved: asked again: the gateway says that it is paid."
+    assert attention.resolved_by == "anna"
+    assert world.fresh(payment).status == "paid"
+
+
+def test_account_matters_are_resolved_when_the_gateway_answers_well_again(
+    world: World, boss: Client, configure: Callable[..., None]
+) -> None:
+    payment = world.start(world.order())
+    configure({"TOKEN": "another token"})
+    world.notice(payment)
+    attention = Attention.objects.get()
+    assert (attention.reason, attention.payment_id, attention.account) == ("wrong-credentials", payment.pk, "default")
+    assert act(boss, attention, "query").startswith("Not resolved yet: ")
+    configure()
+    assert act(boss, attention, "query").startswith("Resolved: ")
+    assert attention.resolved_at
+
+
+def test_a_missing_account_is_resolved_when_it_is_back(world: World, boss: Client, settings: Any, configure: Callable[..., None]) -> None:
+    payment = world.start(world.order())
+    settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {}}
+    world.notice(payment)
+    attention = Attention.objects.get()
+    assert attention.reason == AttentionReason.ACCOUNT_GONE
+    configure()
+    assert act(boss, attention, "query").startswith("Resolved: ")
+
+
+@pytest.mark.parametrize(("what", "status", "back"), [("refund-done", "succeeded", "10.00"), ("refund-not-done", "refused", "0.00")])
+def test_i6_a_person_settles_a_refund_of_unknown_outcome(world: World, boss: Client, what: str, status: str, back: str) -> None:
+    payment = world.paid_payment("30.00")
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    operations.refund(payment.pk, "10.00")
+    attention = Attention.objects.get(reason=AttentionReason.REFUND_UNKNOWN)
+    assert "does not resolve" in act(boss, attention, "accept", note="whatever")
+    assert act(boss, attention, what).startswith("Resolved: ")
+    assert Refund.objects.get().status == status
+    assert ShopOrder.objects.get(pk=payment.order.key).refunded == Decimal(back)
+    assert act(boss, attention, what).startswith("Resolved: anna had resolved it already")
+
+
+def test_i5_a_refund_made_elsewhere_is_entered(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+    world.sandbox.control.reverse(payment.reference)
+    operations.look_again(payment, "anna")
+    attention = Attention.objects.get(reason=AttentionReason.CHANGED_AFTER_PAID)
+    assert "may have been refunded elsewhere" in said(press(boss, payment, "1", seen=0))[0]
+    assert "more than the USD 30.00" in act(boss, attention, "enter-refund", amount="31")
+    assert act(boss, attention, "enter-refund", amount="30", seen="0") == "Resolved: USD 30.00 was given back elsewhere."
+    refund = Refund.objects.get()
+    assert (refund.external, refund.status, refund.amount) == (True, "succeeded", Decimal("30.00"))
+    assert attention.resolved_by == "anna"
+
+
+def test_a_failing_delivery_is_tried_again(
+    world: World, boss: Client, monkeypatch: pytest.MonkeyPatch, configure: Callable[..., None]
+) -> None:
+    configure(DELIVERY_ATTEMPTS_BEFORE_ATTENTION=1)
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    with monkeypatch.context() as broken:
+        broken.setattr(ShopOrder.objects, "filter", lambda **_: (_ for _ in ()).throw(RuntimeError("the shop is being painted")))
+        world.notice(payment)
+        attention = Attention.objects.get(reason=AttentionReason.DELIVERY_FAILING)
+        assert "the shop is being painted" in boss.get(LISTS[2]).content.decode()
+        assert act(boss, attention, "retry") == "Not resolved yet: it failed again: RuntimeError: the shop is being painted."
+    assert act(boss, attention, "retry") == "Resolved: the shop was told at attempt 3."
+    assert world.shop.is_paid(payment.order.key)
+
+
+def test_the_shop_is_told_again_after_it_reopened_the_order(world: World, boss: Client) -> None:
+    order = world.order()
+    payment = world.start(order)
+    ShopOrder.objects.filter(pk=order).update(status="cancelled")
+    world.shopper_pays(payment)
+    world.notice(payment)
+    attention = Attention.objects.get(reason=AttentionReason.PAID_NOT_PAYABLE)
+    assert act(boss, attention, "tell-again") == "Not resolved yet: the shop says: not-payable."
+    ShopOrder.objects.filter(pk=order).update(status="open")
+    assert act(boss, attention, "tell-again") == "Resolved: the shop was told again, and has applied the payment."
+    assert world.shop.times_paid(order) == 1
+
+
+def test_i4_telling_again_cannot_pay_an_order_twice(world: World, boss: Client) -> None:
+    order = world.order()
+    payment = world.start(order)
+    world.shop.edit_total(order, Decimal("20.00"))
+    world.shopper_pays(payment)
+    world.notice(payment)
+    attention = Attention.objects.get(reason=AttentionReason.UNDERPAID)
+    other = world.start(order)
+    world.shopper_pays(other)
+    world.notice(other)
+    assert "is paid already" in act(boss, attention, "tell-again")
+    assert world.shop.times_paid(order) == 1
+
+
+def test_accepting_needs_a_note(world: World, boss: Client) -> None:
+    attention = second_payment(world)
+    assert "a note must say why" in act(boss, attention, "accept", note="  ")
+    assert act(boss, attention, "accept", note="the shopper wants it so") == "Resolved: the shopper wants it so."
+    assert attention.resolution == "the shopper wants it so"
+    assert "does not resolve" in act(boss, Attention.objects.create(reason="x", sentence="y", raised_at=timezone.now()), "no-such-act")
+
+
+def test_an_overpaid_order_is_resolved_by_giving_back_the_difference(world: World, boss: Client) -> None:
+    order = world.order("30.00")
+    payment = world.start(order)
+    world.shop.edit_total(order, Decimal("28.00"))
+    world.shopper_pays(payment)
+    world.notice(payment)
+    attention = Attention.objects.get(reason=AttentionReason.OVERPAID)
+    press(boss, payment, "2.00", seen=0, mark="x", attention=str(attention.pk))
+    attention.refresh_from_db()
+    assert attention.resolution == "USD 2.00 was given back"
+
+
+def test_the_same_matter_may_come_again_after_it_was_resolved(world: World, boss: Client) -> None:
+    payment = world.paid_payment()
+    for _ in range(2):
+        raise_attention(AttentionReason.FORGED_NOTICES, "Forged.", "notice", order=payment.order, payment=payment)
+        act(boss, Attention.objects.latest("id"), "accept", note="a scanner")
+    assert Attention.objects.count() == 2

@@ -1,0 +1,377 @@
+"""Whatever arrives from outside: never an error page, never rows without end, never a query too many (I7)."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core import signing
+from django.db import connections
+from django.test import Client
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.django.conftest import World
+from tillgate.django import clock
+from tillgate.django.models import Attention, Delivery, Notice, Order, Payment, Refund, TimelineEntry
+from tillgate.django.tickets import pay_url, start_url
+
+FORM, JSON = "application/x-www-form-urlencoded", "application/json"
+FORGED = "verifySign=00000000000000000000000000000000"
+Configure = Callable[..., None]
+
+BODIES: dict[str, tuple[str, bytes]] = {
+    "nothing": (FORM, b""),
+    "nothing, said to be JSON": (JSON, b""),
+    "5 MB": (FORM, b"a=" + b"x" * 5_000_000),
+    "5 MB of JSON": (JSON, b'{"a": "' + b"x" * 5_000_000 + b'"}'),
+    "invalid UTF-8": (FORM, b"status=\xff\xfe&\x80=1"),
+    "invalid UTF-8 in JSON": (JSON, b'{"status": "\xff"}'),
+    "percent-encoded invalid UTF-8": (FORM, b"status=%ff%fe"),
+    "nested JSON": (JSON, json.dumps({"result": {"status": "success", "deep": [{"er": [1, 2.50, None, True]}]}}).encode()),
+    "JSON nested 50,000 deep": (JSON, b"[" * 50_000),
+    "objects nested 5,000 deep": (JSON, b'{"a":' * 5_000 + b"1" + b"}" * 5_000),
+    "a JSON list": (JSON, b"[1, 2, 3]"),
+    "a JSON number": (JSON, b"1e999999"),
+    "a huge number": (JSON, b'{"amount": ' + b"9" * 30_000 + b"}"),
+    "NaN": (JSON, b'{"amount": NaN}'),
+    "repeated keys": (FORM, b"status=success&status=failed&amount=1&amount=2"),
+    "repeated keys in JSON": (JSON, b'{"status": "success", "status": "failed"}'),
+    "thousands of fields": (FORM, b"&".join(b"k%d=v" % number for number in range(5_000))),
+    "NUL bytes": (FORM, b"status=suc\x00cess&%00=%00&verifySign=\x00"),
+    "NUL in JSON": (JSON, b'{"a\\u0000": "\\u0000", "b": "\x00"}'),
+    "lone surrogates": (JSON, b'{"\\ud800": "\\udfff", "status": "\\ud83d"}'),
+    "a signature that is a list": (JSON, b'{"verifySign": ["a"], "status": "success"}'),
+    "a broken multipart body": ("multipart/form-data; boundary=x", b"--x\r\nContent-Disposition: form-data; name="),
+    "a multipart body without a boundary": ("multipart/form-data", b"--\r\n"),
+    "XML": ("text/xml", b"<?xml version='1.0'?><!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]><a>&b;</a>"),
+    "a type that is none": ("\u00e9\x01/;;;=", b"status=success"),
+    "an unknown character set": ("application/json; charset=no-such", b'{"status": "success"}'),
+    "a pickle": ("application/octet-stream", b"\x80\x04\x95\x10"),
+}
+
+
+@pytest.fixture
+def strict(world: World) -> Client:
+    """A client that gets an error page as the gateway would, instead of the exception."""
+    return Client(raise_request_exception=False)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_i7_a_notice_that_says_anything_at_all_is_kept_acknowledged_and_answered_by_one_query(
+    world: World, strict: Client, name: str
+) -> None:
+    content_type, body = BODIES[name]
+    payment = world.start(world.order())
+    before = world.queries()
+    answer = strict.generic("POST", f"/payments/notice/{payment.notice_key}/", body, content_type=content_type)
+    assert (answer.status_code, answer.content) == (200, b"success")
+    assert world.queries() == before + 1
+    assert Notice.objects.count() == 1
+    assert len(json.dumps(Notice.objects.get().evidence)) < 64 * 1024
+    assert world.fresh(payment).status == "pending"
+    world.shopper_pays(payment)
+    assert strict.generic("POST", f"/payments/notice/{payment.notice_key}/", body, content_type=content_type).status_code == 200
+    assert world.fresh(payment).status == "paid"
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_i7_a_refund_notice_that_says_anything_at_all_is_kept_and_acknowledged(world: World, strict: Client, name: str) -> None:
+    content_type, body = BODIES[name]
+    payment = world.paid_payment("12.50")
+    refund = Refund.objects.get(pk=_refunded(world, payment))
+    for _ in range(2):
+        answer = strict.generic("POST", f"/payments/refund-notice/{refund.notice_key}/", body, content_type=content_type)
+        assert (answer.status_code, answer.content) == (200, b"success")
+    refund.refresh_from_db()
+    assert (refund.status, refund.notices) == ("succeeded", 2)
+
+
+def _refunded(world: World, payment: Payment) -> int:
+    from tillgate.django import operations
+
+    return operations.refund(payment.pk, "1.00").pk
+
+
+QUERIES = [
+    "",
+    "wait=1",
+    "wait=-1",
+    "wait=99999999999999999999",
+    "wait=%00",
+    "wait=\u0661".encode().decode("latin-1"),
+    "status=success&amount=1",
+    "status={status}&amount={amount}&transactionNo={transactionNo}&reference={reference}",
+    "%00=%00&a=%ff%fe",
+    "a=" + "x" * 60_000,
+    "&".join(f"k{number}=v" for number in range(900)),
+    "next=https://evil.example/&url=javascript:alert(1)&status=<script>alert(1)</script>",
+    "&&&===&;;;",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_return_with_any_query_string_is_a_page_of_ours_and_believes_nothing(world: World, strict: Client, query: str) -> None:
+    payment = world.start(world.order())
+    for method in ("GET", "POST"):
+        answer = strict.generic(method, f"/payments/return/{payment.return_key}/", QUERY_STRING=query)
+        assert answer.status_code == 200
+        assert b"<script>alert" not in answer.content
+        assert b"evil.example" not in answer.content
+        assert answer["Referrer-Policy"] == "no-referrer"
+    assert world.fresh(payment).status == "pending"
+    world.shopper_pays(payment)
+    world.notice(payment)
+    answer = strict.generic("GET", f"/payments/return/{payment.return_key}/", QUERY_STRING=query)
+    assert (answer.status_code, answer["Location"]) == (302, f"/orders/{payment.order.key}/")
+
+
+def test_a_return_with_more_fields_than_django_reads_is_no_error_of_ours(world: World, strict: Client) -> None:
+    payment = world.start(world.order())
+    query = "&".join(f"k{number}=v" for number in range(5_000))
+    assert strict.generic("GET", f"/payments/return/{payment.return_key}/", QUERY_STRING=query).status_code in (200, 400)
+
+
+KEYS = [
+    "x",
+    "x" * 32,
+    "x" * 5_000,
+    "%00",
+    "%00" * 32,
+    "%ff%fe",
+    "%ed%a0%80",
+    "\u00e9",
+    "'; drop table tillgate_payment; --",
+    "%25",
+    "..",
+    "*",
+]
+
+
+@pytest.mark.parametrize("page", ["notice", "refund-notice", "return", "status", "pay", "start"])
+def test_an_address_that_nobody_has_is_404_and_leaves_no_row(world: World, strict: Client, page: str) -> None:
+    payment = world.start(world.order())
+    taken = {"notice": payment.return_key, "return": payment.notice_key, "status": payment.notice_key}.get(page, payment.reference)
+    entries = TimelineEntry.objects.count()
+    for key in [*KEYS, taken, payment.reference, str(payment.pk)]:
+        for method in ("GET", "POST") if page not in ("status", "start") else ("GET",):
+            assert strict.generic(method, f"/payments/{page}/{key}/", b"status=success", content_type=FORM).status_code == 404, key
+    assert not Notice.objects.exists()
+    assert TimelineEntry.objects.count() == entries
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NONSENSE"])
+@pytest.mark.parametrize("page", ["notice", "refund-notice", "return", "status"])
+def test_other_methods_are_refused_and_leave_no_row(world: World, strict: Client, page: str, method: str) -> None:
+    payment = world.start(world.order())
+    key = payment.notice_key if page == "notice" else payment.return_key
+    assert strict.generic(method, f"/payments/{page}/{key}/", b"status=success").status_code == 405
+    assert not Notice.objects.exists()
+
+
+def test_a_notice_by_get_without_a_query_is_a_notice(world: World, strict: Client) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    assert strict.get(f"/payments/notice/{payment.notice_key}/").content == b"success"
+    assert world.fresh(payment).status == "paid"
+
+
+# Who may pay, and who may look -----------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_shops_own_ticket_pays_an_order(world: World, strict: Client) -> None:
+    order, other = world.order(), world.order()
+    good = pay_url(world.shop.plugin, order)
+    ticket = good.rstrip("/").rpartition("/")[2]
+    foreign = pay_url(world.shop.plugin, other).rstrip("/").rpartition("/")[2]
+    assert strict.get(good).status_code == 200
+    payload, _, rest = ticket.partition(":")
+    stamp, _, signature = rest.partition(":")
+    forged = [
+        ticket[:-1],
+        ticket[:-1] + ("A" if ticket[-1] != "A" else "B"),
+        f"{foreign.partition(':')[0]}:{stamp}:{signature}",
+        f"{payload}:zzzzzz:{signature}",
+        payload,
+        signing.dumps([world.shop.plugin, order], salt="another purpose"),
+        signing.dumps("no pair", salt="tillgate.pay"),
+        signing.dumps([1, 2, 3], salt="tillgate.pay"),
+        signing.dumps({"a": 1}, salt="tillgate.pay"),
+        order,
+    ]
+    for ticket in forged:
+        assert strict.get(f"/payments/pay/{ticket}/").status_code == 404, ticket
+        assert strict.post(f"/payments/pay/{ticket}/", {"vendor": "alipay"}).status_code == 404, ticket
+    assert not Payment.objects.exists()
+
+
+def test_a_start_ticket_starts_what_was_chosen_once_and_nothing_else(world: World, strict: Client) -> None:
+    order = world.order()
+    good = start_url(world.shop.plugin, order, "paypal")
+    first, second = strict.get(good), strict.get(good)
+    payment = Payment.objects.get()
+    assert (payment.vendor, payment.order.key) == ("paypal", order)
+    assert first["Location"] == second["Location"] == payment.cashier_url
+    ticket = good.rstrip("/").rpartition("/")[2]
+    paying = pay_url(world.shop.plugin, order).rstrip("/").rpartition("/")[2]
+    forged = [ticket[:-1], paying, signing.dumps([world.shop.plugin, order, "paypal"], salt="tillgate.pay")]
+    for wrong in [*forged, *(signing.dumps(held, salt="tillgate.start") for held in ("text", [1, 2], {"a": 1}, 5))]:
+        assert strict.get(f"/payments/start/{wrong}/").status_code == 404, wrong
+    assert strict.get(f"/payments/pay/{ticket}/").status_code == 404, "who may start one payment may not choose another"
+    assert strict.post(good).status_code == 405
+
+
+def test_a_start_ticket_with_a_vendor_that_is_not_offered_any_more_leads_to_the_choice(world: World, strict: Client) -> None:
+    world.configure(VENDORS=["paypal"])
+    answer = strict.get(start_url(world.shop.plugin, world.order(), "alipay"))
+    assert answer.status_code == 200
+    assert 'value="paypal"' in answer.content.decode()
+    assert not Payment.objects.exists()
+
+
+def test_a_start_ticket_is_good_for_an_hour(world: World, strict: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = start_url(world.shop.plugin, world.order(), "alipay")
+    later = time.time() + timedelta(minutes=61).total_seconds()
+    monkeypatch.setattr("django.core.signing.time.time", lambda: later)
+    assert strict.get(good).status_code == 404
+    assert not Payment.objects.exists()
+
+
+def test_a_ticket_expires(world: World, strict: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = pay_url(world.shop.plugin, world.order())
+    assert strict.get(good).status_code == 200
+    later = time.time() + timedelta(days=8).total_seconds()
+    monkeypatch.setattr("django.core.signing.time.time", lambda: later)
+    assert strict.get(good).status_code == 404
+
+
+def test_the_address_of_a_return_neither_pays_nor_tells_more_than_a_status(world: World, strict: Client) -> None:
+    payment = world.start(world.order())
+    answer = strict.get(f"/payments/status/{payment.return_key}/")
+    assert answer.json() == {"status": "pending", "settled": False}
+    page = strict.get(f"/payments/return/{payment.return_key}/").content.decode()
+    assert payment.notice_key not in page
+    assert "/payments/pay/" not in page
+
+
+# Floods ----------------------------------------------------------------------------------------------------------------------------------
+
+
+def _flood(payment: Payment, count: int, threads: int) -> Iterator[int]:
+    def send(_: int) -> int:
+        return Client(raise_request_exception=False).post(f"/payments/notice/{payment.notice_key}/", FORGED, content_type=FORM).status_code
+
+    def sending(numbers: range) -> list[int]:
+        try:
+            return [send(number) for number in numbers]
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(threads) as pool:
+        for statuses in pool.map(sending, [range(count // threads)] * threads):
+            yield from statuses
+
+
+def test_i7_200_forged_notices_a_second_cause_one_query_per_interval_20_rows_and_one_attention(
+    world: World, configure: Configure, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(NOTICE_THROTTLE_SECONDS=5, FORGED_NOTICES_BEFORE_ATTENTION=20)
+    payment = world.start(world.order())
+    began, before = time.monotonic(), world.queries()
+    frozen = world.time.now()
+    seconds = 3  # of the flood's own clock, however long this machine takes
+    for second in range(seconds):
+        monkeypatch.setattr(clock, "now", lambda second=second: frozen + timedelta(seconds=second))
+        assert set(_flood(payment, 200, 8)) == {200}
+        assert world.queries() == before + 1
+        assert Notice.objects.count() == 20
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n{200 * seconds} forged notices ({200 * seconds / (time.monotonic() - began):.0f} a second here): 1 query, 20 rows"
+        )
+    now = world.fresh(payment)
+    assert (now.status, now.notices, now.forged_notices) == ("pending", 600, 600)
+    assert now.next_look_at is not None
+    assert now.next_look_at <= frozen + timedelta(seconds=seconds + 5)  # brought forward, not forgotten
+    assert world.attentions() == ["forged-notices"]
+    assert TimelineEntry.objects.filter(event="attention.raised").count() == 1
+    monkeypatch.setattr(clock, "now", lambda: frozen + timedelta(seconds=6))
+    assert set(_flood(payment, 8, 8)) == {200}
+    assert world.queries() == before + 2
+    world.shopper_pays(payment)
+    monkeypatch.setattr(clock, "now", lambda: frozen + timedelta(seconds=30))
+    world.sweep()
+    assert world.shop.times_paid(payment.order.key) == 1
+
+
+def test_a_wrong_merchant_number_for_an_hour_closes_no_order_and_raises_one_attention(world: World, configure: Configure) -> None:
+    payments = [world.start(world.order()) for _ in range(5)]
+    Payment.objects.update(merchant_no="999999")  # as if they had been made so
+    configure({"MERCHANT_NO": "999999"})
+    for _ in range(12):
+        world.time.advance(minutes=5)
+        for payment in payments:
+            assert world.notice(payment).status_code == 200
+            assert world.come_back(payment).status_code == 200
+        world.sweep()
+    assert {world.fresh(payment).status for payment in payments} == {"pending"}
+    assert all(world.shop.is_payable(payment.order.key) for payment in payments)
+    assert world.attentions() == ["wrong-credentials"]
+    assert Attention.objects.count() == 1
+    assert Notice.objects.count() == 5 * 20
+    assert not Delivery.objects.exists()
+
+
+def test_rows_stay_bounded_however_often_a_refund_notice_comes(world: World, strict: Client) -> None:
+    payment = world.paid_payment("12.50")
+    refund = Refund.objects.get(pk=_refunded(world, payment))
+    kept = Notice.objects.count()
+    entries = TimelineEntry.objects.count()
+    for _ in range(50):
+        strict.post(f"/payments/refund-notice/{refund.notice_key}/", FORGED, content_type=FORM)
+        strict.post(f"/payments/notice/{payment.notice_key}/", FORGED, content_type=FORM)
+    assert Notice.objects.filter(refund=refund).count() == 20
+    assert Notice.objects.filter(refund=None).count() == 20
+    assert kept < 20
+    assert TimelineEntry.objects.count() == entries + 1  # the attention about forged notices
+
+
+# Anything --------------------------------------------------------------------------------------------------------------------------------
+
+_json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=50),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=20,
+)
+_bodies = st.one_of(
+    st.tuples(st.just(FORM), st.binary(max_size=400)),
+    st.tuples(st.just(JSON), st.binary(max_size=400)),
+    st.tuples(st.just(JSON), _json_values.map(lambda value: json.dumps(value).encode())),
+    st.tuples(st.just(JSON), st.dictionaries(st.text(max_size=10), _json_values, max_size=5).map(lambda value: json.dumps(value).encode())),
+    st.tuples(st.text(max_size=30).filter(lambda text: "\r" not in text and "\n" not in text), st.binary(max_size=100)),
+)
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(said=_bodies, query=st.text(st.characters(codec="ascii"), max_size=60))
+def test_i7_no_notice_whatsoever_is_an_error_or_pays_an_order(world: World, said: tuple[str, bytes], query: str) -> None:
+    payment = Payment.objects.first() or world.start(world.order())
+    content_type, body = said
+    keys: dict[str, Any] = {"content_type": content_type, "QUERY_STRING": query}
+    client = Client(raise_request_exception=False)
+    assert client.generic("POST", f"/payments/notice/{payment.notice_key}/", body, **keys).status_code == 200
+    assert client.generic("POST", f"/payments/return/{payment.return_key}/", body, **keys).status_code == 200
+    assert world.fresh(payment).status == "pending"
+    assert Notice.objects.count() <= 20
+    assert Order.objects.count() == 1

@@ -1,0 +1,210 @@
+"""The sweeper as Celery tasks: two worker processes at once, on RabbitMQ and on Redis."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.db import connection
+from redis import Redis
+
+from tests.django import project
+from tests.django.celery_broker import application
+from tests.django.conftest import World
+from tests.smallest_shop.models import ShopOrder
+from tillgate.django import clock, tasks
+from tillgate.django.models import Attention, Heartbeat, Payment
+
+ROOT = Path(__file__).parents[2]
+BROKERS = {
+    "rabbitmq": os.environ.get("TILLGATE_TEST_RABBITMQ", "amqp://guest:guest@127.0.0.1:5672//"),
+    "redis": os.environ.get("TILLGATE_TEST_REDIS", "redis://127.0.0.1:6379/0"),
+}
+MANY = 60
+
+
+def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.05)
+
+
+class Workers:
+    """Worker processes on one broker, and the means to send them tasks."""
+
+    def __init__(self, broker: str, gateway: str, folder: Path) -> None:
+        self.broker = broker
+        self.queue = f"tillgate-test-{uuid.uuid4().hex[:12]}"
+        self.app = application(broker, self.queue)
+        self.folder = folder
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.environment = {
+            **os.environ,
+            "TILLGATE_WORKER_BROKER": broker,
+            "TILLGATE_WORKER_QUEUE": self.queue,
+            "TILLGATE_WORKER_GATEWAY": gateway,
+            "TILLGATE_WORKER_DATABASE": str(connection.settings_dict["NAME"]),
+        }
+
+    def start(self, count: int) -> None:
+        for _ in range(count):
+            name = f"worker{len(self.processes)}"
+            options = ["--concurrency=1", "--loglevel=INFO", "--without-gossip", "--without-mingle", f"--hostname={name}@{self.queue}"]
+            with (self.folder / name).open("wb") as log:
+                command = [sys.executable, "-m", "celery", "-A", "tests.django.celery_worker", "worker", *options]
+                # A session of its own, so that a test can kill a worker with its children.
+                self.processes.append(
+                    subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT, env=self.environment, start_new_session=True)
+                )
+        wait_for(lambda: all("ready." in self.log(place) for place in range(len(self.processes))))
+
+    def log(self, place: int) -> str:
+        return (self.folder / f"worker{place}").read_text("utf-8", "replace")
+
+    def send(self, name: str, *arguments: object) -> None:
+        self.app.send_task(name, args=arguments)
+
+    def looked(self, place: int) -> int:
+        """Return how many payments a worker has looked at, by its log."""
+        told = re.findall(r"Task tillgate\.sweep_account\[.*succeeded in .*?: (\{.*\})", self.log(place))
+        return sum(ast.literal_eval(one).get("looked", 0) for one in told)
+
+    def kill(self, place: int) -> None:
+        os.killpg(self.processes[place].pid, signal.SIGKILL)
+        self.processes[place].wait(30)
+
+    def end(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(30)
+        self._forget()
+        self.app.close()
+
+    def _forget(self) -> None:
+        """Leave nothing of ours at the broker."""
+        if self.broker.startswith("redis:"):
+            with Redis.from_url(self.broker) as client:
+                for key in client.scan_iter(f"{self.queue}:*"):
+                    client.delete(key)
+            return
+        with self.app.connection_for_write() as broker:
+            broker.default_channel.queue_delete(self.queue)
+            broker.default_channel.exchange_delete(self.queue)
+
+
+@pytest.fixture(params=BROKERS)
+def workers(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Iterator[Workers]:
+    if project.DATABASE == "sqlite":
+        pytest.skip("several workers need PostgreSQL or MariaDB: TILLGATE_TEST_DATABASE")
+    address = urlsplit(BROKERS[request.param])
+    try:
+        socket.create_connection((address.hostname or "127.0.0.1", address.port or 0), timeout=2).close()
+    except OSError:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI must have {request.param}")
+        pytest.skip(f"needs {request.param} on this machine")
+    started = Workers(BROKERS[request.param], world.sandbox.base_url, tmp_path)
+    try:
+        yield started
+    finally:
+        started.end()
+
+
+def paid_and_due(world: World, count: int) -> list[Payment]:
+    """Return payments that shoppers have paid and nobody has noticed."""
+    payments = [world.start(world.order()) for _ in range(count)]
+    for payment in payments:
+        world.shopper_pays(payment)
+    Payment.objects.update(next_look_at=clock.now())
+    return payments
+
+
+def queries_by_reference(world: World) -> Counter[str]:
+    return Counter(
+        entry.reference for entry in world.sandbox.service.journal.all() if (entry.operation, entry.direction) == ("query", "in")
+    )
+
+
+def test_two_workers_at_once_look_at_every_due_payment_once_and_tell_the_shop_once(world: World, workers: Workers) -> None:
+    workers.start(2)
+    payments = paid_and_due(world, MANY)
+    for _ in range(6):
+        workers.send("tillgate.sweep")
+    wait_for(lambda: ShopOrder.objects.filter(status="paid").count() == MANY)
+    wait_for(lambda: workers.looked(0) + workers.looked(1) == MANY)
+    assert queries_by_reference(world) == {payment.reference: 1 for payment in payments}
+    assert set(ShopOrder.objects.values_list("times_paid", flat=True)) == {1}
+    assert workers.looked(0) > 0
+    assert workers.looked(1) > 0
+    assert Heartbeat.objects.filter(name="sweeper").exists()
+    assert not Attention.objects.exists()
+
+
+def test_what_a_killed_worker_held_is_done_by_another_after_the_lease(world: World, workers: Workers) -> None:
+    workers.start(1)
+    paid_and_due(world, 10)
+    world.sandbox.control.set_options({"delay_seconds": 3.0})
+    world.sandbox.control.fault("delay", occasion="query", times=3)
+    workers.send("tillgate.sweep_account", "default")
+    wait_for(lambda: len(queries_by_reference(world)) > 0)
+    workers.kill(0)
+    held = Payment.objects.filter(status="pending", looked_at__isnull=False)
+    assert held.count() > 0
+    world.sandbox.control.clear_faults()
+    workers.processes.clear()
+    workers.start(1)
+    workers.send("tillgate.sweep")
+    wait_for(lambda: not Payment.objects.filter(next_look_at__lte=clock.now()).exists())
+    assert held.count() > 0  # the lease still runs
+    held.update(next_look_at=clock.now())
+    workers.send("tillgate.sweep")
+    wait_for(lambda: ShopOrder.objects.filter(status="paid").count() == 10)
+    assert set(ShopOrder.objects.values_list("times_paid", flat=True)) == {1}
+
+
+def test_the_tasks_do_what_the_sweep_does(world: World) -> None:
+    app = application("memory://", "tillgate-test-eager")
+    app.conf.task_always_eager = True
+    app.set_current()
+    payment = paid_and_due(world, 1)[0]
+    assert tasks.sweep() == {"accounts": 1}
+    assert world.shop.times_paid(payment.order.key) == 1
+    assert Heartbeat.objects.get(name="sweeper").at <= clock.now()
+    assert tasks.sweep() == {"accounts": 0}
+    assert tasks.sweep_account("default") == {}
+
+
+@pytest.mark.parametrize("name", ["sweep", "sweep_account", "sweep_shop", "sweep_mail"])
+def test_every_task_may_be_repeated_and_ends_before_a_broker_hands_it_to_somebody_else(name: str) -> None:
+    task: Any = getattr(tasks, name)
+    assert task.name == f"tillgate.{name}"
+    assert task.acks_late
+    assert task.ignore_result
+    assert task.soft_time_limit < task.time_limit < 30 * 60
+
+
+def test_the_schedule_names_a_task_and_lets_a_late_one_expire() -> None:
+    (entry,) = tasks.BEAT_SCHEDULE.values()
+    assert entry["task"] == tasks.sweep.name
+    assert entry["schedule"] <= 60
+    assert entry["options"]["expires"] >= entry["schedule"]

@@ -1,0 +1,454 @@
+"""The system checks: each is seen to appear, and to disappear when its hint is followed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from inspect import getsource
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from django.db import connection
+
+from tests.django import project
+from tests.django.conftest import World
+from tests.test_docs import read, rows
+from tillgate import ConfigurationError, hooks
+from tillgate.django import checks, clock
+from tillgate.django.models import Heartbeat, Payment
+from tillgate.sandbox import PUBLISHED_TEST_TOKEN
+
+LIVE = {"BASE_URL": "https://pay.example", "MERCHANT_NO": "200043", "TOKEN": PUBLISHED_TEST_TOKEN}
+SHOP = "https://shop.example"
+
+
+def told() -> dict[str, str]:
+    """Return what the checks say, by id."""
+    messages = run_checks(tags=[checks.TAG], databases=["default"])
+    assert all(message.hint for message in messages)
+    return {str(message.id).removeprefix("tillgate."): f"{message.msg} {message.hint}" for message in messages}
+
+
+@pytest.fixture
+def sound(settings: Any, world: World) -> Any:
+    """Settings with which nothing is wrong, whatever database the tests run on."""
+    settings.TILLGATE = {"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "ATTENTION_MAIL_TO": ["owner@shop.example"]}
+    settings.EMAIL_TIMEOUT = 10
+    world.sweep()
+    with database("sqlite", {"transaction_mode": "IMMEDIATE"}, pragma=2):
+        yield settings
+
+
+@contextmanager
+def database(
+    vendor: str,
+    options: dict[str, Any] | None = None,
+    *,
+    age: int | None = 60,
+    pragma: int = 2,
+    skip_locked: bool = True,
+    tables: tuple[str, ...] = (),
+) -> Iterator[None]:
+    """Let the checks see another database."""
+    cursor = SimpleNamespace(execute=lambda *_: None, fetchone=lambda: (pragma,), fetchall=lambda: [(name,) for name in tables])
+
+    @contextmanager
+    def opened() -> Iterator[Any]:
+        yield cursor
+
+    seen = SimpleNamespace(
+        vendor=vendor,
+        display_name=vendor,
+        settings_dict={"OPTIONS": options or {}, "CONN_MAX_AGE": age},
+        features=SimpleNamespace(has_select_for_update_skip_locked=skip_locked),
+        cursor=opened,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "connections", {"default": seen})
+        yield
+
+
+def test_nothing_is_said_when_all_is_well(sound: Any) -> None:
+    assert told() == {}
+
+
+# The settings -----------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (None, "TILLGATE"),
+        ({"ACCOUNTS": {"default": LIVE}}, "PUBLIC_URL"),
+        ({"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "VENDOR": []}, "VENDOR"),
+        ({"ACCOUNTS": {"default": {**LIVE, "TOKEN": " canary-token"}}, "PUBLIC_URL": SHOP}, "TILLGATE['ACCOUNTS']['default']['TOKEN']: "),
+        (
+            {"ACCOUNTS": {"default": {**LIVE, "TOKKEN": "canary-token"}}, "PUBLIC_URL": SHOP},
+            "'TOKKEN' is not a setting: did you mean 'TOKEN'?",
+        ),
+        (
+            {"ACCOUNTS": {"default": {**LIVE, "BASE_URL": "https://ann:canary-token@pay.example"}}, "PUBLIC_URL": SHOP},
+            "TILLGATE['ACCOUNTS']['default']['BASE_URL']: ",
+        ),
+        ({"ACCOUNTS": "canary-token", "PUBLIC_URL": SHOP}, "ACCOUNTS"),
+        ({"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": "shop.example"}, "PUBLIC_URL"),
+    ],
+)
+def test_e001_wrong_settings_are_told_without_a_traceback_and_without_a_secret(sound: Any, wrong: Any, says: str) -> None:
+    sound.TILLGATE = wrong
+    found = told()
+    assert set(found) == {"E001"}
+    assert says in found["E001"]
+    assert "canary" not in found["E001"]
+
+
+def test_e002_no_account(sound: Any) -> None:
+    sound.TILLGATE = {**sound.TILLGATE, "ACCOUNTS": {}}
+    assert set(told()) == {"E002"}
+
+    class Keeper:
+        @hooks.hookimpl
+        def tillgate_account(self, alias: str) -> None:
+            return None
+
+    keeper = Keeper()
+    hooks.plugin_manager().register(keeper)
+    try:
+        assert told() == {}
+    finally:
+        hooks.plugin_manager().unregister(keeper)
+
+
+def test_e003_a_sandbox_account_with_debug_off(sound: Any) -> None:
+    sound.TILLGATE = {**sound.TILLGATE, "ACCOUNTS": {"default": LIVE, "toy": {**LIVE, "SANDBOX": True}}}
+    found = told()
+    assert set(found) == {"E003"}
+    assert "'toy'" in found["E003"]
+    sound.DEBUG = True
+    assert told() == {}
+
+
+def test_e004_a_public_address_that_is_not_https(sound: Any) -> None:
+    sound.TILLGATE = {**sound.TILLGATE, "PUBLIC_URL": "http://shop.example"}
+    assert set(told()) == {"E004"}
+    sound.DEBUG = True
+    assert told() == {}
+    sound.DEBUG = False
+    sound.SILENCED_SYSTEM_CHECKS = ["tillgate.E003"]
+    sound.TILLGATE = {**sound.TILLGATE, "ACCOUNTS": {"default": {**LIVE, "SANDBOX": True}}}
+    assert set(told()) == {"E003"}  # only play money can be lost
+
+
+def test_e005_tillgates_pages_have_no_address(sound: Any) -> None:
+    sound.ROOT_URLCONF = "django.contrib.staticfiles.urls"
+    assert set(told()) == {"E005"}
+    sound.ROOT_URLCONF = "no.such.module"
+    assert "ModuleNotFoundError" in told()["E005"]
+    sound.ROOT_URLCONF = project.ROOT_URLCONF
+    assert told() == {}
+
+
+def test_e006_a_plugin_that_cannot_be_loaded(sound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise ConfigurationError("plugin", "tillgate-oscar", "could not be loaded: ImportError")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tillgate.hooks.plugin_manager", broken)
+        found = told()
+    assert set(found) == {"E006"}
+    assert "tillgate-oscar" in found["E006"]
+    assert told() == {}
+
+
+@contextmanager
+def plugged(name: str, *functions: Callable[..., Any]) -> Iterator[None]:
+    """Register a plugin as an app does when it is ready: with the manager that is built already."""
+    plugin = SimpleNamespace(**{function.__name__: function for function in functions})
+    hooks.plugin_manager().register(plugin, name=name)
+    try:
+        yield
+    finally:
+        hooks.plugin_manager().unregister(plugin)
+
+
+@hooks.hookimpl
+def tillgate_payment_payed(payment: hooks.Payment) -> None:
+    return None
+
+
+@hooks.hookimpl
+def tillgate_describe_order(order_key: str) -> None:
+    return None
+
+
+def test_e006_a_misspelt_hook_of_a_plugin_that_its_app_registered(sound: Any) -> None:
+    with plugged("bookshop", tillgate_payment_payed):
+        found = told()
+    assert set(found) == {"E006"}
+    assert "bookshop" in found["E006"]
+    assert "tillgate_payment_payed" in found["E006"]
+    assert told() == {}
+
+
+def test_e012_a_shop_that_nothing_would_mark_paid(sound: Any) -> None:
+    def tillgate_payment_paid(payment: hooks.Payment) -> hooks.PaidOutcome:
+        return hooks.PaidOutcome.APPLIED
+
+    with plugged("bookshop", tillgate_describe_order, tillgate_payment_paid):  # the second without its mark
+        found = told()
+    assert set(found) == {"E012"}
+    assert "'bookshop'" in found["E012"]
+    assert "tillgate_payment_paid is not implemented" in found["E012"]
+    with plugged("bookshop", tillgate_describe_order, hooks.hookimpl(tillgate_payment_paid)):
+        assert told() == {}
+
+
+def test_w012_no_plugin_describes_orders(sound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop, alone = hooks.plugin_manager().get_plugin("smallest-shop"), hooks.build_plugin_manager(entry_points=False)
+    monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: alone)
+    monkeypatch.setattr("tillgate.hooks.manager.plugin_manager", lambda: alone)
+    assert set(told()) == {"W012"}
+    alone.register(shop, name="smallest-shop")
+    assert told() == {}
+
+
+@pytest.mark.parametrize(
+    ("installed", "urls", "says"),
+    [
+        (["tillgate"], "tillgate", "it has 'tillgate', which is the library"),  # no address is needed to notice
+        (["tillgate", "tillgate.django"], "tillgate.django.urls", "it has 'tillgate', which is the library"),
+        ([], "tillgate.django.urls", "it is missing"),
+    ],
+)
+def test_the_library_in_the_place_of_its_app_is_refused_before_anything_else(installed: list[str], urls: str, says: str) -> None:
+    code = (
+        "from django.conf import settings; import django; "
+        f"settings.configure(INSTALLED_APPS={installed!r}, ROOT_URLCONF={urls!r}); django.setup(); "
+        "from django.core.management import call_command; call_command('check')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # our own line
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(
+        "django.core.exceptions.ImproperlyConfigured: Tillgate needs its Django app: put 'tillgate.django' into INSTALLED"
+    )
+    assert says in last
+
+
+def test_w001_nobody_is_mailed(sound: Any) -> None:
+    sound.TILLGATE = {**sound.TILLGATE, "ATTENTION_MAIL_TO": []}
+    sound.MANAGERS = []
+    assert set(told()) == {"W001"}
+    sound.MANAGERS = [("Ann", "ann@shop.example")]
+    assert told() == {}
+
+
+def test_w002_a_mail_server_that_may_hang(sound: Any) -> None:
+    sound.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    assert told() == {}
+    sound.EMAIL_TIMEOUT = None
+    assert set(told()) == {"W002"}
+
+
+def test_w003_local_time_that_goes_back_in_autumn(settings: Any) -> None:
+    settings.USE_TZ = False
+    assert [message.id for message in checks.check_clock()] == ["tillgate.W003"]
+    settings.USE_TZ = True
+    assert list(checks.check_clock()) == []
+
+
+# The database, by its settings ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mode", "found"), [(None, {"W004"}), ("DEFERRED", {"W004"}), ("immediate", set()), ("EXCLUSIVE", set())])
+def test_w004_sqlite_without_immediate_transactions(sound: Any, mode: str | None, found: set[str]) -> None:
+    with database("sqlite", {"transaction_mode": mode} if mode else {}):
+        assert set(told()) == found
+
+
+@pytest.mark.parametrize("vendor", ["postgresql", "mysql"])
+def test_w005_a_connection_for_every_request(sound: Any, vendor: str) -> None:
+    with database(vendor, age=0):
+        assert set(told()) == {"W005"}
+    for age in (60, None):
+        with database(vendor, age=age):
+            assert told() == {}
+    with database(vendor, {"pool": True}, age=0):
+        assert told() == {}
+
+
+def test_w006_a_database_that_was_never_tried(sound: Any) -> None:
+    with database("oracle"):
+        assert set(told()) == {"W006"}
+
+
+@pytest.mark.parametrize(
+    ("vendor", "level", "is_right"),
+    [
+        ("mysql", "read committed", True),
+        ("mysql", "Read Committed", True),
+        ("mysql", "repeatable read", False),
+        ("mysql", None, False),
+        ("postgresql", 2, True),
+        ("postgresql", 3, False),
+        ("postgresql", 4, False),
+        ("sqlite", 4, True),
+    ],
+)
+def test_e007_an_isolation_in_which_what_is_read_under_a_lock_is_old(sound: Any, vendor: str, level: object, is_right: bool) -> None:
+    with database(vendor, {"isolation_level": level, "transaction_mode": "IMMEDIATE"}):
+        assert set(told()) == (set() if is_right else {"E007"})
+
+
+# The database, by looking -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("level", "found"), [(0, {"W007"}), (1, {"W007"}), (2, set()), (3, set())])
+def test_w007_sqlite_that_does_not_wait_for_the_disk(sound: Any, level: int, found: set[str]) -> None:
+    with database("sqlite", {"transaction_mode": "IMMEDIATE"}, pragma=level):
+        assert set(told()) == found
+
+
+def test_w008_no_skip_locked(sound: Any) -> None:
+    with database("mysql", skip_locked=False):
+        assert set(told()) == {"W008"}
+    with database("mysql"):
+        assert told() == {}
+
+
+def test_e008_tables_without_transactions(sound: Any) -> None:
+    with database("mysql", tables=("tillgate_payment",)):
+        found = told()
+    assert set(found) == {"E008"}
+    assert "tillgate_payment" in found["E008"]
+
+
+def test_the_database_itself_is_looked_at(settings: Any, world: World) -> None:
+    """The checks above see stand-ins; here they ask the real one."""
+    settings.TILLGATE = {"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "ATTENTION_MAIL_TO": ["owner@shop.example"]}
+    world.sweep()
+    assert set(told()) <= {"W005", "W007"}  # how the tests' own databases are set up
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA synchronous")
+            before = cursor.fetchone()[0]
+            for level in (1, 2):
+                cursor.execute(f"PRAGMA synchronous={level}")
+                assert ("W007" in told()) == (level < 2)
+            cursor.execute(f"PRAGMA synchronous={before}")
+    if connection.vendor == "mysql":
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE tillgate_heartbeat ENGINE=Aria")
+            assert "tillgate_heartbeat" in told()["E008"]
+            cursor.execute("ALTER TABLE tillgate_heartbeat ENGINE=InnoDB")
+        assert "E008" not in told()
+
+
+def test_w009_and_w010_a_sweeper_that_never_ran_or_is_away(sound: Any, world: World) -> None:
+    Heartbeat.objects.all().delete()
+    assert set(told()) == {"W009"}
+    world.sweep()
+    assert told() == {}
+    world.time.advance(minutes=16)
+    assert "16 min" in told()["W010"]
+    sound.TILLGATE = {**sound.TILLGATE, "SWEEPER_LATE_MINUTES": 20}
+    assert told() == {}
+
+
+def test_w011_a_sweeper_that_does_not_keep_up(sound: Any, world: World, configure: Callable[..., None]) -> None:
+    silenced = sound.TILLGATE
+    configure()
+    payment = world.start(world.order())
+    Payment.objects.filter(pk=payment.pk).update(status="failed", next_look_at=clock.now() - timedelta(hours=2))
+    sound.TILLGATE = silenced
+    assert "2 h" in told()["W011"]
+    configure()
+    world.sweep()
+    sound.TILLGATE = silenced
+    assert told() == {}
+
+
+def test_e009_the_plugin_of_an_open_payment_is_not_loaded(sound: Any, world: World, configure: Callable[..., None]) -> None:
+    mine = sound.TILLGATE
+    configure()
+    payment = world.start(world.order())
+    sound.TILLGATE = mine
+    payment.order.plugin = "gone"
+    payment.order.save()
+    pinned = {"merchant_no": LIVE["MERCHANT_NO"], "base_url": LIVE["BASE_URL"], "sandbox": False}
+    Payment.objects.update(**pinned)
+    assert set(told()) == {"E009"}
+    Payment.objects.update(status="paid")
+    assert told() == {}
+
+
+@pytest.mark.parametrize("change", [{"merchant_no": "1"}, {"base_url": "https://old.example"}, {"sandbox": True}, {"account": "gone"}])
+def test_e010_the_account_of_an_open_payment_is_not_what_it_was(
+    world: World, sound: Any, configure: Callable[..., None], change: Any
+) -> None:
+    mine = sound.TILLGATE
+    configure()
+    world.start(world.order())
+    sound.TILLGATE = mine
+    Payment.objects.update(merchant_no=LIVE["MERCHANT_NO"], base_url=LIVE["BASE_URL"], sandbox=False)
+    assert told() == {}
+    Payment.objects.update(**change)
+    found = told()
+    assert set(found) == {"E010"}
+    assert PUBLISHED_TEST_TOKEN not in found["E010"]
+
+
+def test_before_the_first_migration_the_database_is_not_complained_about(sound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.db import ProgrammingError
+
+    def no_table() -> Any:
+        raise ProgrammingError('relation "tillgate_heartbeat" does not exist')
+
+    monkeypatch.setattr(checks, "DATABASE_AREAS", {"sweeper": no_table})
+    assert told() == {}
+
+
+def test_the_database_is_not_touched_unless_it_was_asked_for(sound: Any) -> None:
+    Heartbeat.objects.all().delete()
+    assert [message.id for message in run_checks(tags=[checks.TAG])] == []
+
+
+# The documentation ------------------------------------------------------------------------------------------------------------------------
+
+
+def ids() -> list[str]:
+    found = re.findall(r"_(error|warning)\((\d+),", getsource(checks))
+    return sorted({f"tillgate.{kind[0].upper()}{int(number):03}" for kind, number in found})
+
+
+def test_every_check_is_explained_and_no_other() -> None:
+    assert list(rows(read("docs/reference/checks.md"))) == ids()
+
+
+class ReadsAReplica:
+    def db_for_read(self, model: Any, **_: Any) -> str:
+        return "replica"
+
+
+def test_e011_what_was_just_written_may_not_be_seen_on_a_replica(sound: Any) -> None:
+    sound.DATABASE_ROUTERS = ["tests.django.test_checks.ReadsAReplica"]
+    assert next(iter(checks.check_database_settings())).id == "tillgate.E011"
+
+
+def test_every_check_has_a_test_here() -> None:
+    with open(__file__, encoding="utf-8") as source:
+        named = set(re.findall(r"[ew]\d{3}", " ".join(re.findall(r"^def test_\w+", source.read(), re.MULTILINE))))
+    assert named == {one.removeprefix("tillgate.").lower() for one in ids()}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (61, "1 min 1 s"), (7200, "2 h"), (7260, "2 h 1 min"), (90_000, "1 d 1 h"), (-5, "0 s")],
+)
+def test_an_age_is_told_in_its_two_largest_units(seconds: int, text: str) -> None:
+    assert checks.explain_age(timedelta(seconds=seconds)) == text

@@ -1,0 +1,556 @@
+"""`manage.py tillgate`: the sweeper as a process, the audit, and the doctor."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, CommandParser, call_command
+from django.db import OperationalError, connection, connections
+
+from tests.django import project
+from tests.django.conftest import World
+from tests.django.operations.test_sweep import make_due, many
+from tests.test_docs import headings, read, rows, section
+from tillgate import hooks
+from tillgate.account import Account
+from tillgate.django import clock, operations
+from tillgate.django.management.commands.tillgate import SUBCOMMANDS, Command
+from tillgate.django.management.subcommands import audit as audit_subcommand
+from tillgate.django.management.subcommands import sweep as subcommand
+from tillgate.django.management.terminal import Stop
+from tillgate.django.models import Attention, Order, Payment
+from tillgate.django.operations.attention import ANSWER_REASONS
+from tillgate.django.operations.books import DifferenceKind
+from tillgate.django.operations.sweep import Swept
+from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
+
+
+class Terminal(io.StringIO):
+    """What a person would see; not a terminal unless told."""
+
+    def __init__(self, *, is_terminal: bool = False) -> None:
+        super().__init__()
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+
+def run(*words: str, is_terminal: bool = False) -> tuple[str, int]:
+    """Run the command as typed, and return what it wrote and its exit code."""
+    out = Terminal(is_terminal=is_terminal)
+    try:
+        call_command("tillgate", *words, stdout=out, stderr=out, no_color=True)
+    except SystemExit as end:
+        return out.getvalue(), int(end.code or 0)
+    return out.getvalue(), 0
+
+
+def kill_when(monkeypatch: pytest.MonkeyPatch, queries: int, number: int) -> None:
+    """Send this process a signal at so many queries."""
+    real, seen, lock = hooks.query, [0], threading.Lock()
+
+    def query(account: Account, reference: str) -> Any:
+        with lock:
+            seen[0] += 1
+            if seen[0] == queries:
+                os.kill(os.getpid(), number)
+        return real(account, reference)
+
+    monkeypatch.setattr("tillgate.hooks.query", query)
+
+
+# sweep ------------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_says_what_it_did(world: World) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    make_due(payment)
+    assert run("sweep") == ("1 payment looked at, 1 changed\n", 0)
+    assert run("sweep") == ("0 payments looked at\n", 0)
+    assert world.shop.is_paid(payment.order.key)
+
+
+@pytest.mark.parametrize("words", [("sweep", "-v", "0"), ("-v", "0", "sweep")])
+def test_a_quiet_sweep_says_nothing(world: World, words: tuple[str, ...]) -> None:
+    many(world, 1)
+    assert run(*words, is_terminal=True) == ("", 0)
+    assert world.queries() == 1
+
+
+def test_a_terminal_sees_progress_and_a_file_does_not(world: World) -> None:
+    many(world, 1)
+    text, _ = run("sweep", is_terminal=True)
+    assert text == "... 1 payment looked at\n1 payment looked at\n"
+    many(world, 1)
+    assert run("sweep")[0] == "1 payment looked at\n"
+
+
+def test_the_limit_is_kept_and_a_senseless_one_refused(world: World) -> None:
+    many(world, 5)
+    assert run("sweep", "--limit", "3")[0] == "3 payments looked at\n"
+    for words in (("--limit", "0"), ("--interval", "0"), ("--interval", "86400"), ("--limit", "many")):
+        with pytest.raises(CommandError):
+            run("sweep", *words)
+
+
+def test_the_sentence_of_a_sweep_counts_in_english() -> None:
+    assert subcommand._sentence(Swept(looked=1, refunds_sent=1, mails=1)) == "1 payment looked at, 1 refund sent, 1 mail"
+    assert subcommand._sentence(Swept(looked=2, refunds_sent=2, mails=2)) == "2 payments looked at, 2 refunds sent, 2 mails"
+
+
+def test_a_sweep_without_tables_says_what_to_run(world: World) -> None:
+    call_command("migrate", "tillgate", "zero", verbosity=0)
+    try:
+        for words in (("sweep",), ("sweep", "--loop")):
+            with pytest.raises(CommandError, match=r"no tables of Tillgate yet: run `manage\.py migrate`"):
+                run(*words)
+    finally:
+        call_command("migrate", "tillgate", verbosity=0)
+
+
+def test_a_sweep_with_faults_ends_with_1_and_names_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subcommand, "sweep", lambda *_: Swept(faults=["deliveries of order 3: RuntimeError: no"]))
+    assert run("sweep") == ("0 payments looked at, 1 fault\ndeliveries of order 3: RuntimeError: no\n", 1)
+
+
+def test_wrong_settings_are_one_line(world: World, settings: Any) -> None:
+    settings.TILLGATE = {}
+    with pytest.raises(CommandError, match=r"^ConfigurationError: TILLGATE\['PUBLIC_URL'\]"):
+        run("sweep")
+
+
+def test_a_database_that_is_away_is_one_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> Swept:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(subcommand, "sweep", away)
+    with pytest.raises(CommandError, match="connection refused"):
+        run("sweep")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_loop_cleanly_and_nothing_is_lost(world: World, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    before = signal.getsignal(number)
+    payments = many(world, 30)
+    for payment in payments:
+        world.shopper_pays(payment)
+    kill_when(monkeypatch, 5, number)
+    text, code = run("sweep", "--loop")
+    assert code == 0
+    assert signal.getsignal(number) is before
+    looked = world.queries()
+    assert 5 <= looked < 30
+    assert sum(world.shop.times_paid(payment.order.key) for payment in payments) == looked
+    assert f"{looked} changed" in text
+    assert re.search(r"^\d\d:\d\d:\d\d \d+ payments looked at", text, re.MULTILINE)
+    assert run("sweep")[0].startswith(f"{30 - looked} payments looked at")
+
+
+def test_the_loop_goes_on_by_itself_and_waits_the_interval_between_sweeps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[float] = []
+
+    def sweep(limit: int | None, *_: object) -> Swept:
+        began.append(time.monotonic())
+        if len(began) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return Swept()
+
+    monkeypatch.setattr(subcommand, "sweep", sweep)
+    assert run("sweep", "--loop", "--interval", "0.3") == ("", 0)
+    assert len(began) == 3
+    assert 0.3 <= began[2] - began[1] < 2
+
+
+def test_a_loop_with_a_limit_goes_on_at_once_while_there_is_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    many(world, 6)
+    kill_when(monkeypatch, 6, signal.SIGTERM)
+    began = time.monotonic()
+    run("sweep", "--loop", "--limit", "2", "--interval", "60")
+    assert world.queries() == 6
+    assert time.monotonic() - began < 30
+
+
+def test_the_loop_survives_whatever_a_sweep_raises_and_waits_longer_each_time(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcomes: list[Exception | None] = [OperationalError("connection refused"), RuntimeError("a bug"), None]
+    waited: list[float] = []
+
+    def sweep(*_: object) -> Swept:
+        outcome = outcomes.pop(0)
+        if outcome:
+            raise outcome
+        os.kill(os.getpid(), signal.SIGTERM)
+        return Swept()
+
+    monkeypatch.setattr(subcommand, "sweep", sweep)
+    monkeypatch.setattr(Stop, "wait", lambda _, seconds: waited.append(seconds))
+    with caplog.at_level(logging.WARNING, "tillgate"):
+        assert run("sweep", "--loop")[1] == 0
+    assert 0.5 <= waited[0] <= 1 <= waited[1] <= 2
+    assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR", "WARNING"]
+    assert "connection refused" in caplog.text
+
+
+def drop_connections() -> int:
+    """Let the server end every connection to the tests' database but this thread's, as when it restarts; return how many there were."""
+    with connections["default"].cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            return len(cursor.fetchall())
+        cursor.execute("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
+        others = [number for (number,) in cursor.fetchall()]
+        for number in others:
+            cursor.execute(f"KILL {number}")
+        return len(others)
+
+
+@pytest.mark.skipif(project.DATABASE == "sqlite", reason="SQLite has no connection that could be dropped")
+def test_the_loop_survives_a_database_that_drops_its_connections(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are dropped in the middle of a sweep, and the payment is found all the same."""
+    order = world.order()
+    payment = world.start(order)
+    world.shopper_pays(payment)
+    make_due(payment)
+    real = hooks.query
+    dropped: list[int] = []
+
+    def query(account: Account, reference: str) -> Any:
+        if not dropped:
+            dropped.append(drop_connections())
+        return real(account, reference)
+
+    def wait_until_paid() -> None:
+        try:
+            until = time.monotonic() + 30
+            while time.monotonic() < until:
+                time.sleep(0.1)
+                if dropped:
+                    make_due(payment)  # its lease is over
+                if world.shop.is_paid(order):
+                    return
+        finally:
+            connections.close_all()
+
+    def watch() -> None:
+        while not dropped:
+            time.sleep(0.05)
+        wait_until_paid()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("tillgate.hooks.query", query)
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        run("sweep", "--loop", "--interval", "0.2")
+    finally:
+        thread.join()
+    assert dropped[0] >= 1
+    assert world.shop.times_paid(order) == 1
+
+
+def test_a_sweep_is_not_kept_from_running_by_a_failing_check() -> None:
+    assert not Command.requires_system_checks
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_every_subcommand_says_what_it_is_for(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        Command().create_parser("manage.py", "tillgate").parse_args([name, "--help"])
+    summary = (SUBCOMMANDS[name].__doc__ or "").partition(".")[0].partition(";")[0]
+    assert summary
+    assert summary in " ".join(capsys.readouterr().out.split())
+
+
+def options_of(name: str) -> set[str]:
+    """Return the options that a subcommand has of its own."""
+    parser = CommandParser()
+    SUBCOMMANDS[name].add_arguments(parser)
+    return {option for action in parser._actions for option in action.option_strings if option.startswith("--")} - {"--help"}
+
+
+def test_every_subcommand_and_option_is_explained_and_no_other() -> None:
+    page = read("docs/reference/manage.md")
+    named = [heading.removeprefix("manage.py tillgate ") for heading in headings(page) if heading.startswith("manage.py tillgate ")]
+    assert named == list(SUBCOMMANDS)
+    for name in SUBCOMMANDS:
+        explained = rows(section(page, f"manage.py tillgate {name}"))
+        assert {option for option in explained if option.startswith("--")} == options_of(name), name
+
+
+def test_every_kind_of_difference_is_explained_and_no_other() -> None:
+    explained = rows(section(read("docs/reference/manage.md"), "Differences"))
+    shown_to_a_person = {*ANSWER_REASONS, "changed-after-paid", "refund-unknown", "duplicate-transaction-no"}
+    by_account = {"wrong-credentials", "signature-mismatch", "account-gone"}  # unknown-there, or not asked
+    assert set(explained) - {"kind"} == {*DifferenceKind, *(shown_to_a_person - by_account)}
+
+
+# audit ------------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_books_that_agree_end_with_0(world: World) -> None:
+    payment = world.paid_payment("12.50")
+    operations.refund(payment.pk, "2.50")
+    text, code = run("audit")
+    assert code == 0
+    assert re.fullmatch(
+        r"1 of 1 payment compared, started from \d{4}-\d\d-\d\d \d\d:\d\d until \d{4}-\d\d-\d\d \d\d:\d\d: no difference\n"
+        r"paid here: 1 with USD 12\.50; at the gateway: 1 with USD 12\.50\n"
+        r"given back here: 1 refund with USD 2\.50; the interface has no query for refunds: compare with the gateway's back office\n",
+        text,
+    )
+    assert run("audit", "-v", "0") == ("", 0)
+
+
+def test_a_difference_is_one_line_and_ends_with_1(world: World) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    text, code = run("audit")
+    assert code == 1
+    line, summary, totals = text.splitlines()
+    assert re.fullmatch(
+        rf"paid-there {payment.reference} of order {payment.order}: pending, USD 12\.50, transaction \d+ \| "
+        r"the gateway says 'success', USD 12\.50, transaction \d+ \| “Ask the gateway now” in the admin; the sweeper looks next at .*",
+        line,
+    )
+    assert summary.endswith(": 1 difference")
+    assert totals == "paid here: 0 with USD 0.00; at the gateway: 1 with USD 12.50"
+    assert run("audit", "-v", "0") == (f"{line}\n", 1)
+
+
+def test_what_could_not_be_asked_ends_with_2_though_something_differs_too(world: World, settings: Any) -> None:
+    world.shopper_pays(world.start(world.order()))
+    Payment.objects.filter(pk=world.start(world.order()).pk).update(account="gone")
+    text, code = run("audit")
+    assert code == 2
+    assert text.startswith("paid-there ")
+    assert "\nnot-asked: 1 payments: S" in text
+    assert ": 1 difference\n" in text
+    assert text.endswith("not everything could be asked: see not-asked\n")
+
+
+def test_the_audit_as_json_is_one_object_with_exact_money(world: World) -> None:
+    world.paid_payment("0.10")
+    world.shopper_pays(world.start(world.order()))
+    text, code = run("audit", "--json", is_terminal=True)
+    told = json.loads(text)
+    assert code == 1
+    assert list(told) == [
+        *("since", "until", "total", "payments", "compared", "paid_here", "paid_here_amount", "paid_there", "paid_there_amount"),
+        *("refunds", "refunded_amount", "differences"),
+    ]
+    assert (told["paid_here_amount"], told["paid_there_amount"]) == ("0.10", "12.60")
+    assert [set(one) for one in told["differences"]] == [{"kind", "reference", "order", "here", "there", "remedy", "told"}]
+    assert told["differences"][0]["kind"] == "paid-there"
+
+
+def test_a_terminal_sees_how_far_the_audit_is_and_is_obeyed_by_nobody_else(world: World) -> None:
+    many(world, 3)
+    Order.objects.filter(pk=Payment.objects.earliest("pk").order_id).update(key="\x1b[2J")
+    world.shopper_pays(Payment.objects.earliest("pk"))
+    text, _ = run("audit", is_terminal=True)
+    assert "\x1b" not in text
+    assert "of order smallest-shop:\\x1b[2J: " in text
+    assert text.count("... 3 of 3 payments compared, 1 difference\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "since", "until"),
+    [
+        ((), timedelta(days=30), timedelta(0)),
+        (("--since", "7d", "--until", "3h"), timedelta(days=7), timedelta(hours=3)),
+        (("--since", "90m"), timedelta(minutes=90), timedelta(0)),
+        (("--since", "2026-03-01", "--until", "2026-03-31"), "2026-03-01T00:00:00-06:00", "2026-04-01T00:00:00-05:00"),
+        (("--since", "2026-03-01T12:30", "--until", "2026-03-01T20:00+00:00"), "2026-03-01T12:30:00-06:00", "2026-03-01T20:00:00+00:00"),
+    ],
+)
+def test_the_period_is_given_in_days_moments_or_how_long_ago(
+    world: World, settings: Any, words: tuple[str, ...], since: timedelta | str, until: timedelta | str
+) -> None:
+    settings.TIME_ZONE = "America/Chicago"  # where March has two offsets
+    told = json.loads(run("audit", "--json", *words)[0])
+    for name, wanted in (("since", since), ("until", until)):
+        moment = datetime.fromisoformat(told[name])
+        if isinstance(wanted, str):
+            assert moment == datetime.fromisoformat(wanted)
+        else:
+            assert abs(clock.now() - wanted - moment) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    "words", [("--since", "yesterday"), ("--since", "7w"), ("--until", "2026-02-30"), ("--since", "1d", "--until", "2d")]
+)
+def test_a_period_that_makes_no_sense_is_refused(world: World, words: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError, match=r"is not a day|is not before"):
+        run("audit", *words)
+
+
+def test_an_account_can_be_chosen(world: World) -> None:
+    world.shopper_pays(world.start(world.order()))
+    assert run("audit", "--account", "default")[1] == 1
+    assert run("audit", "--account", "default", "--until", "1d")[1] == 0
+    with pytest.raises(CommandError, match="'defualt' is not in TILLGATE") as caught:
+        run("audit", "--account", "defualt")
+    assert caught.value.returncode == 2
+
+
+def test_an_audit_that_cannot_begin_ends_with_2(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object, **__: object) -> Any:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(audit_subcommand, "audit", away)
+    with pytest.raises(CommandError, match="The database cannot be used: connection refused") as caught:
+        run("audit")
+    assert caught.value.returncode == 2
+    settings.TILLGATE = {}
+    with pytest.raises(CommandError, match=r"^ConfigurationError: TILLGATE\['PUBLIC_URL'\]") as caught:
+        run("audit")
+    assert caught.value.returncode == 2
+
+
+def test_a_signal_ends_an_audit_which_says_what_it_did_not_reach(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    many(world, 30)
+    kill_when(monkeypatch, 5, signal.SIGINT)
+    text, code = run("audit")
+    assert code == 2
+    assert "could not be asked: the audit was ended" in text
+    assert 5 <= world.queries() < 30
+
+
+# doctor -----------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def healthy(world: World, configure: Callable[..., None], settings: Any) -> World:
+    """A project in which the doctor finds nothing wrong, but for how the tests' own database is set up."""
+    configure(ATTENTION_MAIL_TO=["owner@shop.example"])
+    settings.SILENCED_SYSTEM_CHECKS = ["tillgate.E003", "tillgate.W005", "tillgate.W007"]
+    world.sweep()
+    return world
+
+
+def findings() -> tuple[dict[str, str], dict[str, str]]:
+    """Return what the doctor found right and what wrong, by name."""
+    text, code = run("doctor", "--json")
+    found = json.loads(text)
+    assert found["healthy"] is (code == 0)
+    assert PUBLISHED_TEST_TOKEN not in text
+    right = {check["name"]: check["finding"] for check in found["checks"] if check["passed"]}
+    return right, {check["name"]: check["finding"] for check in found["checks"] if not check["passed"]}
+
+
+def test_a_healthy_project(healthy: World) -> None:
+    right, wrong = findings()
+    assert wrong == {}
+    assert right["default: credentials"].startswith("a signed query was understood")
+    assert right["sweeper"].startswith("ran last ")
+    assert (right["migrations"], right["attentions"]) == ("all applied", "nothing needs a person")
+    text, code = run("doctor")
+    assert code == 0
+    assert "FAIL" not in text
+    assert run("doctor", "-v", "0") == ("", 0)
+
+
+def test_the_accounts_are_proven_without_moving_money(healthy: World, configure: Callable[..., None]) -> None:
+    configure({"TOKEN": "another token"}, ATTENTION_MAIL_TO=["owner@shop.example"])
+    _, wrong = findings()
+    assert set(wrong) == {"default: credentials"}
+    assert "check merchant_no and token" in wrong["default: credentials"]
+    assert not healthy.sandbox.service.transactions()
+
+
+def test_an_account_that_a_plugin_keeps_is_examined_while_its_payments_are_watched(healthy: World, settings: Any) -> None:
+    class Keeper:
+        @hooks.hookimpl
+        def tillgate_account(self, alias: str) -> Account | None:
+            if alias != "event-7":
+                return None
+            return Account(base_url=healthy.sandbox.base_url, merchant_no=PUBLISHED_MERCHANT_NO, token=PUBLISHED_TEST_TOKEN, sandbox=True)
+
+    keeper = Keeper()
+    hooks.plugin_manager().register(keeper)
+    try:
+        many(healthy, 1, "event-7")
+        right, wrong = findings()
+    finally:
+        hooks.plugin_manager().unregister(keeper)
+    assert wrong == {}
+    assert "kept by a plugin" in right["event-7: token"]
+    _, wrong = findings()
+    assert set(wrong) == {"account event-7", "watched payments"}
+
+
+def test_wrong_settings_do_not_end_the_doctor(healthy: World, settings: Any) -> None:
+    settings.TILLGATE = {**settings.TILLGATE, "VENDOR": ["alipay"]}
+    right, wrong = findings()
+    assert set(wrong) == {"settings"}
+    assert "'VENDOR' is not a setting" in wrong["settings"]
+    assert "sweeper" in right
+
+
+def test_a_sweeper_that_is_away_and_what_needs_a_person_are_told(healthy: World) -> None:
+    healthy.time.advance(hours=2)
+    Attention.objects.create(reason="underpaid", sentence="It was underpaid.", open_key="1", raised_at=clock.now())
+    _, wrong = findings()
+    assert set(wrong) == {"sweeper", "attentions"}
+    assert "2 h ago" in wrong["sweeper"]
+    text, code = run("doctor")
+    assert code == 1
+    assert text.count("FAIL") == 2
+    assert run("doctor", "-v", "0")[0].count("\n") == 2
+
+
+def test_what_is_due_is_counted(healthy: World) -> None:
+    many(healthy, 3)
+    right, _ = findings()
+    assert right["due work"] == "3 payments, 0 deliveries, 0 refunds"
+
+
+def test_migrations_that_were_not_applied_are_told_and_no_table_is_read(healthy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.db.migrations.executor import MigrationExecutor
+
+    class Pending:
+        name = "0002_more"
+
+    monkeypatch.setattr(MigrationExecutor, "migration_plan", lambda *_: [(Pending, False)])
+    right, wrong = findings()
+    assert wrong == {"migrations": "not applied: 0002_more. Run `manage.py migrate`."}
+    assert "sweeper" not in right
+
+
+def test_a_database_that_cannot_be_read_is_told(healthy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.db.migrations.executor import MigrationExecutor
+
+    def away(*_: object) -> None:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(MigrationExecutor, "migration_plan", away)
+    _, wrong = findings()
+    assert wrong == {"migrations": "the database cannot be read: OperationalError"}
+
+
+def test_a_reader_that_leaves_early_gets_no_traceback_and_the_doctor_its_exit_code(world: World) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    doctor = [sys.executable, "-m", "django", "tillgate", "doctor"]
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.django.project"}
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run(doctor, stdout=pipe, stderr=subprocess.PIPE, env=environment, text=True, check=False)
+    assert (done.stderr, done.returncode) == ("", 1)  # 1, since the tests' own database has no tables

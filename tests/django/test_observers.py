@@ -1,0 +1,268 @@
+"""What operators hear: the structured log and OpenTelemetry; never a secret."""
+
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from tests.django.conftest import World
+from tillgate import ConfigurationError, NotSent, hooks
+from tillgate.django import clock, observers, operations
+from tillgate.django.models import Payment, Refund
+from tillgate.django.observers import LOG_NAME, TELEMETRY_NAME
+from tillgate.django.telemetry import TelemetryObserver
+from tillgate.sandbox import PUBLISHED_TEST_TOKEN
+
+
+class Telemetry:
+    """An SDK of a test's own."""
+
+    def __init__(self) -> None:
+        self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.meters = MeterProvider(metric_readers=[self.reader])
+
+    def spans(self) -> list[Any]:
+        return list(self.exporter.get_finished_spans())
+
+    def points(self, name: str) -> list[Any]:
+        """Return the data points of a metric."""
+        data = self.reader.get_metrics_data()
+        metrics = [metric for one in (data.resource_metrics if data else []) for scope in one.scope_metrics for metric in scope.metrics]
+        return [point for metric in metrics if metric.name == name for point in metric.data.data_points]
+
+    def everything(self) -> str:
+        data = self.reader.get_metrics_data()
+        return "".join(span.to_json() for span in self.spans()) + (data.to_json() if data else "")
+
+
+@pytest.fixture
+def telemetry() -> Iterator[Telemetry]:
+    """The observer on an SDK of the test's own, in place of the one that is registered."""
+    seen = Telemetry()
+    manager = hooks.plugin_manager()
+    own = manager.unregister(name=TELEMETRY_NAME)
+    manager.register(TelemetryObserver(seen.tracers, seen.meters), name=TELEMETRY_NAME)
+    yield seen
+    manager.unregister(name=TELEMETRY_NAME)
+    manager.register(own, name=TELEMETRY_NAME)
+    seen.tracers.shutdown()
+    seen.meters.shutdown()
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.DEBUG):
+        yield caplog
+
+
+def events(log: pytest.LogCaptureFixture) -> list[Any]:
+    return [record for record in log.records if record.name == "tillgate.events"]
+
+
+def live_a_full_life(world: World) -> Payment:
+    """Start, be refused, pay, notify, come back, refund, lose a refund, fail to reach the gateway, need a person."""
+    world.sandbox.control.fault("refused", occasion="pay")
+    world.start(world.order())
+    world.sandbox.control.fault("bad_signature", occasion="query")
+    payment = world.paid_payment()
+    world.notice(payment, f"status=success&verifySign={'0' * 32}")
+    world.come_back(payment)
+    operations.refund(payment.pk, "1.00")
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    operations.refund(payment.pk, "2.00")
+    world.time.advance(days=2)
+    world.sweep()
+    return payment
+
+
+def test_the_log_tells_what_happened_to_which_payment(world: World, log: pytest.LogCaptureFixture) -> None:
+    payment = world.paid_payment()
+    assert [(record.event, record.reference) for record in events(log)] == [
+        ("payment.created", payment.reference),
+        ("payment.pending", payment.reference),
+        ("payment.paid", payment.reference),
+        ("delivery.done", payment.reference),
+    ]
+    paid = events(log)[2]
+    assert (paid.status, paid.amount, paid.vendor, paid.cause) == ("paid", "12.50", "alipay", "notice")
+    assert paid.order == f"smallest-shop:{payment.order.key}"
+    assert paid.getMessage() == f"payment.paid {payment.reference}: the gateway says that it is paid"
+    assert paid.levelno == logging.INFO
+
+
+def test_the_log_warns_of_what_needs_a_person(world: World, log: pytest.LogCaptureFixture) -> None:
+    payment = world.paid_payment()
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    operations.refund(payment.pk, "2.00")
+    warned = [(record.event, getattr(record, "reason", "")) for record in events(log) if record.levelno == logging.WARNING]
+    assert warned == [("refund.unknown", ""), ("attention.raised", "refund-unknown")]
+    assert [record.refund_amount for record in events(log) if record.event == "refund.unknown"] == ["2.00"]
+
+
+def test_a_matter_of_an_account_is_heard_of_too(world: World, log: pytest.LogCaptureFixture, configure: Any) -> None:
+    payment = world.start(world.order())
+    configure({"TOKEN": "another token"})
+    world.notice(payment)
+    raised = next(record for record in events(log) if record.event == "attention.raised")
+    assert (raised.reason, raised.account, raised.reference) == ("wrong-credentials", "default", None)
+
+
+def test_what_a_plugin_adds_to_an_event_stays_out_of_the_log(log: pytest.LogCaptureFixture) -> None:
+    hooks.emit(hooks.Event(name="shop.thing", at=clock.now(), fields={"card": "4111", "name": "Ann", "args": 1, "cause": "x"}))
+    (record,) = events(log)
+    assert (record.event, record.cause) == ("shop.thing", "x")
+    assert not hasattr(record, "card")
+    assert "4111" not in log.text
+
+
+def test_every_call_of_the_gateway_has_a_span_and_a_duration(world: World, telemetry: Telemetry) -> None:
+    payment = world.paid_payment()
+    operations.refund(payment.pk, "1.00")
+    assert [span.name for span in telemetry.spans()] == ["tillgate pay", "tillgate query", "tillgate refund"]
+    for span in telemetry.spans():
+        assert span.attributes["tillgate.reference"] == payment.reference
+        assert span.attributes["server.address"] == "127.0.0.1"
+        assert span.attributes["tillgate.outcome"] == "answered"
+        assert span.attributes["tillgate.sandbox"] is True
+        assert span.kind.name == "CLIENT"
+        assert span.status.status_code is StatusCode.UNSET
+    assert telemetry.spans()[1].attributes["tillgate.status"] == "paid"
+    points = telemetry.points("tillgate.gateway.duration")
+    assert sorted(point.attributes["tillgate.operation"] for point in points) == ["pay", "query", "refund"]
+    assert all(point.count == 1 and point.sum > 0 for point in points)
+
+
+def test_a_failed_call_is_an_error_by_its_type_alone(world: World, telemetry: Telemetry) -> None:
+    world.sandbox.control.fault("refused", occasion="pay")
+    payment = world.start(world.order())
+    (span,) = telemetry.spans()
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.attributes["error.type"] == span.attributes["tillgate.outcome"] == "Refused"
+    assert span.events == ()
+    world.sandbox.control.reset()
+    world.time.advance(hours=2)
+    world.sweep()
+    query = telemetry.spans()[-1]
+    assert query.attributes["tillgate.reference"] == payment.reference
+    assert query.attributes["tillgate.outcome"] == "OrderNotFound"
+    assert query.status.status_code is StatusCode.UNSET  # an answer like any other
+
+
+def test_events_are_counted_and_noted_in_the_span_around_them(world: World, telemetry: Telemetry) -> None:
+    with telemetry.tracers.get_tracer("a request").start_as_current_span("POST /payments/notice/"):
+        payment = world.paid_payment()
+    counted = {
+        (point.attributes["tillgate.event"], point.attributes.get("tillgate.vendor")): point.value
+        for point in telemetry.points("tillgate.events")
+    }
+    assert counted[("payment.paid", "alipay")] == 1
+    around = telemetry.spans()[-1]
+    assert [event.name for event in around.events] == ["payment.created", "payment.pending", "payment.paid", "delivery.done"]
+    assert {event.attributes["tillgate.reference"] for event in around.events} == {payment.reference}
+    assert all(span.parent.span_id == around.context.span_id for span in telemetry.spans()[:-1])
+    references = [point for name in ("tillgate.events", "tillgate.gateway.duration") for point in telemetry.points(name)]
+    assert not any(payment.reference in str(dict(point.attributes)) for point in references)  # a metric has few values
+
+
+def test_i11_no_token_signature_or_key_is_in_a_log_span_or_metric(
+    world: World, telemetry: Telemetry, log: pytest.LogCaptureFixture
+) -> None:
+    live_a_full_life(world)
+    heard = telemetry.everything() + "".join(f"{record.getMessage()} {vars(record)} {record.exc_text or ''}\n" for record in log.records)
+    assert "payment.paid" in heard
+    assert "refund.unknown" in heard
+    assert PUBLISHED_TEST_TOKEN not in heard
+    assert re.findall(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])", _without_trace_ids(heard)) == []
+    for payment in Payment.objects.all():
+        assert payment.notice_key not in heard
+        assert payment.return_key not in heard
+    for refund in Refund.objects.all():
+        assert refund.notice_key not in heard
+
+
+def _without_trace_ids(text: str) -> str:
+    return re.sub(r"0x[0-9a-f]{32}", "", text)
+
+
+def test_a_call_that_never_left_and_a_plugin_that_raises_are_told_by_their_types(
+    world: World, telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        @hooks.hookimpl(tryfirst=True)
+        def tillgate_query(self, account: Any, reference: str) -> Any:
+            raise NotSent("query", reference, "connection refused")
+
+    payment = world.start(world.order())
+    broken = Broken()
+    hooks.plugin_manager().register(broken)
+    try:
+        world.notice(payment)
+    finally:
+        hooks.plugin_manager().unregister(broken)
+    assert telemetry.spans()[-1].attributes["error.type"] == "NotSent"
+
+
+def test_an_observer_that_fails_disturbs_nobody(world: World, telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr(observers._log, "log", fail)
+    payment = world.paid_payment()
+    assert world.shop.times_paid(payment.order.key) == 1
+    assert telemetry.points("tillgate.events")
+
+
+def test_the_observers_are_registered_once_and_can_be_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {LOG_NAME, TELEMETRY_NAME} <= {name for name, _ in hooks.plugin_manager().list_name_plugin()}
+    before = hooks.plugin_manager().list_name_plugin()
+    observers.register()
+    assert hooks.plugin_manager().list_name_plugin() == before
+    fresh = hooks.build_plugin_manager(entry_points=False)
+    fresh.set_blocked(LOG_NAME)
+    monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: fresh)
+    observers.register()
+    assert not fresh.has_plugin(LOG_NAME)
+    assert fresh.has_plugin(TELEMETRY_NAME)
+
+
+def test_without_opentelemetry_there_is_no_observer_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_such_module(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    fresh = hooks.build_plugin_manager(entry_points=False)
+    monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: fresh)
+    for find in (no_such_module, lambda _: None):
+        monkeypatch.setattr("importlib.util.find_spec", find)
+        observers.register()
+        assert not fresh.has_plugin(TELEMETRY_NAME)
+    assert fresh.has_plugin(LOG_NAME)
+
+
+def test_a_plugin_that_cannot_be_loaded_does_not_keep_django_from_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise ConfigurationError("plugin", "tillgate", "could not be loaded")
+
+    monkeypatch.setattr("tillgate.hooks.plugin_manager", broken)
+    observers.register()
+
+
+def test_opentelemetry_is_imported_only_when_something_is_told() -> None:
+    code = "import sys, django; django.setup(); print('opentelemetry.trace' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"DJANGO_SETTINGS_MODULE": "tests.django.project"}
+    )
+    assert done.stdout == "False\n"

@@ -1,0 +1,315 @@
+"""The shopper's pages without a browser: what they say, in which language, under which headers, and what a shop can change about them."""
+
+from __future__ import annotations
+
+import html
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.template import engines
+from django.test import Client
+from django.utils.translation import override
+
+import tillgate.django
+from tests.django.conftest import World
+from tillgate.django import operations, views
+from tillgate.django.forms import RefundForm, VendorForm
+from tillgate.django.models import Payment
+from tillgate.django.tickets import start_url
+from tillgate.testing.translations import faults_of_catalogue
+
+APP = Path(tillgate.django.__file__).parent
+
+
+@pytest.fixture
+def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shop has no page of its own for a settled payment."""
+    monkeypatch.setattr(views, "_home", lambda payment: None)
+
+
+def text_of(answer: Any) -> str:
+    assert answer.status_code == 200
+    return html.unescape(answer.content.decode())
+
+
+def come_back(world: World, payment: Payment, **query: str) -> Any:
+    return world.client.get(f"/payments/return/{payment.return_key}/", query)
+
+
+def test_every_page_has_one_heading_a_language_and_a_title_and_nothing_inline(world: World, no_home: None) -> None:
+    order = world.order()
+    payment = world.start(order)
+    pages = [
+        text_of(world.client.get(world.shop.pay_path(order))),
+        text_of(come_back(world, payment)),
+        text_of(come_back(world, payment, wait="40")),
+    ]
+    world.shopper_pays(payment)
+    pages += [text_of(come_back(world, payment)), text_of(world.client.get(world.shop.pay_path(order)))]
+    for page in pages:
+        assert len(re.findall(r"<h1", page)) == 1
+        assert len(re.findall(r"<main", page)) == 1
+        assert '<html lang="en-us">' in page
+        assert re.search(r"<title>[^<]+</title>", page)
+        assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:", page)
+        for script in re.findall(r"<script[^>]*>", page):
+            assert "src=" in script or 'type="application/json"' in script
+
+
+def test_the_address_of_a_page_is_told_to_nobody(world: World, no_home: None) -> None:
+    order = world.order()
+    payment = world.start(order)
+    for answer, policy in (
+        (come_back(world, payment), "no-referrer"),
+        (world.client.get(f"/payments/status/{payment.return_key}/"), "no-referrer"),
+        (world.client.get(world.shop.pay_path(order)), "same-origin"),  # a form under "no-referrer" is posted with "Origin: null"
+        (world.client.post(world.shop.pay_path(order), {"vendor": "alipay"}), "same-origin"),
+    ):
+        assert answer["Referrer-Policy"] == policy
+        assert "no-store" in answer["Cache-Control"]
+
+
+def test_the_form_is_posted_with_its_token_only(world: World) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    path = world.shop.pay_path(world.order())
+    assert strict.post(path, {"vendor": "alipay"}).status_code == 403
+    assert not Payment.objects.exists()
+    token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', text_of(strict.get(path)))
+    assert token
+    origin = {"Origin": "http://testserver"}
+    assert strict.post(path, {"vendor": "alipay", "csrfmiddlewaretoken": token[1]}, headers=origin).status_code == 302
+
+
+def test_style_and_script_need_no_server_for_static_files(world: World) -> None:
+    payment = world.start(world.order())
+    page = text_of(come_back(world, payment))
+    addresses = re.findall(r'(?:href|src)="(/payments/assets/[^"]+)"', page)
+    assert [re.sub(r"\?.*", "", address) for address in addresses] == ["/payments/assets/pages.css", "/payments/assets/poll.js"]
+    for address in addresses:
+        answer = world.client.get(address)
+        assert answer.status_code == 200
+        assert answer["Content-Type"] in ("text/css; charset=utf-8", "text/javascript; charset=utf-8")
+        assert "max-age" in answer["Cache-Control"]
+    assert world.client.get("/payments/assets/../settings.py").status_code == 404
+    assert world.client.get("/payments/assets/settings.py").status_code == 404
+
+
+def test_without_a_vendor_nothing_is_started_and_the_page_says_why(world: World) -> None:
+    path = world.shop.pay_path(world.order())
+    page = text_of(world.client.post(path, {}))
+    assert 'aria-describedby="tillgate-vendor-error"' in page
+    assert "This field is required." in page
+    assert "Select a valid choice" in text_of(world.client.post(path, {"vendor": "gold"}))
+    assert not Payment.objects.exists()
+
+
+def test_an_order_that_cannot_be_paid_says_why(world: World) -> None:
+    order = world.order()
+    world.shop.close_order(order)
+    page = text_of(world.client.get(world.shop.pay_path(order)))
+    assert "The shop says: it is cancelled." in page
+    assert "<form" not in page
+
+
+def test_only_the_vendors_of_the_settings_are_offered(world: World, settings: Any) -> None:
+    settings.TILLGATE = {**settings.TILLGATE, "VENDORS": ["paypal", "venmo"]}
+    page = text_of(world.client.get(world.shop.pay_path(world.order())))
+    assert re.findall(r'value="(\w+)" (?:[^>]* )?id="id_vendor', page) == ["paypal", "venmo"]
+    settings.TILLGATE = {**settings.TILLGATE, "VENDORS": []}
+    assert "No way to pay is offered" in text_of(world.client.get(world.shop.pay_path(world.order())))
+
+
+def test_a_page_that_waits_refreshes_without_script_and_not_for_ever(world: World) -> None:
+    payment = world.start(world.order())
+    path = f"/payments/return/{payment.return_key}/"
+    assert f'<noscript><meta http-equiv="refresh" content="3;url={path}?wait=1"></noscript>' in text_of(come_back(world, payment))
+    tired = text_of(come_back(world, payment, wait="40"))
+    assert "refresh" not in tired
+    assert f'<a class="button" href="{path}">Look again</a>' in tired
+
+
+def test_looking_again_asks_the_gateway_and_a_refresh_does_not(world: World, no_home: None) -> None:
+    payment = world.start(world.order())
+    asked = world.queries()
+    come_back(world, payment, wait="7")
+    assert world.queries() == asked
+    world.shopper_pays(payment)
+    assert "Thank you" in text_of(come_back(world, payment))
+
+
+def test_a_shop_overrides_any_block(world: World, settings: Any, tmp_path: Path) -> None:
+    own = tmp_path / "tillgate" / "return.html"
+    own.parent.mkdir()
+    inherited = (APP / "templates" / "tillgate" / "return.html").read_text("utf-8")
+    (own.parent / "ours.html").write_text(inherited, "utf-8")
+    own.write_text(
+        '{% extends "tillgate/ours.html" %}{% block header %}<header>Our shop</header>{% endblock %}{% block facts %}{% endblock %}',
+        "utf-8",
+    )
+    (engine,) = settings.TEMPLATES
+    settings.TEMPLATES = [{**engine, "DIRS": [tmp_path]}]
+    page = text_of(come_back(world, world.start(world.order())))
+    assert "<header>Our shop</header>" in page
+    assert "Confirming your payment" in page
+    assert "Reference" not in page
+
+
+def test_the_vendor_choice_is_a_tag_for_a_shops_own_form(world: World) -> None:
+    template = engines["django"].from_string("{% load tillgate %}{% vendor_choice %}{% pay_url 'smallest-shop' '7' %}")
+    shown = template.render({})
+    assert "<legend>How would you like to pay?</legend>" in shown
+    assert 'name="vendor" value="alipay"' in shown
+    assert "/payments/pay/" in shown
+
+
+def test_the_pages_in_german(world: World, settings: Any, no_home: None) -> None:
+    settings.LANGUAGE_CODE = "de"
+    order = world.order("1234.50")
+    pay = text_of(world.client.get(world.shop.pay_path(order)))
+    assert '<html lang="de">' in pay
+    for words in (
+        "Zahlungsart wählen",
+        "Wie möchten Sie bezahlen?",
+        "Kredit- oder Debitkarte",
+        "Weiter zur Zahlung",
+        f"Bestellung S{order}",
+        "1234,50",
+    ):
+        assert words in pay
+    payment = world.start(order)
+    assert "Ihre Zahlung wird bestätigt" in text_of(come_back(world, payment))
+    assert "Wir warten noch auf Nachricht vom Zahlungsdienst" in text_of(come_back(world, payment, wait="40"))
+    world.shopper_pays(payment)
+    assert "Danke, Ihre Zahlung ist angekommen" in text_of(come_back(world, payment))
+    with override("de"):
+        assert "Das ist mehr als die USD 5.00" in str(RefundForm(Decimal("5.00"), {"amount": "6"}).errors)
+        assert str(VendorForm().fields["vendor"].label) == "Wie möchten Sie bezahlen?"
+
+
+def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) -> None:
+    payment = world.paid_payment("30.00")
+    operations.refund(payment.pk, "10.00")
+    settings.LANGUAGE_CODE = "de"
+    page = text_of(admin_client.get(f"/admin/tillgate/payment/{payment.pk}/change/"))
+    for words in (
+        "Verlauf",
+        "Zahlung begonnen",
+        "Geld zurückgegeben",
+        "USD 10,00 zurückgegeben, USD 20,00 können noch zurückgegeben werden.",
+    ):
+        assert words in page
+    question = text_of(admin_client.get(f"/admin/tillgate/payment/{payment.pk}/refund/"))
+    assert "USD 20,00 zurückgeben" in question
+    assert '<input type="hidden" name="amount" value="20.00">' in question
+    assert "Hier ist nichts" in text_of(admin_client.get("/admin/tillgate/attention/"))
+
+
+# What a shopper may still do -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_pay_link_of_a_paid_order_says_so_and_leads_home(world: World) -> None:
+    payment = world.paid_payment()
+    path = world.shop.pay_path(payment.order.key)
+    for answer in (world.client.get(path), world.client.post(path, {"vendor": "alipay"})):
+        page = text_of(answer)
+        assert "<h1>This order is already paid</h1>" in page
+        assert f'<a class="button" href="/orders/{payment.order.key}/">Back to the shop</a>' in page
+        assert "cannot be paid" not in page
+        assert "<form" not in page
+        assert answer["Referrer-Policy"] == "same-origin"
+    assert Payment.objects.count() == 1
+
+
+def test_the_pay_link_of_an_order_that_was_paid_otherwise_says_what_the_shop_says(world: World) -> None:
+    page = text_of(world.client.get(world.shop.pay_path(world.shop.place_order_paid_otherwise(Decimal("12.50")))))
+    assert "The shop says: it is paid." in page
+
+
+def test_a_paid_order_without_a_page_of_the_shop_has_no_link(world: World, no_home: None) -> None:
+    payment = world.paid_payment()
+    page = text_of(world.client.get(world.shop.pay_path(payment.order.key)))
+    assert "This order is already paid" in page
+    assert "Back to the shop" not in page
+
+
+def test_who_left_the_cashier_can_go_on_paying_or_back_to_the_shop(world: World) -> None:
+    payment = world.start(world.order())
+    for query in ({}, {"wait": "1"}, {"wait": "40"}):
+        page = text_of(come_back(world, payment, **query))
+        assert "Did not pay?" in page
+        assert f'<a href="{payment.cashier_url}">Go on paying</a>' in page
+        assert f'<a href="/orders/{payment.order.key}/">Back to the shop</a>' in page
+        assert "/payments/pay/" not in page  # the authority to pay in another way is the shop's to give
+
+
+def test_a_cashier_page_that_closes_is_not_gone_on_with(world: World) -> None:
+    order = world.order()
+    payment = world.start(order)
+    world.time.advance(minutes=119)
+    returned = text_of(come_back(world, payment))
+    assert "Did not pay?" in returned
+    assert payment.cashier_url not in returned
+    assert "still open" not in text_of(world.client.get(world.shop.pay_path(order)))
+
+
+def test_a_payment_that_may_not_have_begun_has_no_cashier_page_to_go_on_with(world: World, no_home: None) -> None:
+    order = world.order()
+    world.sandbox.control.fault("lost_response", occasion="pay")
+    assert world.choose(order).status_code == 409
+    page = text_of(come_back(world, Payment.objects.get()))
+    assert "Confirming your payment" in page
+    assert "Did not pay?" not in page
+
+
+def test_a_settled_payment_is_not_gone_on_with(world: World, no_home: None) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    page = text_of(come_back(world, payment))
+    assert "Thank you" in page
+    assert payment.cashier_url not in page
+    assert "Go on paying" not in page
+
+
+def test_the_pay_link_tells_of_a_payment_that_is_open_and_leads_to_it(world: World) -> None:
+    order = world.order()
+    path = world.shop.pay_path(order)
+    assert "still open" not in text_of(world.client.get(path))
+    payment = world.start(order, "paypal")
+    page = text_of(world.client.get(path))
+    assert "A payment with PayPal is still open." in page
+    assert f'<a href="{payment.cashier_url}">Go on paying</a>' in page
+    assert f'<a href="/payments/return/{payment.return_key}/">See how it stands</a>' in page
+    assert "<form" in page
+    assert Payment.objects.count() == 1
+
+
+def test_an_open_payment_of_another_amount_is_not_gone_on_with(world: World) -> None:
+    order = world.order("10.00")
+    world.start(order)
+    world.shop.edit_total(order, Decimal("12.00"))
+    assert "still open" not in text_of(world.client.get(world.shop.pay_path(order)))
+
+
+def test_why_an_order_takes_no_payment_is_told_in_the_shoppers_language(world: World, settings: Any) -> None:
+    settings.LANGUAGE_CODE = "de"
+    order = world.order()
+    path = world.shop.pay_path(order)
+    operations.close("smallest-shop", order)
+    answer = world.client.post(path, {"vendor": "alipay"})
+    assert answer.status_code == 409
+    assert "Diese Bestellung kann nicht bezahlt werden: die Bestellung ist geschlossen." in html.unescape(answer.content.decode())
+
+
+def test_a_payment_carries_the_language_of_its_shopper_wherever_the_choice_was_made(world: World, settings: Any) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
+    client, order = Client(headers={"Accept-Language": "de"}), world.order()
+    client.post(world.shop.pay_path(order), {"vendor": "alipay"})
+    client.get(start_url(world.shop.plugin, order, "paypal"))
+    assert [payment.data for payment in Payment.objects.all()] == [{"language": "de"}] * 2
+
+
+def test_every_text_is_translated_into_german_and_compiled() -> None:
+    assert faults_of_catalogue(APP, "de") == []

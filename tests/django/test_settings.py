@@ -1,0 +1,150 @@
+"""The settings: the page explains every key, and its example can be used."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from pydantic_core import PydanticUndefined
+
+from tests.test_docs import blocks, read, rows, section
+from tillgate import ConfigurationError
+from tillgate.django.conf import Settings, get_settings
+from tillgate.django.tasks import BEAT_SCHEDULE
+from tillgate.wire.messages import Vendor
+
+PAGE = "docs/reference/settings.md"
+
+
+def shown(name: str) -> str:
+    """Return how the page writes a default."""
+    field = Settings.model_fields[name]
+    default = field.get_default(call_default_factory=True, validated_data={})
+    if default is PydanticUndefined:
+        return "required"
+    if default == tuple(Vendor):
+        return "all"
+    return f"`{list(default)}`" if isinstance(default, tuple) else f"`{default}`"
+
+
+def test_every_setting_is_explained_with_its_default_and_no_other() -> None:
+    table = section(read(PAGE), "Settings of the Django app").partition("## ")[0]
+    explained = rows(table)
+    assert {name: cells[0] for name, cells in explained.items()} == {name.upper(): shown(name) for name in Settings.model_fields}
+    assert list(explained) == [name.upper() for name in Settings.model_fields]
+
+
+@pytest.mark.parametrize("name", [name for name in Settings.model_fields if re.search(r"_(minutes|seconds|per_second)$", name)])
+def test_every_setting_of_time_names_its_unit(name: str) -> None:
+    unit = rows(read(PAGE))[name.upper()][1]
+    assert unit in name.replace("_", " ")
+
+
+def test_the_example_of_the_page_can_be_used(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_PAYMENT_TOKEN", "the-secret-token")
+    names: dict[str, Any] = {}
+    exec(blocks(read(PAGE), "python")[0], names)
+    settings.TILLGATE = names["TILLGATE"]
+    assert get_settings().accounts["default"].base_url == "https://pay.example"
+    assert get_settings().attention_mail_to == ("owner@shop.example",)
+
+
+def test_a_key_that_does_not_exist_is_an_error(settings: Any) -> None:
+    settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "PUBLICURL": "https://shop.example"}
+    with pytest.raises(ConfigurationError, match="'PUBLICURL' is not a setting"):
+        get_settings()
+
+
+def test_every_celery_task_is_explained_and_no_other() -> None:
+    from tillgate.django import tasks
+
+    known = [getattr(tasks, name).name for name in tasks.__all__ if name != "BEAT_SCHEDULE"]
+    assert sorted(rows(read("docs/how-to/celery.md"))) == sorted(known)
+    assert BEAT_SCHEDULE["tillgate-sweep"]["task"] in known
+
+
+def test_every_option_of_the_sweeper_is_explained() -> None:
+    from tillgate.django.management.commands.tillgate import Command
+
+    text = Command().create_parser("manage.py", "tillgate")
+    (subparsers,) = (action for action in text._actions if action.dest == "subcommand")
+    own = {option for action in subparsers.choices["sweep"]._actions for option in action.option_strings if option.startswith("--")}  # type: ignore[index]
+    shared = {"--help", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color"}
+    explained = rows(section(read("docs/how-to/run-the-sweeper.md"), "Options"))
+    assert {name for name in explained if name.startswith("--")} == own - shared
+
+
+ACCOUNT = {"BASE_URL": "https://pay.example", "MERCHANT_NO": "200043", "TOKEN": "canary-token"}
+HERE = "TILLGATE['ACCOUNTS']['main']"
+
+
+@pytest.mark.parametrize(
+    ("account", "says"),
+    [
+        ({"TOKKEN": "canary"}, f"{HERE}: 'TOKKEN' is not a setting: did you mean 'TOKEN'?"),
+        ({"merchant_no": "1"}, f"{HERE}: 'merchant_no' is not a setting: did you mean 'MERCHANT_NO'?"),
+        ({"Z": 1}, f"{HERE}: 'Z' is not a setting: the settings are BASE_URL, MERCHANT_NO, TOKEN, SANDBOX, DIALECT, "),
+        ({7: 1}, f"{HERE}: 7 is not a setting: "),
+        ({"TOKKEN": "canary", "BASE_URL": "http://pay.example"}, f"{HERE}: 'TOKKEN' is not a setting"),
+        (
+            {"BASE_URL": "http://pay.example"},
+            f"{HERE}['BASE_URL']: 'http://pay.example' is not https, which only a sandbox may do without: ",
+        ),
+        ({"BASE_URL": "pay.example"}, f"{HERE}['BASE_URL']: 'pay.example' is not an absolute http(s) address"),
+        ({"MERCHANT_NO": 200043}, f"{HERE}['MERCHANT_NO']: 200043 is not a merchant number"),
+        ({"TOKEN": " canary-token"}, f"{HERE}['TOKEN']: '***' is not text"),
+        ({"QUERY_ATTEMPTS": 99}, f"{HERE}['QUERY_ATTEMPTS']: 99 cannot be used in an account"),
+        ({"TOKEN": None}, f"{HERE}['TOKEN']: '***' is not text"),
+    ],
+)
+def test_a_wrong_account_is_told_by_the_names_of_the_settings(settings: Any, account: Any, says: str) -> None:
+    settings.TILLGATE = {"ACCOUNTS": {"main": {**ACCOUNT, **account}}, "PUBLIC_URL": "https://shop.example"}
+    with pytest.raises(ConfigurationError) as caught:
+        get_settings()
+    assert str(caught.value).startswith(says)
+    assert "canary" not in str(caught.value)
+    assert "SANDBOX" in says or "sandbox=True" not in str(caught.value)
+
+
+def test_an_account_that_misses_something_names_it(settings: Any) -> None:
+    settings.TILLGATE = {"ACCOUNTS": {"main": {"BASE_URL": "https://pay.example", "TOKEN": "canary"}}, "PUBLIC_URL": "https://shop.example"}
+    with pytest.raises(ConfigurationError, match=re.escape(f"{HERE}['MERCHANT_NO'] is missing")):
+        get_settings()
+
+
+def test_http_is_for_sandboxes_and_the_hint_is_the_line_to_add(settings: Any) -> None:
+    sandbox = {**ACCOUNT, "BASE_URL": "http://127.0.0.1:8181"}
+    settings.TILLGATE = {"ACCOUNTS": {"main": sandbox}, "PUBLIC_URL": "https://shop.example"}
+    with pytest.raises(ConfigurationError, match='add "SANDBOX": True'):
+        get_settings()
+    settings.TILLGATE = {"ACCOUNTS": {"main": {**sandbox, "SANDBOX": True}}, "PUBLIC_URL": "https://shop.example"}
+    assert get_settings().accounts["main"].sandbox
+
+
+@pytest.mark.parametrize("given", ["owner@shop.example", ["owner"], [("Ann", "ann@shop.example")], 7, None])
+def test_who_is_mailed_is_a_list_of_addresses(settings: Any, given: Any) -> None:
+    settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "ATTENTION_MAIL_TO": given}
+    with pytest.raises(ConfigurationError, match=r"TILLGATE\['ATTENTION_MAIL_TO'\].* must be a list of addresses"):
+        get_settings()
+
+
+def test_a_missing_public_address_is_asked_for_with_an_example(settings: Any) -> None:
+    settings.TILLGATE = {"ACCOUNTS": {"main": ACCOUNT}}
+    with pytest.raises(ConfigurationError, match=r"^TILLGATE\['PUBLIC_URL'\] is missing: .* such as https://shop\.example$"):
+        get_settings()
+
+
+def test_a_misspelt_setting_is_told_with_the_near_one(settings: Any) -> None:
+    settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "VENDOR": ["alipay"]}
+    with pytest.raises(ConfigurationError, match="TILLGATE: 'VENDOR' is not a setting: did you mean 'VENDORS'"):
+        get_settings()
+
+
+def test_no_traceback_of_a_wrong_setting_holds_a_token(settings: Any) -> None:
+    settings.TILLGATE = {"ACCOUNTS": {"main": {**ACCOUNT, "MERCHANT_NO": 7}}, "PUBLIC_URL": "https://shop.example"}
+    with pytest.raises(ConfigurationError) as caught:
+        get_settings()
+    own = [frame.frame for frame in caught.traceback if "tillgate" in str(frame.path) and "tests" not in str(frame.path)]
+    assert own
+    assert not [name for frame in own for name, value in frame.f_locals.items() if "canary-token" in repr(value)]

@@ -1,0 +1,68 @@
+"""The demonstration: what starts, what ends, and what it says when something is in its way. The whole walk is `make demo ONCE=1`."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+
+import pytest
+
+from example_shop import demo
+from example_shop.browser import Browser, PageProblem
+from tillgate.sandbox import Options, Sandbox
+
+SLEEPER = [sys.executable, "-c", "import time; print('up'); time.sleep(600)"]
+
+
+def test_a_taken_port_is_told_and_another_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = demo._free_port(port)
+    assert found != port
+    assert f"port {port} is taken; using {found} instead" in capsys.readouterr().out
+
+
+def test_every_process_is_ended_when_the_demonstration_ends() -> None:
+    with demo._running({"a": SLEEPER, "b": SLEEPER}, quiet=True) as processes:
+        assert [process.ended() for process in processes.values()] == [None, None]
+    assert all(process.ended() is not None for process in processes.values())
+
+
+def test_every_process_is_ended_when_the_demonstration_fails() -> None:
+    with pytest.raises(KeyboardInterrupt), demo._running({"a": SLEEPER}, quiet=True) as processes:
+        raise KeyboardInterrupt
+    assert processes["a"].ended() is not None
+
+
+def test_a_process_that_dies_at_the_start_is_named_with_its_last_words(capsys: pytest.CaptureFixture[str]) -> None:
+    dying = [sys.executable, "-c", "print('no such table'); raise SystemExit(3)"]
+    with demo._running({"shop": dying}, quiet=True) as processes:
+        while processes["shop"].ended() is None:
+            time.sleep(0.01)
+        processes["shop"]._reader.join()
+        with pytest.raises(demo.DemoProblem, match="The shop ended with status 3"):
+            demo._wait_for(processes, "http://127.0.0.1:9")
+    assert "shop | no such table" in capsys.readouterr().out
+
+
+def test_without_its_shop_the_demonstration_ends_and_without_its_sweeper_it_says_how_to_start_another(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SHOP_VAR", "SHOP_PUBLIC_URL", "SHOP_GATEWAY_URL"):
+        monkeypatch.setenv(name, "x")
+    commands = {"sweeper": [sys.executable, "-c", ""], "shop": [sys.executable, "-c", "import time; time.sleep(2)"]}
+    with demo._running(commands, quiet=True) as processes, pytest.raises(demo.DemoProblem, match="The shop ended with status 0"):
+        demo._watch(processes, commands)
+    assert "The sweeper is gone. Start another" in capsys.readouterr().out
+
+
+def test_the_windowless_browser_reads_forms_and_follows_redirects_as_a_browser_does() -> None:
+    with Sandbox(Options()) as sandbox, Browser(sandbox.base_url) as browser:
+        page = browser.open("/")
+        assert page.status == 200
+        assert page.heading
+        with pytest.raises(PageProblem, match="has no link 'Nowhere'"):
+            page.link("Nowhere")
+        with pytest.raises(PageProblem, match="has no form with vendor"):
+            page.form("vendor")

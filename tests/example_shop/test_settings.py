@@ -1,0 +1,66 @@
+"""The settings to copy: the shop's checks find nothing, in the demonstration and in production."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MANAGE = ROOT / "example_shop" / "manage.py"
+PRODUCTION = {
+    "DJANGO_SETTINGS_MODULE": "example_shop.production",
+    "SHOP_HOST": "www.fold-and-margin.example",
+    "SHOP_SECRET_KEY": "tZ4kB8uQw1eR6yN3mC7vX0pL9sD2fG5hJ-aK_iOoPqWzExRcTvYb",
+    "SHOP_GATEWAY_URL": "https://pay.example",
+    "SHOP_MERCHANT_NO": "200043",
+    "SHOP_PAYMENT_TOKEN": "5cbfb079f15b150122261c8537086d77a",
+    "SHOP_OWNER_MAIL": "owner@fold-and-margin.example",
+    "SHOP_BROKER_URL": "amqp://guest:guest@127.0.0.1:5672//",
+}
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", *arguments]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("SHOP_") and name != "DJANGO_SETTINGS_MODULE"}
+    return subprocess.run(command, capture_output=True, text=True, env={**clean, **environment}, cwd=ROOT, timeout=120, check=False)
+
+
+def test_the_demonstrations_settings_pass_every_check() -> None:
+    done = run(str(MANAGE), "check")
+    assert done.returncode == 0, done.stderr
+    assert "no issues (0 silenced)" in done.stdout
+
+
+def test_the_production_settings_pass_every_check_for_deployment() -> None:
+    done = run(str(MANAGE), "check", "--deploy", "--fail-level", "INFO", **PRODUCTION)
+    assert done.returncode == 0, done.stderr
+    assert "no issues (0 silenced)" in done.stdout
+
+
+@pytest.mark.parametrize("name", [name for name in PRODUCTION if name != "DJANGO_SETTINGS_MODULE"])
+def test_production_does_not_start_without_what_only_its_owner_knows(name: str) -> None:
+    done = run(str(MANAGE), "check", **{other: value for other, value in PRODUCTION.items() if other != name})
+    assert done.returncode != 0
+    assert name in done.stderr
+
+
+def test_production_keeps_no_trace_of_the_sandbox() -> None:
+    look = (
+        "from django.conf import settings as s; a = s.TILLGATE['ACCOUNTS']['default'];"
+        "print(s.DEBUG, a.get('SANDBOX'), s.DATABASES['default']['ENGINE'], s.TILLGATE['PUBLIC_URL'])"
+    )
+    done = run("-c", look, **PRODUCTION)
+    assert done.stdout.split() == ["False", "None", "django.db.backends.postgresql", "https://www.fold-and-margin.example"], done.stderr
+
+
+def test_celery_finds_the_sweepers_tasks_and_its_schedule() -> None:
+    look = (
+        "from example_shop.celery import app; app.loader.import_default_modules();"
+        "print(app.conf.beat_schedule['tillgate-sweep']['task'], 'tillgate.sweep_account' in app.tasks, app.conf.broker_url)"
+    )
+    done = run("-c", look, **PRODUCTION)
+    assert done.stdout.split() == ["tillgate.sweep", "True", PRODUCTION["SHOP_BROKER_URL"]], done.stderr

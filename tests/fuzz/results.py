@@ -1,0 +1,62 @@
+"""What was fuzzed so far: one JSON object a line, with the commit and the seeds, so that a run goes on where the last one ended."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Results", "commit"]
+
+ROOT = Path(__file__).parents[2]
+
+
+def commit() -> str:
+    """Return the commit that is fuzzed; with `+changes` when the sources differ from it."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+    return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--", "src", "tests/fuzz") else "")
+
+
+class Results:
+    """The file, and what of it counts for this commit and database."""
+
+    def __init__(self, path: Path, database: str) -> None:
+        self._path = path
+        self._key = {"commit": commit(), "database": database}
+
+    def lines(self) -> Iterator[Mapping[str, Any]]:
+        """Yield what was noted for this commit and database."""
+        if self._path.exists():
+            for line in self._path.read_text("utf-8").splitlines():
+                noted = json.loads(line)
+                if all(noted[name] == value for name, value in self._key.items()):
+                    yield noted
+
+    def seeds(self) -> set[int]:
+        """Return the seeds that need not be run again."""
+        return {seed for line in self.lines() for first, last in line["seeds"] for seed in range(first, last + 1)}
+
+    def add(self, seeds: Iterable[int], met: Mapping[str, Counter[str]], faults: int) -> None:
+        """Note some seeds that were run."""
+        inputs = sum(sum(counts.values()) for counts in met.values())
+        line = {**self._key, "python": platform.python_version(), "seeds": _ranges(seeds), "inputs": inputs, "faults": faults, "met": met}
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _ranges(seeds: Iterable[int]) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
+    for seed in sorted(seeds):
+        if ranges and ranges[-1][1] == seed - 1:
+            ranges[-1] = (ranges[-1][0], seed)
+        else:
+            ranges.append((seed, seed))
+    return ranges

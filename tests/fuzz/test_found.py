@@ -1,0 +1,111 @@
+"""What the fuzzer has found: each of these was broken once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core import signing
+from django.test import Client
+
+from tests.django.conftest import World, configure, running_sandbox, sandbox, time_, world
+from tests.fuzz.shop import _Broken
+from tests.support import GOOD_BODIES, REFERENCE, answered, credentials
+from tillgate import Account, Dialect, SignatureMismatch, SignatureRule
+from tillgate.django import operations
+from tillgate.django.models import Notice
+from tillgate.testing.cassettes import Cassette
+from tillgate.testing.leaks import leaks_in
+from tillgate.wire import exchange
+
+__all__ = ["configure", "running_sandbox", "sandbox", "time_", "world"]
+
+LIVE = Account(base_url="https://pay.example", merchant_no="1", token="only for this test")
+
+
+@pytest.fixture
+def stranger() -> Client:
+    return Client(raise_request_exception=False)
+
+
+@pytest.mark.parametrize("page", ["notice", "refund-notice", "return"])
+def test_a_connection_that_breaks_while_a_notice_is_read_is_a_notice_that_says_nothing(world: World, stranger: Client, page: str) -> None:
+    payment = world.paid_payment()
+    refund = operations.refund(payment.pk, "1.00")
+    before = Notice.objects.count()
+    key = {"notice": payment.notice_key, "refund-notice": refund.notice_key, "return": payment.return_key}[page]
+    cut: dict[str, Any] = {"wsgi.input": _Broken(b"status=success"), "CONTENT_LENGTH": "14"}
+    answer = stranger.generic("POST", f"/payments/{page}/{key}/", content_type="application/x-www-form-urlencoded", **cut)
+    assert answer.status_code == (302 if page == "return" else 200)
+    assert Notice.objects.count() == before + 1
+    assert Notice.objects.latest("id").evidence == {}
+
+
+@pytest.mark.parametrize(("salt", "page", "says"), [("pay", "pay", ["gone", "1"]), ("start", "start", ["gone", "1", "alipay"])])
+def test_a_ticket_of_a_plugin_that_was_taken_out_is_not_found(
+    world: World, stranger: Client, salt: str, page: str, says: list[str]
+) -> None:
+    ticket = signing.dumps(says, salt=f"tillgate.{salt}")
+    assert stranger.get(f"/payments/{page}/{ticket}/").status_code == 404
+    if page == "pay":
+        assert stranger.post(f"/payments/{page}/{ticket}/", {"vendor": "alipay"}).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["payment", "order", "attention"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "status=%00",
+        "vendor=%00",
+        "account=%00",
+        "reason=%00",
+        "q=%00",
+        "plugin=%00",
+        "created_at__year=-1",
+        f"created_at__year={'9' * 40}",
+        f"created_at__year=2026&created_at__month={'9' * 40}",
+        f"id={'9' * 40}",
+    ],
+)
+def test_a_list_that_nobody_can_be_shown_leads_to_the_whole_list(world: World, admin_client: Client, path: str, query: str) -> None:
+    world.paid_payment()
+    admin_client.raise_request_exception = False
+    assert admin_client.get(f"/admin/tillgate/{path}/?{query}", follow=True).status_code == 200
+
+
+@pytest.mark.parametrize("key", ["%00", "9" * 40, "-1", "1%00"])
+@pytest.mark.parametrize("page", ["payment/{}/change", "payment/{}/refund", "order/{}/change", "attention/{}/change"])
+def test_a_row_that_cannot_be_is_no_error(world: World, admin_client: Client, page: str, key: str) -> None:
+    admin_client.raise_request_exception = False
+    assert admin_client.get(f"/admin/tillgate/{page.format(key)}/").status_code in (302, 404)
+
+
+@pytest.mark.parametrize("claimed", [[], {}, ["x"], 7, True])
+def test_an_answer_whose_signature_is_no_text_can_be_recorded(claimed: object) -> None:
+    body = json.dumps({"ret_code": "000100", "verifySign": claimed})
+    file = f"version: 1\ninteractions:\n- request: {{}}\n  response: {{body: {{string: '{body}'}}}}\n"
+    assert isinstance(leaks_in(file), list)
+
+
+@pytest.mark.parametrize("body", ["{string: {a: b}}", "{string: [1]}", "{}"])
+def test_a_file_that_is_no_cassette_is_told_in_a_sentence(tmp_path: Path, body: str) -> None:
+    file = tmp_path / "cassette.yaml"
+    request = "{method: POST, uri: 'https://gateway.example/', headers: {}, body: ''}"
+    response = f"{{status: {{code: 200, message: OK}}, headers: {{}}, body: {body}}}"
+    file.write_text(f"version: 1\ninteractions:\n- request: {request}\n  response: {response}\n")
+    cassette = Cassette(file, LIVE, is_recording=False, title="a test", command="pytest")
+    if body == "{}":
+        assert len(cassette._load()[0]) == 1
+        return
+    with pytest.raises(pytest.fail.Exception, match="is not a cassette"):
+        cassette._load()
+
+
+@pytest.mark.parametrize("claimed", [0, False, [], {}, 0.0])
+@pytest.mark.parametrize("rule", ["checked", "required"])
+def test_a_signature_that_is_no_text_is_a_wrong_one_and_not_none(claimed: object, rule: str) -> None:
+    at = credentials(dialect=Dialect(name="x", answer_signature=SignatureRule(rule)))
+    with pytest.raises(SignatureMismatch, match="does not belong"):
+        exchange.read_query(at, REFERENCE, answered({**GOOD_BODIES["query"], "verifySign": claimed}))

@@ -1,0 +1,372 @@
+"""Targets on a database: every page that a stranger, a shopper or the gateway can reach, and the gateway's answers behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from random import Random
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from tests.fuzz import inputs
+from tests.fuzz.inputs import Request
+from tests.fuzz.readers import answer, is_signed, notice_members, plain
+from tests.fuzz.shop import ADDRESS, Shop
+from tests.fuzz.targets import Target
+from tillgate.django import operations
+from tillgate.django.models import Payment
+from tillgate.testing.scrubbing import digest
+
+__all__ = ["Views", "views"]
+
+Difference = tuple[str, Mapping[str, Any], Mapping[str, Any]]
+
+_PAGES: Final = ("notice", "refund-notice", "return", "status", "pay", "start", "assets")
+
+
+class Views:
+    """The targets, on one shop. After each input the rows are compared with those before."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
+        self.before = shop.rows()
+        self.secrets = (shop.token, digest(shop.token))
+
+    def restore(self) -> None:
+        """Begin anew, as every seed does."""
+        self.shop.restore()
+        self.before = self.shop.rows()
+
+    # What must hold of every request.
+
+    def ask(self, request: Request) -> tuple[int, dict[str, str], bytes, list[Difference]]:
+        """Send a request and return what came back and what changed. Never a 500, and never a secret in the page or the log."""
+        shop = self.shop
+        shop.later(1)
+        status, headers, content = shop.ask(request)
+        if shop.faults:
+            raise shop.faults[0]
+        assert status < 500, f"HTTP {status}"
+        assert shop.gateway.sent <= 1, f"I7: {shop.gateway.sent} queries for one request"
+        for secret in self.secrets:
+            assert secret.encode() not in content, "I11: a secret is on a page"
+            assert not any(secret in line for line in (*shop.logged, *headers.values())), "I11: a secret is in the log or a header"
+        assert all("\n" not in value and "\r" not in value for value in headers.values())
+        return status, headers, content, self.changes()
+
+    def changes(self) -> list[Difference]:
+        """Return what changed in the rows since the last look."""
+        after = self.shop.rows()
+        changed = [] if after == self.before else self.shop.differences(self.before, after)
+        self.before = after
+        return changed
+
+    def nothing_changed(self, changed: list[Difference], *allowed: Callable[[Difference], bool]) -> None:
+        """Let nothing have changed but what is allowed: I7, notices are hints. What was allowed is undone, for the next input."""
+        wrong = [one for one in changed if not any(allows(one) for allows in allowed)]
+        if changed:
+            self.restore()
+        assert not wrong, f"I7: something from outside changed {wrong}"
+
+    def bounded(self) -> None:
+        """Hold kept notices to their bound."""
+        assert len(self.before["tillgate_notice"]) <= 20 * (len(self.shop.payments) + len(self.shop.refunds))
+
+    # Notices and returns.
+
+    def draw_notice(self, r: Random) -> Request:
+        payment = self._payment(r)
+        return inputs.request(r, f"/payments/notice/{payment.notice_key}/", notice_members(r, self._said_of(r, payment), self.shop.token))
+
+    def draw_refund_notice(self, r: Random) -> Request:
+        refund = r.choice((*self.shop.refunds, self.shop.succeeded, self.shop.succeeded, self.shop.succeeded))
+        members = {**self._said_of(r, self.shop.paid), "ret_code": r.choice(("000100", "000030", "")), "amount": str(refund.amount)}
+        return inputs.request(r, f"/payments/refund-notice/{refund.notice_key}/", notice_members(r, members, self.shop.token))
+
+    def _payment(self, r: Random) -> Payment:
+        """Draw a payment, one of them often, so that more notices come for it than are kept."""
+        return r.choice((*self.shop.payments, self.shop.open, self.shop.open, self.shop.open))
+
+    def _said_of(self, r: Random, payment: Payment) -> dict[str, Any]:
+        return {
+            "transactionNo": payment.transaction_no or "1",
+            "reference": payment.reference,
+            "amount": str(payment.amount),
+            "currency": "USD",
+            "status": r.choice(("success", "success", "failed", "closed", "pending")),
+        }
+
+    def check_notice(self, request: Request) -> str:
+        status, _, content, changed = self.ask(request)
+        self.nothing_changed(changed, _tells_of_forged_notices)
+        self.bounded()
+        return self._acknowledged(request, status, content)
+
+    def check_refund_notice(self, request: Request) -> str:
+        status, _, content, changed = self.ask(request)
+        settled = any(table == "tillgate_refund" for table, _, _ in changed)
+        if settled:
+            assert self._is_signed_if_at_all(request), "I7: a forged notice settled a refund"
+        self.nothing_changed(changed, *([_settles_the_unknown_refund(self.shop)] if settled else []))
+        self.bounded()
+        return "settled what was unknown" if settled else self._acknowledged(request, status, content)
+
+    def _is_signed_if_at_all(self, request: Request) -> bool:
+        """Tell whether a notice of one plain JSON object or form carries no signature, or the right one; of others nothing is said."""
+        said = plain(request.body) if request.body[:1] == b"{" else dict(parse_qsl(request.body.decode("latin-1"), keep_blank_values=True))
+        is_plain = isinstance(said, dict) and not request.query and all(isinstance(value, str) for value in said.values())
+        if not is_plain or not said.get("verifySign") or request.is_cut or "CONTENT_LENGTH" in request.headers:
+            return True
+        return is_signed(said, self.shop.token) is True
+
+    def _acknowledged(self, request: Request, status: int, content: bytes) -> str:
+        if request.method in ("GET", "POST") and not _touches(request, "HTTP_HOST", "CONTENT_LENGTH"):
+            assert (status, content) == (200, b"success"), f"a notice on a known address was answered {status}"
+        return str(status)
+
+    def draw_return(self, r: Random) -> Request:
+        payment = self._payment(r)
+        members = {**self._said_of(r, payment), "wait": r.choice(("", "1", "39", "40", inputs.text(r)))}
+        return inputs.request(
+            r, f"/payments/return/{payment.return_key}/", inputs.spoil(r, members, ("next", "url")), ("GET", "GET", "POST")
+        )
+
+    def check_return(self, request: Request) -> str:
+        status, headers, content, changed = self.ask(request)
+        self.nothing_changed(changed)
+        if "Location" in headers:
+            assert headers["Location"].startswith("/orders/"), "an open redirect"
+        assert b"<script>alert" not in content
+        assert all(key.encode() not in content for payment in self.shop.payments for key in (payment.notice_key,))
+        return str(status)
+
+    def draw_status(self, r: Random) -> Request:
+        return inputs.request(r, f"/payments/status/{r.choice(self.shop.payments).return_key}/", {"a": inputs.text(r)}, ("GET",))
+
+    def check_status(self, request: Request) -> str:
+        status, _, content, changed = self.ask(request)
+        self.nothing_changed(changed)
+        assert self.shop.gateway.sent == 0
+        if status == 200 and content:
+            assert set(plain(content)) == {"status", "settled"}
+        return str(status)
+
+    # Addresses that nobody has, and tickets.
+
+    def draw_stranger(self, r: Random) -> Request:
+        payment = r.choice(self.shop.payments)
+        key = r.choice((payment.notice_key, payment.return_key, payment.reference, str(payment.pk), inputs.text(r), "x" * 5000))
+        path = f"/payments/{r.choice(_PAGES)}/{inputs.mutated_text(r, key)}/"
+        return inputs.request(r, inputs.latin(inputs.mutated_text(r, path) if inputs.chance(r, 4) else path), {"status": "success"})
+
+    def check_stranger(self, request: Request) -> str:
+        known = {(page, key) for one in self.shop.payments for page, key in (("notice", one.notice_key), ("return", one.return_key))}
+        parts = request.path.split("/")
+        if len(parts) > 3 and (parts[2], parts[3]) in known | {("status", one.return_key) for one in self.shop.payments}:
+            return "known"
+        kept = self.before["tillgate_notice"]
+        status, headers, _, changed = self.ask(request)
+        self.nothing_changed(changed)
+        assert self.before["tillgate_notice"] == kept, "an address that nobody has left a row"
+        assert self.shop.gateway.sent == 0
+        assert status != 200 or request.path.startswith("/payments/assets/")
+        if "Location" in headers:
+            assert urlsplit(headers["Location"]).netloc == ""
+        return str(status)
+
+    def draw_ticket(self, r: Random) -> Request:
+        good = r.choice((self.shop.pay_path, self.shop.start_path))
+        page, ticket = good.strip("/").split("/")[1:]
+        if inputs.chance(r, 8):
+            page = r.choice(("pay", "start"))
+        for _ in range(r.randrange(1, 3)):
+            ticket = inputs.mutated_text(r, ticket)
+        return inputs.request(r, inputs.latin(f"/payments/{page}/{ticket}/"), {"vendor": "alipay"})
+
+    def check_ticket(self, request: Request) -> str:
+        # A letter that base64 does not look at may differ; what the ticket says and its signature may not.
+        status, _, _, changed = self.ask(request)
+        if request.path in (self.shop.pay_path, self.shop.start_path):
+            self.restore()
+            return "good"
+        self.nothing_changed(changed)
+        assert status not in (200, 302), "a forged ticket was taken"
+        return str(status)
+
+    def draw_choice(self, r: Random) -> Request:
+        token = "a" * 32
+        drawn = inputs.request(r, self.shop.pay_path, inputs.spoil(r, {"vendor": "alipay"}, ("next",)), ("POST", "POST", "POST", "GET"))
+        csrf = {"HTTP_COOKIE": f"csrftoken={token}", "HTTP_X_CSRFTOKEN": token, "HTTP_REFERER": "https://shop.example/"}
+        headers = {**csrf, **drawn.headers} if not inputs.chance(r, 4) else drawn.headers
+        return Request(drawn.method, drawn.path, drawn.query, drawn.content_type, drawn.body, headers, drawn.is_cut)
+
+    def check_choice(self, request: Request) -> str:
+        if request.is_cut:
+            return "cut"  # Django reads the form itself, and nobody is left to be told
+        status, headers, _, changed = self.ask(request)
+        began = [row for table, was, row in changed if table == "tillgate_payment" and not was.get("id")]
+        self.nothing_changed(changed, _begins_a_payment)
+        if began:
+            assert [one["status"] for one in began] == ["pending"]
+            assert "HTTP_X_CSRFTOKEN" in request.headers, "a payment was begun without the CSRF token"
+            assert headers["Location"].startswith(f"{ADDRESS}/cashier/")
+        else:
+            assert "Location" not in headers
+        return "begun" if began else str(status)
+
+    # The gateway's answers, through the operations and into the rows.
+
+    def draw_answer_to_query(self, r: Random) -> tuple[Payment, tuple[int, bytes]]:
+        payment = r.choice((self.shop.open, self.shop.open, self.shop.created, self.shop.failed))
+        good = {"ret_code": "000100", "ret_msg": "success", "result": {**self._said_of(r, payment), "settleCurrency": "USD"}}
+        return payment, answer(r, good, self.shop.token)
+
+    def check_answer_to_query(self, drawn: tuple[Payment, tuple[int, bytes]]) -> str:
+        payment, says = drawn
+        self.shop.later(10)
+        self.shop.gateway.says = says
+        try:
+            _, _, _, changed = self.ask(Request("POST", f"/payments/notice/{payment.notice_key}/"))
+        finally:
+            self.shop.gateway.says = None
+        if not changed:
+            return "no news"
+        became = Payment.objects.get(pk=payment.pk).status
+        self.restore()
+        if became == "paid":
+            assert self._proves_paid(payment, *says), "I1: an order was paid without proof"
+        return became
+
+    def _proves_paid(self, payment: Payment, status: int, body: bytes) -> bool:
+        said = plain(body)
+        result = said["result"]
+        return (
+            200 <= status < 300
+            and said["ret_code"] == "000100"
+            and result["reference"] == payment.reference
+            and result["status"] == "success"
+            and Decimal(result["amount"]) == payment.amount
+            and result.get("currency") in (None, "", "USD")
+            and (not payment.transaction_no or result.get("transactionNo") in (None, "", payment.transaction_no))
+            and is_signed(said, self.shop.token) is not False
+        )
+
+    def draw_answer_to_pay(self, r: Random) -> tuple[int, bytes]:
+        result = {"transactionNo": "29", "amount": "7.50", "currency": "USD", "cashierUrl": "https://pay.example/cashier/1"}
+        return answer(r, {"ret_code": "000100", "ret_msg": "prepay success", "result": result}, self.shop.token)
+
+    def check_answer_to_pay(self, says: tuple[int, bytes]) -> str:
+        self.shop.gateway.says = says
+        try:
+            _, headers, _, changed = self.ask(Request("GET", self.shop.start_path))
+        finally:
+            self.shop.gateway.says = None
+        [payment] = [row for table, was, row in changed if table == "tillgate_payment"]
+        self.nothing_changed(changed, _begins_a_payment)
+        assert payment["status"] in ("created", "pending", "failed")
+        if "Location" in headers:
+            assert headers["Location"] == plain(says[1])["result"]["cashierUrl"]
+            assert urlsplit(headers["Location"]).scheme in ("http", "https")
+        return str(payment["status"])
+
+    def draw_answer_to_refund(self, r: Random) -> tuple[int, bytes]:
+        return answer(r, {"ret_code": "000100", "ret_msg": "refund success"}, self.shop.token)
+
+    def check_answer_to_refund(self, says: tuple[int, bytes]) -> str:
+        self.shop.gateway.says = says
+        self.shop.logged.clear()
+        try:
+            refund = operations.refund(self.shop.paid.pk, "4.00")
+        finally:
+            self.shop.gateway.says = None
+        shown = " ".join((refund.answer, *self.shop.logged))
+        assert not any(secret in shown for secret in self.secrets), "I11: a secret is kept or logged"
+        assert refund.status in ("succeeded", "refused", "unknown")
+        if refund.status == "succeeded":
+            assert plain(says[1])["ret_code"] == "000100"
+        self.restore()
+        return refund.status
+
+    # The admin, in the hands of somebody who may look: whatever stands in the address, looking changes nothing.
+
+    def draw_admin(self, r: Random) -> Request:
+        names = (
+            "status",
+            "status__exact",
+            "vendor",
+            "account",
+            "state",
+            "reason",
+            "q",
+            "p",
+            "o",
+            "e",
+            "all",
+            "created_at__gte",
+            "created_at__year",
+        )
+        members = {
+            r.choice((*names, inputs.text(r))): r.choice((inputs.text(r), inputs.text(r), "1", "pending")) for _ in range(r.randrange(1, 3))
+        }
+        query = "&".join(f"{quote(name, errors='surrogatepass')}={quote(value, errors='surrogatepass')}" for name, value in members.items())
+        path = r.choice(
+            ("payment/", "payment/", "order/", "attention/", f"payment/{self.shop.paid.pk}/refund/", f"order/{inputs.text(r)}/change/")
+        )
+        return Request("GET", inputs.latin(f"/admin/tillgate/{path}"), query, headers={"HTTP_COOKIE": self.shop.admin_cookie})
+
+    def check_admin(self, request: Request) -> str:
+        status, headers, content, changed = self.ask(request)
+        self.nothing_changed(changed)
+        assert b"<script>alert" not in content
+        if "Location" in headers:
+            to = urlsplit(headers["Location"])
+            assert not to.netloc, "an open redirect"
+            assert unquote(to.path).startswith("/admin/")
+        return str(status)
+
+
+def _touches(request: Request, *headers: str) -> bool:
+    return any(name in request.headers for name in headers)
+
+
+def _tells_of_forged_notices(difference: Difference) -> bool:
+    table, was, became = difference
+    told = {"tillgate_attention": "forged-notices", "tillgate_timelineentry": "attention.raised", "tillgate_delivery": "attention-raised"}
+    return not was.get("id") and table in told and told[table] in became.values()
+
+
+def _settles_the_unknown_refund(shop: Shop) -> Callable[[Difference], bool]:
+    """I7's one exception: a notice on a refund's own address may move it from unknown to succeeded, and the shop hears of it."""
+
+    def allows(difference: Difference) -> bool:
+        table, was, became = difference
+        if table == "tillgate_refund":
+            return (was.get("status"), became.get("status")) == ("unknown", "succeeded") and "amount" not in became
+        if table == "smallest_shop_shoporder":
+            return set(became) == {"refunded"} and Decimal(became["refunded"]) - Decimal(was["refunded"]) == shop.unknown.amount
+        if table == "tillgate_attention":
+            return "resolved_at" in became and was.get("resolved_at") is None
+        is_new = not was.get("id")
+        return is_new and table in ("tillgate_timelineentry", "tillgate_delivery")
+
+    return allows
+
+
+def _begins_a_payment(difference: Difference) -> bool:
+    table, was, _ = difference
+    return not was.get("id") and table in ("tillgate_order", "tillgate_payment", "tillgate_timelineentry")
+
+
+def views(on: Views) -> Iterator[Target]:
+    """Yield the targets that need a shop."""
+    yield Target("payment notices", 50, on.draw_notice, on.check_notice)
+    yield Target("refund notices", 30, on.draw_refund_notice, on.check_refund_notice)
+    yield Target("returns", 25, on.draw_return, on.check_return)
+    yield Target("status", 15, on.draw_status, on.check_status)
+    yield Target("addresses of nobody", 15, on.draw_stranger, on.check_stranger)
+    yield Target("tickets", 15, on.draw_ticket, on.check_ticket)
+    yield Target("choices", 6, on.draw_choice, on.check_choice)
+    yield Target("answers to query, applied", 10, on.draw_answer_to_query, on.check_answer_to_query)
+    yield Target("answers to pay, applied", 3, on.draw_answer_to_pay, on.check_answer_to_pay)
+    yield Target("answers to refund, applied", 2, on.draw_answer_to_refund, on.check_answer_to_refund)
+    yield Target("the admin's addresses", 2, on.draw_admin, on.check_admin)

@@ -1,0 +1,369 @@
+"""The hooks: what can be plugged in without touching the core, and what a bad plugin cannot break."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import subprocess
+import sys
+from collections.abc import Generator, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from types import ModuleType
+from typing import ClassVar
+
+import httpx
+import pytest
+
+from tillgate import (
+    Account,
+    ConfigurationError,
+    CreatedPayment,
+    Gateway,
+    NotSent,
+    OutcomeUnknown,
+    PaymentRequest,
+    Refunded,
+    RefundRequest,
+    Refused,
+    Transaction,
+    TransactionStatus,
+    hooks,
+)
+from tillgate.hooks import Event, OrderDescription, build_plugin_manager, call_owner, emit, hookimpl, plugin_manager
+from tillgate.lifecycle import RefundStatus, decide_refund
+
+FIRST = Account(base_url="https://first.example", merchant_no="1", token="first-token")
+SECOND = Account(base_url="https://second.example", merchant_no="2", token="second-token")
+
+
+def request(vendor: str = "alipay") -> PaymentRequest:
+    return PaymentRequest(
+        reference="100017-7Q2MZK4RXW3DA",
+        amount="12.50",
+        vendor=vendor,
+        terminal="ONLINE",
+        ipn_url="https://shop.example/ipn/x",
+        callback_url="https://shop.example/back?amount={amount}",
+    )
+
+
+def created(account: Account) -> CreatedPayment:
+    return CreatedPayment(
+        transaction_no=f"T-{account.merchant_no}",
+        cashier_url=f"{account.base_url}/cashier",
+        reference="100017-7Q2MZK4RXW3DA",
+        amount=Decimal("12.50"),
+        currency="USD",
+        settle_currency="USD",
+        raw={},
+    )
+
+
+class CannedGateway:
+    """Answers everything itself."""
+
+    @hookimpl
+    def tillgate_pay(self, account: Account) -> CreatedPayment:
+        return created(account)
+
+    @hookimpl
+    def tillgate_query(self, reference: str) -> Transaction:
+        return Transaction(
+            reference=reference,
+            status=TransactionStatus.PENDING,
+            status_text="pending",
+            transaction_no="T-1",
+            amount=None,
+            currency=None,
+            settle_currency=None,
+            raw={},
+        )
+
+
+class LogsCalls:
+    """Wraps whoever answers."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    @hookimpl(wrapper=True)
+    def tillgate_pay(self, account: Account, request: PaymentRequest) -> Generator[None, CreatedPayment, CreatedPayment]:
+        self.seen.append(f"pay {request.reference} with {account.merchant_no}")
+        answer = yield
+        self.seen.append(f"got {answer.transaction_no}")
+        return answer
+
+
+class RoutesPaypalToSecondAccount:
+    """Sends one vendor's payments through another account, by the built-in adapter."""
+
+    @hookimpl(tryfirst=True)
+    def tillgate_pay(self, account: Account, request: PaymentRequest) -> CreatedPayment | None:
+        if request.vendor != "paypal" or account == SECOND:
+            return None
+        answer: CreatedPayment = plugin_manager().hook.tillgate_pay(account=SECOND, request=request)
+        return answer
+
+
+@pytest.fixture
+def plug() -> Iterator[object]:
+    """Register plugins for one test."""
+    registered: list[object] = []
+
+    def register(plugin: object, name: str | None = None) -> object:
+        plugin_manager().register(plugin, name=name)
+        registered.append(plugin)
+        return plugin
+
+    yield register
+    for plugin in registered:
+        plugin_manager().unregister(plugin)
+
+
+def test_a_canned_gateway_can_be_plugged_in(plug) -> None:  # type: ignore[no-untyped-def]
+    plug(CannedGateway())
+    assert hooks.pay(FIRST, request()).transaction_no == "T-1"
+    assert hooks.query(FIRST, "ANY").status is TransactionStatus.PENDING
+
+
+def test_logging_can_be_wrapped_around_whoever_answers(plug) -> None:  # type: ignore[no-untyped-def]
+    plug(CannedGateway())
+    log = plug(LogsCalls())
+    hooks.pay(FIRST, request())
+    assert log.seen == ["pay 100017-7Q2MZK4RXW3DA with 1", "got T-1"]
+
+
+def test_a_vendor_can_be_routed_to_a_second_account(plug) -> None:  # type: ignore[no-untyped-def]
+    plug(CannedGateway())
+    plug(RoutesPaypalToSecondAccount())
+    assert hooks.pay(FIRST, request("paypal")).transaction_no == "T-2"
+    assert hooks.pay(FIRST, request("alipay")).transaction_no == "T-1"
+
+
+def test_the_built_in_adapter_answers_with_a_gateway_of_its_own_per_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = []
+
+    def answer(http: httpx.Request) -> httpx.Response:
+        sent.append(http.url.host)
+        return httpx.Response(200, json={"ret_code": "000100", "ret_msg": "refund success"})
+
+    monkeypatch.setattr("tillgate.hooks.adapter.Gateway", lambda account: Gateway(account, transport=httpx.MockTransport(answer)))
+    manager = build_plugin_manager(entry_points=False)
+    for account in (FIRST, SECOND, FIRST):
+        manager.hook.tillgate_refund(account=account, request=RefundRequest(reference="A-1", amount="1.00"))
+    assert sent == ["first.example", "second.example", "first.example"]
+
+
+def test_a_core_without_any_answering_plugin_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = build_plugin_manager(entry_points=False)
+    manager.unregister(name=hooks.ADAPTER_NAME)
+    monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
+    with pytest.raises(OutcomeUnknown, match="must be answered with a CreatedPayment"):
+        hooks.pay(FIRST, request())
+    with pytest.raises(ConfigurationError, match="must be answered with a Transaction"):
+        hooks.query(FIRST, "A-1")
+
+
+class ForgetsToReturn:
+    @hookimpl(wrapper=True)
+    def tillgate_refund(self) -> Generator[None, Refunded, None]:
+        yield
+
+
+class RaisesAfterwards:
+    @hookimpl(wrapper=True)
+    def tillgate_refund(self) -> Generator[None, Refunded, Refunded]:
+        yield
+        raise ZeroDivisionError
+
+
+class CannedRefund:
+    @hookimpl
+    def tillgate_refund(self, request: RefundRequest) -> Refunded:
+        return Refunded(reference=request.reference, amount=request.amount, ret_msg="refund success")
+
+
+@pytest.mark.parametrize("faulty", [ForgetsToReturn, RaisesAfterwards])
+def test_i6_a_refund_that_a_plugin_spoils_is_unknown_and_never_queued_again(plug, faulty: type) -> None:  # type: ignore[no-untyped-def]
+    plug(CannedRefund())
+    plug(faulty())
+    with pytest.raises(OutcomeUnknown) as caught:
+        hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50"))
+    assert decide_refund(caught.value) is RefundStatus.UNKNOWN
+
+
+def refunding(sent: list[str]) -> object:
+    """Return an adapter whose gateway takes every refund and notes it."""
+
+    def take(http: httpx.Request) -> httpx.Response:
+        sent.append(http.url.path)
+        return httpx.Response(200, json={"ret_code": "000100", "ret_msg": "refund success"})
+
+    gateway = Gateway(FIRST, transport=httpx.MockTransport(take))
+
+    class Adapter:
+        @hookimpl
+        def tillgate_refund(self, request: RefundRequest) -> Refunded:
+            return gateway.refund(request)
+
+    return Adapter()
+
+
+class AsksAfterwards:
+    @hookimpl(wrapper=True)
+    def tillgate_refund(self, request: RefundRequest) -> Generator[None, Refunded, Refunded]:
+        yield
+        raise NotSent("query", request.reference, "connection refused")
+
+
+class BuildsSomethingWrongAfterwards:
+    @hookimpl(wrapper=True)
+    def tillgate_refund(self) -> Generator[None, Refunded, Refunded]:
+        yield
+        RefundRequest(reference="A-1", amount="wrong")
+        raise AssertionError
+
+
+@pytest.mark.parametrize("faulty", [AsksAfterwards, BuildsSomethingWrongAfterwards])
+def test_i6_a_plugins_own_error_after_sending_never_passes_for_not_sent_or_refused(plug, faulty: type) -> None:  # type: ignore[no-untyped-def]
+    sent: list[str] = []
+    plug(refunding(sent))
+    plug(faulty())
+    with pytest.raises(OutcomeUnknown) as caught:
+        hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50"))
+    assert decide_refund(caught.value) is RefundStatus.UNKNOWN
+    assert len(sent) == 1
+
+
+def test_i6_a_plugin_that_sends_and_forgets_to_return_does_not_send_twice(plug) -> None:  # type: ignore[no-untyped-def]
+    sent: list[str] = []
+    adapter = refunding(sent)
+
+    class SendsAndForgets:
+        @hookimpl(tryfirst=True)
+        def tillgate_refund(self, request: RefundRequest) -> None:
+            adapter.tillgate_refund(request)  # type: ignore[attr-defined]
+
+    plug(adapter)
+    plug(SendsAndForgets())
+    with pytest.raises(OutcomeUnknown, match="sent it already"):
+        hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50"))
+    assert len(sent) == 1
+
+
+def test_a_refusal_and_an_unsent_request_reach_the_caller_as_they_are(plug) -> None:  # type: ignore[no-untyped-def]
+    for error in (NotSent("refund", "A-1", "connection refused"), Refused("000020", "no", 400)):
+
+        class Fails:
+            @hookimpl(tryfirst=True)
+            def tillgate_refund(self, error: BaseException = error) -> None:
+                raise error
+
+        failing = plug(Fails())
+        with pytest.raises(type(error)):
+            hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50"))
+        plugin_manager().unregister(failing)
+        plugin_manager().register(failing)
+
+
+def test_a_plugin_with_an_unknown_hook_is_refused_by_name() -> None:
+    class Misspelt:
+        @hookimpl
+        def tillgate_payment_payed(self) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"tillgate_payment_payed.* did you mean 'tillgate_payment_paid'\?"):
+        build_plugin_manager(Misspelt(), entry_points=False)
+
+
+def test_a_plugin_with_an_unknown_argument_is_refused_by_name() -> None:
+    class Misspelt:
+        @hookimpl
+        def tillgate_pay(self, acount: Account) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="acount"):
+        build_plugin_manager(Misspelt(), entry_points=False)
+
+
+def test_an_installed_plugin_that_cannot_be_imported_is_an_error_that_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = importlib.metadata.EntryPoint(name="broken", value="no_such_module_of_tillgate", group="tillgate")
+
+    class Distribution:
+        entry_points = (broken,)
+        metadata: ClassVar = {"name": "tillgate-broken"}
+
+    monkeypatch.setattr("importlib.metadata.distributions", lambda: [Distribution()])
+    with pytest.raises(ConfigurationError, match=r"'broken' could not be loaded.*no_such_module_of_tillgate"):
+        build_plugin_manager()
+
+
+def test_an_installed_plugin_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("tillgate_toy")
+    monkeypatch.setitem(sys.modules, "tillgate_toy", module)
+
+    class Distribution:
+        entry_points = (importlib.metadata.EntryPoint(name="toy", value="tillgate_toy", group="tillgate"),)
+        metadata: ClassVar = {"name": "tillgate-toy"}
+
+    monkeypatch.setattr("importlib.metadata.distributions", lambda: [Distribution()])
+    assert build_plugin_manager().get_plugin("toy") is module
+
+
+def test_importing_the_hooks_loads_no_plugin() -> None:
+    code = "import tillgate, tillgate.hooks.manager as m; assert m.plugin_manager.cache_info().currsize == 0"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Shop:
+    def __init__(self, number: str) -> None:
+        self.number = number
+
+    @hookimpl
+    def tillgate_describe_order(self, order_key: str) -> OrderDescription:
+        return OrderDescription(number=f"{self.number}-{order_key}", amount=Decimal("1.00"))
+
+
+def test_only_the_plugin_that_owns_an_order_is_asked(plug) -> None:  # type: ignore[no-untyped-def]
+    plug(Shop("A"), "shop-a")
+    plug(Shop("B"), "shop-b")
+    described = call_owner("shop-a", "tillgate_describe_order", order_key="7")
+    assert described.number == "A-7"
+    assert described.payable
+    assert call_owner("shop-b", "tillgate_describe_order", order_key="7").number == "B-7"
+
+
+def test_an_owner_without_the_hook_answers_none_whoever_else_has_it(plug) -> None:  # type: ignore[no-untyped-def]
+    plug(Shop("A"), "shop-a")
+    plug(CannedGateway(), "no-shop")
+    assert call_owner("no-shop", "tillgate_describe_order", order_key="7") is None
+
+
+def test_an_order_whose_plugin_is_gone_is_an_error_that_names_it() -> None:
+    with pytest.raises(ConfigurationError, match="'pretix' owns an order but is not loaded"):
+        call_owner("pretix", "tillgate_describe_order", order_key="7")
+
+
+def test_an_observer_that_raises_disturbs_nobody(plug, caplog: pytest.LogCaptureFixture) -> None:  # type: ignore[no-untyped-def]
+    seen = []
+
+    class Breaks:
+        @hookimpl
+        def tillgate_event(self, event: Event) -> None:
+            raise RuntimeError("observer down")
+
+    class Sees:
+        @hookimpl
+        def tillgate_event(self, event: Event) -> None:
+            seen.append(event.name)
+
+    class WantsNothing:
+        @hookimpl
+        def tillgate_event(self) -> None:
+            seen.append("something")
+
+    for observer in (Sees(), Breaks(), WantsNothing()):
+        plug(observer)
+    with caplog.at_level(logging.ERROR, "tillgate"):
+        emit(Event(name="payment.paid", at=datetime.now(UTC)))
+    assert sorted(seen) == ["payment.paid", "something"]
+    assert "observer down" in caplog.text

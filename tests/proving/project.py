@@ -1,0 +1,18 @@
+"""The settings of the simulator: the smallest shop on a database that now and then fails."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from tests.django.project import *  # noqa: F403  # the same project
+from tests.django.project import DATABASE, DATABASES, TILLGATE
+
+_ENGINE = {"sqlite": "sqlite3", "postgresql": "postgresql", "mariadb": "mysql"}[DATABASE]
+DATABASES["default"]["ENGINE"] = f"tillgate.testing.simulation.backends.{_ENGINE}"
+if DATABASE == "sqlite":
+    DATABASES["default"] |= {"NAME": ":memory:", "TEST": {"NAME": ":memory:"}, "OPTIONS": {"transaction_mode": "IMMEDIATE"}}
+TILLGATE = {**TILLGATE, "NOTICE_THROTTLE_SECONDS": 5, "VENDORS": ["alipay", "wechatpay", "paypal", "creditcard"]}
+LOGGING = {"version": 1, "disable_existing_loggers": False, "loggers": {"tillgate": {"level": "CRITICAL"}}}
+logging.raiseExceptions = False
+os.environ.setdefault("PYTHONHASHSEED", "0")

@@ -1,0 +1,58 @@
+"""The simulator: the same seed plays the same world, everything that is to go wrong does, and what is broken is found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tillgate.testing.simulation.faults import KINDS
+
+ROOT = Path(__file__).parents[2]
+
+
+def simulate(
+    *arguments: str, settings: str = "tests.proving.project", driver: str = "tests.smallest_shop.driver:SmallestShopDriver"
+) -> str:
+    """Run the command as a person would, in a process of its own; return what it printed."""
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": settings, "TILLGATE_TEST_DATABASE": "sqlite"}
+    command = [sys.executable, "-m", "tillgate.testing.simulation", "--driver", driver, *arguments]
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # our own line
+    return f"{ran.stdout}{ran.stderr}exit status {ran.returncode}\n"
+
+
+def test_the_same_seed_plays_the_same_world_and_another_seed_another() -> None:
+    first, again, other = (simulate("--seed", seed, "--payments", "8").splitlines() for seed in ("3", "3", "4"))
+    assert len(first[-2]) == 64
+    assert first[-2] == again[-2] != other[-2]
+    assert "exit status 0" in first
+
+
+def test_a_seed_that_is_on_file_is_not_simulated_again(tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    assert "seed 5: " in simulate("--seed", "5", "--payments", "2", "--results", str(results))
+    assert "seed 5: " not in simulate("--seed", "5", "--payments", "2", "--results", str(results))
+    assert len(results.read_text("utf-8").splitlines()) == 1
+
+
+def test_a_shop_that_is_paid_twice_is_found_and_the_smallest_trace_replays() -> None:
+    said = simulate("--seed", "1", "--payments", "8", driver="tests.proving.broken:PaidTwiceDriver")
+    assert "I3: being paid took effect 2 times in the shop" in said
+    assert "exit status 1" in said
+    [line] = [line for line in said.splitlines() if line.startswith("replay it: make simulate ")]
+    given = dict(part.split("=") for part in line.removeprefix("replay it: make simulate ").split())
+    assert set(given["WITHOUT"].split(",")) == set(KINDS)  # none of them was to blame
+    replayed = simulate(
+        *("--seed", given["SEED"], "--payments", given["PAYMENTS"], "--only", given["ONLY"], "--without", given["WITHOUT"]),
+        driver="tests.proving.broken:PaidTwiceDriver",
+    )
+    assert said.splitlines()[-2] == replayed.splitlines()[-2]
+
+
+@pytest.mark.parametrize("settings", ["tests.django.project"])
+def test_a_database_that_cannot_fail_is_refused(settings: str) -> None:
+    said = simulate("--payments", "2", settings=settings)
+    assert "the simulation needs a database backend of its own" in said

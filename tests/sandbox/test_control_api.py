@@ -1,0 +1,213 @@
+"""The control API does what `Control` does, for the machine itself and nobody else."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.requests import Request
+
+from tillgate.sandbox import PUBLISHED_TEST_TOKEN, Options, Sandbox
+from tillgate.sandbox.access import NOTICE_AGENT, Access
+
+if TYPE_CHECKING:
+    from tests.sandbox.conftest import HttpMerchant, Receiver
+
+    At = Callable[[str], HttpMerchant]
+
+REFERENCE = "100017-7Q2MZK4RXW3DA"
+LOCAL = ["/", "/transactions/1", "/_control/state"]
+
+
+def act(http: HttpMerchant, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    raw = None if body is None else json.dumps(body).encode()
+    status, _, answer = http.request(method, f"/_control{path}", raw, {"Content-Type": "application/json"} if raw else {})
+    return status, json.loads(answer)
+
+
+# Failure first: who may not.
+
+
+@pytest.fixture(params=["0.0.0.0", "::"])
+def public_sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    if request.param == "::" and not _has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with Sandbox(Options(seed=1), host=request.param) as sandbox:
+        yield sandbox
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def test_on_a_public_address_there_is_no_control_and_no_ledger_but_a_service(public_sandbox: Sandbox, merchant_at: At) -> None:
+    http = merchant_at(public_sandbox.base_url)
+    assert [http.request("GET", path)[0] for path in LOCAL] == [404, 404, 404]
+    assert http.request("POST", "/_control/reset", b"{}", {"Content-Type": "application/json"})[0] == 404
+    status, answer = http.pay()
+    assert status == 200
+    assert http.request("GET", "/cashier/" + answer["result"]["cashierUrl"].rpartition("/")[2])[0] == 200
+
+
+def test_on_a_public_address_control_works_when_it_was_asked_for(merchant_at: At) -> None:
+    with Sandbox(Options(seed=1), host="0.0.0.0", control_public=True) as sandbox:
+        http = merchant_at(sandbox.base_url)
+        assert http.request("GET", "/_control/state", headers={"Host": "pay.example"})[0] == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Host": "[::1"},
+        {"Host": ""},
+        {"X-Forwarded-For": "203.0.113.1"},
+        {"Forwarded": "for=203.0.113.1"},
+        {"User-Agent": NOTICE_AGENT},
+    ],
+)
+@pytest.mark.parametrize("path", LOCAL)
+def test_a_foreign_host_or_a_proxy_sees_nothing(sandbox: Sandbox, http: HttpMerchant, path: str, headers: dict[str, str]) -> None:
+    assert http.request("GET", path, headers=headers)[0] == 404
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1"])
+def test_a_page_of_another_origin_cannot_act(sandbox: Sandbox, http: HttpMerchant, origin: str) -> None:
+    headers = {"Content-Type": "application/json", "Origin": origin}
+    assert http.request("POST", "/_control/reset", b"{}", headers)[0] == 404
+
+
+@pytest.mark.parametrize("control_public", [False, True])
+def test_a_notice_is_never_a_command(merchant_at: At, control_public: bool) -> None:
+    with Sandbox(Options(seed=1, notice_format="json"), control_public=control_public) as sandbox:
+        merchant_at(sandbox.base_url).pay(ipnUrl=f"{sandbox.base_url}/_control/reset")
+        sandbox.control.pay(REFERENCE)
+        assert sandbox.control.wait_for_notices()
+        assert len(sandbox.service.transactions()) == 1
+        assert sandbox.service.outbox.next_due() is not None, "it was not acknowledged and comes again"
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", ""])
+def test_what_a_form_can_send_across_sites_is_refused(sandbox: Sandbox, http: HttpMerchant, content_type: str) -> None:
+    assert http.request("POST", "/_control/reset", b"{}", {"Content-Type": content_type})[0] == 400
+
+
+def test_a_client_from_elsewhere_sees_nothing_even_under_a_local_name() -> None:
+    for client, may in (("203.0.113.9", False), ("127.0.0.1", True), ("::1", True)):
+        scope = {"type": "http", "client": (client, 1), "headers": [(b"host", b"localhost:8181")]}
+        assert Access().may_look(Request(scope)) is may
+
+
+# Failure: what is not understood.
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/clock", {}, 400),
+        ("POST", "/clock", {"advance_seconds": "1"}, 400),
+        ("POST", "/clock", {"advance_seconds": -1}, 400),
+        ("POST", "/clock", {"advance_seconds": 1, "set": 2}, 400),
+        ("POST", "/clock", [], 400),
+        ("PATCH", "/options", {"query_amout": "text"}, 400),
+        ("PATCH", "/options", {"query_amount": "float"}, 400),
+        ("PATCH", "/options", {"seed": 2}, 400),
+        ("POST", "/faults", {"fault": "lost"}, 400),
+        ("POST", "/faults", {"fault": "delay", "times": "2"}, 400),
+        ("POST", "/faults", {"fault": "delay", "when": "now"}, 400),
+        ("POST", "/faults", {"fault": "delay", "reference": 7}, 400),
+        ("GET", "/transactions/NOBODY", None, 404),
+        ("POST", "/transactions/NOBODY/pay", {}, 404),
+        ("POST", f"/transactions/{REFERENCE}/steal", {}, 400),
+        ("POST", f"/transactions/{REFERENCE}/reverse", {}, 409),
+        ("POST", f"/transactions/{REFERENCE}/refund", {"amount": "1.00"}, 409),
+        ("POST", f"/transactions/{REFERENCE}/refund", {"amount": 1}, 400),
+        ("POST", f"/transactions/{REFERENCE}/refund", {"amount": "1e3"}, 400),
+        ("POST", f"/transactions/{REFERENCE}/pay", {"amount": "1.00"}, 400),
+        ("POST", f"/transactions/{REFERENCE}/notices", {"kind": "mail"}, 400),
+        ("POST", f"/transactions/{REFERENCE}/notices", {"kind": "refund"}, 409),
+    ],
+)
+def test_what_is_not_understood_is_refused_with_a_sentence(
+    sandbox: Sandbox, http: HttpMerchant, method: str, path: str, body: Any, status: int
+) -> None:
+    http.pay()
+    got, answer = act(http, method, path, body)
+    assert got == status
+    assert len(answer["error"]) > 8
+
+
+# What is promised.
+
+
+def test_the_clock_is_moved_ahead(sandbox: Sandbox, http: HttpMerchant) -> None:
+    http.pay()
+    before = act(http, "GET", "/state")[1]["now"]
+    assert act(http, "POST", "/clock", {"advance_seconds": 7200})[1]["now"] >= before + 7200
+    assert http.query()[1]["result"]["status"] == "closed"
+
+
+def test_options_and_faults_are_set_and_cleared(sandbox: Sandbox, http: HttpMerchant) -> None:
+    http.pay()
+    assert act(http, "PATCH", "/options", {"query_amount": "text", "query.broken_json": 1})[1]["faults"] == {"query.broken_json": 1.0}
+    planned = act(http, "POST", "/faults", {"fault": "server_error", "occasion": "query", "reference": REFERENCE, "times": 1})
+    assert planned == (200, [{"fault": "server_error", "occasion": "query", "reference": REFERENCE, "times": 1}])
+    assert http.request("POST", "/online/v1/tran-query", b"{}", {"Content-Type": "application/json"})[0] == 400
+    assert act(http, "DELETE", "/faults") == (200, {"ok": True})
+    assert http.query()[1]["result"]["amount"] == "12.50"
+    act(http, "PATCH", "/options", {"query_amount": "number"})
+
+
+@pytest.mark.parametrize(
+    ("acts", "word"),
+    [(["pay"], "success"), (["decline"], "failed"), (["leave"], "pending"), (["expire"], "closed"), (["expire", "pay"], "success")],
+)
+def test_a_transaction_is_acted_on(sandbox: Sandbox, http: HttpMerchant, acts: list[str], word: str) -> None:
+    http.pay()
+    for one in acts:
+        status, answer = act(http, "POST", f"/transactions/{REFERENCE}/{one}", {})
+        assert status == 200
+    assert answer["transaction"]["word"] == http.query()[1]["result"]["status"] == word
+    assert (answer["redirect"] is None) == (acts[-1] == "expire")
+
+
+def test_a_payment_is_refunded_and_reversed_behind_the_merchants_back(sandbox: Sandbox, http: HttpMerchant) -> None:
+    http.pay()
+    act(http, "POST", f"/transactions/{REFERENCE}/pay", {})
+    assert act(http, "POST", f"/transactions/{REFERENCE}/refund", {"amount": "2.50"})[1]["transaction"]["refunded"] == "2.50"
+    assert act(http, "POST", f"/transactions/{REFERENCE}/reverse", {})[1]["transaction"]["status"] == "reversed"
+
+
+def test_a_notice_is_sent_at_once_true_forged_or_double(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
+    http.pay(ipnUrl=receiver.url)
+    for body in ({}, {"kind": "forged"}, {"kind": "stale", "status": "dealing"}):
+        assert act(http, "POST", f"/transactions/{REFERENCE}/notices", body) == (200, {"ok": True})
+        assert sandbox.control.wait_for_notices()
+    words = [next(part for part in body.decode().split("&") if part.startswith("status=")) for _, _, _, body in receiver.got]
+    assert words == ["status=pending", "status=success", "status=dealing"]
+
+
+def test_the_state_tells_everything_but_tokens(sandbox: Sandbox, http: HttpMerchant) -> None:
+    http.pay()
+    status, state = act(http, "GET", "/state")
+    assert status == 200
+    assert set(state) == {"now", "options", "planned_faults", "notices", "transactions"}
+    assert state["options"]["merchants"] == ["200043"]
+    assert PUBLISHED_TEST_TOKEN not in json.dumps(state)
+    assert act(http, "GET", f"/transactions/{REFERENCE}") == (200, state["transactions"][0])
+
+
+def test_reset_forgets_the_transactions(sandbox: Sandbox, http: HttpMerchant) -> None:
+    http.pay()
+    assert act(http, "POST", "/reset", {}) == (200, {"ok": True})
+    assert act(http, "GET", "/state")[1]["transactions"] == []
+    assert http.pay()[0] == 200

@@ -1,0 +1,87 @@
+"""A switch that does not exist, or cannot have a value, is an error that says so."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tillgate.sandbox import PUBLISHED_TEST_TOKEN, Options, UnknownOption, WrongOption
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("query_amout", "query_amount"), ("lost_respons", "lost_response"), ("zzzz", ""), ("pay.delaj", "delay")],
+)
+def test_an_unknown_name_is_an_error_that_names_the_nearest(name: str, near: str) -> None:
+    with pytest.raises(UnknownOption, match=f"'{near}'" if near else "no option or fault 'zzzz'$"):
+        Options.read({name: "1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("query_amount", "float"),
+        ("query_amount", 1),
+        ("prefixes", "v2"),
+        ("refusal_http_status", 500),
+        ("refusal_http_status", "often"),
+        ("delay_seconds", -1),
+        ("delay_seconds", "Infinity"),
+        ("magic_amounts", "maybe"),
+        ("rate_limit_per_second", True),
+        ("notice_schedule_seconds", []),
+        ("notice_schedule_seconds", [5, 1]),
+        ("minimum_amount", "1e3"),
+        ("maximum_amount", "much"),
+        ("reference_pattern", "("),
+        ("merchants", {}),
+        ("merchants", {"200043": ""}),
+        ("seed", "abc"),
+        ("lost_response", 1.5),
+        ("lost_response", "often"),
+        ("lost_response", "nan"),
+        ("refund.denied", 0.5),
+        ("faults", {"denied": 2}),
+    ],
+)
+def test_a_value_that_a_switch_cannot_have_is_an_error(name: str, value: Any) -> None:
+    with pytest.raises(WrongOption):
+        Options.read({name: value})
+
+
+def test_text_is_read_as_what_the_switch_holds() -> None:
+    options = Options.read(
+        {
+            "seed": "42",
+            "delay_seconds": "2",
+            "magic_amounts": "off",
+            "notice_schedule_seconds": "[0, 1.5]",
+            "macros": ["amount"],
+            "word_refunded": "refunded",
+            "lost_response": "0.25",
+            "query.server_error": 1,
+        }
+    )
+    assert (options.seed, options.delay_seconds, options.magic_amounts, options.word_refunded) == (42, 2.0, False, "refunded")
+    assert (options.notice_schedule_seconds, options.macros) == ((0, 1.5), ("amount",))
+    assert dict(options.faults) == {"lost_response": 0.25, "query.server_error": 1.0}
+
+
+def test_changes_start_from_the_options_that_are_given() -> None:
+    base = Options(seed=3, query_amount="text", faults={"delay": 0.5})
+    changed = Options.read({"cut": 0.5}, base)
+    assert (changed.seed, changed.query_amount, dict(changed.faults)) == (3, "text", {"delay": 0.5, "cut": 0.5})
+
+
+def test_options_cannot_be_changed_in_place() -> None:
+    options = Options()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        options.seed = 1  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        options.faults["delay"] = 1  # type: ignore[index]
+
+
+def test_no_token_is_in_the_repr() -> None:
+    assert PUBLISHED_TEST_TOKEN not in repr(Options())

@@ -1,0 +1,17 @@
+"""What was caught is listed at the end of a run: the broken shops and cores, and the scenario that noticed each."""
+
+from __future__ import annotations
+
+import pytest
+
+CAUGHT = "caught-mutant"
+"""The name under which a test tells what it has caught; a property travels from xdist's workers too."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the list."""
+    lines = [said for report in terminalreporter.getreports("passed") for name, said in report.user_properties if name == CAUGHT]
+    if lines:
+        terminalreporter.section(f"{len(lines)} mutants, each caught by a scenario")
+        for line in lines:
+            terminalreporter.write_line(str(line))

@@ -1,0 +1,12 @@
+"""An order: what it costs, and how it stands."""
+
+from django.db import models
+
+
+class ShopOrder(models.Model):
+    """One order of the smallest shop."""
+
+    total = models.DecimalField(max_digits=12, decimal_places=2)
+    status = models.CharField(max_length=16, default="open")  # open, paid, cancelled
+    times_paid = models.PositiveIntegerField(default=0)
+    refunded = models.DecimalField(max_digits=12, decimal_places=2, default=0)

@@ -1,0 +1,429 @@
+"""Shops and cores that are broken on purpose, each in one way, and the scenario that must notice."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.db.models import F
+
+from tests.smallest_shop import plugin
+from tests.smallest_shop.models import ShopOrder
+from tillgate import hooks, lifecycle
+from tillgate.account import Account
+from tillgate.django import clock, operations, views
+from tillgate.django.models import DeliveryKind, Payment, Refund
+from tillgate.django.operations import deliveries, payments, refunds, starting
+from tillgate.django.operations.locking import InsideTransaction
+from tillgate.django.operations.values import payment_value
+from tillgate.lifecycle import Decision, Found, NotFound, PaymentFacts, PaymentStatus, RefundStatus
+from tillgate.wire.dialects import TransactionStatus
+from tillgate.wire.messages import Refunded, Transaction
+from tillgate.wire.notices import read_notice
+
+__all__ = ["MUTANTS", "Mutant"]
+
+sweeping = importlib.import_module("tillgate.django.operations.sweep")  # the package has a function of that name
+_log = logging.getLogger("mutant")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """What is broken, the scenario that notices, how to break it, and what is raised if not an assertion."""
+
+    name: str
+    scenario: str
+    breaks: Callable[[pytest.MonkeyPatch], None]
+    raises: type[BaseException]
+
+
+MUTANTS: list[Mutant] = []
+_Breaks = Callable[[pytest.MonkeyPatch], None]
+
+
+def mutant(scenario: str, raises: type[BaseException] = AssertionError) -> Callable[[_Breaks], _Breaks]:
+    """Add one; its name is the function's."""
+
+    def add(breaks: _Breaks) -> _Breaks:
+        MUTANTS.append(Mutant(breaks.__name__.replace("_", " "), scenario, breaks, raises))
+        return breaks
+
+    return add
+
+
+def use(patch: pytest.MonkeyPatch, hook: str, function: Callable[..., Any]) -> None:
+    """Give the smallest shop another function for a hook."""
+    implementations = getattr(hooks.plugin_manager().hook, hook).get_hookimpls()
+    patch.setattr(next(one for one in implementations if one.plugin is plugin), "function", function)
+
+
+def orders(payment: hooks.Payment) -> Any:
+    return ShopOrder.objects.filter(pk=payment.order.key)
+
+
+# Shops ------------------------------------------------------------------------------------------------------------------------------------
+
+
+@mutant("notice_only")
+def marks_the_order_paid_twice(patch: pytest.MonkeyPatch) -> None:
+    def paid(payment: hooks.Payment) -> hooks.PaidOutcome:
+        orders(payment).update(status="paid", times_paid=F("times_paid") + 2)
+        return hooks.PaidOutcome.APPLIED
+
+    use(patch, "tillgate_payment_paid", paid)
+
+
+def _pays_whatever(payment: hooks.Payment) -> hooks.PaidOutcome:
+    orders(payment).update(status="paid", times_paid=F("times_paid") + 1)
+    return hooks.PaidOutcome.APPLIED
+
+
+@mutant("handler_refuses_a_closed_order")
+def marks_a_closed_order_paid(patch: pytest.MonkeyPatch) -> None:
+    use(patch, "tillgate_payment_paid", _pays_whatever)
+
+
+@mutant("handler_pays_an_order_once")
+def marks_a_paid_order_paid(patch: pytest.MonkeyPatch) -> None:
+    use(patch, "tillgate_payment_paid", _pays_whatever)
+
+
+@mutant("late_money_for_a_released_order")
+def calls_every_order_payable(patch: pytest.MonkeyPatch) -> None:
+    def describe(order_key: str) -> Any:
+        described = plugin.tillgate_describe_order(order_key)
+        return described and dataclasses.replace(described, not_payable_because=None)
+
+    use(patch, "tillgate_describe_order", describe)
+    use(patch, "tillgate_payment_paid", _pays_whatever)
+
+
+@mutant("notice_only")
+def says_applied_and_does_nothing(patch: pytest.MonkeyPatch) -> None:
+    use(patch, "tillgate_payment_paid", lambda payment: hooks.PaidOutcome.APPLIED)
+
+
+@mutant("full_refund")
+def ignores_refunds(patch: pytest.MonkeyPatch) -> None:
+    use(patch, "tillgate_refund_changed", lambda refund: None)
+
+
+@mutant("unknown_outcome_of_refund")
+def books_refunds_of_unknown_outcome(patch: pytest.MonkeyPatch) -> None:
+    def changed(refund: hooks.Refund) -> None:
+        orders(refund.payment).update(refunded=F("refunded") + refund.amount)
+
+    use(patch, "tillgate_refund_changed", changed)
+
+
+@mutant("partial_refunds")
+def takes_every_refund_for_a_full_one(patch: pytest.MonkeyPatch) -> None:
+    def changed(refund: hooks.Refund) -> None:
+        orders(refund.payment).update(refunded=refund.payment.amount)
+
+    use(patch, "tillgate_refund_changed", changed)
+
+
+@mutant("expiry")
+def keeps_what_nobody_paid(patch: pytest.MonkeyPatch) -> None:
+    use(patch, "tillgate_order_unpaid", lambda order: None)
+
+
+@mutant("amounts_are_exact")
+def loses_cents_in_a_float(patch: pytest.MonkeyPatch) -> None:
+    def describe(order_key: str) -> Any:
+        described = plugin.tillgate_describe_order(order_key)
+        return described and dataclasses.replace(described, amount=Decimal(int(float(described.amount) * 100)) / 100)
+
+    use(patch, "tillgate_describe_order", describe)
+
+
+@mutant("order_became_dearer")
+def remembers_the_first_total(patch: pytest.MonkeyPatch) -> None:
+    totals: dict[str, Decimal] = {}
+
+    def describe(order_key: str) -> Any:
+        described = plugin.tillgate_describe_order(order_key)
+        return described and dataclasses.replace(described, amount=totals.setdefault(order_key, described.amount))
+
+    use(patch, "tillgate_describe_order", describe)
+
+
+@mutant("order_that_cannot_be_described")
+def says_that_it_does_not_know_an_order_that_it_could_not_read(patch: pytest.MonkeyPatch) -> None:
+    manager = hooks.plugin_manager()
+    real = manager.subset_hook_caller
+
+    def quiet(name: str, others: Any) -> Callable[..., Any]:
+        caller = real(name, others)
+
+        def call(**arguments: Any) -> Any:
+            try:
+                return caller(**arguments)
+            except Exception:
+                if name == "tillgate_describe_order":
+                    return None
+                raise
+
+        return call
+
+    patch.setattr(manager, "subset_hook_caller", quiet)
+
+
+@mutant("atomic_requests", InsideTransaction)
+def pays_in_a_view_that_is_a_transaction(patch: pytest.MonkeyPatch) -> None:
+    patch.delattr(views.pay, "_non_atomic_requests")
+
+
+# Cores ------------------------------------------------------------------------------------------------------------------------------------
+
+
+def _paid_by_word(payment: Payment) -> None:
+    said = Transaction(
+        reference=payment.reference,
+        transaction_no=payment.transaction_no,
+        amount=payment.amount,
+        currency="USD",
+        settle_currency="USD",
+        status=TransactionStatus.PAID,
+        status_text="success",
+        raw={},
+    )
+    payments.apply_answer(payment, Found(transaction=said, asked_at=clock.now()), "a word")
+
+
+def _trusting(receive: Callable[..., Payment | None]) -> Callable[..., Payment | None]:
+    def trusting(key: str, received: Any, method: str) -> Payment | None:
+        payment = receive(key, received, method)
+        if payment and received.evidence().get("status") == "success":
+            _paid_by_word(payment)
+        return payment
+
+    return trusting
+
+
+@mutant("lying_return")
+def trusts_the_status_in_the_callback(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(operations, "receive_return", _trusting(operations.receive_return))
+
+
+@mutant("forged_notices")
+def trusts_the_status_in_a_notice(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(operations, "receive_payment_notice", _trusting(operations.receive_payment_notice))
+
+
+@mutant("amount_mismatch")
+def ignores_the_amount(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lifecycle, "_contradiction", lambda facts, found: None)
+
+
+@mutant("currency_mismatch")
+def ignores_the_currency(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lifecycle, "_contradiction", lambda facts, found: None)
+
+
+@mutant("notice_is_kept_before_it_is_acknowledged")
+def acknowledges_before_storing(patch: pytest.MonkeyPatch) -> None:
+    receive = operations.receive_payment_notice
+
+    def hasty(key: str, received: Any, method: str) -> Payment | None:
+        try:
+            return receive(key, received, method)
+        except Exception:  # noqa: BLE001  # which is what is wrong with it
+            _log.exception("later, perhaps")
+            return Payment.objects.filter(notice_key=key).first()
+
+    patch.setattr(operations, "receive_payment_notice", hasty)
+
+
+@mutant("unknown_outcome_of_refund")
+def sends_an_unknown_refund_again(patch: pytest.MonkeyPatch) -> None:
+    def hopeful(outcome: Any) -> RefundStatus:
+        return RefundStatus.SUCCEEDED if isinstance(outcome, Refunded) else RefundStatus.QUEUED
+
+    patch.setattr(refunds, "decide_refund", hopeful)
+
+
+@mutant("crash_while_refunding")
+def sends_a_refund_again_that_was_cut_off(patch: pytest.MonkeyPatch) -> None:
+    def queue_again(pk: int) -> None:
+        Refund.objects.filter(pk=pk).update(status="queued", due_at=clock.now())
+
+    patch.setattr(sweeping, "mark_lost", queue_again)
+
+
+@mutant("over_refund", pytest.fail.Exception)
+def lets_refunds_exceed_the_payment(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(refunds, "_left", lambda payment, rows: Decimal(10**6))
+
+
+@mutant("duplicate_notices")
+def runs_the_handler_twice(patch: pytest.MonkeyPatch) -> None:
+    def twice(order: Any, delivery: Any) -> str:
+        deliveries._payment_paid(order, delivery)
+        return deliveries._payment_paid(order, delivery)
+
+    patch.setitem(deliveries._HANDLERS, DeliveryKind.PAYMENT_PAID, twice)
+
+
+@mutant("paid_handler_raises")
+def takes_a_handler_that_raised_for_done(patch: pytest.MonkeyPatch) -> None:
+    def hushed(order: Any, delivery: Any) -> str:
+        try:
+            with transaction.atomic():
+                return deliveries._payment_paid(order, delivery)
+        except Exception as error:  # noqa: BLE001  # which is what is wrong with it
+            return type(error).__name__
+
+    patch.setitem(deliveries._HANDLERS, DeliveryKind.PAYMENT_PAID, hushed)
+
+
+@mutant("paid_handler_raises")
+def keeps_half_of_what_a_handler_did_that_raised(patch: pytest.MonkeyPatch) -> None:
+    def half(order: Any, delivery: Any) -> None:
+        try:
+            deliveries._payment_paid(order, delivery)
+        except Exception:  # noqa: BLE001  # which is what is wrong with it
+            delivery.save(update_fields=["attempts"])
+        else:
+            delivery.done_at, delivery.due_at = clock.now(), None
+            delivery.save(update_fields=["done_at", "due_at"])
+
+    patch.setattr(deliveries, "_carry_out", half)
+
+
+@mutant("paid_twice")
+def delivers_every_paid_payment(patch: pytest.MonkeyPatch) -> None:
+    def deliver(order: Any, delivery: Any) -> str:
+        delivery.payment.order = order
+        value = payment_value(delivery.payment)
+        return str(hooks.call_owner(order.plugin, "tillgate_payment_paid", payment=value))
+
+    patch.setitem(deliveries._HANDLERS, DeliveryKind.PAYMENT_PAID, deliver)
+
+
+def _deciding(patch: pytest.MonkeyPatch, change: Callable[[PaymentFacts, Any, Decision], PaymentStatus | None]) -> None:
+    """Let `change` move a payment where the lifecycle does not."""
+    for module in (payments, sweeping):
+        real = module.decide
+
+        def decide(facts: PaymentFacts, answer: Any, real: Callable[..., Decision] = real) -> Decision:
+            decision = real(facts, answer)
+            status = change(facts, answer, decision)
+            return decision if status is None else dataclasses.replace(decision, status=status, attention=None, is_news=True)
+
+        patch.setattr(module, "decide", decide)
+
+
+@mutant("changed_after_paid")
+def downgrades_a_paid_payment(patch: pytest.MonkeyPatch) -> None:
+    def change(facts: PaymentFacts, answer: Any, _: Decision) -> PaymentStatus | None:
+        is_other = isinstance(answer, Found) and answer.transaction.status is not TransactionStatus.PAID
+        return PaymentStatus.FAILED if is_other and facts.status is PaymentStatus.PAID else None
+
+    _deciding(patch, change)
+
+
+@mutant("late_money")
+def drops_a_late_payment(patch: pytest.MonkeyPatch) -> None:
+    ended = (PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
+    _deciding(patch, lambda facts, answer, decision: facts.status if facts.status in ended else None)
+
+
+@mutant("unrecognised_status")
+def takes_an_unknown_word_for_a_failure(patch: pytest.MonkeyPatch) -> None:
+    def change(_: PaymentFacts, answer: Any, __: Decision) -> PaymentStatus | None:
+        is_unknown = isinstance(answer, Found) and answer.transaction.status is TransactionStatus.UNRECOGNISED
+        return PaymentStatus.FAILED if is_unknown else None
+
+    _deciding(patch, change)
+
+
+@mutant("order_not_found_at_the_gateway")
+def closes_orders_on_a_wrong_merchant_number(patch: pytest.MonkeyPatch) -> None:
+    def change(facts: PaymentFacts, answer: Any, _: Decision) -> PaymentStatus | None:
+        is_late = isinstance(answer, NotFound) and answer.asked_at >= facts.expires_at
+        return PaymentStatus.EXPIRED if is_late else None
+
+    _deciding(patch, change)
+
+
+@mutant("leave_and_pay_again", IntegrityError)
+def reuses_a_reference(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(starting, "new_reference", lambda number: f"{number}-AAAAAAAAAAAAA")
+
+
+@mutant("double_click")
+def makes_a_payment_of_every_press(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(starting, "_twin", lambda *_: None)
+
+
+@mutant("found_paid_when_paying_again")
+def starts_without_looking_at_open_payments(patch: pytest.MonkeyPatch) -> None:
+    real = starting._look_up
+    patch.setattr(starting, "_look_up", lambda plugin_name, key: (real(plugin_name, key)[0], []))
+
+
+@mutant("pay_and_return")
+def holds_a_transaction_across_the_query(patch: pytest.MonkeyPatch) -> None:
+    real = hooks.query
+
+    def query(account: Account, reference: str) -> Transaction:
+        with transaction.atomic():
+            return real(account, reference)
+
+    patch.setattr(hooks, "query", query)
+
+
+@mutant("no_secret_in_logs")
+def logs_the_token(patch: pytest.MonkeyPatch) -> None:
+    real = hooks.query
+
+    def query(account: Account, reference: str) -> Transaction:
+        _log.debug("asking as %s", account.token.get_secret_value())
+        return real(account, reference)
+
+    patch.setattr(hooks, "query", query)
+
+
+@mutant("no_secret_in_logs")
+def logs_what_a_notice_says(patch: pytest.MonkeyPatch) -> None:
+    def read(content_type: str, query: str, body: bytes) -> Any:
+        _log.debug("received %s", body)
+        return read_notice(content_type, query, body)
+
+    patch.setattr(views, "read_notice", read)
+
+
+@mutant("kept_while_another_payment_is_open")
+def gives_up_an_order_while_a_payment_of_it_is_open(patch: pytest.MonkeyPatch) -> None:
+    for module in (sweeping, deliveries):
+        patch.setattr(module, "is_unpaid", lambda order: not order.payments.filter(status="paid").exists())
+
+
+@mutant("neither_notice_nor_return")
+def never_asks_by_itself(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sweeping, "_accounts", lambda *_: False)
+
+
+@mutant("crash_at_a_notice")
+def queues_the_delivery_after_the_commit(patch: pytest.MonkeyPatch) -> None:
+    real = payments.after_change
+    patch.setattr(payments, "after_change", lambda order, payment: transaction.on_commit(lambda: real(order, payment)))
+
+
+@mutant("crash_while_starting")
+def does_not_watch_a_payment_until_the_gateway_has_answered(patch: pytest.MonkeyPatch) -> None:
+    real = lifecycle.next_look
+
+    def look(status: PaymentStatus, *moments: Any) -> Any:
+        return None if status is PaymentStatus.CREATED else real(status, *moments)
+
+    patch.setattr(starting, "next_look", look)

@@ -1,0 +1,50 @@
+"""The plugin: how an order becomes a payment, and what a paid, unpaid or refunded one changes in the shop."""
+
+from __future__ import annotations
+
+from django.db.models import F
+
+from tests.smallest_shop.models import ShopOrder
+from tillgate import Goods
+from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, hookimpl
+from tillgate.lifecycle import RefundStatus
+
+
+@hookimpl
+def tillgate_describe_order(order_key: str) -> OrderDescription | None:
+    """Describe an order; it may be paid while it is open."""
+    order = ShopOrder.objects.filter(pk=order_key).first()
+    if order is None:
+        return None
+    return OrderDescription(
+        number=f"S{order.pk}",
+        amount=order.total,
+        lines=(Goods.named("Something nice"),),
+        not_payable_because=None if order.status == "open" else f"it is {order.status}",
+    )
+
+
+@hookimpl
+def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
+    """Mark the order paid."""
+    changed = ShopOrder.objects.filter(pk=payment.order.key, status="open").update(status="paid", times_paid=F("times_paid") + 1)
+    return PaidOutcome.APPLIED if changed else PaidOutcome.NOT_PAYABLE
+
+
+@hookimpl
+def tillgate_order_unpaid(order: Order) -> None:
+    """Cancel the order that nobody paid."""
+    ShopOrder.objects.filter(pk=order.key, status="open").update(status="cancelled")
+
+
+@hookimpl
+def tillgate_refund_changed(refund: Refund) -> None:
+    """Note money given back."""
+    if refund.status is RefundStatus.SUCCEEDED:
+        ShopOrder.objects.filter(pk=refund.payment.order.key).update(refunded=F("refunded") + refund.amount)
+
+
+@hookimpl
+def tillgate_return_url(payment: Payment) -> str:
+    """Bring the shopper to the order's page."""
+    return f"/orders/{payment.order.key}/"

@@ -1,0 +1,48 @@
+"""The kit can fail: each of many shops and cores that are broken on purpose is caught by the scenario that is named for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.smallest_shop.conftest import CAUGHT
+from tests.smallest_shop.mutants import MUTANTS, Mutant
+from tillgate.testing.conformance import Conformance
+from tillgate.testing.guard import guarded_sockets
+from tillgate.testing.world import World
+
+COMMONEST = {
+    "trusts the status in the callback",
+    "ignores the amount",
+    "acknowledges before storing",
+    "sends an unknown refund again",
+    "runs the handler twice",
+    "downgrades a paid payment",
+    "reuses a reference",
+    "holds a transaction across the query",
+    "logs the token",
+    "drops a late payment",
+    "gives up an order while a payment of it is open",
+    "lets refunds exceed the payment",
+    "closes orders on a wrong merchant number",
+}
+"""What payment plugins get wrong most often."""
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+def test_a_mutant_is_caught(world: World, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, mutant: Mutant) -> None:
+    scenario = getattr(Conformance(), f"test_{mutant.scenario}")
+    with monkeypatch.context() as patch, guarded_sockets():
+        mutant.breaks(patch)
+        with pytest.raises(mutant.raises) as caught:
+            scenario(world)
+    said = next(iter(str(caught.value).splitlines()), type(caught.value).__name__)
+    request.node.user_properties.append((CAUGHT, f"{mutant.name}: caught by {mutant.scenario}: {said[:140]}"))
+
+
+def test_every_mutant_names_a_scenario_that_exists() -> None:
+    assert {mutant.scenario for mutant in MUTANTS} <= set(Conformance.scenarios())
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+
+
+def test_the_commonest_faults_are_among_them() -> None:
+    assert {mutant.name for mutant in MUTANTS} >= COMMONEST

@@ -1,0 +1,203 @@
+"""Account: credentials at one gateway, and I11: its token is seen nowhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from tests.support import TOKEN, TOKEN_DIGEST, account, everything_shown
+from tillgate import EXAMPLES, REFERENCE, Account, ConfigurationError, Encoding
+
+FORM = dataclasses.replace(REFERENCE, name="form", encoding=Encoding.FORM)
+NOT_A_BASE = [
+    *("", "pay.example", "/pay", "//pay.example", "ftp://pay.example", "https://", "https://pay.example/?a=b", "https://pay.example/#a"),
+    *(
+        "https://pay.example/{x}",
+        "https://user:secret@pay.example",
+        "https://pay example",
+        "https://pay..example",
+        " https://pay.example",
+        None,
+        7,
+    ),
+]
+
+
+@pytest.mark.parametrize("value", NOT_A_BASE)
+def test_a_base_url_is_an_absolute_web_address_without_query(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match="is not an absolute http") as caught:
+        account(base_url=value)
+    assert caught.value.field == "base_url"
+    assert "secret" not in everything_shown(caught.value)
+
+
+def test_a_base_url_is_https_outside_a_sandbox() -> None:
+    with pytest.raises(ConfigurationError, match="only a sandbox account may use http") as caught:
+        account(base_url="http://pay.example")
+    assert (caught.value.field, caught.value.value) == ("base_url", "http://pay.example")
+    assert account(base_url="http://127.0.0.1:8000", sandbox=True).base_url == "http://127.0.0.1:8000"
+
+
+@pytest.mark.parametrize(
+    ("given_url", "kept"), [("https://pay.example/", "https://pay.example"), ("https://pay.example/gate//", "https://pay.example/gate")]
+)
+def test_a_slash_at_the_end_of_a_base_url_is_dropped(given_url: str, kept: str) -> None:
+    assert account(base_url=given_url).base_url == kept
+
+
+@pytest.mark.parametrize(
+    "value", ["", " ", f" {TOKEN}", f"{TOKEN} ", f"{TOKEN}\n", "a\x00b", "a\ud800", None, 7, b"token", SecretStr(""), [TOKEN]]
+)
+def test_i11_a_token_that_is_empty_or_odd_is_refused_and_not_shown(value: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        account(token=value)
+    assert (caught.value.field, caught.value.value) == ("token", "***")
+    assert "merchant's secret token" in caught.value.remedy
+    assert TOKEN not in everything_shown(caught.value)
+
+
+@pytest.mark.parametrize("value", ["", " 200043", "200\n043", "200\x00043", None, 200043])
+def test_a_merchant_number_is_text(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match="give the text that the service issued") as caught:
+        account(merchant_no=value)
+    assert (caught.value.field, caught.value.value) == ("merchant_no", value)
+
+
+@pytest.mark.parametrize("value", ["nonsense", "", None, 7, {"name": "reference"}])
+def test_a_dialect_is_a_dialect_or_the_name_of_one(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match="reference, examples"):
+        account(dialect=value)
+
+
+@pytest.mark.parametrize(("value", "dialect"), [("reference", REFERENCE), ("examples", EXAMPLES), (FORM, FORM)])
+def test_a_dialect_is_given_by_name_or_as_it_is(value: Any, dialect: object) -> None:
+    assert account(dialect=value).dialect == account(dialect=value).credentials.dialect == dialect
+
+
+@pytest.mark.parametrize("field", ["connect_timeout_seconds", "read_timeout_seconds", "deadline_seconds"])
+@pytest.mark.parametrize("value", [0, -1, 601, float("nan"), float("inf"), "soon", None])
+def test_seconds_are_above_zero_and_bounded(field: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        account(**{field: value})
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("query_attempts", 0), ("query_attempts", 11), ("max_connections", 0), ("max_connections", 1001)]
+)
+def test_counts_are_bounded(field: str, value: int) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        account(**{field: value})
+    assert (caught.value.field, caught.value.value) == (field, value)
+
+
+@pytest.mark.parametrize("name", ["tokn", "Token", TOKEN])
+def test_i11_an_unknown_setting_is_an_error_that_shows_no_value(name: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        account(**{name: "S3CRET-VALUE"})
+    assert caught.value.value == "***"
+    assert "S3CRET-VALUE" not in everything_shown(caught.value)
+
+
+@pytest.mark.parametrize("name", ["base_url", "merchant_no", "token"])
+def test_a_required_setting_that_is_missing_is_named(name: str) -> None:
+    fields: dict[str, Any] = {"base_url": "https://pay.example", "merchant_no": "200043", "token": TOKEN}
+    del fields[name]
+    with pytest.raises(ConfigurationError, match="is missing") as caught:
+        Account(**fields)
+    assert caught.value.field == name
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"base_url": "ftp://pay.example"},
+        {"base_url": "http://pay.example"},
+        {"merchant_no": ""},
+        {"dialect": "nonsense"},
+        {"deadline_seconds": -1},
+        {"surprise": TOKEN_DIGEST},
+        {"merchant_no": "", "deadline_seconds": -1},
+    ],
+)
+def test_i11_no_frame_of_a_refused_account_holds_the_token(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        account(**wrong)
+    shown = everything_shown(caught.value)
+    assert TOKEN not in shown
+    assert TOKEN_DIGEST not in shown
+
+
+def test_i11_the_token_appears_in_no_rendering() -> None:
+    some = account(token=SecretStr(TOKEN))
+    shown = [
+        repr(some),
+        str(some),
+        f"{some}",
+        repr(some.credentials),
+        some.model_dump_json(),
+        repr(some.model_dump()),
+        repr([some]),
+        str(vars(some)),
+    ]
+    assert not [text for text in shown if TOKEN in text or TOKEN_DIGEST in text]
+    assert some.token.get_secret_value() == some.credentials.token == TOKEN
+
+
+def test_accounts_are_frozen_comparable_hashable_and_survive_pickling() -> None:
+    some = account()
+    assert some.credentials == account().credentials
+    assert pickle.loads(pickle.dumps(some)) == some == account()
+    assert len({some, account(), account(merchant_no="2")}) == 2
+    assert some != account(token="another")
+    with pytest.raises(Exception, match="frozen"):
+        some.merchant_no = "2"
+
+
+def test_a_copy_of_an_account_carries_its_own_credentials() -> None:
+    some = account()
+    assert some.credentials.merchant_no == "200043"
+    copied = some.model_copy(update={"merchant_no": "2", "base_url": "https://other.example"})
+    assert (copied.credentials.merchant_no, copied.credentials.base_url) == ("2", "https://other.example")
+
+
+def test_the_defaults_are_those_of_the_docstring() -> None:
+    assert json.loads(account().model_dump_json(exclude={"dialect", "base_url", "merchant_no", "token"})) == {
+        "sandbox": False,
+        "connect_timeout_seconds": 5.0,
+        "read_timeout_seconds": 20.0,
+        "deadline_seconds": 30.0,
+        "query_attempts": 3,
+        "max_connections": 64,
+    }
+    assert account().dialect == REFERENCE
+
+
+@given(
+    st.dictionaries(st.sampled_from([*Account.model_fields, "other"]), st.none() | st.text() | st.integers() | st.floats() | st.binary())
+)
+def test_i11_whatever_is_given_only_a_configuration_error_comes_of_it(changes: dict[str, Any]) -> None:
+    try:
+        account(**changes)
+    except ConfigurationError as error:
+        assert TOKEN not in everything_shown(error)  # noqa: PT017  # some of these accounts are good
+
+
+def test_i11_a_copy_of_an_account_keeps_its_new_token_secret_and_its_rules() -> None:
+    original = Account(base_url="http://pay.example", merchant_no="1", token="first", sandbox=True)
+    assert "s3cret" not in repr(original.model_copy(update={"token": "s3cret"}))
+    with pytest.raises(ConfigurationError):
+        original.model_copy(update={"sandbox": False})
+
+
+@pytest.mark.parametrize("host", ["xn--a.example", "xn--.example"])
+def test_a_host_that_is_no_name_in_any_script_is_refused_before_anything_is_sent(host: str) -> None:
+    with pytest.raises(ConfigurationError):
+        Account(base_url=f"https://{host}", merchant_no="1", token="t")

@@ -1,0 +1,309 @@
+"""The command line: what people and scripts see, and what a process ends with."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tillgate import errors
+from tillgate.cli import EXIT_CODES, main
+from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
+
+VECTOR = {
+    "amount": "1.00",
+    "storeNo": "300014",
+    "currency": "USD",
+    "merchantNo": "200043",
+    "callbackUrl": "https://wx.yuansfer.yunkeguan.com/wx",
+    "ipnUrl": "https://wx.yuansfer.yunkeguan.com/wx",
+    "terminal": "ONLINE",
+    "reference": "seq_1525922323",
+    "vendor": "alipay",
+    "goodsInfo": '[{"goods_name":"Yuansfer","quantity":"1"}]',
+    "timeout": "120",
+}
+PAY = [
+    "pay", "--amount", "12.50", "--vendor", "alipay", "--ipn-url", "https://shop.example/ipn", "--callback-url", "https://shop.example/back?a={amount}",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(Options(notice_on_paid=False, notice_on_refund=False)) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for variable in [name for name in os.environ if name.startswith("TILLGATE_")]:
+        monkeypatch.delenv(variable)
+
+
+@pytest.fixture
+def account(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILLGATE_BASE_URL", sandbox.base_url)
+    monkeypatch.setenv("TILLGATE_MERCHANT_NO", PUBLISHED_MERCHANT_NO)
+    monkeypatch.setenv("TILLGATE_TOKEN", PUBLISHED_TEST_TOKEN)
+    monkeypatch.setenv("TILLGATE_SANDBOX", "yes")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def answer(*arguments: str) -> dict[str, Any]:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    parsed: dict[str, Any] = json.loads(result.stdout)
+    return parsed
+
+
+@pytest.mark.usefixtures("account")
+def test_a_payment_is_created_queried_and_refunded(sandbox: Sandbox) -> None:
+    created = answer(*PAY, "--order", "100017", "--goods", "Teapot=2", "--description", "Order 100017")
+    assert created["reference"].startswith("100017-")
+    assert created["amount"] == "12.50"
+    assert created["cashier_url"].startswith(sandbox.base_url)
+    assert answer("query", created["reference"])["status"] == "pending"
+    sandbox.control.pay(created["reference"])
+    found = answer("query", created["reference"])
+    assert (found["status"], found["amount"], found["currency"]) == ("paid", "12.50", "USD")
+    assert answer("refund", created["reference"], "--amount", "2.50")["amount"] == "2.50"
+    refused = run("refund", created["reference"], "--amount", "10.01", "--json")
+    assert refused.exit_code == 3
+    assert json.loads(refused.stdout)["error"] == "Refused"
+
+
+@pytest.mark.usefixtures("account")
+def test_people_read_aligned_lines_and_no_braces() -> None:
+    result = run(*PAY)
+    assert result.exit_code == 0
+    assert re.search(r"^cashier url +http", result.output, re.MULTILINE)
+    assert "{" not in result.output
+
+
+@pytest.mark.usefixtures("account")
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "message"),
+    [
+        (["query", "NO-SUCH-ORDER"], 4, "OrderNotFound"),
+        (["query", "bad reference"], 2, "reference: 'bad reference'"),
+        ([*PAY, "--reference", "A", "--order", "B"], 2, "together with --order"),
+        ([*PAY[:2], "1.005", *PAY[3:]], 2, "amount: '1.005'"),
+        (["refund", "A", "--amount", "0"], 2, "not above zero"),
+        (["query", "A", "--base-url", "http://127.0.0.1:1"], 6, "NotSent"),
+        (["query", "A", "--token", "wrong"], 3, "Refused"),
+        ([*PAY, "--goods", "***=1"], 2, "special characters"),
+        ([*PAY, "--vendor", "cash"], 2, "vendor"),
+    ],
+)
+def test_errors_are_one_line_and_an_exit_code(arguments: list[str], exit_code: int, message: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, message in result.output) == (exit_code, True), result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.usefixtures("account")
+def test_the_outcome_of_a_lost_answer_is_unknown_and_says_so_with_5(sandbox: Sandbox) -> None:
+    sandbox.control.fault("lost_response", occasion="pay")
+    result = run(*PAY, "--json")
+    assert (result.exit_code, json.loads(result.stdout)["error"]) == (5, "OutcomeUnknown")
+
+
+def test_every_error_has_an_exit_code_that_the_help_names() -> None:
+    for name in errors.__all__:
+        if name not in ("TillgateError", "GatewayError"):
+            assert any(issubclass(getattr(errors, name), kind) for kind in EXIT_CODES), name
+    help_text = run("--help").output
+    for code in {0, 1, *EXIT_CODES.values()}:
+        assert re.search(rf"\b{code} \w", help_text)
+
+
+def test_without_an_account_the_error_names_every_place_to_set_it() -> None:
+    result = run("query", "A")
+    assert result.exit_code == 2
+    for place in ("--base-url", "TILLGATE_BASE_URL", "[accounts.default]"):
+        assert place in result.output
+
+
+def test_options_win_over_the_environment_and_the_environment_over_the_file(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tillgate.toml"
+    file.write_text(f'[accounts.default]\nbase_url="{sandbox.base_url}"\nmerchant_no="file"\ntoken="file"\nsandbox=true\n')
+    monkeypatch.setenv("TILLGATE_MERCHANT_NO", PUBLISHED_MERCHANT_NO)
+    monkeypatch.setenv("TILLGATE_TOKEN", "environment")
+    found = {check["name"]: check["finding"] for check in answer("doctor", "--token", PUBLISHED_TEST_TOKEN)["checks"]}
+    assert "tillgate.toml" in found["base_url"]
+    assert "TILLGATE_MERCHANT_NO" in found["merchant_no"]
+    assert "--token" in found["token"]
+
+
+def test_a_second_account_is_chosen_by_name(sandbox: Sandbox, tmp_path: Path) -> None:
+    file = tmp_path / "shops.toml"
+    file.write_text(
+        f'[accounts.asia]\nbase_url="{sandbox.base_url}"\nmerchant_no="{PUBLISHED_MERCHANT_NO}"\ntoken="{PUBLISHED_TEST_TOKEN}"\nsandbox=true\n'
+    )
+    assert answer("doctor", "--config", str(file), "--account", "asia")["healthy"]
+    assert "has: asia" in run("doctor", "--config", str(file), "--account", "europe").output
+
+
+@pytest.mark.parametrize(
+    ("content", "finding"),
+    [
+        ('[accounts.default]\nbasurl = "https://a.example"', "did you mean base_url"),
+        ('[account.default]\nbase_url = "https://a.example"', "'account'"),
+        ("[accounts.default]\nread_timout_seconds = 3", "did you mean read_timeout_seconds"),
+    ],
+)
+def test_a_misspelt_setting_is_an_error_and_never_ignored(content: str, finding: str, tmp_path: Path) -> None:
+    (tmp_path / "tillgate.toml").write_text(content)
+    result = run("query", "A")
+    assert (result.exit_code, finding in result.output) == (2, True), result.output
+
+
+@pytest.mark.usefixtures("account")
+def test_a_misspelt_variable_is_an_error_and_a_strangers_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILLGATE_SHOP_COLOUR", "blue")
+    assert run("doctor").exit_code == 0
+    monkeypatch.setenv("TILLGATE_BASEURL", "https://a.example")
+    assert "did you mean TILLGATE_BASE_URL" in run("doctor").output
+
+
+def test_an_account_asked_for_by_name_beats_the_environment(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tillgate.toml").write_text(
+        f'[accounts.live]\nbase_url="{sandbox.base_url}"\nmerchant_no="{PUBLISHED_MERCHANT_NO}"\ntoken="{PUBLISHED_TEST_TOKEN}"\nsandbox=true\n'
+    )
+    monkeypatch.setenv("TILLGATE_MERCHANT_NO", "another")
+    assert answer("doctor", "--account", "live")["healthy"]
+    (tmp_path / "tillgate.toml").unlink()
+    assert "cannot be found" in run("doctor", "--account", "live").output
+
+
+@pytest.mark.usefixtures("account")
+@pytest.mark.parametrize("command", [PAY, ["refund", "A-1", "--amount", "1.00"]])
+def test_an_interrupted_call_that_moves_money_is_unknown_and_names_its_reference(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"tillgate.hooks.{command[0]}", interrupt)
+    result = run(*command, "--json")
+    said = json.loads(result.stdout)
+    assert (result.exit_code, said["error"], bool(said["reference"])) == (5, "OutcomeUnknown", True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "not toml at all [",
+        'accounts = "none"',
+        '[accounts.default]\ntokn = "s3cret"\nbase_url="https://a.example"\nmerchant_no="1"\ntoken="s3cret"',
+    ],
+)
+def test_a_broken_file_is_named_and_its_secrets_are_not_shown(content: str, tmp_path: Path) -> None:
+    (tmp_path / "tillgate.toml").write_text(content)
+    result = run("query", "A")
+    assert result.exit_code == 2
+    assert "s3cret" not in result.output
+
+
+@pytest.mark.usefixtures("account")
+def test_the_doctor_proves_the_credentials_without_moving_money(sandbox: Sandbox) -> None:
+    before = sandbox.service.transactions()
+    report = answer("doctor")
+    assert report["healthy"]
+    assert "000022" in report["checks"][-1]["finding"]
+    assert sandbox.service.transactions() == before
+
+
+@pytest.mark.usefixtures("account")
+@pytest.mark.parametrize(
+    ("arguments", "finding"),
+    [
+        (["--token", "wrong"], "check merchant_no and token"),
+        (["--merchant-no", "999"], "check merchant_no and token"),
+        (["--base-url", "http://127.0.0.1:1"], "cannot be reached"),
+    ],
+)
+def test_the_doctor_ends_with_1_and_says_what_to_check(arguments: list[str], finding: str) -> None:
+    result = run("doctor", *arguments)
+    assert (result.exit_code, finding in result.output) == (1, True), result.output
+    assert "FAIL" in result.output
+
+
+@pytest.mark.usefixtures("account")
+def test_the_doctor_sees_a_gateway_that_finds_everything(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: object())
+    assert "cannot exist" in run("doctor").output
+
+
+@pytest.mark.usefixtures("account")
+def test_sign_shows_every_step_and_never_the_token() -> None:
+    arguments = [f"{name}={value}" for name, value in VECTOR.items()]
+    result = run("sign", *arguments, "empty=", "--token", PUBLISHED_TEST_TOKEN)
+    assert "b6bfd66531ae7c9499115c7480a2c8aa" in result.output
+    assert "amount=1.00&callbackUrl=" in result.output
+    assert PUBLISHED_TEST_TOKEN not in result.output
+    assert "186abea4b8610d7ff03768255588597a" not in result.output
+
+
+@pytest.mark.usefixtures("account")
+@pytest.mark.parametrize("arguments", [["amount"], ["a=1", "a=2"]])
+def test_sign_refuses_what_is_not_a_parameter(arguments: list[str]) -> None:
+    assert run("sign", *arguments).exit_code == 2
+
+
+def test_plugins_lists_the_adapter_and_its_hooks() -> None:
+    assert answer("plugins")["plugins"]["gateway"] == ["tillgate_pay", "tillgate_query", "tillgate_refund"]
+    assert "tillgate_refund" in run("plugins").output
+
+
+def test_an_unknown_switch_of_the_sandbox_is_refused_with_the_nearest_name() -> None:
+    result = run("sandbox", "--set", "query_amuont=text")
+    assert result.exit_code == 2
+    assert "query_amount" in result.output
+
+
+def test_the_sandbox_says_where_it_is_and_ends_cleanly_on_an_interrupt() -> None:
+    command = [sys.executable, "-u", "-m", "tillgate", "sandbox", "--port", "0", "--seed", "7"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        while "control" not in process.stdout.readline():
+            pass
+        time.sleep(0.5)  # the greeting is printed before the server has put its signal handlers in place
+        process.send_signal(signal.SIGINT)
+        _, complaints = process.communicate(timeout=10)
+    assert "127.0.0.1" in line
+    assert "Traceback" not in complaints
+
+
+def test_the_demo_takes_a_payment_round_and_ends_with_0() -> None:
+    done = subprocess.run([sys.executable, "-m", "tillgate", "demo", "--once"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    steps = [
+        "created transaction",
+        "presses Pay",
+        "comes back",
+        "notice",
+        "query: paid",
+        "USD 2.50: succeeded",
+        "USD 10.00: succeeded",
+        "refused",
+    ]
+    for step in steps:
+        assert step in done.stdout

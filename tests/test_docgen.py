@@ -1,0 +1,119 @@
+"""The generated parts of the documentation are what their commands write, and the commands write what is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from docgen import conformance, hooks, parts
+from docgen.conformance import Report
+from tillgate.hooks import hookspecs
+from tillgate.testing.conformance import Conformance
+from tillgate.testing.report import Table
+
+SCENARIOS = list(Conformance.scenarios())
+REPORTS = conformance.read_reports()
+BEGIN, END = "<!-- b: written by `make c` -->", "<!-- end of b -->"
+
+
+def test_a_part_is_replaced_between_its_marks_and_nothing_else() -> None:
+    page = f"# A\n\n{BEGIN}\n\nold\n\n{END}\n\nrest\n"
+    assert parts.replaced(page, "b", "make c", "new\n") == page.replace("old", "new")
+
+
+@pytest.mark.parametrize("page", ["", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN.replace('make c', 'make d')}{END}"])
+def test_a_page_without_both_marks_is_an_error(page: str) -> None:
+    with pytest.raises(ValueError, match="no part between"):
+        parts.replaced(page, "b", "make c", "new")
+
+
+def test_the_reference_of_the_hooks_is_what_make_reference_writes() -> None:
+    for path, text in hooks.pages().items():
+        assert parts.is_written(path, text), "run `make reference`"
+
+
+def test_the_reference_has_every_hook_with_its_signature_and_all_that_its_docstring_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    (page,) = hooks.pages().values()
+    names = [name for name in vars(hookspecs) if name.startswith("tillgate_")]
+    assert [line.removeprefix("### ") for line in page.splitlines() if line.startswith("### tillgate_")] == names
+    assert "```text\ntillgate_refund(account: Account, request: RefundRequest) -> Refunded | None\n```" in page
+    monkeypatch.setattr(hookspecs.tillgate_deliver, "__doc__", "Do something else.\n\n    It raises `Refused`.")
+    (page,) = hooks.pages().values()
+    assert "\n\nDo something else.\n\nIt raises [`Refused`](errors.md#refused).\n\n" in page
+
+
+# Conformance ------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_of_scenarios_are_made_of_the_reports_alone() -> None:
+    for path, text in conformance.pages(REPORTS).items():
+        assert parts.is_written(path, text), f"{path.name}: run `make conformance`"
+
+
+def test_every_shop_that_has_the_kit_has_a_report_and_no_other() -> None:
+    assert set(REPORTS) == {suite.plugin for suite in conformance.suites()}, "run `make conformance`"
+
+
+@pytest.mark.parametrize("plugin", REPORTS)
+def test_every_report_has_every_scenario_and_no_other(plugin: str) -> None:
+    for table in REPORTS[plugin].tables:
+        assert sorted(table.results) == sorted(SCENARIOS), "scenarios have changed since: run `make conformance`"
+
+
+@pytest.mark.parametrize("plugin", REPORTS)
+def test_every_scenario_has_held_or_was_declined_with_a_reason(plugin: str) -> None:
+    for table in REPORTS[plugin].tables:
+        assert {name: result for name, result in table.results.items() if result != "held" and not result.startswith("declined: ")} == {}
+
+
+@pytest.mark.parametrize("plugin", REPORTS)
+def test_every_report_says_of_which_versions_commit_and_day_it_is(plugin: str) -> None:
+    assert REPORTS[plugin].origin.startswith("commit ")
+    for table in REPORTS[plugin].tables:
+        assert set(table.versions) >= {"tillgate", "Django", "Python"}
+
+
+def reported(**results: str) -> Report:
+    table = Table("TestShop", "some-shop", {"tillgate": "9.9"}, dict.fromkeys(SCENARIOS, "held") | results)
+    return Report("commit abc, 2026-01-02", (table,))
+
+
+def test_what_failed_what_was_declined_and_what_was_not_run_stand_in_the_tables() -> None:
+    report = reported(notice_only="FAILED in call", decline="declined: by | hand", expiry="declined: by | hand")
+    del report.tables[0].results["full_refund"]
+    written = conformance.pages({"some-shop": report})
+    page, readme = written[conformance.PAGE], written[conformance.README]
+    assert "| some-shop | 64 of 67 | tillgate 9.9 | commit abc, 2026-01-02 |" in page
+    for row in (
+        "notice_only` | FAILED in call",
+        "decline` | declined (1)",
+        "expiry` | declined (1)",
+        "full_refund` | not run",
+        "late_money` | held",
+    ):
+        assert f"| `{row} |" in page
+    assert page.count("\n1. by | hand\n") == 1
+    paying = sum(f"test_{name}" in vars(Conformance.__bases__[0]) for name in SCENARIOS)
+    assert f"| Paying: a shopper who pays, leaves, comes back or does not | {paying - 3} of {paying} |" in readme
+    assert f"| **all** | {len(SCENARIOS) - 4} of {len(SCENARIOS)} |" in readme
+
+
+def test_two_classes_of_one_shop_are_two_columns() -> None:
+    (table,) = reported().tables
+    report = Report("commit abc, 2026-01-02", (table, Table("TestFixedVendors", "some-shop", {}, table.results)))
+    assert list(report.columns()) == ["some-shop, shop", "some-shop, fixed vendors"]
+
+
+def test_a_run_keeps_its_report_and_tells_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, result in (("good", "held"), ("bad", "FAILED in call")):
+        report = json.dumps({"origin": "o", "tables": [{"name": "T", "plugin": name, "versions": {}, "results": {"expiry": result}}]})
+        python = tmp_path / name
+        python.write_text(f"#!/bin/sh\ncat > \"$6\" <<'END'\n{report}\nEND\ntest {name} = good\n", "utf-8")
+        python.chmod(0o755)
+    monkeypatch.setattr(conformance, "REPORTS", tmp_path / "reports")
+    chosen = [conformance.Suite(name, parts.ROOT / "tests" / "test_x.py", tmp_path / name) for name in ("good", "bad")]
+    monkeypatch.setattr(conformance.Suite, "folder", parts.ROOT)
+    assert conformance.run(chosen) == ["bad"]
+    assert [report.tables[0].results["expiry"] for report in conformance.read_reports().values()] == ["FAILED in call", "held"]

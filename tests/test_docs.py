@@ -1,0 +1,610 @@
+"""The documentation: it has an entry for everything that exists, it names nothing that does not, and its examples run."""
+
+from __future__ import annotations
+
+import code
+import dataclasses
+import importlib
+import inspect
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import pytest
+
+import tillgate
+from tillgate import Account, Dialect, PaymentRequest, RefundRequest, hooks, lifecycle, testing
+from tillgate.cli import EXIT_CODES, main
+from tillgate.hooks import values
+from tillgate.sandbox import Options, Sandbox
+from tillgate.sandbox.server import greeting as sandbox_greeting
+from tillgate.wire import signing
+
+ROOT = Path(__file__).parents[1]
+REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
+NOT_OURS = {"artefacts", "build", "dist", "node_modules"}
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(page for folder in ROOT.glob("[!.]*/") if folder.name not in NOT_OURS for page in folder.rglob("*.md"))]
+)
+SHOWN_IN_PARTS = {
+    "docs/how-to/prove-a-plugin.md",
+    "docs/how-to/write-a-shop-plugin.md",
+    "docs/reference/sandbox.md",
+    "docs/tutorial/your-own-shop.md",
+    "plugins/django-payments/README.md",
+    "plugins/oscar/README.md",
+}
+"""Pages of fragments, which only have to compile."""
+PUBLISHED_ADDRESS = "127.0.0.1:8181"
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def blocks(text: str, *languages: str) -> list[str]:
+    """Return the code blocks written in one of the languages."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [block for language, block in found if language in languages]
+
+
+def prose(text: str) -> str:
+    """Return a page without its code blocks."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def headings(text: str) -> list[str]:
+    return re.findall(r"^#+ (.+)$", prose(text), re.MULTILINE)
+
+
+def section(text: str, heading: str) -> str:
+    """Return what stands under a heading, down to the next one of its level or above."""
+    lines = text.splitlines()
+    start = next((number for number, line in enumerate(lines) if re.fullmatch(rf"#+ {re.escape(heading)}", line)), None)
+    assert start is not None, f"no heading {heading!r}"
+    level = len(lines[start].partition(" ")[0])
+    ends = (number for number in range(start + 1, len(lines)) if re.match(rf"#{{1,{level}}} ", lines[number]))
+    return "\n".join(lines[start + 1 : next(ends, len(lines))])
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """Return the cells of every row of every table by each name that its first cell has in code."""
+    found = {}
+    for line in prose(text).splitlines():
+        if line.startswith("|"):
+            first, *others = [cell.strip() for cell in line.strip("|").split("|")]
+            found.update({re.split(r"[ (]", name)[0]: others for name in re.findall(r"`([^`]+)`", first)})
+    return found
+
+
+def entries(text: str) -> set[str]:
+    """Return what a text explains: its headings, the code that a paragraph or a list's line begins with, the first cells of tables."""
+    leading = re.findall(r"^(?:- )?`([^`(]+)", prose(text), re.MULTILINE)
+    return {*headings(text), *leading, *rows(text)}
+
+
+def missing(names: Iterable[str], *texts: str) -> list[str]:
+    explained = set().union(*map(entries, texts))
+    return sorted(set(names) - explained)
+
+
+def names_in_code(text: str) -> str:
+    """Return all that a page says in code for people to type or read, one piece a line; Python left out."""
+    return "\n".join([*blocks(text, "bash", "console", "text", "toml", ""), *re.findall(r"`([^`\n]+)`", prose(text))])
+
+
+REFERENCE_TEXTS = [page.read_text("utf-8") for page in REFERENCE]
+NO_SUCH_NAME = "tillgate_no_such_name"
+
+
+# Everything that exists has its entry ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name_of(page) for page in REFERENCE])
+def test_a_name_that_nothing_explains_is_missed(name: str) -> None:
+    text = read(name) + f"\nSome words about `{NO_SUCH_NAME}`.\n\n```text\n# {NO_SUCH_NAME}\n```\n\n| cell | `{NO_SUCH_NAME}` |\n"
+    assert missing([NO_SUCH_NAME], text) == [NO_SUCH_NAME]
+    assert missing([NO_SUCH_NAME], f"{text}\n## {NO_SUCH_NAME}\n") == []
+    assert missing([NO_SUCH_NAME], f"{text}\n| `{NO_SUCH_NAME}(a, b)` | what it does |\n") == []
+
+
+def test_every_public_name_has_an_entry_in_the_reference() -> None:
+    assert missing(tillgate.__all__, *REFERENCE_TEXTS) == []
+
+
+@pytest.mark.parametrize(("module", "page"), [(hooks, "hooks"), (lifecycle, "lifecycle"), (testing, "testing")])
+def test_every_public_name_of_a_module_has_an_entry_on_its_page(module: ModuleType, page: str) -> None:
+    names = [name for name in module.__all__ if name != "Answer"]  # a name for three others
+    assert missing(names, read(f"docs/reference/{page}.md")) == []
+
+
+def test_every_error_has_its_heading_and_every_such_heading_is_an_error() -> None:
+    assert set(headings(read("docs/reference/errors.md"))) == {"Errors", *tillgate.errors.__all__}
+
+
+@pytest.mark.parametrize("name", tillgate.errors.__all__)
+def test_every_attribute_of_an_error_is_explained(name: str) -> None:
+    kind = getattr(tillgate.errors, name)
+    text = section(read("docs/reference/errors.md"), name)
+    if kind.__init__ not in {base.__init__ for base in kind.__bases__}:
+        assert [name for name in list(inspect.signature(kind).parameters) if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("kind", [tillgate.Gateway, tillgate.AsyncGateway])
+def test_every_method_of_the_clients_is_explained(kind: type[object]) -> None:
+    assert missing([name for name in vars(kind) if not name.startswith("_")], read("docs/reference/gateway.md")) == []
+
+
+def test_every_name_of_signatures_and_notices_is_explained() -> None:
+    page = read("docs/reference/wire.md")
+    assert missing([name for name in signing.__all__ if name != "SIGNATURE"], section(page, "Signatures")) == []
+    names = [item.name for item in dataclasses.fields(tillgate.Notice)] + ["signature", "evidence"]
+    assert missing([*names, *tillgate.NoticeSignature.__members__], section(page, "Notices")) == []
+
+
+def test_every_fixture_is_explained_and_no_other() -> None:
+    fixtures = re.findall(r"^@pytest\.fixture\ndef (\w+)", read("src/tillgate/testing/fixtures.py"), re.MULTILINE)
+    assert set(rows(section(read("docs/reference/testing.md"), "Fixtures"))) == set(fixtures)
+
+
+def commands() -> dict[str, set[str]]:
+    """Return every command with its options."""
+    return {
+        name: {option for parameter in command.params if isinstance(parameter, click.Option) for option in _spellings(parameter)}
+        for name, command in main.commands.items()
+    }
+
+
+def _spellings(option: click.Option) -> list[str]:
+    return [*option.opts, *option.secondary_opts]
+
+
+def explained_options(command: str) -> set[str]:
+    page = read("docs/reference/cli.md")
+    text = section(page, f"tillgate {command}")
+    own = rows(text)
+    shared = rows(section(page, "Account options")) if "(#account-options)" in text else {}
+    return {name for name in {**own, **shared} if name.startswith("--")}
+
+
+def test_every_command_has_its_heading_and_every_such_heading_is_a_command() -> None:
+    found = [heading.removeprefix("tillgate ") for heading in headings(read("docs/reference/cli.md")) if heading.startswith("tillgate ")]
+    assert sorted(found) == sorted(commands())
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_option_of_a_command_is_explained_and_no_other(command: str) -> None:
+    assert explained_options(command) == commands()[command]
+
+
+def test_every_exit_code_is_explained() -> None:
+    explained = rows(section(read("docs/reference/cli.md"), "Exit codes"))
+    assert set(explained) == {str(code) for code in (0, 1, *EXIT_CODES.values())}
+
+
+def test_everything_that_an_error_says_in_json_is_explained() -> None:
+    explained = rows(section(read("docs/reference/cli.md"), "Errors as JSON"))
+    abstract = {"TillgateError", "GatewayError"}
+    assert {name: set(re.findall(r"`(\w+)`", cells[0])) for name, cells in explained.items() if name != "error"} == {
+        name: set(inspect.signature(getattr(tillgate.errors, name)).parameters) - {"value"}
+        for name in tillgate.errors.__all__
+        if name not in abstract
+    }
+
+
+def test_every_invariant_is_held_by_tests_that_exist() -> None:
+    page = ROOT / "docs" / "explanation" / "design.md"
+    listed = re.findall(r"^\| I(\d+) \|(.*)$", section(page.read_text("utf-8"), "Invariants"), re.MULTILINE)
+    assert [number for number, _ in listed] == [str(number) for number in range(1, 13)]
+    for number, row in listed:
+        files = [page.parent / link for link in re.findall(r"\]\(([^)]+)\)", row)]
+        assert any("django" in file.parts for file in files), number
+        assert [file for file in files if not re.search(rf"def test_(?:i\d+_)*i{number}_", file.read_text("utf-8"))] == [], number
+
+
+def test_every_setting_of_an_account_is_explained_with_default_option_and_variable() -> None:
+    explained = rows(section(read("docs/reference/account.md"), "Settings"))
+    assert list(explained) == list(Account.model_fields)
+    options = commands()["doctor"]
+    for name, field in Account.model_fields.items():
+        default, _, _, option, variable = explained[name]
+        shown = getattr(field.default, "name", field.default)
+        assert default == ("required" if field.is_required() else f"`{shown}`"), name
+        assert variable == f"`TILLGATE_{name.upper()}`"
+        assert set(re.findall(r"--[a-z-]+", option)) <= options
+        assert option or f"--{name.replace('_', '-')}" not in options
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Enum):
+        return f"`{type(value).__name__}.{value.name}`"
+    if isinstance(value, frozenset | tuple):
+        texts = sorted(value) if isinstance(value, frozenset) else list(value)
+        return ", ".join(f'`"{text}"`' for text in texts) or "none"
+    return "required" if value is dataclasses.MISSING else f'`"{value}"`'
+
+
+def test_every_field_of_a_dialect_is_explained_with_its_default() -> None:
+    explained = rows(section(read("docs/reference/dialect.md"), "Fields"))
+    assert {name: explained.get(name, ["", "not there"])[1] for name in (item.name for item in dataclasses.fields(Dialect))} == {
+        item.name: _shown(item.default) for item in dataclasses.fields(Dialect)
+    }
+    assert list(explained) == [item.name for item in dataclasses.fields(Dialect)]
+
+
+def test_every_silence_is_listed_with_tests_that_exist() -> None:
+    listed = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section(read("docs/reference/dialect.md"), "Silences").splitlines()
+        if re.match(r"\| \d", line)
+    ]
+    assert [cells[0] for cells in listed] == [str(number) for number in range(1, 21)]
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    for number, _, answer, held_by in listed:
+        tests = re.findall(r"`(\w+)`", held_by)
+        assert tests, number
+        assert [test for test in tests if f"def {test}(" not in sources] == [], number
+        known = {item.name for item in dataclasses.fields(Dialect)}
+        assert answer.startswith("Fixed:") or known & set(re.findall(r"`(\w+)`", answer)), number
+
+
+MESSAGES: list[type[Any]] = [
+    PaymentRequest,
+    RefundRequest,
+    tillgate.Goods,
+    tillgate.CreatedPayment,
+    tillgate.Transaction,
+    tillgate.Refunded,
+    lifecycle.PaymentFacts,
+    lifecycle.Decision,
+    *(getattr(values, name) for name in values.__all__ if name != "PaidOutcome"),  # which is a choice
+]
+
+
+@pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
+def test_every_field_of_a_message_is_explained(kind: type[Any]) -> None:
+    page = next(text for text in REFERENCE_TEXTS if kind.__name__ in headings(text))
+    fields = kind.model_fields if hasattr(kind, "model_fields") else [item.name for item in dataclasses.fields(kind)]
+    assert list(rows(section(page, kind.__name__))) == list(fields)
+
+
+def test_the_wire_names_of_requests_are_those_that_are_sent() -> None:
+    page = read("docs/reference/messages.md")
+    pay = PaymentRequest(
+        reference="A-1",
+        amount="1.00",
+        vendor="alipay",
+        terminal="WAP",
+        ipn_url="https://shop.example/ipn",
+        callback_url="https://shop.example/back",
+        description="tea",
+        goods_info=[{"goods_name": "tea", "quantity": "1"}],
+    )
+    refund = RefundRequest(reference="A-1", amount="1.00", ipn_url="https://shop.example/ipn")
+    for request in (pay, refund):
+        explained = rows(section(page, type(request).__name__))
+        assert {cells[0] for cells in explained.values()} == set(request.parameters())
+
+
+@pytest.mark.parametrize("kind", [tillgate.Vendor, tillgate.Terminal, tillgate.TransactionStatus])
+def test_every_value_of_a_choice_is_named(kind: type[Enum]) -> None:
+    named = re.findall(r"`(\w+)`", section(read("docs/reference/messages.md"), kind.__name__))
+    assert {item.name if kind is tillgate.TransactionStatus else item.value for item in kind} <= set(named)
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "kind"),
+    [
+        ("lifecycle", "Payments", lifecycle.PaymentStatus),
+        ("lifecycle", "Refunds", lifecycle.RefundStatus),
+        ("lifecycle", "Attention", lifecycle.AttentionReason),
+        ("hooks", "PaidOutcome", values.PaidOutcome),
+    ],
+)
+def test_every_status_and_reason_is_explained_and_no_other(page: str, heading: str, kind: type[Enum]) -> None:
+    explained = set(rows(section(read(f"docs/reference/{page}.md"), heading))) - {kind.__name__}
+    assert explained == {item.value for item in kind}
+
+
+def test_every_reason_that_an_answer_gives_is_named_by_a_rule_of_decide() -> None:
+    rules = set(re.findall(r"`([a-z-]+)`", section(read("docs/reference/lifecycle.md"), "decide")))
+    given = set(re.findall(r"AttentionReason\.([A-Z_]+)", inspect.getsource(lifecycle).partition("class IllegalTransition")[2]))
+    assert given
+    assert {str(lifecycle.AttentionReason[name]) for name in given} <= rules
+
+
+@pytest.mark.parametrize(
+    ("heading", "table"),
+    [("Payments", lifecycle.PAYMENT_TRANSITIONS), ("Refunds", lifecycle.REFUND_TRANSITIONS)],
+    ids=["payment", "refund"],
+)
+def test_the_drawn_transitions_are_those_of_the_table(heading: str, table: Mapping[str, frozenset[str]]) -> None:
+    (drawing,) = blocks(section(read("docs/reference/lifecycle.md"), heading), "mermaid")
+    drawn = set(re.findall(r"^ +(\w+) --> (\w+)$", drawing, re.MULTILINE))
+    assert drawn == {(str(old), str(new)) for old, news in table.items() for new in news}
+
+
+def variables() -> set[str]:
+    """Return every variable of the environment that the core reads."""
+    sources = [path for path in (ROOT / "src" / "tillgate").rglob("*.py") if "django" not in path.parts]
+    found = {name for path in sources for name in re.findall(r"TILLGATE_[A-Z_]*[A-Z]", path.read_text("utf-8"))}
+    return found | {f"TILLGATE_{name.upper()}" for name in Account.model_fields}
+
+
+def test_every_variable_of_the_environment_is_explained() -> None:
+    page = read("docs/reference/account.md")
+    explained = {cells[-1].strip("`") for cells in rows(section(page, "Settings")).values()} | set(rows(section(page, "Other variables")))
+    assert explained == variables()
+
+
+# Nothing is named that does not exist -----------------------------------------------------------------------------------------------------
+
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
+
+
+def slug(heading: str) -> str:
+    """Return the anchor that a heading gets on GitHub."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@every_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = prose(page.read_text("utf-8"))
+    links = [*re.findall(r"\]\(([^)\s]+)\)", text), *re.findall(r'(?:src|href)="([^"]+)"', text)]
+    dead = []
+    for link in links:
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        found = target.exists() and (not anchor or anchor in map(slug, headings(target.read_text("utf-8"))))
+        dead += [] if found else [link]
+    assert dead == []
+
+
+@every_page
+def test_every_target_of_make_that_is_named_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
+    named = re.findall(r"(?:^|[ =])make ([a-z-]+)", names_in_code(page.read_text("utf-8")), re.MULTILINE)
+    assert set(named) <= targets
+
+
+@every_page
+def test_every_command_and_option_that_is_named_exists(page: Path) -> None:
+    known = commands()
+    for command, arguments in re.findall(
+        r"^(?:\$ |\.venv/bin/)?tillgate ([a-z][a-z-]*)\b((?:[^\n\\]|\\\n)*)", names_in_code(page.read_text("utf-8")), re.MULTILINE
+    ):
+        assert command in known
+        assert set(re.findall(r" (--[a-z-]+)", arguments)) <= known[command], command
+
+
+NOT_PYTHON = re.compile(r"tillgate\.(?:toml|[EW]\d{3}|sweep(?:_\w+)?|events|outcome|gateway\.duration)")
+"""A file, system checks, Celery tasks, a logger and metrics: pages of their own tests name them."""
+
+
+@every_page
+def test_every_dotted_name_and_variable_exists(page: Path) -> None:
+    text = page.read_text("utf-8")
+    code_of_page = "\n".join([names_in_code(text), *blocks(text, "python")])
+    for dotted in set(re.findall(r"\btillgate(?:\.[A-Za-z_]\w*)+", code_of_page)):
+        assert _exists(dotted) or NOT_PYTHON.fullmatch(dotted), dotted
+    if not name_of(page).startswith("plugins/"):  # which name settings of their own
+        assert set(re.findall(r"TILLGATE_[A-Z_]*[A-Z]", text)) <= variables()
+
+
+def _exists(dotted: str) -> bool:
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:length]))
+        except ImportError:
+            continue
+        for name in parts[length:]:
+            found = getattr(found, name, None)
+        return found is not None
+    return False
+
+
+@pytest.mark.parametrize("dotted", ["tillgate.no_such_module", "tillgate.hooks.no_such_name", "tillgate.Gateway.no_such_method"])
+def test_a_dotted_name_that_does_not_exist_is_noticed(dotted: str) -> None:
+    assert not _exists(dotted)
+
+
+@every_page
+def test_no_page_knows_the_machine_it_was_written_on(page: Path) -> None:
+    assert re.findall(r"(?<![\w.])/(?:root|home|work|Users|tmp)/", page.read_text("utf-8")) == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    linked = {(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([^)#\s]+)", read("docs/index.md"))}
+    assert {name_of(page) for page in (ROOT / "docs").rglob("*.md")} - {name_of(page) for page in linked} == {"docs/index.md"}
+
+
+# The examples run -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(Options(notice_on_paid=False, notice_on_refund=False)) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SHOP_PAYMENT_TOKEN", "the-secret-token")
+    for variable in [name for name in os.environ if name.startswith("TILLGATE_")]:
+        monkeypatch.delenv(variable)
+
+
+def at(sandbox: Sandbox, text: str) -> str:
+    return text.replace(PUBLISHED_ADDRESS, f"127.0.0.1:{sandbox.port}")
+
+
+def not_printed(shown: str, printed: str) -> list[str]:
+    """Return the lines that a page shows and a program has not printed; what differs from run to run, and what follows …, left aside."""
+    starts = [_masked(line) for line in printed.splitlines()]
+    return [line for line in shown.splitlines() if not any(start.startswith(_masked(line.partition("…")[0])) for start in starts)]
+
+
+def _masked(line: str) -> str:
+    return re.sub(r"\d+(?:\.\d+)?", "0", re.sub(r"(?<=-)[A-Z2-7]{13}\b|(?<=/)[0-9a-f]{40}\b", "X", line)).rstrip()
+
+
+WITH_PYTHON = [page for page in PAGES if blocks(page.read_text("utf-8"), "python")]
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
+def test_every_python_block_compiles(page: Path) -> None:
+    for block in blocks(page.read_text("utf-8"), "python"):
+        compile(block, name_of(page), "exec")
+
+
+TO_PASTE = {"README.md", "docs/tutorial/first-payment.md"}
+TO_RUN = [page for page in WITH_PYTHON if name_of(page) not in SHOWN_IN_PARTS | TO_PASTE]
+
+
+@pytest.mark.parametrize("page", TO_RUN, ids=name_of)
+def test_the_python_blocks_of_a_page_run_one_after_the_other(page: Path, sandbox: Sandbox) -> None:
+    names: dict[str, object] = {"__name__": "example"}
+    for block in blocks(page.read_text("utf-8"), "python"):
+        exec(compile(at(sandbox, block), name_of(page), "exec"), names)
+
+
+def test_the_example_that_starts_a_sandbox_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    Prompt().paste(blocks(section(read("docs/reference/sandbox.md"), "Starting it"), "python")[0])
+    assert "paid\n" in capsys.readouterr().out
+
+
+class Prompt(code.InteractiveConsole):
+    """Python's prompt, into which a person pastes a block line by line; what goes wrong is raised."""
+
+    def paste(self, block: str) -> None:
+        for line in [*block.splitlines(), ""]:
+            self.push(line)
+
+    def showtraceback(self) -> None:
+        self.showsyntaxerror()
+
+    def showsyntaxerror(self, filename: str | None = None, **_: object) -> None:
+        error = sys.exception()
+        assert error
+        raise error
+
+
+def test_the_readme_example_can_be_pasted(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = blocks(section(read("README.md"), "Without a shop"), "python")
+    Prompt().paste(at(sandbox, example))
+    said = capsys.readouterr().out
+    assert f"Send the shopper to {sandbox.base_url}/cashier/" in said
+    assert "pending 12.50 " in said
+
+
+def test_the_python_of_the_tutorial_can_be_pasted(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+    done = threading.Event()
+
+    def shopper() -> None:
+        while not done.wait(0.05):
+            for transaction in sandbox.service.transactions():
+                if transaction.vendor == "gcash" and transaction.status == "pending":
+                    sandbox.control.pay(transaction.transaction_no)
+
+    thread = threading.Thread(target=shopper)
+    thread.start()
+    try:
+        prompt = Prompt()
+        for block in blocks(read("docs/tutorial/first-payment.md"), "python"):
+            prompt.paste(at(sandbox, block))
+    finally:
+        done.set()
+        thread.join()
+    said = capsys.readouterr().out
+    assert re.search(r"^paid 12\.50 USD \d+$", said, re.MULTILINE)
+    assert "paid because the gateway says that it is paid" in said
+
+
+def test_the_shell_of_the_tutorial_can_be_pasted(sandbox: Sandbox) -> None:
+    shell = shutil.which("bash")
+    assert shell, "bash is needed"
+    typed = [block for block in blocks(read("docs/tutorial/first-payment.md"), "bash") if block.split()[:2] != ["make", "setup"]]
+    typed.remove("tillgate sandbox\n")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        [shell, "-euo", "pipefail", "-c", at(sandbox, "".join(typed))],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PATH": path, "TMPDIR": os.getcwd()},  # the test's own folder
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    greeting, *shown = [block for block in blocks(read("docs/tutorial/first-payment.md"), "text") if "went round" not in block]
+    assert not_printed(greeting, "\n".join(sandbox_greeting(sandbox))) == []
+    assert not_printed("".join(shown), done.stdout + done.stderr) == []
+    assert not_printed("status           failed", done.stdout) != []
+
+
+def test_the_plugins_of_the_how_to_log_route_and_answer(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    logs, routes, answers = (
+        _module(f"example_{number}", block)
+        for number, block in enumerate(blocks(read("docs/how-to/write-a-gateway-plugin.md"), "python")[:3])
+    )
+    manager = hooks.build_plugin_manager(answers, routes, logs, entry_points=False)
+    monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
+    account = Account(base_url="https://pay.example", merchant_no="200043", token="the-secret-token")
+    request = PaymentRequest(
+        reference=tillgate.new_reference("ASIA-100017"),
+        amount="12.50",
+        vendor="tng",
+        terminal="WAP",
+        ipn_url="https://shop.example/ipn",
+        callback_url="https://shop.example/back",
+    )
+    with caplog.at_level(logging.INFO, "shop.payments"):
+        assert hooks.pay(account, request).transaction_no == "canned-1"
+        assert hooks.refund(account, RefundRequest(reference=request.reference, amount="2.50")).ret_msg == "refund success"
+    assert hooks.query(account, request.reference).amount == request.amount
+    with pytest.raises(tillgate.OrderNotFound, match="000022"):
+        hooks.query(account, tillgate.new_reference("ASIA-100018"))
+    assert "on 200043" in caplog.text
+    assert "on 200044" in caplog.text
+    assert f"refund {request.reference}: 2.50" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def _module(name: str, source: str) -> ModuleType:
+    module = ModuleType(name)
+    exec(compile(source, name, "exec"), vars(module))
+    return module
+
+
+# The README -------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_readme_begins_with_the_two_commands_and_says_what_is_not_proven() -> None:
+    readme = read("README.md")
+    assert blocks(readme, "bash") == ["make demo\nmake test\n"]
+    assert "No live gateway has been called yet" in section(readme, "What is not proven")
+
+
+def test_the_demo_prints_what_the_tutorial_shows() -> None:
+    shown = next(block for block in blocks(read("docs/tutorial/first-payment.md"), "text") if "The payment went round." in block)
+    done = subprocess.run([sys.executable, "-m", "tillgate", "demo", "--once"], capture_output=True, text=True, timeout=60, check=True)
+    assert not_printed(shown, done.stdout) == []
+    assert len(shown.splitlines()) == len(done.stdout.splitlines())

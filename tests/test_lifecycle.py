@@ -1,0 +1,353 @@
+"""The lifecycle: both tables, and what an answer means. Property tests name the invariant they hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tillgate import errors, lifecycle
+from tillgate.lifecycle import (
+    OPEN_PAYMENT_STATUSES,
+    PAYMENT_TRANSITIONS,
+    REFUND_TRANSITIONS,
+    Answer,
+    AttentionReason,
+    Found,
+    IllegalTransition,
+    NoNews,
+    NotFound,
+    PaymentFacts,
+    PaymentStatus,
+    RefundStatus,
+    decide,
+    decide_creation,
+    decide_refund,
+    hear,
+    move_payment,
+    move_refund,
+)
+from tillgate.wire.dialects import REFERENCE, TransactionStatus
+from tillgate.wire.messages import CreatedPayment, Refunded, Transaction
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+LATER = NOW + timedelta(hours=3)
+FACTS = PaymentFacts(
+    reference="100017-7Q2MZK4RXW3DA",
+    amount=Decimal("12.50"),
+    status=PaymentStatus.PENDING,
+    expires_at=NOW + timedelta(hours=2),
+    transaction_no="3001",
+)
+PAID = Transaction(
+    reference=FACTS.reference,
+    status=TransactionStatus.PAID,
+    status_text="success",
+    transaction_no="3001",
+    amount=Decimal("12.50"),
+    currency="USD",
+    settle_currency="USD",
+    raw={},
+)
+
+
+def said(word: str, **changes: object) -> Transaction:
+    return replace(PAID, status=REFERENCE.status(word), status_text=word, **changes)  # type: ignore[arg-type]
+
+
+def found(transaction: Transaction, asked_at: datetime = NOW) -> Found:
+    return Found(transaction=transaction, asked_at=asked_at)
+
+
+# What can be known and heard, small enough that every combination is met.
+amounts = st.sampled_from([Decimal("12.50"), Decimal("12.49"), Decimal("0.01"), None])
+currencies = st.sampled_from(["USD", "usd", "CNY", None])
+transaction_numbers = st.sampled_from(["3001", "3002", None])
+words = st.sampled_from(["success", "pending", "init", "failed", "closed", "expired", "refunded", "SUCCESS", "paid", "?"])
+moments = st.sampled_from([NOW, FACTS.expires_at - timedelta(microseconds=1), FACTS.expires_at, LATER])
+transactions = st.builds(
+    lambda word, **rest: Transaction(status=REFERENCE.status(word), status_text=word, raw={}, **rest),
+    words,
+    reference=st.sampled_from([FACTS.reference, "OTHER"]),
+    transaction_no=transaction_numbers,
+    amount=amounts,
+    currency=currencies,
+    settle_currency=currencies,
+)
+facts = st.builds(
+    PaymentFacts,
+    reference=st.just(FACTS.reference),
+    amount=st.just(FACTS.amount),
+    status=st.sampled_from(PaymentStatus),
+    expires_at=st.just(FACTS.expires_at),
+    transaction_no=transaction_numbers,
+)
+answers: st.SearchStrategy[Answer] = st.one_of(
+    st.builds(Found, transaction=transactions, asked_at=moments),
+    st.builds(NotFound, asked_at=moments),
+    st.builds(NoNews, because=st.just("HTTP 503"), attention=st.sampled_from([None, AttentionReason.WRONG_CREDENTIALS])),
+)
+
+
+@given(facts, answers)
+def test_i1_paid_only_when_everything_agrees(known: PaymentFacts, answer: Answer) -> None:
+    decision = decide(known, answer)
+    if decision.status is PaymentStatus.PAID and known.status is not PaymentStatus.PAID:
+        assert isinstance(answer, Found)
+        heard = answer.transaction
+        assert heard.status_text == "success"
+        assert (heard.reference, heard.amount, heard.currency, heard.settle_currency) == (known.reference, known.amount, "USD", "USD")
+        assert heard.transaction_no
+        assert known.transaction_no in (None, heard.transaction_no)
+
+
+@given(facts, answers)
+def test_i2_a_paid_answer_is_applied_or_raised_never_dropped(known: PaymentFacts, answer: Answer) -> None:
+    decision = decide(known, answer)
+    if isinstance(answer, Found) and answer.transaction.status is TransactionStatus.PAID:
+        assert decision.status is PaymentStatus.PAID or decision.attention is not None
+
+
+@given(facts, answers)
+def test_i9_statuses_only_move_along_the_table(known: PaymentFacts, answer: Answer) -> None:
+    new = decide(known, answer).status
+    assert new is known.status or new in PAYMENT_TRANSITIONS[known.status]
+
+
+@given(facts, answers)
+def test_i9_no_news_moves_nothing(known: PaymentFacts, answer: Answer) -> None:
+    decision = decide(known, answer)
+    if isinstance(answer, NoNews) or not decision.is_news:
+        assert (decision.status, decision.transaction_no) == (known.status, known.transaction_no)
+
+
+@given(facts, st.lists(answers, max_size=6))
+def test_i9_paid_never_moves_back_whatever_follows(known: PaymentFacts, heard: list[Answer]) -> None:
+    now = replace(known, status=PaymentStatus.PAID)
+    for answer in heard:
+        decision = decide(now, answer)
+        assert decision.status is PaymentStatus.PAID
+        now = replace(now, status=decision.status, transaction_no=decision.transaction_no)
+
+
+@given(facts, answers)
+def test_a_known_transaction_number_is_never_replaced(known: PaymentFacts, answer: Answer) -> None:
+    if known.transaction_no:
+        assert decide(known, answer).transaction_no == known.transaction_no
+
+
+@given(facts, answers)
+def test_hearing_the_same_answer_again_changes_nothing_more(known: PaymentFacts, answer: Answer) -> None:
+    first = decide(known, answer)
+    again = decide(replace(known, status=first.status, transaction_no=first.transaction_no), answer)
+    assert (again.status, again.transaction_no) == (first.status, first.transaction_no)
+
+
+@given(facts, answers)
+def test_expired_needs_an_answer_given_after_the_time_to_pay(known: PaymentFacts, answer: Answer) -> None:
+    decision = decide(known, answer)
+    if decision.status is PaymentStatus.EXPIRED and known.status is not PaymentStatus.EXPIRED:
+        assert isinstance(answer, Found | NotFound)
+        assert answer.asked_at >= known.expires_at
+
+
+@given(facts, answers)
+def test_every_decision_says_why(known: PaymentFacts, answer: Answer) -> None:
+    assert decide(known, answer).because
+
+
+@pytest.mark.parametrize(
+    ("contradiction", "reason"),
+    [
+        ({"amount": Decimal("12.49")}, AttentionReason.AMOUNT_MISMATCH),
+        ({"amount": None}, AttentionReason.AMOUNT_MISSING),
+        ({"currency": "CNY"}, AttentionReason.CURRENCY_MISMATCH),
+        ({"currency": None}, AttentionReason.CURRENCY_MISMATCH),
+        ({"settle_currency": "CNY"}, AttentionReason.CURRENCY_MISMATCH),
+        ({"settle_currency": None}, AttentionReason.CURRENCY_MISMATCH),
+        ({"transaction_no": "3002"}, AttentionReason.TRANSACTION_NO_MISMATCH),
+        ({"transaction_no": None}, AttentionReason.TRANSACTION_NO_MISSING),
+        ({"reference": "OTHER"}, AttentionReason.REFERENCE_MISMATCH),
+    ],
+)
+@pytest.mark.parametrize("status", sorted(OPEN_PAYMENT_STATUSES | {PaymentStatus.EXPIRED}))
+def test_i1_a_paid_answer_that_contradicts_is_held_for_a_person(
+    contradiction: dict[str, object], reason: AttentionReason, status: PaymentStatus
+) -> None:
+    decision = decide(replace(FACTS, status=status), found(said("success", **contradiction)))
+    assert (decision.status, decision.attention) == (status, reason)
+
+
+@pytest.mark.parametrize("status", sorted(PaymentStatus))
+def test_i9_late_money_is_money(status: PaymentStatus) -> None:
+    decision = decide(replace(FACTS, status=status), found(PAID, LATER))
+    assert (decision.status, decision.attention) == (PaymentStatus.PAID, None)
+
+
+@pytest.mark.parametrize(
+    ("word", "status"), [("failed", PaymentStatus.FAILED), ("reversed", PaymentStatus.CLOSED), ("init", PaymentStatus.PENDING)]
+)
+def test_an_open_payment_follows_the_gateways_word(word: str, status: PaymentStatus) -> None:
+    assert decide(replace(FACTS, status=PaymentStatus.CREATED), found(said(word))).status is status
+
+
+@pytest.mark.parametrize("word", ["failed", "closed", "pending", "refunded"])
+def test_a_paid_payment_that_reads_otherwise_is_raised_and_stays_paid(word: str) -> None:
+    decision = decide(replace(FACTS, status=PaymentStatus.PAID), found(said(word)))
+    assert (decision.status, decision.attention) == (PaymentStatus.PAID, AttentionReason.CHANGED_AFTER_PAID)
+
+
+@pytest.mark.parametrize("answer", [found(said("pending"), LATER), NotFound(asked_at=LATER)])
+def test_nobody_paid_in_time_is_expired(answer: Answer) -> None:
+    assert decide(replace(FACTS, transaction_no=None), answer).status is PaymentStatus.EXPIRED
+
+
+def test_an_unrecognised_status_waits_until_expiry_and_is_raised_after_it() -> None:
+    early, late = decide(FACTS, found(said("settled"))), decide(FACTS, found(said("settled"), LATER))
+    assert (early.status, early.attention) == (PaymentStatus.PENDING, None)
+    assert (late.status, late.attention) == (PaymentStatus.PENDING, AttentionReason.UNRECOGNISED_STATUS)
+
+
+def test_an_unrecognised_status_of_a_payment_given_up_is_raised() -> None:
+    decision = decide(replace(FACTS, status=PaymentStatus.CLOSED), found(said("settled")))
+    assert decision.attention is AttentionReason.UNRECOGNISED_STATUS
+
+
+@pytest.mark.parametrize("status", sorted(PaymentStatus))
+def test_an_account_that_forgot_its_transaction_is_the_wrong_account_and_closes_nothing(status: PaymentStatus) -> None:
+    decision = decide(replace(FACTS, status=status), NotFound(asked_at=LATER))
+    assert (decision.status, decision.attention, decision.is_news) == (status, AttentionReason.WRONG_CREDENTIALS, False)
+
+
+def test_a_wrongly_signed_answer_is_no_news_and_tells_the_owner() -> None:
+    decision = decide(FACTS, hear(errors.SignatureMismatch("its verifySign is wrong", 200), NOW))
+    assert (decision.status, decision.attention, decision.is_news) == (PaymentStatus.PENDING, AttentionReason.SIGNATURE_MISMATCH, False)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.NotSent("query", "A", "connection refused"),
+        errors.OutcomeUnknown("query", "A", "time-out"),
+        errors.AnswerNotUnderstood("HTTP 503", 503),
+        errors.Refused("000022", "order not found", 200),
+        errors.Refused("000010", "bad signature", 400),
+        errors.ConfigurationError("token", "***", "is empty"),
+    ],
+)
+def test_every_error_of_a_query_but_not_found_is_no_news(error: errors.TillgateError) -> None:
+    assert isinstance(hear(error, NOW), NoNews)
+
+
+def test_not_found_is_heard_as_an_answer() -> None:
+    assert hear(errors.OrderNotFound("000022", "order not found", 400), NOW) == NotFound(asked_at=NOW)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (
+            CreatedPayment(
+                transaction_no="1", cashier_url="https://x.example", reference="A", amount=None, currency=None, settle_currency=None, raw={}
+            ),
+            PaymentStatus.PENDING,
+        ),
+        (errors.Refused("000031", "vendor not enabled", 200), PaymentStatus.FAILED),
+        (errors.NotSent("pay", "A", "connection refused"), PaymentStatus.FAILED),
+        (errors.InvalidRequest("amount", "0", "is not above zero"), PaymentStatus.FAILED),
+        (errors.ConfigurationError("token", "***", "is empty"), PaymentStatus.FAILED),
+        (errors.OutcomeUnknown("pay", "A", "time-out"), PaymentStatus.CREATED),
+        (errors.TillgateError("a plugin's own"), PaymentStatus.CREATED),
+    ],
+)
+def test_a_creation_is_failed_only_when_that_is_certain(outcome: CreatedPayment | errors.TillgateError, status: PaymentStatus) -> None:
+    assert decide_creation(outcome) is status
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (Refunded(reference="A", amount=Decimal("1.00"), ret_msg="refund success"), RefundStatus.SUCCEEDED),
+        (errors.Refused("000023", "amount too high", 200), RefundStatus.REFUSED),
+        (errors.NotSent("refund", "A", "connection refused"), RefundStatus.QUEUED),
+        (errors.OutcomeUnknown("refund", "A", "time-out"), RefundStatus.UNKNOWN),
+        (errors.AnswerNotUnderstood("a page of HTML"), RefundStatus.UNKNOWN),
+        (errors.ConfigurationError("token", "***", "is empty"), RefundStatus.QUEUED),
+        (errors.InvalidRequest("amount", "0", "is not above zero"), RefundStatus.REFUSED),
+        (errors.TillgateError("a plugin's own"), RefundStatus.UNKNOWN),
+    ],
+)
+def test_i6_a_refund_that_may_have_been_sent_is_unknown_not_queued(outcome: Refunded | errors.TillgateError, status: RefundStatus) -> None:
+    assert decide_refund(outcome) is status
+
+
+def test_every_move_outside_the_tables_raises() -> None:
+    for old, new in product(PaymentStatus, PaymentStatus):
+        if new is old or new in PAYMENT_TRANSITIONS[old]:
+            assert move_payment(old, new) is new
+        else:
+            with pytest.raises(IllegalTransition, match=f"from {old} to {new}"):
+                move_payment(old, new)
+    for old_refund, new_refund in product(RefundStatus, RefundStatus):
+        if new_refund is old_refund or new_refund in REFUND_TRANSITIONS[old_refund]:
+            assert move_refund(old_refund, new_refund) is new_refund
+        else:
+            with pytest.raises(IllegalTransition, match=f"from {old_refund} to {new_refund}"):
+                move_refund(old_refund, new_refund)
+
+
+def test_i6_no_road_leads_from_unknown_back_to_sending() -> None:
+    reached, frontier = set(), {RefundStatus.UNKNOWN}
+    while frontier:
+        reached |= frontier
+        frontier = {new for old in frontier for new in REFUND_TRANSITIONS[old]} - reached
+    assert not reached & {RefundStatus.QUEUED, RefundStatus.SENDING}
+
+
+def test_the_tables_know_every_status() -> None:
+    assert set(PAYMENT_TRANSITIONS) == set(PaymentStatus)
+    assert set(REFUND_TRANSITIONS) == set(RefundStatus)
+    assert lifecycle.PAYMENT_TRANSITIONS[PaymentStatus.PAID] == frozenset()
+
+
+def test_a_refused_query_tells_the_owner_and_moves_nothing() -> None:
+    decision = decide(FACTS, hear(errors.Refused("000010", "unknown merchant", 400), LATER))
+    assert (decision.status, decision.attention) == (PaymentStatus.PENDING, AttentionReason.WRONG_CREDENTIALS)
+
+
+def test_a_payment_we_gave_back_whole_may_be_called_anything() -> None:
+    known = replace(FACTS, status=PaymentStatus.PAID, refunded=FACTS.amount)
+    assert decide(known, found(said("refunded"))).attention is None
+    assert decide(replace(known, refunded=Decimal("12.49")), found(said("refunded"))).attention is AttentionReason.CHANGED_AFTER_PAID
+
+
+def test_an_open_payment_is_looked_at_after_5_15_30_60_120_300_seconds_then_every_ten_minutes_until_it_expires() -> None:
+    expires_at = NOW + timedelta(minutes=20)
+    moment, looks = NOW, []
+    while moment < expires_at:
+        following = lifecycle.next_look(PaymentStatus.PENDING, NOW, expires_at, moment)
+        assert following is not None
+        moment = following
+        looks.append((moment - NOW).total_seconds())
+    assert looks == [5, 15, 30, 60, 120, 300, 900, 1200]
+
+
+@pytest.mark.parametrize("status", [PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED, PaymentStatus.PAID])
+def test_a_settled_payment_gets_tail_looks_for_thirty_days(status: PaymentStatus) -> None:
+    moment, looks = NOW, []
+    while following := lifecycle.next_look(status, NOW, NOW, moment):
+        moment = following
+        looks.append(moment - NOW)
+    assert looks == [timedelta(hours=1), timedelta(days=1), timedelta(days=7), timedelta(days=30)]
+
+
+@given(st.sampled_from(PaymentStatus), st.integers(0, 10**7), st.integers(0, 10**7))
+def test_the_next_look_is_always_in_the_future(status: PaymentStatus, expires_after: int, elapsed: int) -> None:
+    now = NOW + timedelta(seconds=elapsed)
+    following = lifecycle.next_look(status, NOW, NOW + timedelta(seconds=expires_after), now)
+    assert following is None or following > now

@@ -1,0 +1,74 @@
+"""The public face: what `import tillgate` gives, and what it does not drag in."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import pkgutil
+import subprocess
+import sys
+from importlib import metadata, resources
+from types import ModuleType
+
+import pytest
+
+import tillgate
+from tillgate import wire
+
+CORE = ["tillgate", "tillgate.account", "tillgate.aiohttp_transport", "tillgate.client", "tillgate.errors", "tillgate.transport"]
+CORE += [f"tillgate.wire.{module.name}" for module in pkgutil.iter_modules(wire.__path__)]
+
+
+def modules_after(statement: str) -> set[str]:
+    """Return the modules that a fresh process has imported after a statement."""
+    script = f"import json, sys; {statement}; print(json.dumps(list(sys.modules)))"
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(json.loads(finished.stdout))
+
+
+def test_all_lists_exactly_the_public_names() -> None:
+    public = {name for name, value in vars(tillgate).items() if not name.startswith("_") and not isinstance(value, ModuleType)}
+    assert public == set(tillgate.__all__)
+    assert len(tillgate.__all__) == len(set(tillgate.__all__))
+
+
+def test_the_fixed_names_are_there() -> None:
+    assert {"Account", "Gateway", "AsyncGateway", "PaymentRequest", "RefundRequest"} <= set(tillgate.__all__)
+    assert set(importlib.import_module("tillgate.errors").__all__) <= set(tillgate.__all__)
+
+
+@pytest.mark.parametrize("name", CORE)
+def test_every_name_that_a_module_offers_exists_and_is_told(name: str) -> None:
+    module = importlib.import_module(name)
+    assert inspect.getdoc(module)
+    for public in getattr(module, "__all__", ()):
+        value = getattr(module, public)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert value.__doc__, f"{name}.{public} has no docstring"
+            for method, function in vars(value).items() if inspect.isclass(value) else ():
+                if inspect.isfunction(function) and not method.startswith("_"):
+                    assert function.__doc__, f"{name}.{public}.{method} has no docstring"
+
+
+@pytest.mark.parametrize("name", [name for name in CORE if name != "tillgate"])
+def test_a_module_offers_what_it_defines(name: str) -> None:
+    module = importlib.import_module(name)
+    own = {key for key, value in vars(module).items() if getattr(value, "__module__", None) == name and not key.startswith("_")}
+    offered = set(getattr(module, "__all__", ()))
+    assert own - {"AsyncSender"} <= offered
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert metadata.version("tillgate") == tillgate.__version__
+
+
+@pytest.mark.parametrize("statement", ["import tillgate", "from tillgate import *", "import tillgate; tillgate.Gateway"])
+def test_importing_tillgate_imports_only_what_every_process_needs(statement: str) -> None:
+    imported = modules_after(statement)
+    assert not imported & {"django", "click", "starlette", "uvicorn", "jinja2", "aiohttp", "httpx", "anyio", "pytest", "vcr"}
+    assert not imported & {f"tillgate.{name}" for name in ("sandbox", "cli", "django", "testing", "hooks", "transport")}
+
+
+def test_the_package_is_typed() -> None:
+    assert resources.files("tillgate").joinpath("py.typed").is_file()

@@ -1,0 +1,249 @@
+"""`tillgate new-plugin`: what it refuses, what it writes, and that what it writes keeps Tillgate's promise as it stands."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import tillgate
+from tillgate.cli import main
+from tillgate.testing.conformance import Conformance
+
+ROOT = Path(__file__).parents[1]
+LONGEST = "a-name-of-forty-characters-is-the-longer"
+NAMES = ["x", "book-shop", LONGEST]
+
+
+def new_plugin(name: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["new-plugin", *arguments, "--", name])
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(params=NAMES)
+def plugin(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A plugin just written."""
+    result = new_plugin(request.param)
+    assert result.exit_code == 0, result.output
+    return tmp_path / f"tillgate-{request.param}"
+
+
+# What is refused --------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("", "must be small letters"),
+        ("Book Shop", "how about book-shop"),
+        ("book_shop", "how about book-shop"),
+        ("book--shop", "how about book-shop"),
+        ("-shop", "how about shop"),
+        ("shop\n", "how about shop"),
+        ("../shop", "how about shop"),
+        ("2shop", "a letter first"),
+        ("bücher", "must be small letters"),
+        (f"{LONGEST}s", "up to 40"),
+        ("gateway", "choose another"),
+        ("tillgate-shop", "give shop"),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused_with_what_to_do_and_nothing_is_written(name: str, remedy: str, tmp_path: Path) -> None:
+    result = new_plugin(name)
+    assert (result.exit_code, remedy in result.output) == (2, True), result.output
+    assert result.output.startswith(f"InvalidRequest: name: {name!r} ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_name_of_an_installed_plugin_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "site" / "other-1.0.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (other / "entry_points.txt").write_text("[tillgate]\nbook-shop = other\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    result = new_plugin("book-shop")
+    assert (result.exit_code, "is a plugin that is installed here" in result.output) == (2, True), result.output
+    assert new_plugin("book-shelf").exit_code == 0
+
+
+@pytest.mark.parametrize("kind", ["folder", "empty folder", "file", "link to nowhere"])
+def test_nothing_is_ever_overwritten(kind: str, tmp_path: Path) -> None:
+    there = tmp_path / "tillgate-book-shop"
+    if kind.endswith("folder"):
+        there.mkdir()
+    if kind == "folder":
+        (there / "pyproject.toml").write_text("mine")
+    elif kind == "file":
+        there.write_text("mine")
+    elif kind == "link to nowhere":
+        there.symlink_to(tmp_path / "nowhere")
+    result = new_plugin("book-shop")
+    assert (result.exit_code, "is taken" in result.output) == (2, True), result.output
+    assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == (["mine"] if kind in ("folder", "file") else [])
+
+
+@pytest.mark.parametrize("into", ["nowhere", "file"])
+def test_what_is_not_a_folder_cannot_be_written_into(into: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = new_plugin("book-shop", "--into", into)
+    assert (result.exit_code, result.output) == (2, f"InvalidRequest: into: '{into}' is not a folder: make it first, or name another\n")
+
+
+def test_a_disk_that_is_full_is_told_with_what_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    result = new_plugin("book-shop")
+    assert result.exit_code == 2
+    assert "into: '.' cannot be written to, No space left on device: what is in tillgate-book-shop is not whole" in result.output
+
+
+# What is written --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_written_is_listed_and_three_commands_come_next(tmp_path: Path) -> None:
+    (tmp_path / "my plugins").mkdir()
+    result = new_plugin("book-shop", "--into", "my plugins")
+    folder = tmp_path / "my plugins" / "tillgate-book-shop"
+    written = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    assert [line.strip() for line in result.output.splitlines() if line.startswith("    ")] == [
+        *written,
+        "cd 'my plugins/tillgate-book-shop'",
+        "python -m pip install --editable '.[testing]'",
+        "python -m pytest",
+    ]
+    assert "src/tillgate_book_shop/plugin.py" in written
+
+
+def test_scripts_are_told_the_same_in_json() -> None:
+    said = json.loads(new_plugin("book-shop", "--json").stdout)
+    assert said["folder"] == "tillgate-book-shop"
+    assert said["commands"][0] == "cd tillgate-book-shop"
+    assert "pyproject.toml" in said["files"]
+
+
+def test_no_placeholder_is_left(plugin: Path) -> None:
+    texts = {path: path.read_text("utf-8") for path in plugin.rglob("*") if path.is_file()}
+    assert {path.name: re.findall(r"\$(?! (?:python|pip) ).*", text) for path, text in texts.items() if "$" in text} == {"README.md": []}
+    assert [path for path in plugin.rglob("*") if "$" in path.name or path.suffix == ".tmpl"] == []
+
+
+def test_the_project_names_its_plugin_and_chooses_no_licence(plugin: Path) -> None:
+    project = tomllib.loads((plugin / "pyproject.toml").read_text("utf-8"))["project"]
+    name = plugin.name.removeprefix("tillgate-")
+    module = f"tillgate_{name.replace('-', '_')}.plugin"
+    assert (project["name"], project["entry-points"]["tillgate"]) == (plugin.name, {name: module})
+    assert (plugin / "src" / module.replace(".", "/")).with_suffix(".py").is_file()
+    assert "license" not in project
+    assert not (plugin / "LICENSE").exists()
+    assert "Private :: Do Not Upload" in project["classifiers"]
+
+
+def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
+    """Run a command, which must succeed, and return what it said on standard output."""
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode != 0:
+        raise AssertionError(f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["format", "--check"]], ids=["check", "format"])
+def test_the_linter_finds_nothing(arguments: list[str], plugin: Path) -> None:
+    run(sys.executable, "-m", "ruff", *arguments, "--no-cache", "--config", ROOT / "pyproject.toml", cwd=plugin)
+
+
+@pytest.mark.parametrize("plugin", ["book-shop"], indirect=True)
+def test_the_strict_type_checker_finds_nothing(plugin: Path) -> None:
+    run(sys.executable, "-m", "mypy", "--cache-dir", ROOT / ".mypy_cache" / "scaffold", cwd=plugin)
+
+
+# The how-to follows it line by line -------------------------------------------------------------------------------------------------------
+
+HOW_TO = (ROOT / "docs/how-to/write-a-shop-plugin.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("plugin", ["book-shop"], indirect=True)
+def test_every_piece_of_code_in_the_how_to_is_a_file_that_is_written_to_the_letter(plugin: Path) -> None:
+    shown = dict(re.findall(r"^```python\n# (\S+)\n(.*?)^```$", HOW_TO, re.MULTILINE | re.DOTALL))
+    assert list(shown) == ["src/tillgate_book_shop/plugin.py", "src/tillgate_book_shop/signals.py", "tests/driver.py"]
+    assert len(shown) == HOW_TO.count("```python")
+    for file, code in shown.items():
+        assert code == (plugin / file).read_text("utf-8"), file
+
+
+@pytest.mark.parametrize("plugin", ["book-shop"], indirect=True)
+def test_the_how_to_lists_every_file_that_is_written(plugin: Path) -> None:
+    first_cells = re.findall(r"^\| (`.*?) \|", HOW_TO, re.MULTILINE)
+    listed = {name for cell in first_cells for name in re.findall(r"`([^`]+)`", cell)}
+    assert "src/tillgate_book_shop/plugin.py" in listed
+    named = {(plugin / name if "/" in name else next(plugin.rglob(name))).relative_to(plugin) for name in listed}
+    assert [name for name in named if not (plugin / name).exists()] == []
+    written = {path.relative_to(plugin) for path in plugin.rglob("*") if path.is_file() and path.stat().st_size}
+    self_explaining = {Path(name) for name in (".gitignore", "pyproject.toml", "src/tillgate_book_shop/__init__.py")}
+    assert {path for path in written - self_explaining if not {path, *path.parents} & named} == set()
+
+
+def test_the_how_to_types_the_commands_that_are_printed_and_has_the_steps_of_the_readme() -> None:
+    said = json.loads(new_plugin("book-shop", "--json").stdout)
+    typed = re.findall(r"^\$ (.+)$", HOW_TO, re.MULTILINE)
+    assert typed[1:5] == ["tillgate new-plugin book-shop", *said["commands"]]
+    readme = Path(said["folder"], "README.md").read_text("utf-8")
+    steps = re.findall(r"^#+ (\d\. .+)$", readme, re.MULTILINE)
+    assert len(steps) == 6
+    assert re.findall(r"^#+ (\d\. .+)$", HOW_TO, re.MULTILINE) == steps
+
+
+# What is written keeps the promise --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Callable[..., str]:
+    """Return what runs a command in a fresh virtual environment, which has nothing but Tillgate as it would be published."""
+    bin_folder = tmp_path / "venv" / "bin"
+    inherited = {name: value for name, value in os.environ.items() if not re.match(r"PYTHON|PYTEST|TILLGATE|DJANGO|VIRTUAL_ENV", name)}
+    path = os.pathsep.join([str(bin_folder), os.environ["PATH"]])
+    env = {**inherited, "PATH": path, "PIP_CONSTRAINT": str(ROOT / "constraints.txt"), "PIP_QUIET": "1"}
+
+    def in_environment(*command: str | Path, cwd: Path = tmp_path) -> str:
+        return run(*command, cwd=cwd, env=env)
+
+    run(sys.executable, "-m", "venv", bin_folder.parent, cwd=tmp_path)
+    (backend,) = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    try:
+        in_environment("python", "-m", "pip", "install", backend)
+    except AssertionError as error:
+        reason = f"needs a package index: {str(error).strip().splitlines()[-1]}"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    in_environment("python", "-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path / "dist", cwd=ROOT)
+    in_environment("python", "-m", "pip", "install", *(tmp_path / "dist").glob("*.tar.gz"))
+    return in_environment
+
+
+def test_in_a_fresh_environment_the_printed_commands_prove_every_scenario(fresh: Callable[..., str], tmp_path: Path) -> None:
+    said = json.loads(fresh("tillgate", "new-plugin", "book-shop", "--json"))
+    (tmp_path / "here").mkdir()
+    assert said["files"] == json.loads(new_plugin("book-shop", "--into", "here", "--json").stdout)["files"], "a template was not packed"
+    output = fresh("bash", "-euc", "\n".join(said["commands"]))
+    total = len(Conformance.scenarios())
+    assert f"{total} of {total} scenarios held: tillgate {tillgate.__version__}, tillgate-book-shop 0.1.0, " in output
+    assert "tillgate_payment_paid" in json.loads(fresh("tillgate", "plugins", "--json"))["plugins"]["book-shop"]
+    plugin = tmp_path / said["folder"]
+    fresh("python", "-m", "hatchling", "build", "--target", "wheel", cwd=plugin)
+    (wheel,) = (plugin / "dist").iterdir()
+    packages = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert packages == {"tillgate_book_shop", "tillgate_book_shop-0.1.0.dist-info"}, "the toy shop or the tests would be published"

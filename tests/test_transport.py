@@ -1,0 +1,538 @@
+"""How bytes travel: connections, threads, forks, event loops, time-outs and TLS, over all three transports."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpcore
+import httpx
+import pytest
+
+from tests.scripted_gateway import Cut, Received, ScriptedGateway, always, http
+from tests.support import (
+    GOOD_BODIES,
+    KINDS,
+    OPERATIONS,
+    REFERENCE,
+    NothingMayBeSent,
+    account,
+    call,
+    closed_port,
+    envelope,
+    everything_shown,
+    found,
+    payment,
+    perform,
+    refund,
+    run_async,
+    within,
+)
+from tillgate import Account, AsyncGateway, ConfigurationError, Gateway, NotSent, OutcomeUnknown, Refused, new_reference, transport
+
+CERTIFICATES = Path(__file__).parent / "certificates"
+FAST: dict[str, Any] = {"sandbox": True, "deadline_seconds": 20.0, "query_attempts": 1}
+
+
+def good(request: Received) -> list[bytes]:
+    """Answer each operation well, a query for the reference that was asked for."""
+    if request.operation == "query":
+        return [http(envelope(found(reference=request.parameters["reference"])))]
+    return [http(GOOD_BODIES[request.operation])]
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedGateway]:
+    with ScriptedGateway(good) as running:
+        yield running
+
+
+# --- connections
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_twenty_calls_use_one_connection(server: ScriptedGateway, kind: str) -> None:
+    perform(kind, account(base_url=server.url, **FAST), *(["pay", "query", "refund", "query"] * 5))
+    assert (len(server.requests), server.connections) == (20, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_leaving_a_gateway_closes_its_connections(server: ScriptedGateway, kind: str) -> None:
+    perform(kind, account(base_url=server.url, **FAST), "query")
+    assert server.wait_until_none_is_open()
+
+
+def test_a_gateway_that_was_closed_opens_again_when_it_is_used(server: ScriptedGateway) -> None:
+    gateway = Gateway(account(base_url=server.url, **FAST))
+    for _ in range(2):
+        gateway.query(REFERENCE)
+        gateway.close()
+    gateway.close()
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_an_async_gateway_that_was_closed_opens_again_also_in_another_loop(server: ScriptedGateway, kind: str) -> None:
+    gateways: list[AsyncGateway] = []
+
+    async def work(gateway: AsyncGateway) -> list[Any]:
+        gateways.append(gateway)
+        await gateway.query(REFERENCE)
+        await gateway.close()
+        return [await gateway.query(REFERENCE)]
+
+    run_async(kind, account(base_url=server.url, **FAST), work)
+
+    async def again() -> None:
+        async with gateways[0] as gateway:
+            await gateway.query(REFERENCE)
+
+    asyncio.run(again())
+    assert (len(server.requests), server.connections) == (3, 3)
+    assert server.wait_until_none_is_open()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_connection_that_the_server_closed_meanwhile_is_not_used(server: ScriptedGateway, kind: str, operation: str) -> None:
+    server.script = lambda request: [*good(request), Cut.CLOSE]
+    at = account(base_url=server.url, **FAST)
+    if kind == "sync":
+        with Gateway(at) as gateway:
+            for _ in range(3):
+                call(gateway, operation)
+                assert server.wait_until_none_is_open()
+    else:
+
+        async def work(gateway: AsyncGateway) -> list[Any]:
+            for _ in range(3):
+                await call(gateway, operation)
+                assert await asyncio.to_thread(server.wait_until_none_is_open)
+                await asyncio.sleep(0.05)
+            return []
+
+        run_async(kind, at, work)
+    assert (len(server.requests), server.connections) == (3, 3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_cookie_is_kept(server: ScriptedGateway, kind: str) -> None:
+    server.script = lambda request: [http(GOOD_BODIES[request.operation], headers={"Set-Cookie": "session=1; Path=/"})]
+    by_name = server.url.replace("127.0.0.1", "localhost")  # a cookie jar may be shy of addresses without a name
+    perform(kind, account(base_url=by_name, **FAST), "query", "query")
+    assert not [request for request in server.requests if "cookie" in request.headers]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_proxy_or_password_is_read_from_the_environment(
+    server: ScriptedGateway, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login a password b")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port()}")
+    perform(kind, account(base_url=server.url, **FAST), "query")
+    assert "authorization" not in server.requests[0].headers
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_connection_with_an_unread_answer_is_not_used_again(server: ScriptedGateway, kind: str) -> None:
+    server.script = lambda request: [http(b"x" * 20_000_000)] if request.operation == "pay" else good(request)
+    at = account(base_url=server.url, **FAST)
+    if kind == "sync":
+        with Gateway(at) as gateway:
+            with pytest.raises(OutcomeUnknown):
+                gateway.pay(payment())
+            assert gateway.query(REFERENCE).reference == REFERENCE
+    else:
+
+        async def work(gateway: AsyncGateway) -> list[Any]:
+            with pytest.raises(OutcomeUnknown):
+                await gateway.pay(payment())
+            return [await gateway.query(REFERENCE)]
+
+        assert run_async(kind, at, work)[0].reference == REFERENCE
+    assert server.connections == 2
+
+
+# --- answers that nobody asked for
+
+FOUND, DONE = http(GOOD_BODIES["query"]), http(GOOD_BODIES["refund"])
+REFUSED = http(envelope(code="000020", message="no"))
+LEFTOVERS: dict[str, tuple[list[float | bytes], list[float | bytes]]] = {
+    "whole": ([FOUND + DONE], [REFUSED]),
+    "whole, and no other": ([FOUND + DONE], []),
+    "half": ([FOUND + DONE[:30]], [DONE[30:]]),
+    "its first letter": ([FOUND + DONE[:1]], [DONE[1:]]),
+    "all but its last letter": ([FOUND + DONE[:-1]], [DONE[-1:]]),
+    "while idle": ([FOUND, 0.1, DONE], [REFUSED]),
+    "half while idle": ([FOUND, 0.1, DONE[:30]], [DONE[30:]]),
+    "in a TLS record of its own": ([http(b" " * (16384 - len(FOUND) - 2) + FOUND.partition(b"\r\n\r\n")[2]) + DONE], [REFUSED]),
+}
+"""What is sent in answer to a query, with a refund's answer that nobody asked for in it, and what in answer to the refund after it."""
+
+
+def query_then_refund(kind: str, at: Account) -> None:
+    """Find the order, wait until what is on its way has come, and fail to make sure of a refund, which then works the next time."""
+    if kind == "sync":
+        with Gateway(at) as gateway:
+            gateway.query(REFERENCE)
+            time.sleep(0.25)
+            with pytest.raises((OutcomeUnknown, Refused)):
+                gateway.refund(refund())
+            gateway.query(REFERENCE)
+    else:
+
+        async def work(gateway: AsyncGateway) -> list[Any]:
+            await gateway.query(REFERENCE)
+            await asyncio.sleep(0.25)
+            with pytest.raises((OutcomeUnknown, Refused)):
+                await gateway.refund(refund())
+            await gateway.query(REFERENCE)
+            await gateway.close()
+            await asyncio.sleep(0.05)  # a loop that ends earlier leaves connections half closed
+            return []
+
+        run_async(kind, at, work)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("leftover", LEFTOVERS)
+@pytest.mark.parametrize("over", ["server", "tls_server"])
+def test_a_leftover_answer_is_never_taken_for_that_of_a_refund(
+    over: str, leftover: str, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_ssl_context", trusting)
+    server: ScriptedGateway = request.getfixturevalue(over)
+    to_query, to_refund = LEFTOVERS[leftover]
+    server.script = lambda received: to_query if received.operation == "query" else to_refund
+    query_then_refund(kind, account(**{**FAST, "base_url": server.url, "max_connections": 1, "deadline_seconds": 1.0}))
+    assert sorted(received.operation for received in server.requests) == ["query", "query", "refund"], "nothing is sent twice"
+    assert server.connections > 1, "a connection with a leftover is closed"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_may_come_letter_by_letter(server: ScriptedGateway, kind: str) -> None:
+    def slowly(request: Received) -> Iterator[float | bytes]:
+        for letter in good(request)[0][:9]:
+            yield bytes([letter])
+            yield 0.005
+        yield good(request)[0][9:]
+
+    server.script = slowly
+    perform(kind, account(base_url=server.url, **FAST), *OPERATIONS)
+    assert (len(server.requests), server.connections) == (3, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_cancelled_call_shows_nothing_of_what_it_sent(server: ScriptedGateway, kind: str) -> None:
+    entered = threading.Event()
+
+    def never(_request: Received) -> Iterator[float]:
+        entered.set()
+        yield 10.0
+
+    server.script = never
+
+    async def work(gateway: AsyncGateway) -> list[Any]:
+        waiting = asyncio.create_task(gateway.pay(payment()))
+        assert await asyncio.to_thread(entered.wait, 5)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await waiting
+        return [everything_shown(caught.value)]
+
+    (shown,) = run_async(kind, account(base_url=server.url, **FAST), work)
+    assert "handle_async_request" in shown or "aiohttp" in shown, "the frames are there"
+    assert "verifySign" not in shown
+    assert server.requests[0].parameters["verifySign"] not in shown
+
+
+# --- many at once
+
+
+def test_sixteen_threads_share_a_gateway_and_each_gets_its_own_answer(server: ScriptedGateway) -> None:
+    start = threading.Barrier(16)
+
+    def work(number: int) -> int:
+        start.wait(timeout=10)
+        references = [new_reference(str(number)) for _ in range(10)]
+        return sum(gateway.query(reference).raw["reference"] == reference for reference in references)
+
+    with Gateway(account(base_url=server.url, **FAST)) as gateway, ThreadPoolExecutor(16) as threads:
+        assert sum(threads.map(work, range(16))) == 160
+    assert len({request.parameters["reference"] for request in server.requests}) == len(server.requests) == 160
+    assert server.connections <= 16
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("most", [1, 3, 8])
+def test_many_tasks_share_an_async_gateway_within_its_connections(server: ScriptedGateway, kind: str, most: int) -> None:
+    references = [new_reference(str(number)) for number in range(50)]
+
+    async def work(gateway: AsyncGateway) -> list[Any]:
+        return await asyncio.gather(*(gateway.query(reference) for reference in references))
+
+    answers = run_async(kind, account(base_url=server.url, **FAST, max_connections=most), work)
+    assert [answer.raw["reference"] for answer in answers] == references
+    assert server.connections <= most
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_that_waits_too_long_for_a_connection_was_not_sent(server: ScriptedGateway, kind: str) -> None:
+    entered = threading.Event()
+
+    def slow(request: Received) -> Iterator[float | bytes]:
+        entered.set()
+        yield 0.8
+        yield from good(request)
+
+    server.script = slow
+    at = account(base_url=server.url, **FAST, max_connections=1, connect_timeout_seconds=0.3)
+    if kind == "sync":
+        with Gateway(at) as gateway, ThreadPoolExecutor(1) as threads:
+            first = threads.submit(gateway.pay, payment())
+            assert entered.wait(5)
+            with pytest.raises(NotSent):
+                gateway.refund(refund())
+            assert first.result().reference == REFERENCE
+    else:
+
+        async def work(gateway: AsyncGateway) -> list[Any]:
+            first = asyncio.create_task(gateway.pay(payment()))
+            assert await asyncio.to_thread(entered.wait, 5)
+            with pytest.raises(NotSent):
+                await gateway.refund(refund())
+            return [await first]
+
+        assert run_async(kind, at, work)[0].reference == REFERENCE
+    assert [request.operation for request in server.requests] == ["pay"]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_call_whose_time_is_up_before_it_begins_is_not_sent(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Gateway(account(query_attempts=1), transport=NothingMayBeSent()) as gateway:
+        monkeypatch.setattr(gateway, "_deadline", lambda: time.monotonic() - 1)
+        with pytest.raises(NotSent, match="the deadline passed"):
+            call(gateway, operation)
+
+
+class Endless(httpx.SyncByteStream):
+    """The body of an answer that goes on and on, for ten seconds at least."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        for _ in range(500):
+            time.sleep(0.02)
+            yield b" "
+
+
+def test_the_deadline_holds_for_an_injected_transport_that_knows_nothing_of_it() -> None:
+    given = httpx.MockTransport(lambda _request: httpx.Response(200, stream=Endless()))
+    with (
+        within(5),
+        Gateway(account(deadline_seconds=0.3), transport=given) as gateway,
+        pytest.raises(OutcomeUnknown, match="the deadline passed"),
+    ):
+        gateway.pay(payment())
+
+
+def test_a_wait_for_a_connection_ends_with_the_deadline(server: ScriptedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered, answered = threading.Event(), threading.Event()
+
+    def slow(request: Received) -> Iterator[bytes]:
+        entered.set()
+        answered.wait(10)
+        yield from good(request)
+
+    server.script = slow
+    with Gateway(account(base_url=server.url, **FAST, max_connections=1)) as gateway, ThreadPoolExecutor(1) as threads:
+        first = threads.submit(gateway.pay, payment())
+        assert entered.wait(5)
+        monkeypatch.setattr(gateway, "_deadline", lambda: time.monotonic() + 0.3)
+        with within(3), pytest.raises(NotSent):
+            gateway.refund(refund())
+        answered.set()
+        assert first.result().reference == REFERENCE
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_an_async_gateway_in_another_event_loop_is_refused_before_anything_is_sent(
+    server: ScriptedGateway, kind: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    async def work(gateway: AsyncGateway) -> list[Any]:
+        await gateway.query(REFERENCE)
+        with pytest.raises(ConfigurationError, match="event loop"):
+            await asyncio.to_thread(lambda: asyncio.run(gateway.pay(payment())))
+        return [await gateway.query(REFERENCE)]
+
+    run_async(kind, account(base_url=server.url, **FAST), work)
+    assert [request.operation for request in server.requests] == ["query", "query"]
+
+
+FORKING = """
+import os, sys, threading
+from tillgate import Account, Gateway, new_reference
+
+account = Account(base_url=sys.argv[1], merchant_no="200043", token="not-a-secret", sandbox=True, query_attempts=1)
+with Gateway(account) as gateway:
+    gateway.query(new_reference("BEFORE"))
+    pids = [os.fork() for _ in range(1)]
+    name = "CHILD" if 0 in pids else "PARENT"
+    for _ in range(30):
+        reference = new_reference(name)
+        assert gateway.query(reference).raw["reference"] == reference, "an answer to another process"
+if name == "CHILD":
+    sys.stdout.flush()
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(pids[0], 0)[1]) == 0
+with gateway:
+    gateway.query(new_reference("AFTER"))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="this system cannot fork")
+def test_a_forked_child_and_its_parent_use_one_gateway_without_mixing(server: ScriptedGateway) -> None:
+    finished = subprocess.run([sys.executable, "-c", FORKING, server.url], capture_output=True, text=True, timeout=60, check=False)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert len({request.parameters["reference"] for request in server.requests}) == len(server.requests) == 62
+
+
+CLOSING_IN_A_CHILD = """
+import os, sys
+from tillgate import Account, Gateway, new_reference
+
+gateway = Gateway(Account(base_url=sys.argv[1], merchant_no="200043", token="not-a-secret", sandbox=True, query_attempts=1))
+gateway.query(new_reference("BEFORE"))
+with gateway._transport._transport._pool._optional_thread_lock:  # as another thread of the parent may hold it while this one forks
+    child = os.fork()
+    if not child:
+        gateway.close()
+        os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+gateway.query(new_reference("AFTER"))
+gateway.close()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="this system cannot fork")
+def test_closing_a_gateway_in_a_forked_child_leaves_the_parents_connection(server: ScriptedGateway) -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", CLOSING_IN_A_CHILD, server.url], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert (len(server.requests), server.connections) == (2, 1)
+
+
+# --- which transport
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_an_async_gateway_uses_aiohttp_where_it_is_installed(is_installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "find_spec", lambda name: name if is_installed else None)
+    chosen = transport.async_transport(account(), None)
+    assert (type(chosen).__name__ == "AiohttpTransport") == is_installed
+    assert isinstance(chosen, transport.AsyncTransport) != is_installed
+
+
+def test_a_given_transport_is_used_whatever_is_installed() -> None:
+    given = httpx.MockTransport(lambda _request: httpx.Response(200))
+    assert isinstance(transport.async_transport(account(), given), transport.AsyncTransport)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4, 7, 64, 1000])
+def test_the_pools_together_keep_to_the_connections_of_the_account(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    monkeypatch.setattr(httpcore, "AsyncConnectionPool", lambda **arguments: sizes.append(arguments["max_connections"]))
+    transport.AsyncTransport(account(max_connections=most), None)
+    assert most / 2 < sum(sizes) <= most
+
+
+# --- TLS
+
+
+def trusting() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=CERTIFICATES / "authority.pem")
+
+
+@pytest.fixture
+def tls_server() -> Iterator[ScriptedGateway]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATES / "localhost.pem")
+    with ScriptedGateway(good, context) as running:
+        yield running
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_certificate_that_is_not_trusted_means_that_nothing_was_sent(tls_server: ScriptedGateway, kind: str, operation: str) -> None:
+    with pytest.raises(NotSent, match=r"(?i)certificate") as caught:
+        perform(kind, account(base_url=tls_server.url, query_attempts=1), operation)
+    assert tls_server.requests == []
+    assert "verifySign" not in everything_shown(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_certificate_for_another_host_means_that_nothing_was_sent(
+    tls_server: ScriptedGateway, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_ssl_context", trusting)
+    with pytest.raises(NotSent):
+        perform(kind, account(base_url=tls_server.url.replace("127.0.0.1", "127.0.0.2"), query_attempts=1), "refund")
+    assert tls_server.requests == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_calls_over_tls_share_a_connection(tls_server: ScriptedGateway, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "_ssl_context", trusting)
+    perform(kind, account(base_url=tls_server.url), *OPERATIONS)
+    assert (len(tls_server.requests), tls_server.connections) == (3, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("steps", [(Cut.CLOSE,), (http(GOOD_BODIES["refund"])[:-1], Cut.CLOSE), (Cut.RESET,), (0.7, Cut.CLOSE)])
+def test_an_answer_cut_over_tls_leaves_the_outcome_unknown(
+    tls_server: ScriptedGateway, kind: str, steps: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_ssl_context", trusting)
+    tls_server.script = always(*steps)
+    at = account(base_url=tls_server.url, deadline_seconds=0.4)
+
+    async def work(gateway: AsyncGateway) -> list[Any]:
+        with pytest.raises(OutcomeUnknown):
+            await gateway.refund(refund())
+        await asyncio.to_thread(tls_server.wait_until_none_is_open)  # a loop that ends earlier leaves the TLS farewell unsaid
+        return []
+
+    if kind == "sync":
+        with within(5), pytest.raises(OutcomeUnknown):
+            perform(kind, at, "refund")
+    else:
+        with within(5):
+            run_async(kind, at, work)
+    assert len(tls_server.requests) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_handshake_that_never_ends_is_given_up_and_nothing_was_sent(kind: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        at = account(base_url=f"https://127.0.0.1:{listener.getsockname()[1]}", connect_timeout_seconds=0.3, deadline_seconds=5)
+        with within(5), pytest.raises(NotSent):
+            perform(kind, at, "pay")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_plain_http_where_tls_is_expected_means_that_nothing_was_sent(server: ScriptedGateway, kind: str) -> None:
+    with pytest.raises(NotSent):
+        perform(kind, account(base_url=server.url.replace("http://", "https://"), connect_timeout_seconds=0.3), "pay")
+    assert server.requests == []

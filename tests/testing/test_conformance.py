@@ -1,0 +1,179 @@
+"""The conformance kit, as a plugin author's project sees it: how a scenario is declined, and what is reported."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tillgate.testing.conformance import Conformance
+from tillgate.testing.driver import ShopDriver
+from tillgate.testing.world import World
+
+ROOT = Path(__file__).parents[2]
+SCENARIOS = Conformance.scenarios()
+
+SHOP = """
+    from tests.smallest_shop.driver import SmallestShopDriver
+    from tillgate.testing.conformance import Conformance
+
+    class Forgetful(SmallestShopDriver):
+        def refunded(self, order_key):
+            return 0
+
+    class TestShop(Conformance):
+        driver = {driver}
+        distributions = ("httpx",)
+        declined = {declined}
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A project of its own, with a database of its own."""
+    for name in ("PYTEST_ADDOPTS", "TILLGATE_TEST_DATABASE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.django.project")
+    monkeypatch.setenv("TILLGATE_TEST_NAME", pytester.path.name)
+    monkeypatch.setenv("TMPDIR", str(pytester.path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makeconftest('pytest_plugins = ["tillgate.testing.shops"]')
+    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider -p no:xdist\nfilterwarnings = error\n")
+    return pytester
+
+
+def shop(project: pytest.Pytester, driver: str = "SmallestShopDriver()", declined: str = "{}") -> None:
+    project.makepyfile(test_shop=SHOP.format(driver=driver, declined=declined))
+
+
+def test_the_report_says_what_held_what_failed_and_what_was_not_run(project: pytest.Pytester) -> None:
+    shop(project, driver="Forgetful()")
+    result = project.runpytest_subprocess("-k", "notice_only or full_refund", "--conformance-report", "report.md")
+    result.assert_outcomes(passed=1, failed=1, deselected=len(SCENARIOS) - 2)
+    result.stdout.re_match_lines([r"=+ conformance of smallest-shop \(TestShop\) =+"])
+    result.stdout.re_match_lines([r"notice_only +held", r"forged_notices +not run", r"full_refund +FAILED in call"])
+    result.stdout.re_match_lines([rf"1 of {len(SCENARIOS)} scenarios held: tillgate .*, Django .*, httpx .*, Python .*, SQLite"])
+    report = (project.path / "report.md").read_text("utf-8")
+    assert report.startswith(f"## Conformance of smallest-shop\n\n1 of {len(SCENARIOS)} ")
+    assert re.search(r"SQLite [\d.]+; \d{4}-\d\d-\d\d\. ", report)  # no repository, so no commit
+    assert "-k 'notice_only or full_refund' --conformance-report report.md`" in report
+    for name, result_ in (("notice_only", "held"), ("full_refund", "FAILED in call"), ("expiry", "not run")):
+        assert f"| {name} | {SCENARIOS[name]} | {result_} |" in report
+
+
+def test_the_report_is_written_for_programs_too(project: pytest.Pytester) -> None:
+    shop(project, driver="Forgetful()")
+    project.runpytest_subprocess("-k", "notice_only or full_refund", "--conformance-report", "report.json")
+    report = json.loads((project.path / "report.json").read_text("utf-8"))
+    (table,) = report["tables"]
+    assert (table["name"], table["plugin"], list(table["results"])) == ("TestShop", "smallest-shop", list(SCENARIOS))
+    assert {table["results"][name] for name in ("notice_only", "full_refund", "expiry")} == {"held", "FAILED in call", "not run"}
+    assert set(table["versions"]) >= {"tillgate", "Django", "httpx", "Python", "SQLite"}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", report["origin"])
+
+
+def test_a_declined_scenario_is_an_expected_failure_with_its_reason(project: pytest.Pytester) -> None:
+    shop(project, driver="Forgetful()", declined='{"full_refund": "refunds are booked by | hand"}')
+    result = project.runpytest_subprocess("-k", "full_refund or notice_only", "--conformance-report", "report.md")
+    result.assert_outcomes(passed=1, xfailed=1, deselected=len(SCENARIOS) - 2)
+    report = (project.path / "report.md").read_text("utf-8")
+    assert f"| full_refund | {SCENARIOS['full_refund']} | declined: refunds are booked by \\| hand |" in report
+
+
+def test_a_declined_scenario_that_holds_after_all_fails(project: pytest.Pytester) -> None:
+    shop(project, declined='{"full_refund": "refunds are booked by hand"}')
+    result = project.runpytest_subprocess("-k", "full_refund")
+    result.assert_outcomes(failed=1, deselected=len(SCENARIOS) - 1)
+    result.stdout.re_match_lines([r"full_refund +FAILED: declined, and it holds by now"])
+
+
+@pytest.mark.parametrize(
+    ("declined", "said"),
+    [
+        ('{"ful_refund": "why"}', "TestShop.declined: 'ful_refund' is not a scenario; the scenarios are pay_and_return, "),
+        ('{"full_refund": " "}', "TestShop.declined: 'full_refund' needs a reason"),
+    ],
+)
+def test_what_cannot_be_declined_is_an_error(project: pytest.Pytester, declined: str, said: str) -> None:
+    shop(project, declined=declined)
+    result = project.runpytest_subprocess()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"*{said}*"])
+
+
+@pytest.mark.parametrize(
+    ("driver", "said"),
+    [
+        ("None", "no shop: give the class an attribute `driver`, or override the fixture `shop_driver`"),
+        ("object()", "the driver, an object, is no ShopDriver: let its class be a subclass, which tells what is missing"),
+    ],
+)
+def test_a_class_without_a_driver_is_told_so(project: pytest.Pytester, driver: str, said: str) -> None:
+    shop(project, driver=driver)
+    result = project.runpytest_subprocess("-k", "notice_only")
+    result.assert_outcomes(errors=1, deselected=len(SCENARIOS) - 1)
+    result.stdout.fnmatch_lines([f"*{said}*"])
+
+
+def test_a_database_in_memory_is_refused_with_a_remedy(project: pytest.Pytester) -> None:
+    shop(project)
+    project.makepyfile(
+        in_memory="""
+        from tests.django.project import *
+        DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+        """
+    )
+    result = project.runpytest_subprocess("-k", "notice_only", "--ds", "in_memory", "-o", "pythonpath=.")
+    result.assert_outcomes(errors=1, deselected=len(SCENARIOS) - 1)
+    result.stdout.fnmatch_lines(["*cannot share a database in memory; give it a file: *"])
+
+
+def test_an_optional_capability_that_is_missing_is_named(project: pytest.Pytester) -> None:
+    shop(project, driver='type("Bare", (SmallestShopDriver,), {"place_order_paid_otherwise": ShopDriver.place_order_paid_otherwise})()')
+    source = (project.path / "test_shop.py").read_text("utf-8")
+    (project.path / "test_shop.py").write_text(f"from tillgate.testing.driver import ShopDriver\n{source}", "utf-8")
+    result = project.runpytest_subprocess("-k", "other_payment_methods")
+    result.assert_outcomes(failed=1, deselected=len(SCENARIOS) - 1)
+    result.stdout.fnmatch_lines(["*implement it, or decline the scenario*"])
+
+
+def test_every_scenario_has_a_name_of_its_own_and_a_sentence() -> None:
+    tests = [name for group in Conformance.__mro__ for name in vars(group) if name.startswith("test_")]
+    assert len(tests) == len(SCENARIOS) >= 40
+    assert [name for name, sentence in SCENARIOS.items() if not sentence.endswith(".") or "|" in sentence] == []
+
+
+# The documentation ------------------------------------------------------------------------------------------------------------------------
+
+
+def rows(heading: str) -> dict[str, str]:
+    """Return what the reference's table under a heading says, by each name in its first column."""
+    page = (ROOT / "docs/reference/testing.md").read_text("utf-8")
+    part = re.split(r"^#+ ", page.partition(f"# {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    cells = [line.strip("| ").split(" | ", 1) for line in part.splitlines() if line.startswith("| `")]
+    return {name: text for names, text in cells for name in re.findall(r"`(\w+)", names)}
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in vars(kind) if not name.startswith("_")}
+
+
+def test_every_scenario_is_documented_and_no_other() -> None:
+    assert rows("Scenarios") == SCENARIOS
+
+
+def test_everything_that_tests_of_a_shop_use_is_documented() -> None:
+    source = (ROOT / "src/tillgate/testing/shops.py").read_text("utf-8")
+    assert set(rows("Shops")) == set(re.findall(r"^@pytest\.fixture.*\ndef (\w+)", source, re.MULTILINE))
+    assert set(rows("ShopDriver")) == public(ShopDriver) | {"plugin"}
+    assert set(rows("World")) == public(World) | {"shop", "sandbox", "time", "client", "configure"}
+    assert set(rows("Conformance")) == public(Conformance) - {"pytestmark"}
+
+
+def test_the_how_to_shows_the_smallest_shops_driver_as_it_is_tested() -> None:
+    code = (ROOT / "tests/smallest_shop/driver.py").read_text("utf-8").replace("tests.smallest_shop", "smallest_shop").rstrip()
+    page = (ROOT / "docs/how-to/prove-a-plugin.md").read_text("utf-8")
+    assert f"```python\n# driver.py\n{code}\n```" in page
+    assert f"\nsubclass. {len(SCENARIOS)} [scenarios]" in page

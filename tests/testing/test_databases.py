@@ -1,0 +1,47 @@
+"""The database of a plugin's tests is chosen from outside, and is one that the threads of a scenario can share."""
+
+from __future__ import annotations
+
+import pytest
+
+from tillgate.testing.databases import DATABASE_NAMES, chosen_database, name_of_database
+
+
+@pytest.fixture(autouse=True)
+def nothing_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TILLGATE_TEST_DATABASE", "TILLGATE_TEST_NAME", "PGHOST", "MYSQL_HOST"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_sqlite_is_a_file_whose_writers_wait_for_each_other() -> None:
+    chosen = chosen_database("my-shop-tests")
+    assert name_of_database() == "sqlite"
+    assert chosen["TEST"]["NAME"].endswith("/my-shop-tests.sqlite3")
+    assert chosen["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
+
+
+@pytest.mark.parametrize(("name", "engine", "host"), [("postgresql", "postgresql", "PGHOST"), ("mariadb", "mysql", "MYSQL_HOST")])
+def test_a_server_is_on_this_machine_unless_its_own_variable_says_where(
+    monkeypatch: pytest.MonkeyPatch, name: str, engine: str, host: str
+) -> None:
+    monkeypatch.setenv("TILLGATE_TEST_DATABASE", name)
+    chosen = chosen_database("my-shop-tests")
+    assert (chosen["ENGINE"], chosen["HOST"]) == (f"django.db.backends.{engine}", "127.0.0.1")
+    monkeypatch.setenv(host, "db.example")
+    assert chosen_database("my-shop-tests")["HOST"] == "db.example"
+
+
+@pytest.mark.parametrize("name", DATABASE_NAMES)
+def test_two_runs_can_go_on_beside_each_other(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("TILLGATE_TEST_DATABASE", name)
+    before = chosen_database("my-shop-tests")["TEST"]["NAME"]
+    monkeypatch.setenv("TILLGATE_TEST_NAME", "another")
+    after = chosen_database("my-shop-tests")["TEST"]["NAME"]
+    assert before != after
+    assert "another" in after
+
+
+def test_a_database_that_is_not_known_is_refused_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILLGATE_TEST_DATABASE", "postgres")
+    with pytest.raises(ValueError, match="TILLGATE_TEST_DATABASE=postgres: must be one of sqlite, postgresql, mariadb"):
+        chosen_database("my-shop-tests")

@@ -1,0 +1,171 @@
+"""Dialect: each silence of the interface is one field, and each value that it may take does what it says (silences.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from decimal import Decimal
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support import REFERENCE as ORDER
+from tests.support import answered, credentials, envelope, found, payment, refund, signature
+from tillgate import (
+    EXAMPLES,
+    REFERENCE,
+    ConfigurationError,
+    Dialect,
+    Encoding,
+    InvalidRequest,
+    OutcomeUnknown,
+    Refused,
+    SignatureRule,
+    TransactionStatus,
+    callback_url,
+)
+from tillgate.wire import exchange
+from tillgate.wire.dialects import DIALECTS
+from tillgate.wire.exchange import HttpRequest
+
+UNRECOGNISED = ("Success", "SUCCESS", " success", "paid", "refunded", "", "succes", "success\n", "\u0441uccess")
+
+
+def written(dialect: Dialect) -> dict[str, HttpRequest]:
+    at = credentials(dialect=dialect)
+    return {
+        "pay": exchange.write_pay(at, payment(description="a b&c=\u00e4")),
+        "query": exchange.write_query(at, ORDER),
+        "refund": exchange.write_refund(at, refund()),
+    }
+
+
+@pytest.mark.parametrize("word", UNRECOGNISED)
+def test_i1_a_word_that_no_dialect_knows_is_never_paid(word: str) -> None:
+    assert REFERENCE.status(word) is TransactionStatus.UNRECOGNISED
+
+
+@given(st.text())
+def test_i1_no_word_but_success_is_paid(word: str) -> None:
+    assert (REFERENCE.status(word) is TransactionStatus.PAID) == (word == "success")
+
+
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [
+        ("success", "paid"),
+        *((word, "failed") for word in ("failed", "fail")),
+        *((word, "closed") for word in ("closed", "reversed", "cancelled", "expired")),
+        *((word, "pending") for word in ("pending", "init", "dealing")),
+    ],
+)
+def test_the_vocabulary_of_silence_6(word: str, status: str) -> None:
+    assert REFERENCE.status(word) is TransactionStatus(status)
+
+
+def test_the_vocabulary_is_data() -> None:
+    dialect = dataclasses.replace(REFERENCE, paid_words=frozenset({"PAID"}), pending_words=frozenset({"success"}))
+    assert dialect.status("PAID") is TransactionStatus.PAID
+    assert dialect.status("success") is TransactionStatus.PENDING
+    answer = exchange.read_query(credentials(dialect=dialect), ORDER, answered(envelope(found(status="PAID"))))
+    assert (answer.status, answer.status_text) == (TransactionStatus.PAID, "PAID")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "paths"),
+    [
+        (REFERENCE, ("/online/v1/secure-pay", "/online/v1/tran-query", "/online/v1/refund")),
+        (EXAMPLES, ("/online/v1/secure-pay", "/app-data-search/v1/tran-query", "/app-data-search/v1/refund")),
+    ],
+)
+def test_both_path_shapes_of_silence_2(dialect: Dialect, paths: tuple[str, ...]) -> None:
+    assert tuple(request.url for request in written(dialect).values()) == tuple(f"https://pay.example{path}" for path in paths)
+
+
+@pytest.mark.parametrize("encoding", Encoding)
+@pytest.mark.parametrize("operation", ["pay", "query", "refund"])
+def test_both_encodings_of_silence_3_carry_the_same_signed_texts(encoding: Encoding, operation: str) -> None:
+    request = written(dataclasses.replace(REFERENCE, encoding=encoding))[operation]
+    if encoding is Encoding.JSON:
+        assert request.content_type == "application/json"
+        parameters = json.loads(request.body)
+    else:
+        assert request.content_type == "application/x-www-form-urlencoded"
+        parameters = dict(parse_qsl(request.body.decode("ascii"), strict_parsing=True))
+    assert all(isinstance(value, str) for value in parameters.values())
+    assert parameters["merchantNo"] == "200043"
+    assert parameters["verifySign"] == signature(parameters)
+
+
+@pytest.mark.parametrize("value", [*Encoding])
+def test_an_encoding_has_a_name(value: Encoding) -> None:
+    assert Encoding(value.value) is value
+
+
+def test_silence_5_a_paid_answer_without_an_amount_says_so() -> None:
+    answer = exchange.read_query(credentials(), ORDER, answered(envelope(found(amount=None))))
+    assert (answer.status, answer.amount) == (TransactionStatus.PAID, None)
+
+
+def test_the_defaults_of_the_silences() -> None:
+    assert REFERENCE.encoding is Encoding.JSON  # 3
+    assert REFERENCE.answer_signature is SignatureRule.CHECKED  # 7
+    assert REFERENCE.notice_signature is SignatureRule.CHECKED  # 8
+    assert REFERENCE.acknowledgement == "success"  # 9
+    assert REFERENCE.macros == ("amount", "status", "transactionNo", "reference")  # 10
+    assert (REFERENCE.success_code, REFERENCE.not_found_code, REFERENCE.unknown_codes) == ("000100", "000022", frozenset({"000000"}))  # 12
+    assert sorted(REFERENCE.refund_refusal_codes) == ["000010", "000020", "000021", "000022", "000023", "000030", "000040"]  # 12
+    assert REFERENCE.vendor_minimums == ()  # 17
+    assert dataclasses.replace(EXAMPLES, name="reference", query_path=REFERENCE.query_path, refund_path=REFERENCE.refund_path) == REFERENCE
+
+
+def test_silence_10_the_list_of_macros_is_data() -> None:
+    dialect = dataclasses.replace(REFERENCE, macros=("amount", "orderNo"))
+    assert callback_url("https://shop.example/", dialect.macros).endswith("?amount={amount}&orderNo={orderNo}")
+
+
+def test_silence_12_the_code_tables_are_data() -> None:
+    dialect = dataclasses.replace(
+        REFERENCE, success_code="OK", unknown_codes=frozenset({"E9"}), refund_refusal_codes=frozenset({"E1"}), not_found_code="E4"
+    )
+    at = credentials(dialect=dialect)
+    assert exchange.read_refund(at, refund(), answered(envelope(code="OK"))).amount == Decimal("2.50")
+    with pytest.raises(Refused):
+        exchange.read_refund(at, refund(), answered(envelope(code="E1")))
+    with pytest.raises(OutcomeUnknown):
+        exchange.read_refund(at, refund(), answered(envelope(code="000030")))
+    with pytest.raises(OutcomeUnknown):
+        exchange.read_pay(at, payment(), answered(envelope(code="E9")))
+    with pytest.raises(Refused, match="E4"):
+        exchange.read_query(at, ORDER, answered(envelope(code="E4"), 400))
+
+
+@pytest.mark.parametrize(("amount", "is_refused"), [("0.99", True), ("1.00", False), ("12.50", False)])
+def test_silence_17_the_minimums_of_vendors_are_data(amount: str, is_refused: bool) -> None:
+    at = credentials(dialect=dataclasses.replace(REFERENCE, vendor_minimums=(("gcash", Decimal(50)), ("alipay", Decimal("1.00")))))
+    if is_refused:
+        with pytest.raises(InvalidRequest, match=r"below the least that alipay takes, 1\.00"):
+            exchange.write_pay(at, payment(amount=amount))
+    else:
+        assert exchange.write_pay(at, payment(amount=amount)).operation == "pay"
+
+
+@pytest.mark.parametrize("name", ["pay_path", "query_path", "refund_path"])
+@pytest.mark.parametrize(
+    "path", ["", "online/v1", "//evil.example/", "/a?b", "/a b", "https://evil.example/", "/a#b", ".evil.example/", "@evil.example"]
+)
+def test_a_path_that_could_change_the_host_is_refused(name: str, path: str) -> None:
+    changes: dict[str, Any] = {name: path}
+    with pytest.raises(ConfigurationError) as caught:
+        dataclasses.replace(REFERENCE, **changes)
+    assert (caught.value.field, caught.value.value) == (name, path)
+
+
+def test_the_presets_are_found_by_name_and_frozen() -> None:
+    assert DIALECTS == {"reference": REFERENCE, "examples": EXAMPLES}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        REFERENCE.encoding = Encoding.FORM  # type: ignore[misc]  # that is the point
+    assert hash(REFERENCE) != hash(EXAMPLES)

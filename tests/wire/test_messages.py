@@ -1,0 +1,250 @@
+"""The messages of the interface (Endpoints 1 to 3)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support import REFERENCE, payment, refund
+from tillgate import Goods, InvalidRequest, PaymentRequest, RefundRequest, Terminal, Vendor
+from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES
+
+VENDORS = (
+    *("alipay", "wechatpay", "paypal", "venmo", "unionpay", "creditcard", "truemoney"),
+    *("alipay_hk", "tng", "gcash", "dana", "kakaopay", "bkash", "easypaisa"),
+)
+TERMINALS = ("ONLINE", "WAP", "ANDROID", "IOS")
+NOT_AN_ADDRESS = (
+    "",
+    "shop.example/ipn",
+    "/ipn",
+    "ftp://shop.example",
+    "https://",
+    "https://shop.example/a b",
+    "https://u:p@shop.example/",
+    None,
+    7,
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "remedy"),
+    [
+        ("currency", "EUR", "the only currency is USD"),
+        ("currency", "usd", "the only currency is USD"),
+        ("currency", "", "the only currency is USD"),
+        ("currency", None, "the only currency is USD"),
+        ("amount", 0, "above zero"),
+        ("amount", "-1", 'give text such as "12.50"'),
+        ("amount", Decimal(-1), "above zero"),
+        ("amount", "1.005", 'give text such as "12.50"'),
+        ("amount", 12.5, "never a float"),
+        ("amount", float("nan"), "never a float"),
+        ("amount", "NaN", 'give text such as "12.50"'),
+        ("amount", "1e3", 'give text such as "12.50"'),
+        ("amount", "١٢", 'give text such as "12.50"'),
+        ("vendor", "stripe", "is not one of alipay, wechatpay"),
+        ("vendor", "ALIPAY", "is not one of"),
+        ("vendor", None, "is not one of"),
+        ("vendor", [], "is not one of"),
+        ("terminal", "online", "is not one of ONLINE, WAP, ANDROID, IOS"),
+        ("terminal", "", "is not one of"),
+        ("reference", "", "1 to 32 characters"),
+        ("reference", "A" * 33, "1 to 32 characters"),
+        ("reference", "A&B", "1 to 32 characters"),
+        ("reference", "A B", "1 to 32 characters"),
+        ("reference", "A\U0001f600", "1 to 32 characters"),
+        *((field, value, "absolute http") for field in ("ipn_url", "callback_url") for value in NOT_AN_ADDRESS),
+        ("timeout", 0, "whole number of minutes"),
+        ("timeout", -1, "whole number of minutes"),
+        ("timeout", 1.5, "whole number of minutes"),
+        ("timeout", True, "whole number of minutes"),
+        ("timeout", "2h", "whole number of minutes"),
+        ("timeout", "", "whole number of minutes"),
+        ("timeout", "\u0661", "whole number of minutes"),
+        ("timeout", 60 * 24 * 30 + 1, "whole number of minutes"),
+        ("timeout", "9" * 5000, "whole number of minutes"),
+        ("description", 7, "is not text"),
+        ("description", "\ud800", "not valid Unicode"),
+        ("goods_info", "shoes", "cannot be used in PaymentRequest"),
+        ("goods_info", None, "cannot be used in PaymentRequest"),
+        ("surprise", "***", "is no field of PaymentRequest"),
+    ],
+)
+def test_a_payment_that_breaks_the_interface_is_refused_by_field_value_and_remedy(field: str, value: Any, remedy: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        payment(**{field: value})
+    assert caught.value.field == field
+    assert caught.value.value is value or caught.value.value == value
+    assert remedy in caught.value.remedy
+    assert str(caught.value).startswith(f"{field} " if value is None else f"{field}: ")
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("amount", 2.5),
+        ("amount", "0"),
+        ("amount", "2.505"),
+        ("reference", "A&B"),
+        ("surprise", "***"),
+        *(("ipn_url", v) for v in NOT_AN_ADDRESS if v),
+    ],
+)
+def test_a_refund_that_breaks_the_interface_is_refused(field: str, value: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        refund(**{field: value})
+    assert (caught.value.field, caught.value.value) == (field, value)
+
+
+@pytest.mark.parametrize("field", ["reference", "amount", "vendor", "terminal", "ipn_url", "callback_url"])
+def test_a_required_field_that_is_missing_is_named(field: str) -> None:
+    fields: dict[str, Any] = {name: getattr(payment(), name) for name in PaymentRequest.model_fields if name != field}
+    with pytest.raises(InvalidRequest, match=f"{field} is missing") as caught:
+        PaymentRequest(**fields)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("value", ["!!!", "\u2605\u2605", "***", "-", "., -", "\U0001f600", 7, "\u200b"])
+def test_a_goods_name_of_only_special_characters_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Goods(goods_name=value)
+    assert (caught.value.field, caught.value.value) == ("goods_name", value)
+    with pytest.raises(InvalidRequest):
+        payment(goods_info=[{"goods_name": value}])
+
+
+@pytest.mark.parametrize("quantity", [0, -1, "0", "", "1.5", 1.0, True, None, "\u0661", "9" * 10])
+def test_a_quantity_is_a_whole_number_above_zero(quantity: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Goods(goods_name="Tea", quantity=quantity)
+    assert (caught.value.field, caught.value.value) == ("quantity", quantity)
+
+
+@pytest.mark.parametrize("line", [{"goods_nam": "Tea"}, {"goods_name": "Tea", "price": "1"}, "Tea", 7])
+def test_a_line_of_goods_with_other_fields_is_refused(line: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        payment(goods_info=[line])
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("Tea", "Tea"),
+        ("  Green   tea, 2-pack. ", "Green tea, 2-pack."),
+        ('Tea "best" & <b>', "Tea best b"),
+        ("Caf\u00e9 \u7dd1\u8336 \u0661\u0662", "Caf\u00e9 \u7dd1\u8336 \u0661\u0662"),
+        ("a\tb\nc", "a b c"),
+        ("Tea\U0001f600", "Tea"),
+        ("", "item"),
+        ("   ", "item"),
+        (None, "item"),
+    ],
+)
+def test_goods_names_keep_letters_digits_space_hyphen_dot_and_comma(name: Any, sent: str) -> None:
+    assert Goods(goods_name=name).goods_name == sent
+
+
+@given(st.text())
+def test_a_shops_own_product_name_is_never_refused(name: str) -> None:
+    line = Goods.named(name)
+    assert line.goods_name
+    assert all(c.isalpha() or c.isdecimal() or c in " -.," for c in line.goods_name)
+
+
+@pytest.mark.parametrize("name", ["", "***", "-.,", "\U0001f600"])
+def test_a_shops_product_name_of_only_special_characters_becomes_item(name: str) -> None:
+    assert Goods.named(name, quantity=2) == Goods(goods_name="item", quantity="2")
+
+
+def test_goods_info_is_compact_json_of_texts() -> None:
+    request = payment(goods_info=[Goods(goods_name="Yuansfer"), {"goods_name": "Th\u00e9", "quantity": 2}])
+    assert request.parameters()["goodsInfo"] == '[{"goods_name":"Yuansfer","quantity":"1"},{"goods_name":"Th\u00e9","quantity":"2"}]'
+
+
+def test_the_vendors_and_terminals_are_those_of_the_interface() -> None:
+    assert tuple(Vendor) == VENDORS
+    assert tuple(Terminal) == TERMINALS
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("terminal", TERMINALS)
+def test_every_vendor_and_terminal_is_sent_as_written(vendor: str, terminal: str) -> None:
+    sent = payment(vendor=vendor, terminal=terminal).parameters()
+    assert (sent["vendor"], sent["terminal"]) == (vendor, terminal)
+    assert payment(vendor=Vendor(vendor), terminal=Terminal(terminal)).parameters() == sent
+
+
+def test_a_payment_is_sent_with_every_field_under_its_name_in_the_interface() -> None:
+    request = payment(description="Order 100017", timeout=30, goods_info=[Goods(goods_name="Tea")])
+    assert request.parameters() == {
+        "currency": "USD",
+        "amount": "12.50",
+        "vendor": "alipay",
+        "reference": REFERENCE,
+        "terminal": "ONLINE",
+        "ipnUrl": "https://shop.example/ipn/x",
+        "callbackUrl": "https://shop.example/back?amount={amount}",
+        "description": "Order 100017",
+        "timeout": "30",
+        "goodsInfo": '[{"goods_name":"Tea","quantity":"1"}]',
+    }
+
+
+@pytest.mark.parametrize("absent", [{"description": None}, {"description": ""}, {"goods_info": ()}])
+def test_an_empty_parameter_is_never_sent(absent: dict[str, Any]) -> None:
+    sent = payment(**absent).parameters()
+    assert set(sent) == {"currency", "amount", "vendor", "reference", "terminal", "ipnUrl", "callbackUrl", "timeout"}
+    assert "" not in sent.values()
+
+
+def test_the_time_out_is_always_sent_and_120_minutes_unless_given() -> None:
+    assert DEFAULT_TIMEOUT_MINUTES == 120
+    assert payment().parameters()["timeout"] == "120"
+    assert payment(timeout="15").parameters()["timeout"] == "15"
+
+
+def test_a_refund_is_sent_with_its_fields() -> None:
+    assert refund().parameters() == {"reference": REFERENCE, "amount": "2.50"}
+    assert refund(ipn_url="https://shop.example/r").parameters()["ipnUrl"] == "https://shop.example/r"
+    assert refund(ipn_url=None) == RefundRequest(reference=REFERENCE, amount="2.5")
+
+
+@pytest.mark.parametrize("message", [payment(goods_info=[Goods(goods_name="Tea")]), refund(), Goods(goods_name="Tea")])
+def test_messages_are_frozen_comparable_hashable_and_survive_pickling(message: Any) -> None:
+    assert pickle.loads(pickle.dumps(message)) == message
+    assert hash(message) == hash(type(message)(**dict(message)))
+    with pytest.raises(Exception, match="frozen"):
+        message.reference = "OTHER"
+
+
+def test_messages_take_keywords_only() -> None:
+    with pytest.raises(TypeError):
+        PaymentRequest("A")  # type: ignore[call-arg]  # that is the point
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*PaymentRequest.model_fields, "other"]), st.none() | st.text() | st.integers() | st.floats() | st.binary()
+    )
+)
+def test_only_an_invalid_request_comes_of_any_fields(changes: dict[str, Any]) -> None:
+    with contextlib.suppress(InvalidRequest):
+        sent = payment(**changes).parameters()
+        assert all(value and isinstance(value, str) for value in sent.values())
+        json.dumps(sent, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("changes", [{"amount": 1.005}, {"reference": "a b&c"}, {"callback_url": "javascript:1"}])
+def test_a_copy_is_validated_like_any_other_request(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        payment().model_copy(update=changes)
+    assert payment().model_copy(update={"amount": "2.50"}).amount == Decimal("2.50")

@@ -1,0 +1,189 @@
+"""Money is exact (silences 4 and 17)."""
+
+from __future__ import annotations
+
+import copy
+import decimal
+import json
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support import answered, created, credentials, envelope, found, payment
+from tillgate import AnswerNotUnderstood, InvalidRequest
+from tillgate.wire import exchange, money
+from tillgate.wire.money import WireNumber
+
+cents = st.integers(min_value=1, max_value=10**17 - 1)
+NOT_PLAIN = [
+    "",
+    " 1.1 ",
+    "1.1\n",
+    "+1.10",
+    "-1.10",
+    "1_000",
+    "1,000.00",
+    "12,50",
+    "1e5",
+    "1E2",
+    ".50",
+    "1.",
+    "1.2.3",
+    "0x10",
+    "١٢",
+    "\uff11\uff12",  # full-width digits
+    "\uff11\uff12\uff0e\uff15\uff10",
+    "²",
+    "12.505",
+    "$12.50",
+    "NaN",
+    "Infinity",
+    "sNaN",
+    "9" * 16,
+]
+
+
+@pytest.mark.parametrize("value", [0.1, 12.5, 1.0, float("nan"), float("inf"), -0.0])
+def test_a_float_never_becomes_money(value: float) -> None:
+    with pytest.raises(InvalidRequest, match="never a float"):
+        money.amount(value)
+    assert money.read_amount(value) is None
+
+
+@pytest.mark.parametrize("text", NOT_PLAIN)
+def test_text_that_is_not_plainly_an_amount_is_refused_and_not_read(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="is not an amount") as caught:
+        money.amount(text)
+    assert (caught.value.field, caught.value.value) == ("amount", text)
+    assert money.read_amount(text) is None
+
+
+@pytest.mark.parametrize("value", [0, "0", "0.00", Decimal(0), Decimal("-0.00"), -1, Decimal("-12.50")])
+def test_an_amount_to_send_is_above_zero(value: Any) -> None:
+    with pytest.raises(InvalidRequest, match="is not above zero"):
+        money.amount(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        b"12.50",
+        [],
+        Fraction(25, 2),
+        1 + 0j,
+        Decimal("NaN"),
+        Decimal("sNaN"),
+        Decimal("Infinity"),
+        Decimal("1.001"),
+        Decimal("1E-3"),
+        Decimal("1E+15"),
+        10**15,
+        pytest.param(10**5000, id="more digits than Python prints"),
+        Decimal("1E+999999"),
+        WireNumber("1e9999999"),
+        WireNumber("1e-9999999"),
+    ],
+)
+def test_what_has_no_exact_cents_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        money.amount(value)
+    assert str(caught.value)
+    assert money.read_amount(value) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("0.01", "0.01"),
+        ("12.50", "12.50"),
+        ("12.5", "12.50"),
+        ("12", "12.00"),
+        (12, "12.00"),
+        (Decimal("1E+2"), "100.00"),
+        (Decimal("1.500"), "1.50"),
+        ("99999999999999.99", "99999999999999.99"),
+        ("999999999999999.99", "999999999999999.99"),
+    ],
+)
+def test_an_amount_is_sent_as_text_with_two_decimals(value: Any, text: str) -> None:
+    exact = money.amount(value)
+    assert type(exact) is Decimal
+    assert money.amount_text(exact) == text
+    assert payment(amount=value).parameters()["amount"] == text
+
+
+@given(cents)
+def test_every_amount_survives_the_way_out_and_back(number: int) -> None:
+    exact = Decimal(number).scaleb(-2)
+    text = money.amount_text(money.amount(exact))
+    assert money.read_amount(text) == exact == money.amount(text)
+    assert money.read_amount(WireNumber(text)) == exact
+    assert money.amount_text(money.amount(text)) == text
+
+
+@pytest.mark.parametrize("number", ["1234567.89", "99999999999999.99", "1.10", "1.1", "0.07", "0.1", "12.5", "4.35", "1.005e2", "3"])
+def test_a_json_number_is_read_as_exactly_that(number: str) -> None:
+    body = json.dumps(envelope(found(amount="@"))).replace('"@"', number).encode()
+    answer = exchange.read_query(credentials(), found()["reference"], answered(body))
+    assert answer.amount == Decimal(number)
+    assert answer.amount is not None
+    assert money.amount_text(answer.amount) == f"{Decimal(number):.2f}"
+    assert answer.raw["amount"].text == number, "a signature is computed over the text on the wire"
+
+
+@given(cents)
+def test_every_json_number_of_cents_is_read_exactly(number: int) -> None:
+    exact = Decimal(number).scaleb(-2)
+    body = json.dumps(envelope(found(amount="@"))).replace('"@"', f"{exact:.2f}").encode()
+    assert exchange.read_query(credentials(), found()["reference"], answered(body)).amount == exact
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_nan_and_infinity_in_an_answer_are_not_json(number: str) -> None:
+    body = json.dumps(envelope(found(amount="@"))).replace('"@"', number).encode()
+    with pytest.raises(AnswerNotUnderstood, match="is not a number"):
+        exchange.read_query(credentials(), found()["reference"], answered(body))
+
+
+@pytest.mark.parametrize("number", ["1e99999999999999999999", "1e9999999999999999999999999999"])
+def test_a_number_beyond_all_bounds_is_not_understood(number: str) -> None:
+    body = json.dumps(envelope(found(amount="@"))).replace('"@"', number).encode()
+    with pytest.raises(AnswerNotUnderstood, match="beyond all bounds"):
+        exchange.read_query(credentials(), found()["reference"], answered(body))
+
+
+@pytest.mark.parametrize("amount", ["12.505", "twelve", " 12.50", "-12.50", True, [], {"usd": 12}, "\uff11\uff12"])
+def test_an_amount_of_an_answer_that_cannot_be_read_is_none(amount: object) -> None:
+    assert exchange.read_query(credentials(), found()["reference"], answered(envelope(found(amount=amount)))).amount is None
+
+
+def test_nothing_received_is_rounded_to_cents() -> None:
+    assert money.read_amount(WireNumber("12.500")) == Decimal("12.50")
+    assert money.read_amount(WireNumber("12.505")) is None
+    assert money.read_amount(WireNumber("12.4999999999999999999999999999999999999999999999")) is None
+
+
+@pytest.mark.parametrize("trap", [None, decimal.Inexact, decimal.Rounded, decimal.FloatOperation])
+def test_the_decimal_context_of_the_host_program_changes_nothing(trap: type[decimal.DecimalException] | None) -> None:
+    with decimal.localcontext() as context:
+        context.prec = 3
+        context.rounding = decimal.ROUND_UP
+        if trap:
+            context.traps[trap] = True
+        assert money.amount("123456789012345.99") == money.amount(Decimal("123456789012345.99")) == Decimal("123456789012345.99")
+        assert money.read_amount(WireNumber("99999999999999.99")) == Decimal("99999999999999.99")
+        assert money.amount_text(Decimal("123456789012345.99")) == "123456789012345.99"
+        assert created()["amount"] == payment(amount="12.50").parameters()["amount"]
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda number: pickle.loads(pickle.dumps(number))])
+def test_a_wire_number_keeps_its_text_when_copied(duplicate: Any) -> None:
+    number = duplicate(WireNumber("1.10"))
+    assert (number, number.text, hash(number)) == (Decimal("1.1"), "1.10", hash(Decimal("1.1")))

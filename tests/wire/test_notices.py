@@ -1,0 +1,201 @@
+"""Notices: everything is read, nothing is trusted, and reading never raises (Events; silence 8, I7)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.support import TOKEN, signature
+from tillgate import Notice, NoticeSignature, read_notice
+from tillgate.wire.notices import LARGEST_NOTICE_BYTES
+
+FORM = "application/x-www-form-urlencoded"
+JSON = "application/json"
+PAID = {"transactionNo": "29", "reference": "A-1", "amount": "12.50", "status": "success"}
+
+
+def as_json(parameters: object) -> Notice:
+    return read_notice(JSON, body=json.dumps(parameters).encode())
+
+
+def as_form(parameters: dict[str, str]) -> Notice:
+    return read_notice(FORM, body=urlencode(parameters).encode())
+
+
+def as_query(parameters: dict[str, str]) -> Notice:
+    return read_notice(query=urlencode(parameters))
+
+
+WAYS = (as_json, as_form, as_query)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "fault"),
+    [
+        (FORM, b"x" * 5_000_000, f"longer than {LARGEST_NOTICE_BYTES} bytes"),
+        (JSON, b"[" * LARGEST_NOTICE_BYTES, "RecursionError"),
+        (JSON, b'{"a":' * 5000 + b"1" + b"}" * 5000, "RecursionError"),
+        (FORM, b"a=%ff", "UnicodeDecodeError"),
+        (FORM, b"\xff\xfe", "UnicodeDecodeError"),
+        (JSON, b"\xff", "UnicodeDecodeError"),
+        (JSON, b"not json", "JSONDecodeError"),
+        (JSON, b"[1]", "ValueError"),
+        (JSON, b"null", "ValueError"),
+        (JSON, b'{"amount":NaN}', "ValueError"),
+        (JSON, b'{"amount":1e99999999999999999999}', "ValueError"),
+        (JSON, json.dumps({str(number): "" for number in range(201)}).encode(), "ValueError"),
+        (FORM, b"&".join(b"%d=1" % number for number in range(201)), "ValueError"),
+    ],
+)
+def test_what_cannot_be_read_leaves_a_fault_in_words_and_the_query_is_read_still(content_type: str, body: bytes, fault: str) -> None:
+    notice = read_notice(content_type, "a=1", body)
+    assert fault in (notice.fault or "")
+    assert notice.parameters == {"a": "1"}
+    assert notice.signature(TOKEN) is NoticeSignature.ABSENT
+
+
+@pytest.mark.parametrize("query", ["a=%ff", "&".join(f"{number}=1" for number in range(201))])
+def test_a_query_string_that_cannot_be_read_leaves_the_body(query: str) -> None:
+    notice = read_notice(FORM, query, b"a=1")
+    assert notice.fault == "the query string was not understood"
+    assert notice.parameters == {"a": "1"}
+
+
+@pytest.mark.parametrize("body", [b"", b" \r\n"])
+@pytest.mark.parametrize("content_type", ["", JSON, FORM])
+def test_a_notice_of_nothing_is_a_notice(content_type: str, body: bytes) -> None:
+    assert read_notice(content_type, "", body) == Notice(parameters={})
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_form_json_and_query_string_say_the_same(way: Any) -> None:
+    notice = way(PAID)
+    assert notice.parameters == notice.evidence() == PAID
+    assert notice.fault is None
+    assert notice.repeated == frozenset()
+
+
+@pytest.mark.parametrize("content_type", ["", "text/plain", FORM, "application/vnd.api+json"])
+def test_json_is_known_by_its_looks_too(content_type: str) -> None:
+    assert read_notice(content_type, body=b' {"a": "1"}').parameters == {"a": "1"}
+
+
+def test_numbers_and_nested_values_keep_the_text_they_had() -> None:
+    body = b'{"amount":1.10,"big":99999999999999.99,"flag":false,"none":null,"list":[1.10,{"b":1.0}],"object":{"z":1,"a":["\xc3\xa9"]}}'
+    assert read_notice(JSON, body=body).parameters == {
+        "amount": "1.10",
+        "big": "99999999999999.99",
+        "flag": "false",
+        "none": "",
+        "list": '["1.10",{"b":"1.0"}]',
+        "object": '{"z":"1","a":["\u00e9"]}',
+    }
+
+
+@pytest.mark.parametrize(
+    "notice",
+    [
+        read_notice(FORM, body=b"a=1&a=2&b=3"),
+        read_notice(JSON, body=b'{"a":"1","a":"2","b":"3"}'),
+        read_notice(FORM, "a=2", b"a=1&b=3"),
+        read_notice(query="a=1&b=3&a=2"),
+    ],
+)
+def test_of_a_repeated_name_the_first_value_counts_and_the_name_is_told(notice: Notice) -> None:
+    assert notice.parameters == {"a": "1", "b": "3"}
+    assert notice.repeated == {"a"}
+
+
+def test_a_name_repeated_with_the_same_value_is_no_contradiction() -> None:
+    assert read_notice(FORM, "a=1", b"a=1").repeated == frozenset()
+
+
+@pytest.mark.parametrize(
+    "notice",
+    [
+        read_notice(JSON, body=b'{"a\\u0000":"\\ud800b\\u0000"}'),
+        read_notice(FORM, body=b"a%00=%3Fb%00"),
+        read_notice(query="a\0=\ud800b%00"),
+    ],
+)
+def test_what_no_database_stores_is_replaced(notice: Notice) -> None:
+    assert notice.parameters == {"a\ufffd": "?b\ufffd"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("keep_empty", [False, True])
+def test_a_notice_that_is_signed_with_the_token_matches_under_both_readings(way: Any, keep_empty: bool) -> None:
+    parameters = {**PAID, "note": ""}
+    notice = way({**parameters, "verifySign": signature(parameters, keep_empty=keep_empty)})
+    assert notice.signature(TOKEN) is NoticeSignature.MATCHES
+
+
+def test_an_amount_sent_as_a_number_is_verified_over_its_text_on_the_wire() -> None:
+    claimed = signature({"amount": "1.10", "flag": "false"})
+    assert (
+        read_notice(JSON, body=f'{{"amount":1.10,"flag":false,"verifySign":"{claimed}"}}'.encode()).signature(TOKEN)
+        is NoticeSignature.MATCHES
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("claimed", ["0" * 32, "x", signature(PAID, token="another"), signature({**PAID, "amount": "12.49"})])
+def test_a_verify_sign_that_does_not_match_marks_the_notice_forged(way: Any, claimed: str) -> None:
+    assert way({**PAID, "verifySign": claimed}).signature(TOKEN) is NoticeSignature.FORGED
+
+
+@pytest.mark.parametrize("claimed", [7, True, ["x"], {"a": 1}, "\ud800"])
+def test_a_verify_sign_of_another_kind_is_forged(claimed: object) -> None:
+    assert as_json({**PAID, "verifySign": claimed}).signature(TOKEN) is NoticeSignature.FORGED
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_notice_without_verify_sign_is_neither(way: Any) -> None:
+    assert way(PAID).signature(TOKEN) is NoticeSignature.ABSENT
+    assert way({**PAID, "verifySign": ""}).signature(TOKEN) is NoticeSignature.ABSENT
+
+
+def test_a_repeated_name_never_matches() -> None:
+    claimed = signature(PAID)
+    body = urlencode({**PAID, "verifySign": claimed})
+    assert read_notice(FORM, body=body.encode()).signature(TOKEN) is NoticeSignature.MATCHES
+    assert read_notice(FORM, body=f"{body}&amount=99".encode()).signature(TOKEN) is NoticeSignature.FORGED
+
+
+def test_i11_neither_evidence_nor_repr_holds_the_signature() -> None:
+    claimed = signature(PAID)
+    notice = as_json({**PAID, "verifySign": claimed, "data": {"verifySign": claimed, "a": [{"verifySign": claimed}]}})
+    assert notice.evidence() == {**PAID, "data": '{"a":[{}]}'}
+    assert claimed not in repr(notice) + str(notice.evidence())
+
+
+@given(st.sampled_from(["", JSON, FORM, "\x00", "multipart/form-data"]), st.text(), st.binary(max_size=300))
+@example("", "\ud800=%ud800", b'{"verifySign": "\\ud800"}')
+@example("", "", "\u00a0".encode())
+def test_reading_random_bytes_never_raises(content_type: str, query: str, body: bytes) -> None:
+    notice = read_notice(content_type, query, body)
+    for name, value in notice.parameters.items():
+        assert "\0" not in f"{name}{value}"
+        f"{name}{value}".encode()
+    assert notice.signature(TOKEN) is not NoticeSignature.MATCHES
+    assert len(repr(notice)) < 10_000
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(json_values)
+def test_reading_any_json_never_raises(value: object) -> None:
+    notice = as_json(value)
+    assert notice.signature(TOKEN) is not NoticeSignature.MATCHES
+    if isinstance(value, dict):
+        assert notice.fault is None

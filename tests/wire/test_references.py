@@ -1,0 +1,82 @@
+"""References: one per payment attempt, never the same twice (silence 11, I8)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support import credentials, payment, refund
+from tillgate import InvalidRequest, new_reference
+from tillgate.wire import exchange, references
+
+BAD = [
+    pytest.param("", id="empty"),
+    pytest.param("A" * 33, id="33 characters"),
+    *["A&B", "A B", " A", "A\n", "A=B", "A\U0001f600", "A_B", "A.B", "A/B", "\u00c4", "\u0661", "\uff21", "A\x00", "A\ud800"],
+    pytest.param("abc-7", id="two cases would meet in a case-insensitive collation"),
+]
+SHAPE = re.compile(r"[A-Z0-9-]{1,18}-[A-Z2-7]{13}")
+
+
+@pytest.mark.parametrize("value", [*BAD, None, 7, b"A"])
+def test_what_is_not_a_reference_is_refused_with_a_remedy(value: Any) -> None:
+    for refused in (
+        lambda: references.reference(value),
+        lambda: payment(reference=value),
+        lambda: refund(reference=value),
+        lambda: exchange.write_query(credentials(), value),
+    ):
+        with pytest.raises(InvalidRequest, match=r"1 to 32 characters of A-Z, 0-9 and hyphen") as caught:
+            refused()
+        assert (caught.value.field, caught.value.value) == ("reference", value)
+
+
+@pytest.mark.parametrize("value", ["A", "7", "A" * 32, "100017-7Q2MZK4RXW3DA"])
+def test_a_reference_of_1_to_32_safe_characters_is_taken(value: str) -> None:
+    assert references.reference(value) == value
+
+
+@given(st.text())
+def test_i8_any_order_number_gives_a_valid_reference(order_number: str) -> None:
+    made = new_reference(order_number)
+    assert SHAPE.fullmatch(made)
+    assert references.reference(made) == made
+
+
+@pytest.mark.parametrize(
+    ("order_number", "start"),
+    [
+        ("100017", "100017"),
+        ("shop/2026 #7", "SHOP-2026-7"),
+        ("x" * 40, "X" * 18),
+        ("", "ORDER"),
+        ("\u8ba2\u5355", "ORDER"),
+        ("---", "ORDER"),
+        ("stra\u00dfe", "STRASSE"),
+    ],
+)
+def test_a_reference_begins_with_the_order_number(order_number: str, start: str) -> None:
+    assert new_reference(order_number).rpartition("-")[0] == start
+
+
+def test_i8_references_of_one_order_differ_also_without_regard_to_case() -> None:
+    assert len({new_reference("100017").casefold() for _ in range(20_000)}) == 20_000
+
+
+def test_i8_every_character_of_the_alphabet_is_drawn_at_every_place() -> None:
+    drawn = [new_reference("1").partition("-")[2] for _ in range(2_000)]
+    assert {len(set(place)) for place in zip(*drawn, strict=True)} == {32}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_i8_a_forked_process_makes_other_references() -> None:
+    script = "import os; from tillgate import new_reference; new_reference('A'); os.fork() and os.wait(); print(new_reference('A'))"
+    lines = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert len(lines) == len(set(lines)) == 2
