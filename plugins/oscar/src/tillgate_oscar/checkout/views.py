@@ -39,14 +39,16 @@ class _CheckoutMixin:
     request: HttpRequest
     checkout_session: Any
 
-    def check_basket_is_not_empty(self, request: HttpRequest) -> None:
+    def check_pre_conditions(self, request: HttpRequest) -> None:
         """Lead a shopper who pressed Back or twice after placing the order to that order, instead of to an empty basket."""
-        if request.basket.is_empty:  # type: ignore[attr-defined]  # set by Oscar's middleware
+        try:
+            super().check_pre_conditions(request)  # type: ignore[misc]  # a mixin of Oscar's view
+        except get_class("checkout.exceptions", "FailedPreCondition"):
             order, vendor = _waiting_order(request)
-            if order:
-                request.session[orders.SESSION_KEY] = order.pk
-                raise _failed_precondition(self._next_url(order, vendor, request.POST.get("tillgate_total")))
-        super().check_basket_is_not_empty(request)  # type: ignore[misc]  # a mixin of Oscar's view
+            if order is None:
+                raise
+            request.session[orders.SESSION_KEY] = order.pk
+            raise _failed_precondition(self._next_url(order, vendor, request.POST.get("tillgate_total"))) from None
 
     def _next_url(self, order: Any, vendor: str | None, seen: str | None) -> str:
         """Return where a placed order's payment starts; or the order's page, unless a vendor was chosen and just this total was seen."""
@@ -66,12 +68,15 @@ def _waiting_order(request: HttpRequest) -> tuple[Any, str | None]:
     """Return the order that this browser has placed and not paid, or None, and the vendor if it was chosen just now.
 
     The preview whose button was pressed twice knows both: the session may not be written yet, and has no vendor any more when it is.
+    Without it, a basket with something in it is the next order, which has nothing to do with the last.
     """
     known: dict[str, Any] = {"pk": request.session.get(orders.SESSION_KEY)}
     vendor = None
     if seen := orders.read_preview(request.POST.get("tillgate_preview", "")):
         basket, vendor = seen
         known = {"basket": basket}
+    elif not request.basket.is_empty:  # type: ignore[attr-defined]  # set by Oscar's middleware
+        return None, None
     order = get_model("order", "Order")._default_manager.filter(**known).first()
     return (order, vendor) if order and orders.waits_for_payment(order) else (None, None)
 
@@ -206,6 +211,16 @@ class PaymentDetailsMixin(_CheckoutMixin):
             submission["order_total"], self._seen = _in_cents(total), _as_shown(total)
         response: HttpResponse = super().submit(*arguments, **submission)  # type: ignore[misc]  # a mixin of Oscar's view
         return response
+
+    def freeze_basket(self, basket: Any) -> None:
+        """Leave the basket open until its order is placed: frozen, a second press would find neither basket nor order."""
+        if self._vendor is None:
+            super().freeze_basket(basket)  # type: ignore[misc]  # a mixin of Oscar's view
+
+    def restore_frozen_basket(self) -> None:
+        """Open the basket again that the shop's own way to pay has frozen; ours is open, or its order is placed."""
+        if self._vendor is None:
+            super().restore_frozen_basket()  # type: ignore[misc]  # a mixin of Oscar's view
 
     def handle_payment(self, order_number: Any, total: Any, **options: Any) -> None:
         """Do nothing: the order is paid after it was placed, so that no paid order can be lost."""
