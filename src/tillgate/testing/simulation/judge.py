@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final, NamedTuple
+
+from django.db import connection
+from django.db.models import QuerySet
 
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
 from tillgate.sandbox.service import Service
@@ -45,6 +48,45 @@ def _must(holds: object, invariant: str, what: str) -> None:
         raise Violated(f"{invariant}: {what}")
 
 
+class _Order(NamedTuple):
+    pk: int
+    plugin: str
+    key: str
+    paid_by_id: int | None
+
+
+class _Payment(NamedTuple):
+    pk: int
+    reference: str
+    merchant_no: str
+    status: str
+    amount: Decimal
+
+
+class _Refund(NamedTuple):
+    pk: int
+    payment_id: int
+    status: str
+    amount: Decimal
+    notice_key: str
+    external: bool
+
+
+class _Prepared:
+    """A query about one number, compiled once: after every step the judge asks the same few, and compiling would take longest."""
+
+    def __init__(self, rows: QuerySet[Any, Any]) -> None:
+        self._compiler = rows.query.get_compiler(connection=connection)
+        self._sql, (number, *self._rest) = self._compiler.as_sql()
+        assert number == 0, "the number that changes stands first"
+
+    def about(self, number: int) -> Iterator[tuple[Any, ...]]:
+        with connection.cursor() as cursor:
+            cursor.execute(self._sql, (number, *self._rest))
+            found = cursor.fetchall()
+        return iter(self._compiler.results_iter([found]))
+
+
 class Judge:
     """What must hold after every step, and what must come about in the end."""
 
@@ -52,9 +94,14 @@ class Judge:
         self._shop, self._service, self._network = shop, service, network
         self._seen = 0
         self._statuses: dict[int, str] = {}
-        self._refunds: dict[int, str] = {}
-        self._paid_orders: set[int] = set()
+        self._refund_statuses: dict[int, str] = {}
         self.judged = 0
+        self._lines = _Prepared(TimelineEntry.objects.filter(pk__gt=0).order_by("pk").values_list("pk", "order_id"))
+        self._orders = _Prepared(Order.objects.filter(pk=0).order_by("pk").values_list(*_Order._fields))
+        self._payments = _Prepared(Payment.objects.filter(order=0).order_by("pk").values_list(*_Payment._fields))
+        self._refunds = _Prepared(Refund.objects.filter(payment__order=0).order_by("pk").values_list(*_Refund._fields))
+        told = Delivery.objects.filter(order=0).filter(kind="payment-paid", outcome="applied", done_at__isnull=False)
+        self._applied = _Prepared(told.order_by("pk").values_list("payment_id"))
 
     def begin(self) -> None:
         """Take note of what is there already."""
@@ -62,44 +109,35 @@ class Judge:
 
     def after_a_step(self) -> None:
         """Judge the orders that a step has touched: each change leaves a line in the timeline (I10)."""
-        touched = list(TimelineEntry.objects.filter(pk__gt=self._seen).order_by("pk").values_list("pk", "order_id"))
+        touched = list(self._lines.about(self._seen))
         if touched:
             self._seen = touched[-1][0]
-            self._judge(sorted({order_id for _, order_id in touched}))
+            for order_id in sorted({order_id for _, order_id in touched}):
+                self._judge(order_id)
 
     def everything(self) -> None:
         """Judge every order, so that a change which left no line is found as well."""
-        self._judge(list(Order.objects.order_by("pk").values_list("pk", flat=True)))
+        for order_id in Order.objects.order_by("pk").values_list("pk", flat=True):
+            self._judge(order_id)
         _must(all(count == 1 for count in self._network.creations.values()), "I8", "a reference was sent in two creations")
 
     # After every step ---------------------------------------------------------------------------------------------------------------------
 
-    def _judge(self, orders: list[int]) -> None:
-        for start in range(0, len(orders), 500):
-            self._judge_some(orders[start : start + 500])
+    def _judge(self, order_id: int) -> None:
+        self.judged += 1
+        [order] = (_Order(*row) for row in self._orders.about(order_id))
+        payments = {row[0]: _Payment(*row) for row in self._payments.about(order_id)}
+        refunds = [_Refund(*row) for row in self._refunds.about(order_id)]
+        applied = [payment_id for (payment_id,) in self._applied.about(order_id)]
+        try:
+            for payment in payments.values():
+                self._payment(payment, [refund for refund in refunds if refund.payment_id == payment.pk])
+            self._order(order, payments, refunds, applied)
+        except Violated as violated:
+            violated.order_key = order.key
+            raise
 
-    def _judge_some(self, orders: list[int]) -> None:
-        self.judged += len(orders)
-        rows = {order.pk: order for order in Order.objects.filter(pk__in=orders)}
-        payments = _by_order(Payment.objects.filter(order__in=orders).order_by("pk"))
-        refunds: dict[int, list[Refund]] = {}
-        for refund in Refund.objects.filter(payment__order__in=orders).order_by("pk"):
-            refunds.setdefault(refund.payment_id, []).append(refund)
-        told = Delivery.objects.filter(order__in=orders, kind="payment-paid", outcome="applied", done_at__isnull=False)
-        applied: dict[int, list[int]] = {}
-        for order_id, payment_id in told.values_list("order_id", "payment_id"):
-            applied.setdefault(order_id, []).append(payment_id)
-        for order_id in orders:
-            order = rows[order_id]
-            try:
-                for payment in payments.get(order_id, []):
-                    self._payment(payment, refunds.get(payment.pk, []))
-                self._order(order, {payment.pk: payment for payment in payments.get(order_id, [])}, applied.get(order_id, []))
-            except Violated as violated:
-                violated.order_key = order.key
-                raise
-
-    def _payment(self, payment: Payment, refunds: list[Refund]) -> None:
+    def _payment(self, payment: _Payment, refunds: list[_Refund]) -> None:
         name = payment.reference
         before = self._statuses.get(payment.pk, "created")
         _must(payment.status in _FORWARD[before], "I9", f"payment {name} went from {before} to {payment.status}")
@@ -111,34 +149,33 @@ class Judge:
             _must(there.status in ("paid", "reversed"), "I1", f"payment {name} is paid, and at the gateway it is {there.status}")
             _must(there.cents == _cents(payment.amount), "I1", f"payment {name} is paid with another amount")
         if payment.status != before:
-            events = TimelineEntry.objects.filter(payment=payment, event__startswith="payment.").values_list("event", flat=True)
+            events = TimelineEntry.objects.filter(payment=payment.pk, event__startswith="payment.").values_list("event", flat=True)
             _must(f"payment.{payment.status}" in events, "I10", f"payment {name} became {payment.status} without a line in its timeline")
         taken = sum(_cents(refund.amount) for refund in refunds if refund.status in _TAKEN)
         _must(taken <= _cents(payment.amount), "I5", f"refunds of {name} add up to more than was paid")
         for refund in refunds:
             self._refund(refund, name)
 
-    def _refund(self, refund: Refund, name: str) -> None:
-        before = self._refunds.get(refund.pk, "succeeded" if refund.external else "queued")
+    def _refund(self, refund: _Refund, name: str) -> None:
+        before = self._refund_statuses.get(refund.pk, "succeeded" if refund.external else "queued")
         _must(refund.status in _REFUND_FORWARD[before], "I6", f"refund {refund.pk} of {name} went from {before} to {refund.status}")
-        self._refunds[refund.pk] = refund.status
+        self._refund_statuses[refund.pk] = refund.status
         times = self._network.refunds[refund.notice_key]
         _must(times <= 1, "I6", f"refund {refund.pk} of {name} was sent {times} times")
 
-    def _order(self, order: Order, payments: dict[int, Payment], applied: list[int]) -> None:
-        _must(len(applied) <= 1, "I4", f"order {order} was paid by {len(applied)} payments")
-        _must(applied == ([order.paid_by_id] if order.paid_by_id else []), "I3", f"order {order} is paid by another than was delivered")
+    def _order(self, order: _Order, payments: dict[int, _Payment], refunds: list[_Refund], applied: list[int]) -> None:
+        name = f"{order.plugin} {order.key}"
+        _must(len(applied) <= 1, "I4", f"order {name} was paid by {len(applied)} payments")
+        _must(applied == ([order.paid_by_id] if order.paid_by_id else []), "I3", f"order {name} is paid by another than was delivered")
         times = self._shop.times_paid(order.key)
         _must(times == len(applied), "I3", f"being paid took effect {times} times in the shop, and was delivered {len(applied)} times")
         if order.paid_by_id:
             paid_by = payments[order.paid_by_id]
-            _must(paid_by.status == "paid", "I1", f"order {order} is paid by a payment that is {paid_by.status}")
-            given_back = sum(
-                Refund.objects.filter(payment__order=order, status="succeeded").values_list("amount", flat=True), Decimal("0.00")
-            )
-            _must(self._shop.refunded(order.key) <= given_back, "I3", f"the shop holds more of order {order} to be given back than is")
+            _must(paid_by.status == "paid", "I1", f"order {name} is paid by a payment that is {paid_by.status}")
+            given_back = sum((refund.amount for refund in refunds if refund.status == "succeeded"), Decimal("0.00"))
+            _must(self._shop.refunded(order.key) <= given_back, "I3", f"the shop holds more of order {name} to be given back than is")
 
-    def _there(self, payment: Payment) -> Transaction | None:
+    def _there(self, payment: Payment | _Payment) -> Transaction | None:
         return self._service.known(payment.merchant_no, payment.reference)
 
     # In the end ---------------------------------------------------------------------------------------------------------------------------
@@ -201,10 +238,3 @@ class Judge:
             _must(
                 self._shop.is_released(order.key), "I2", f"order {order} was never paid ({', '.join(sorted(statuses))}), and never given up"
             )
-
-
-def _by_order(payments: Iterable[Payment]) -> dict[int, list[Payment]]:
-    found: dict[int, list[Payment]] = {}
-    for payment in payments:
-        found.setdefault(payment.order_id, []).append(payment)
-    return found

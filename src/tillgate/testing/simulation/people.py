@@ -39,7 +39,6 @@ _T = TypeVar("_T")
 _VENDORS: Final = ("alipay", "wechatpay", "paypal", "creditcard")
 _RETURN_FAULTS: Final = tuple(name for name, fault in FAULTS.items() if "callback" in fault.occasions)
 _DAY: Final = 86_400.0
-_SHORTEST_PAUSE: Final = 5.0
 _LONGEST_PAUSE: Final = 300.0
 _FORM: Final = "application/x-www-form-urlencoded"
 _REFUSALS: Final = (operations.NotPayable, operations.RefundNotPossible, operations.ActNotPossible, TillgateError)
@@ -277,16 +276,20 @@ class People:
             world.scheduler.tell(f"back office gave back {cents} cents of {there.reference}")
 
     def sweeper(self) -> None:
-        """Sweep whatever is due, for ever."""
+        """Sweep at the world's pace while there is work, and else when something is due, for ever."""
         world, chance = self._world, self._chance()
-        patience = _SHORTEST_PAUSE
-        while (due := next_due()) or not world.is_quiet:
-            wait = (due - world.scheduler.now()).total_seconds() if due else _DAY
-            if wait <= 0:
-                swept = self.process("sweep", lambda: operations.sweep())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
+        patience = world.pace
+        while True:
+            swept = self.process("sweep", lambda: operations.sweep())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
+            if swept and swept.work:
+                patience = world.pace
+            elif (due := next_due()) is None and world.is_quiet:
+                return
+            else:
                 # What is due and cannot be done, since its gateway is away, is tried less and less often.
-                patience = _SHORTEST_PAUSE if swept and swept.work else min(2 * patience, _LONGEST_PAUSE)
-            world.scheduler.pause(min(max(wait, patience), _LONGEST_PAUSE if world.is_busy else _DAY / 4) + chance.uniform(0, 20))
+                wait = (due - world.scheduler.now()).total_seconds() if due else _DAY
+                patience = min(max(wait, 2 * patience), _LONGEST_PAUSE if world.is_busy else _DAY / 4)
+            world.scheduler.pause(patience + chance.uniform(0, world.pace))
 
     def _chance(self) -> Random:
         actor = self._world.scheduler.actor

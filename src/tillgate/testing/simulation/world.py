@@ -47,9 +47,14 @@ _PUBLIC_URL: Final = "https://shop.example"
 _HOOKS: Final = ("tillgate_payment_paid", "tillgate_order_unpaid", "tillgate_refund_changed")
 _HOUR: Final = 3600.0
 _LONG_AGO: Final = datetime(2025, 1, 1, tzinfo=UTC)
-_EVERYTHING_EVERY: Final = 2000
-"""After so many steps the whole books are judged."""
-_SECONDS_PER_ORDER: Final = 12.0
+_EVERYTHING_EVERY: Final = 20
+"""After so many steps for each order the whole books are judged."""
+_FEWEST: Final = 100
+"""Of fewer orders they are not judged more often than of so many."""
+_SECONDS_PER_ORDER: Final = (0.3, 1.0, 3.0, 12.0)
+"""How dense the orders come: each world has its own."""
+_PACES: Final = (5.0, 20.0, 60.0)
+"""How many seconds a sweeper rests while there is work: each world has its own."""
 _DAYS_OF_TROUBLE: Final = 4
 _LONGEST_QUIET: Final = 200 * 86_400.0
 
@@ -153,6 +158,8 @@ class SimulatedWorld:
         self.network = Network(self.service, self.scheduler, self.faults)
         self.judge = Judge(shop, self.service, self.network)
         self.people = People(self)
+        chance = Random(f"{seed}:world")  # noqa: S311  # repeatable on purpose
+        self.pace, self._seconds_per_order = chance.choice(_PACES), chance.choice(_SECONDS_PER_ORDER)
         self.is_quiet = False
         self.orders: dict[str, str] = {}
         """The story of each order."""
@@ -182,7 +189,8 @@ class SimulatedWorld:
     def run(self, orders: int, only: int | None) -> Outcome:
         """Let everybody act until nothing is left to do."""
         self.judge.begin()
-        span = max(_HOUR, orders * _SECONDS_PER_ORDER)
+        self._everything_every = _EVERYTHING_EVERY * max(orders, _FEWEST)
+        span = max(_HOUR, orders * self._seconds_per_order)
         for number in range(orders) if only is None else [only]:
             story = str(number)
             chance = Random(f"{self.scheduler.seed}:{story}")  # noqa: S311  # repeatable on purpose
@@ -222,7 +230,7 @@ class SimulatedWorld:
                 self.steps += 1
                 if Interposed.writes > written:
                     self.judge.after_a_step()
-                if self.steps % _EVERYTHING_EVERY == 0:
+                if self.steps % self._everything_every == 0:
                     self.judge.everything()
             self._post()
 
