@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 comma := ,
 
-.PHONY: help setup demo test test-shop test-databases test-pythons test-pretix lint types imports cassettes reference conformance simulate kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
+.PHONY: help setup demo test test-shop test-databases test-pythons test-pretix lint types imports cassettes reference conformance simulate exhaust kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -90,6 +90,10 @@ simulate: setup  ## play SEED=1 (or 1-100) with PAYMENTS=1000 in a world where e
 	@DJANGO_SETTINGS_MODULE=tests.proving.project $(BIN)/python -m tillgate.testing.simulation \
 	    --driver tests.smallest_shop.driver:SmallestShopDriver --seed $(or $(SEED),1) --payments $(or $(PAYMENTS),1000) \
 	    $(if $(ONLY),--only $(ONLY)) $(if $(WITHOUT),--without '$(WITHOUT)') $(if $(TRACE),--trace) $(if $(RESULTS),--results '$(RESULTS)')
+
+exhaust: setup  ## try everything that can happen to one order, in every order; SCOPE="payments=1,crashes=0" for less
+	@DJANGO_SETTINGS_MODULE=tests.proving.project TILLGATE_TEST_DATABASE=sqlite $(BIN)/python -m tillgate.testing.simulation \
+	    --driver tests.smallest_shop.driver:SmallestShopDriver --exhaust '$(SCOPE)'
 
 kill-lines: setup  ## kill a process at every line of its work, or at SAMPLE=20 of each act, SEED=1; DATABASE="sqlite mariadb", PART=1/2
 	@printf '%s\n' $(or $(DATABASE),sqlite postgresql mariadb) \

@@ -56,3 +56,17 @@ def test_a_shop_that_is_paid_twice_is_found_and_the_smallest_trace_replays() -> 
 def test_a_database_that_cannot_fail_is_refused(settings: str) -> None:
     said = simulate("--payments", "2", settings=settings)
     assert "the simulation needs a database backend of its own" in said
+
+
+def test_everything_that_can_happen_to_a_payment_and_its_notice_is_tried() -> None:
+    said = simulate("--exhaust", "refunds=0,payments=1,sweeps=0,returns=0,crashes=0,faults=0")
+    assert "all explored, no violation" in said
+    assert int(said.partition(" states, ")[0].split()[-1]) > 100
+    assert "exit status 0" in said
+
+
+def test_a_shop_that_is_paid_twice_is_found_by_trying_everything() -> None:
+    scope = "refunds=0,payments=1,sweeps=0,returns=0,crashes=0,faults=0"
+    said = simulate("--exhaust", scope, driver="tests.proving.broken:PaidTwiceDriver")
+    assert "I3: being paid took effect 2 times in the shop" in said
+    assert "exit status 1" in said

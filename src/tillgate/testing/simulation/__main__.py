@@ -30,6 +30,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", type=int, metavar="N", help="leave out the stories of all orders but this")
     parser.add_argument("--without", default="", metavar="KIND,...", help="leave out kinds of faults")
     parser.add_argument("--trace", action="store_true", help="print everything that happens")
+    parser.add_argument(
+        "--exhaust",
+        nargs="?",
+        const="",
+        metavar="SCOPE",
+        help="instead, try everything that can happen to one order; SCOPE changes how much that is: payments=1,refunds=0,crashes=0 ...",
+    )
     parser.add_argument("--results", type=Path, metavar="FILE", help="append a line of JSON for each seed, and leave out those that it has")
     return parser
 
@@ -38,6 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Simulate what the command line asks for; 1 when an invariant was violated."""
     given = _parser().parse_args(arguments)
     shop = _prepare(given.driver)
+    if given.exhaust is not None:
+        return _exhaust(shop, given.exhaust)
     from tillgate.testing.simulation.world import simulate
 
     without = frozenset(filter(None, given.without.split(",")))
@@ -66,6 +75,27 @@ def main(arguments: list[str] | None = None) -> int:
             with given.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(outcome)) + "\n")
         _say(outcome.digest)
+    return 0
+
+
+def _exhaust(shop: Any, scope: str) -> int:
+    """Explore everything within a scope; 1 when an invariant was violated."""
+    from tillgate.testing.simulation.exhaustion import Counts, Scope, explore
+
+    began = time.perf_counter()
+
+    def show(counts: Counts) -> None:
+        rate = counts.states / (time.perf_counter() - began)
+        sys.stderr.write(f"\r{counts.states:,} states, {counts.ends:,} ends ({rate:.0f} states/s) ")
+        sys.stderr.flush()
+
+    numbers = {name: int(number) for name, _, number in (part.partition("=") for part in scope.split(",") if part)}
+    try:
+        counts = explore(shop, Scope(**numbers), show)
+    except Violated:
+        return 1
+    sys.stderr.write("\n")
+    _say(f"{counts.states} states, {counts.steps} steps between them, {counts.ends} ends: all explored, no violation")
     return 0
 
 

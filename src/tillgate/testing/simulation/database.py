@@ -12,6 +12,7 @@ from unittest import mock
 
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 
 from tillgate.testing.crashes import Crash
 from tillgate.testing.simulation.scheduler import Scheduler
@@ -40,6 +41,28 @@ class Interposer(Protocol):
         """Raise `Crash` when the process dies here."""
 
 
+class _Heard(CursorWrapper):
+    """A cursor that tells the scheduler what came out of it."""
+
+    def _hear(self, rows: Any) -> Any:
+        assert Interposed.scheduler
+        Interposed.scheduler.observe(rows)
+        return rows
+
+    def fetchone(self) -> Any:
+        return self._hear(self.cursor.fetchone())
+
+    def fetchmany(self, *size: int) -> Any:
+        return self._hear(self.cursor.fetchmany(*size))
+
+    def fetchall(self) -> Any:
+        return self._hear(self.cursor.fetchall())
+
+    @property
+    def rowcount(self) -> Any:
+        return self._hear(self.cursor.rowcount)
+
+
 class Interposed(BaseDatabaseWrapper):
     """A database connection between which and the database somebody may stand."""
 
@@ -51,6 +74,10 @@ class Interposed(BaseDatabaseWrapper):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.execute_wrappers.append(self._executing)
+
+    def make_cursor(self, cursor: Any) -> CursorWrapper:
+        """Let the scheduler hear what is read."""
+        return _Heard(cursor, self) if Interposed.scheduler else super().make_cursor(cursor)
 
     @property
     def _between(self) -> tuple[Interposer, Scheduler] | None:

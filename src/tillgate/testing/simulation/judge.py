@@ -107,6 +107,11 @@ class Judge:
         """Take note of what is there already."""
         self._seen = TimelineEntry.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
 
+    @property
+    def remembered(self) -> object:
+        """What the verdict on a next step depends on, besides what it finds."""
+        return sorted(self._statuses.items()), sorted(self._refund_statuses.items())
+
     def after_a_step(self) -> None:
         """Judge the orders that a step has touched: each change leaves a line in the timeline (I10)."""
         touched = list(self._lines.about(self._seen))

@@ -81,6 +81,7 @@ class Network(httpx.BaseTransport):
         if notice_fault:
             self.service.faults.plan(notice_fault, occasion="notice", reference=reference)
         answer = self.service.handle(path, request.headers["content-type"], body)
+        scheduler.observe(answer)
         self.service.faults.planned.clear()
         scheduler.tell(f"{operation} {reference} -> {fault.partition('.')[2] or _said(answer)}")
         self._interposer.dies(f"before it heard the answer to the {operation}")

@@ -103,8 +103,8 @@ class People:
         for _ in range(chance.choice((1, 1, 1, 2, 3))):
             vendor, account = chance.choice(_VENDORS), chance.choice(world.accounts)
             if chance.random() < 0.1:
-                world.scheduler.spawn(f"double click {story}", lambda: self._start(key, vendor, account), story=story)  # noqa: B023  # it begins before the next turn
-            started = self._start(key, vendor, account)
+                world.scheduler.spawn(f"double click {story}", lambda: self.start(key, vendor, account), story=story)  # noqa: B023  # it begins before the next turn
+            started = self.start(key, vendor, account)
             if started is None or started.outcome != operations.StartOutcome.REDIRECT:
                 world.scheduler.pause(chance.uniform(5, 200))
                 continue
@@ -128,7 +128,8 @@ class People:
         if draw() < 0.03:
             spawn(f"back office {story}", lambda: self.back_office(key), story=story, after=draw() * 3 * _DAY)
 
-    def _start(self, key: str, vendor: str, account: str) -> operations.Started | None:
+    def start(self, key: str, vendor: str, account: str) -> operations.Started | None:
+        """Start a payment of an order."""
         plugin = self._world.shop.plugin
         return self.process(f"start {key} {vendor}", lambda: operations.start(plugin, key, vendor=vendor, account=account))
 

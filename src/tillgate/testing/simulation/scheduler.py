@@ -123,6 +123,11 @@ class Scheduler:
             return None
         at, _, actor = heapq.heappop(self._waiting)
         self.seconds = max(self.seconds, at)
+        self.let_act(actor)
+        return actor
+
+    def let_act(self, actor: Actor) -> None:
+        """Let an actor act until it pauses."""
         self.actor = actor
         try:
             actor.thread.switch()
@@ -130,7 +135,9 @@ class Scheduler:
             self.actor = None
         if self.failure:
             raise self.failure
-        return actor
+
+    def observe(self, what: object) -> None:
+        """Hear what the actor has read; only who must know all that an actor knows listens."""
 
     # What has happened --------------------------------------------------------------------------------------------------------------------
 

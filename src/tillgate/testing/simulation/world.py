@@ -39,7 +39,7 @@ from tillgate.testing.simulation.scheduler import Actor, Scheduler
 from tillgate.testing.world import ShopIsDown
 from tillgate.wire import references
 
-__all__ = ["Outcome", "SimulatedWorld", "simulate"]
+__all__ = ["Outcome", "SimulatedWorld", "empty_tables", "simulate"]
 
 sweeping = importlib.import_module("tillgate.django.operations.sweep")  # the package has a function of that name
 
@@ -147,11 +147,10 @@ class _Adapter(GatewayAdapter):
 class SimulatedWorld:
     """One seed's world."""
 
-    def __init__(self, shop: ShopDriver, seed: int, without: frozenset[str]) -> None:
+    def __init__(self, shop: ShopDriver, scheduler: Scheduler, faults: Faults) -> None:
         self.shop, self.public_url = shop, _PUBLIC_URL
         self.accounts = ("default", "default", "second")
-        self.scheduler = Scheduler(seed)
-        self.faults = Faults.drawn(self.scheduler, without)
+        self.scheduler, self.faults, seed = scheduler, faults, scheduler.seed
         self._tokens = {"200001": f"{seed:032x}", "200002": f"{seed + 1:032x}"}
         options = Options(seed=seed, merchants=self._tokens, public_url="https://gateway.example", magic_amounts=False, journal_entries=100)
         self.service = Service(options, clock=lambda: self.scheduler.seconds)
@@ -164,6 +163,7 @@ class SimulatedWorld:
         self.orders: dict[str, str] = {}
         """The story of each order."""
         self.steps = 0
+        self._everything_every = _EVERYTHING_EVERY * _FEWEST
         self._shoppers: list[Actor] = []
 
     # What people need ---------------------------------------------------------------------------------------------------------------------
@@ -204,13 +204,17 @@ class SimulatedWorld:
         self._troubles(span)
         end = self.scheduler.seconds + span + _DAYS_OF_TROUBLE * 86_400.0
         self._until(lambda: self.scheduler.seconds > end and not self.is_busy)
+        self.finish()
+        return self._outcome()
+
+    def finish(self, seconds: float = _LONGEST_QUIET) -> None:
+        """Let nothing go wrong any more and everybody finish, which may take so long, and judge what came of it."""
         self._quieten()
-        end = self.scheduler.seconds + _LONGEST_QUIET
+        end = self.scheduler.seconds + seconds
         self._until(lambda: self.scheduler.seconds > end)
         self._close_the_books()
         self.judge.in_the_end()
         self.scheduler.tell("the end")
-        return self._outcome()
 
     @property
     def is_busy(self) -> bool:
@@ -375,7 +379,7 @@ class SimulatedWorld:
         return handler
 
 
-def _empty_tables() -> None:
+def empty_tables() -> None:
     """Empty the tables of every app, quickly."""
     names = [model._meta.db_table for model in apps.get_models(include_auto_created=True) if model._meta.managed]
     with connection.constraint_checks_disabled(), connection.cursor() as cursor:
@@ -401,8 +405,9 @@ def simulate(
 
     Raises `Violated` at the first step after which an invariant does not hold; `watch` gets the world before it begins.
     """
-    _empty_tables()
-    world = SimulatedWorld(shop, seed, without)
+    empty_tables()
+    scheduler = Scheduler(seed)
+    world = SimulatedWorld(shop, scheduler, Faults.drawn(scheduler, without))
     watch(world)
     with world.in_place():
         return world.run(orders, only)
