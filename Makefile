@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 comma := ,
 
-.PHONY: help setup demo test test-shop test-databases test-pythons test-pretix lint types imports cassettes reference conformance simulate exhaust kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
+.PHONY: help setup demo test test-shop test-databases test-pythons test-pretix lint types imports cassettes reference conformance simulate exhaust chaos kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -94,6 +94,10 @@ simulate: setup  ## play SEED=1 (or 1-100) with PAYMENTS=1000 in a world where e
 exhaust: setup  ## try everything that can happen to one order, in every order; SCOPE="payments=1,crashes=0" for less
 	@DJANGO_SETTINGS_MODULE=tests.proving.project TILLGATE_TEST_DATABASE=sqlite $(BIN)/python -m tillgate.testing.simulation \
 	    --driver tests.smallest_shop.driver:SmallestShopDriver --exhaust '$(SCOPE)'
+
+chaos: setup  ## sell for MINUTES=1 while kill -9 hits the shop's processes and its database, and compare the books; SHOPPERS=3, SEED=1
+	@$(BIN)/python -m tests.proving.chaos --minutes $(or $(MINUTES),1) --seed $(or $(SEED),1) --shoppers $(or $(SHOPPERS),3) \
+	    $(if $(RESULTS),--results '$(RESULTS)')
 
 kill-lines: setup  ## kill a process at every line of its work, or at SAMPLE=20 of each act, SEED=1; DATABASE="sqlite mariadb", PART=1/2
 	@printf '%s\n' $(or $(DATABASE),sqlite postgresql mariadb) \

@@ -12,7 +12,7 @@ import httpx
 from example_shop.browser import Browser, Page, PageProblem
 from example_shop.catalogue import VOUCHER
 
-__all__ = ["walk"]
+__all__ = ["log_in", "order", "walk"]
 
 Tell = Callable[[str], object]
 
@@ -32,10 +32,10 @@ _MAIL: Final = "ada@example.com"
 def walk(shop: str, gateway: str, staff: tuple[str, str], tell: Tell) -> None:
     """Make four purchases and a refund, telling each step; raise `PageProblem` when something is not as it should be."""
     with Browser(shop) as office:
-        _log_in(office, staff)
+        log_in(office, staff)
         tell("A guest buys two things with a voucher, and comes back")
         with Browser(shop) as guest:
-            cashier, total = _order(guest, ["Writing set", "Fountain pen"], "paypal", tell, voucher=VOUCHER)
+            cashier, total = order(guest, ["Writing set", "Fountain pen"], "paypal", tell, voucher=VOUCHER)
             number = _number(cashier)
             _must_be_asked(gateway, number, total)
             back = guest.submit(cashier, cashier.forms[0], decision="pay")
@@ -44,19 +44,19 @@ def walk(shop: str, gateway: str, staff: tuple[str, str], tell: Tell) -> None:
 
         tell("A guest pays and closes the tab: nobody comes back, only the gateway's notice does")
         with Browser(shop) as guest:
-            cashier, _ = _order(guest, ["Linen journal"], "venmo", tell)
+            cashier, _ = order(guest, ["Linen journal"], "venmo", tell)
             guest.submit_and_close(cashier, cashier.forms[0], decision="pay")
         _must_be_paid(office, _number(cashier), tell)
 
         tell("A guest pays and closes the tab, and the notice is lost too: the sweeper finds the money")
         with Browser(shop) as guest:
-            cashier, _ = _order(guest, ["Gift card, 13.61"], "alipay", tell)
+            cashier, _ = order(guest, ["Gift card, 13.61"], "alipay", tell)
             guest.submit_and_close(cashier, cashier.forms[0], decision="pay")
         _must_be_paid(office, _number(cashier), tell)
 
         tell("A guest's payment is declined, and is made again another way: one order, two payments")
         with Browser(shop) as guest:
-            cashier, _ = _order(guest, ["Sealing wax"], "creditcard", tell)
+            cashier, _ = order(guest, ["Sealing wax"], "creditcard", tell)
             declined = _settled(guest, guest.submit(cashier, cashier.forms[0], decision="decline"))
             tell(f"    is declined and lands on “{declined.heading}”")
             choice = guest.open(declined.link("Pay now"))
@@ -69,7 +69,7 @@ def walk(shop: str, gateway: str, staff: tuple[str, str], tell: Tell) -> None:
         _refund(office, number, "5.00", tell)
 
 
-def _order(guest: Browser, titles: list[str], vendor: str, tell: Tell, *, voucher: str = "") -> tuple[Page, str]:
+def order(guest: Browser, titles: list[str], vendor: str, tell: Tell, *, voucher: str = "") -> tuple[Page, str]:
     """Buy some things, and return the cashier page with the total that the preview showed."""
     for title in titles:
         shelf = guest.open("/catalogue/")
@@ -146,7 +146,7 @@ def _refund(office: Browser, number: str, amount: str, tell: Tell) -> None:
     tell(f"    USD {amount} of order {number} are given back")
 
 
-def _log_in(office: Browser, staff: tuple[str, str]) -> None:
+def log_in(office: Browser, staff: tuple[str, str]) -> None:
     page = office.open("/dashboard/login/")
     page = office.submit(page, page.form("password"), username=staff[0], password=staff[1])
     if "login" in page.url:

@@ -1,0 +1,130 @@
+"""The processes of a shop in production, each of which may be killed at any instant and is started again, and a database of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import psutil
+
+__all__ = ["Cluster", "Supervised", "free_port", "wait_for_port"]
+
+_START_SECONDS: Final = 60.0
+_BINARIES: Final = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: int(folder.parent.name))
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for_port(port: int, seconds: float = _START_SECONDS) -> None:
+    """Wait until something listens."""
+    until = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        if time.monotonic() > until:
+            raise TimeoutError(f"nothing listens on port {port} after {seconds:.0f} s")
+        time.sleep(0.1)
+
+
+class Supervised:
+    """A command that is started again whenever it ends, until it is stopped; what it says goes to a file."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path, *, user: str = "", pause: float = 0.5
+    ) -> None:
+        self.name, self._command, self._environment = name, list(command), dict(environment)
+        self._log, self._user, self._pause = log, user, pause
+        self._is_wanted = True
+        self._child = self._start()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(  # our own commands
+                self._command, stdout=log, stderr=log, env=self._environment, start_new_session=True, user=self._user or None
+            )
+
+    def _watch(self) -> None:
+        while self._is_wanted:
+            self._child.wait()
+            if self._is_wanted:
+                time.sleep(self._pause)
+                self._child = self._start()
+
+    def kill_some(self, chance: Random) -> str:
+        """Kill -9 the process, one that it has begun, or all of them; return what was killed."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parent = psutil.Process(self._child.pid)
+            children = parent.children(recursive=True)
+            how = chance.choice(("parent", "child", "all")) if children else "parent"
+            doomed = {"parent": [parent], "child": [chance.choice(children)] if children else [], "all": [*children, parent]}[how]
+            for process in doomed:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            return f"{self.name} ({how})"
+        return ""
+
+    def stop(self) -> None:
+        """Stop it for good, gently and then not."""
+        self._is_wanted = False
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGTERM)
+        try:
+            self._child.wait(10)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, signal.SIGKILL)
+
+
+class Cluster:
+    """A private PostgreSQL cluster, run by an unprivileged user and with every guard against loss on, as a shop would have it."""
+
+    def __init__(self, folder: Path) -> None:
+        if not _BINARIES:
+            raise FileNotFoundError("PostgreSQL's server is not installed: no /usr/lib/postgresql/*/bin")
+        self.binaries, self.port = _BINARIES[-1], free_port()
+        self.user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+        self.folder = folder / "cluster"
+        self.folder.mkdir()
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, self.user)
+        self._run("initdb", "-D", str(self.folder), "-U", "shop", "--auth", "trust", "--no-sync", "-E", "UTF8", "--locale", "C.UTF-8")
+
+    def _run(self, name: str, *arguments: str) -> None:
+        user = self.user if os.geteuid() == 0 else None
+        command = [str(self.binaries / name), *arguments]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=user, cwd="/")  # our own
+
+    def supervised(self, log: Path) -> Supervised:
+        """Start the server, and start it again whenever it dies; it recovers from its log then."""
+        command = [
+            *(str(self.binaries / "postgres"), "-D", str(self.folder), "-p", str(self.port)),
+            *("-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={self.folder}", "-c", "max_connections=100"),
+        ]
+        log.touch()
+        user = self.user if os.geteuid() == 0 else ""
+        # What the dead server's children hold is freed when they notice its death.
+        server = Supervised("database", command, {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}, log, user=user, pause=1.0)
+        wait_for_port(self.port)
+        return server
+
+    def create_database(self, name: str) -> None:
+        """Create a database."""
+        self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "shop", name)
