@@ -7,8 +7,13 @@ PLUGINS := $(filter-out plugins/pretix,$(patsubst %/pyproject.toml,%,$(wildcard 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 comma := ,
+# What is the same on every database.
+ANYWHERE := tests/django/security tests/django/test_checks.py tests/django/test_settings.py tests/django/test_tutorial.py \
+    tests/smallest_shop/test_mutants.py
+# What takes long, and is run by `make test-long` and no other.
+LONG := tests/fuzz tests/proving tests/test_scaffold.py tests/testing/test_conformance.py
 
-.PHONY: help setup demo test test-shop test-databases test-pythons test-pretix lint types imports cassettes reference conformance simulate exhaust chaos kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
+.PHONY: help setup demo test test-long test-shop test-databases test-pythons test-pretix lint types imports cassettes reference conformance simulate exhaust chaos kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -33,18 +38,21 @@ $(VENV)/demo: $(VENV)/bin/python pyproject.toml plugins/oscar/pyproject.toml con
 demo: $(VENV)/demo  ## a shop to buy in, with the gateway's emulator; ONCE=1 walks through it and ends
 	@$(BIN)/python -m example_shop.demo $(if $(ONCE),--once)
 
-test: setup lint types imports  ## everything that must hold before a change lands
-	@$(BIN)/pytest -n 2 --ignore tests/django --ignore tests/browser --ignore tests/benchmarks
+test: setup lint types imports  ## what must hold before a change lands, but for what takes long
+	@$(BIN)/pytest -n 2 --ignore tests/django --ignore tests/browser --ignore tests/benchmarks $(LONG:%=--ignore %)
 	@$(BIN)/pytest -n 2 tests/django tests/benchmarks
 	@$(BIN)/pytest tests/browser --ignore tests/browser/shop
 	@$(foreach plugin,$(PLUGINS),echo "$(plugin)" && (cd $(plugin) && ../../$(BIN)/pytest -n 2) &&) true
 
+test-long: setup  ## what takes long: fresh environments, the kit's own tests, the simulator, the fuzzer
+	@$(BIN)/pytest -n 2 $(LONG)
+
 test-shop: setup  ## buy in the example shop with a browser, and look at every page
 	@$(BIN)/pytest tests/browser/shop
 
-test-databases: setup  ## the tests of the Django app again, on PostgreSQL and on MariaDB
-	@TILLGATE_TEST_DATABASE=postgresql $(BIN)/pytest -n 2 tests/django tests/smallest_shop
-	@TILLGATE_TEST_DATABASE=mariadb $(BIN)/pytest -n 2 tests/django tests/smallest_shop
+test-databases: setup  ## the tests of the Django app again, on PostgreSQL and on MariaDB, but those that no database changes
+	@$(foreach database,postgresql mariadb,TILLGATE_TEST_DATABASE=$(database) $(BIN)/pytest -n 2 tests/django tests/smallest_shop \
+	    $(ANYWHERE:%=--ignore %) &&) true
 
 test-pythons:  ## the tests of the core on the other Pythons that are installed
 	@for version in 3.12 3.13; do \
@@ -52,8 +60,8 @@ test-pythons:  ## the tests of the core on the other Pythons that are installed
 	    $$python --version >/dev/null 2>&1 \
 	        || { echo "Python $$version is not installed: skipped"; continue; }; \
 	    $$python -m venv .venv-$$version && .venv-$$version/bin/pip install --quiet --disable-pip-version-check \
-	        --constraint constraints.txt --editable '.[dev]' && .venv-$$version/bin/pytest -q -n 2 --ignore tests/django --ignore tests/browser --ignore tests/benchmarks \
-	            --ignore tests/example_shop --ignore tests/test_scaffold.py || exit 1; \
+	        --constraint constraints.txt --editable '.[dev]' && .venv-$$version/bin/pytest -q -n 2 --ignore tests/django --ignore tests/browser \
+	            --ignore tests/benchmarks --ignore tests/example_shop $(LONG:%=--ignore %) || exit 1; \
 	done
 
 .venv-pretix/developer: pyproject.toml plugins/pretix/pyproject.toml plugins/pretix/constraints.txt
