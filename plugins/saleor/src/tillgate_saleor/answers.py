@@ -1,0 +1,48 @@
+"""The answers to Saleor, in its own terms. What is empty is left out: an empty address, for one, would fail the whole answer.
+
+An amount is a JSON number there. It has fifteen digits at most, and the shortest text of such a float is the amount itself, to the cent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+__all__ = ["Answer", "answer", "failure"]
+
+Answer = dict[str, Any]
+
+_LONGEST_MESSAGE = 500  # Saleor keeps 512 characters
+
+
+def answer(
+    result: str,
+    *,
+    psp_reference: str = "",
+    amount: Decimal | None = None,
+    message: str = "",
+    data: Mapping[str, Any] | None = None,
+    actions: Sequence[str] | None = None,
+) -> Answer:
+    """Return what became of a transaction or a request. `amount` is in dollars; `actions` is what the staff can do from now on."""
+    said: Answer = {"result": result}
+    if psp_reference:
+        said["pspReference"] = psp_reference
+    if amount is not None:
+        said["amount"] = float(amount)
+    if message:
+        said["message"] = message[:_LONGEST_MESSAGE]
+    if data:
+        said["data"] = dict(data)
+    if actions is not None:
+        said["actions"] = list(actions)
+    return said
+
+
+def failure(kind: str, message: str) -> Answer:
+    """Return that nothing was done, and why.
+
+    Without a pspReference: under that of a payment Saleor would take the failure for the payment's own, and its money for gone.
+    """
+    return answer(f"{kind}_FAILURE", message=message)

@@ -1,0 +1,139 @@
+"""What the App asks of a Saleor: its own id, the keys that its webhooks are signed with, and to take note of an event.
+
+Only a Saleor of the settings is ever called. Nothing of an answer is trusted but what was asked for, and no error holds the token (I11).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+
+from tillgate_saleor.documents import APP_ID, REPORT
+
+__all__ = ["ReportRefused", "Reported", "SaleorError", "TokenRefused", "Unreachable", "ask_app_id", "client", "fetch_keys", "report"]
+
+_TIMEOUT: Final = httpx.Timeout(5.0, connect=2.0)
+_LARGEST_ANSWER: Final = 256 * 1024
+_KEYS_PATH: Final = "/.well-known/jwks.json"
+
+
+class SaleorError(Exception):
+    """A Saleor did not do what it was asked; the message says why and holds no secret."""
+
+
+class Unreachable(SaleorError):
+    """It could not be asked, or answered nothing that can be read: nothing is known."""
+
+
+class TokenRefused(SaleorError):
+    """It does not take the App's token: the App was uninstalled, or installed again elsewhere."""
+
+
+class ReportRefused(SaleorError):
+    """It took the report for wrong, and a repetition will not change that: a person must look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """An event that a Saleor is to take note of. `amount` is text in dollars, `time` an ISO 8601 moment with its offset."""
+
+    transaction_id: str
+    type: str
+    psp_reference: str
+    amount: str
+    time: str
+    message: str
+    available_actions: tuple[str, ...]
+
+
+@functools.cache
+def client() -> httpx.Client:
+    """Return the process's client: its connections to the Saleors are kept."""
+    # No redirects: they could lead to a Saleor that nobody allowed.
+    return httpx.Client(timeout=_TIMEOUT, follow_redirects=False)
+
+
+def ask_app_id(api_url: str, token: str) -> str:
+    """Return the id of the App that a token belongs to; raise `TokenRefused` when it belongs to none, or `Unreachable`."""
+    app = _asked(api_url, token, APP_ID, {}).get("app")
+    if not isinstance(app, Mapping) or not isinstance(app.get("id"), str) or not app["id"]:
+        raise TokenRefused(f"{api_url} knows no App by this token")
+    return str(app["id"])
+
+
+def report(api_url: str, token: str, event: Reported) -> None:
+    """Report an event of a transaction. One that Saleor has processed already is as good; raises a `SaleorError` when it was not taken."""
+    variables = {
+        "id": event.transaction_id,
+        "type": event.type,
+        "pspReference": event.psp_reference,
+        "amount": event.amount,
+        "time": event.time,
+        "message": event.message,
+        "availableActions": list(event.available_actions),
+    }
+    answer = _asked(api_url, token, REPORT, variables).get("transactionEventReport")
+    if not isinstance(answer, Mapping) or not isinstance(answer.get("errors"), list):
+        raise Unreachable(f"{api_url} did not say what became of the report")
+    for error in answer["errors"]:
+        code, message = (str(error.get(name, ""))[:200] for name in ("code", "message")) if isinstance(error, Mapping) else ("?", "")
+        raise ReportRefused(f"{event.type} of {event.psp_reference}, USD {event.amount}: {code}: {message}")
+
+
+def fetch_keys(origin: str) -> dict[str, Any]:
+    """Return the JSON Web Key Set of a Saleor; raise `Unreachable` when there is none."""
+    answer = _read("GET", origin + _KEYS_PATH)
+    if not isinstance(answer.get("keys"), list):
+        raise Unreachable(f"{origin}{_KEYS_PATH} holds no keys")
+    return answer
+
+
+def _asked(api_url: str, token: str, query: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the data of an answer. Errors come with HTTP 200, a token that is not taken too."""
+    headers = {"Authorization": f"Bearer {token}"}
+    answer = _read("POST", api_url, headers=headers, json={"query": query, "variables": variables})
+    del headers, token
+    errors = answer.get("errors")
+    if errors:
+        said = json.dumps(errors)[:400]
+        raise (TokenRefused if "PermissionDenied" in said or "InvalidToken" in said else Unreachable)(f"{api_url} answered: {said}")
+    data = answer.get("data")
+    if not isinstance(data, Mapping):
+        raise Unreachable(f"{api_url} answered without data")
+    return data
+
+
+def _read(method: str, url: str, **request: Any) -> dict[str, Any]:
+    try:
+        with client().stream(method, url, **request) as response:
+            body = bytearray()
+            for part in response.iter_bytes():
+                body += part
+                if len(body) > _LARGEST_ANSWER:
+                    raise Unreachable(f"{url} answered with more than {_LARGEST_ANSWER} bytes")
+            status = response.status_code
+    except httpx.HTTPError as error:
+        fault = Unreachable(f"{url} could not be reached: {type(error).__name__}")
+    else:
+        if status == httpx.codes.UNAUTHORIZED:
+            raise TokenRefused(f"{url} answered HTTP {status}")
+        if status != httpx.codes.OK:
+            raise Unreachable(f"{url} answered HTTP {status}")
+        return _object(url, bytes(body))
+    del request
+    raise fault  # outside the except block, and without the request: error reports print local variables (I11)
+
+
+def _object(url: str, body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        raise Unreachable(f"{url} answered no JSON object")
+    return answer

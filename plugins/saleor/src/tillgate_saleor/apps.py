@@ -1,0 +1,17 @@
+"""The app: label `tillgate_saleor`. Its tables hold the Saleors that have installed it, and what their transactions are about."""
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class TillgateSaleorConfig(AppConfig):
+    """Connects the transactions of Saleor to Tillgate."""
+
+    name = "tillgate_saleor"
+    label = "tillgate_saleor"
+    verbose_name = _("Payments of Saleor")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Register the system checks."""
+        from tillgate_saleor import checks  # noqa: F401  # importing the checks registers them

@@ -1,0 +1,198 @@
+"""The bodies of the webhooks: which one it is, told by what it holds, and what it says, read exactly.
+
+A header names the event and is not signed; the body is. So a body is taken for nothing but what it holds.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from tillgate.wire.money import WireNumber
+from tillgate_saleor.documents import Event
+from tillgate_saleor.models import LONGEST_ID
+
+__all__ = [
+    "Action",
+    "BadBody",
+    "Body",
+    "Cancelation",
+    "Charge",
+    "GatewayInitialize",
+    "Initialize",
+    "Process",
+    "Refund",
+    "Requested",
+    "Source",
+    "StoredMethods",
+    "read_body",
+]
+
+_ID: Final = Field(min_length=1, max_length=LONGEST_ID)
+
+
+class BadBody(Exception):
+    """The body is not what the event has; the message says why."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, hide_input_in_errors=True, arbitrary_types_allowed=True
+    )
+
+
+class Recipient(_Part):
+    """The App that a webhook is for."""
+
+    id: str = _ID
+
+
+class Channel(_Part):
+    """A channel of the Saleor."""
+
+    slug: str = Field(min_length=1, max_length=255)
+    currency_code: str | None = None
+
+
+class Source(_Part):
+    """The checkout or the order that is paid."""
+
+    typename: Literal["Checkout", "Order"] = Field(alias="__typename")
+    id: str = _ID
+    number: str | None = None
+    channel: Channel
+
+
+class Action(_Part):
+    """What is to be done: an amount as the body has it, which nobody has looked at yet, and its currency."""
+
+    action_type: Literal["CHARGE", "AUTHORIZATION", "REFUND", "CANCEL"]
+    amount: Any = None
+    currency: str | None = None
+
+
+class SaleorTransaction(_Part):
+    """The transaction that it is about."""
+
+    id: str = _ID
+
+
+class Body(_Part):
+    """What every body has. `forbidden` are fields that another event has in place of this one's."""
+
+    forbidden: ClassVar[frozenset[str]] = frozenset()
+    actions: ClassVar[frozenset[str]] = frozenset()
+
+    typename: str | None = Field(default=None, alias="__typename")
+    recipient: Recipient
+
+
+class GatewayInitialize(Body):
+    """A storefront asks how can be paid. `amount` is what is to be paid now, if Saleor says."""
+
+    forbidden = frozenset({"action", "transaction", "idempotencyKey", "user"})
+
+    source_object: Source
+    amount: Any = None
+    data: Any = None
+
+
+class Initialize(Body):
+    """A transaction begins."""
+
+    actions = frozenset({"CHARGE", "AUTHORIZATION"})
+
+    idempotency_key: str = Field(max_length=512)
+    action: Action
+    transaction: SaleorTransaction
+    source_object: Source
+    data: Any = None
+
+
+class Process(Body):
+    """A storefront asks how a transaction stands."""
+
+    forbidden = frozenset({"idempotencyKey"})
+    actions = frozenset({"CHARGE", "AUTHORIZATION"})
+
+    action: Action
+    transaction: SaleorTransaction
+    source_object: Source
+    data: Any = None
+
+
+class Requested(Body):
+    """The staff, or Saleor by itself, wants something done to a transaction."""
+
+    forbidden = frozenset({"idempotencyKey", "sourceObject"})
+
+    action: Action
+    transaction: SaleorTransaction
+
+
+class Charge(Requested):
+    """Authorized money is to be charged."""
+
+    actions = frozenset({"CHARGE"})
+
+
+class Refund(Requested):
+    """Money is to be given back."""
+
+    actions = frozenset({"REFUND"})
+
+
+class Cancelation(Requested):
+    """A transaction is to be canceled."""
+
+    actions = frozenset({"CANCEL"})
+
+
+class StoredMethods(Body):
+    """A storefront asks which methods of a customer are stored."""
+
+    forbidden = frozenset({"action", "transaction", "sourceObject"})
+
+    channel: Channel
+
+
+_KINDS: Final[dict[Event, type[Body]]] = {
+    Event.GATEWAY_INITIALIZE: GatewayInitialize,
+    Event.INITIALIZE: Initialize,
+    Event.PROCESS: Process,
+    Event.CHARGE: Charge,
+    Event.REFUND: Refund,
+    Event.CANCEL: Cancelation,
+    Event.STORED_METHODS: StoredMethods,
+}
+
+
+def read_body(event: Event, raw: bytes) -> Body:
+    """Return what the body of an event says; raise `BadBody` when it is another event's, or nobody's. Numbers keep their text."""
+    try:
+        given = json.loads(raw, parse_float=WireNumber, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise BadBody("is no JSON object")
+    kind = _KINDS[event]
+    if given.get("__typename", event.typename) != event.typename or kind.forbidden & given.keys():
+        raise BadBody(f"is not one of {event.typename}")
+    try:
+        body = kind.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        fault = BadBody(f"is not one of {event.typename}: {'.'.join(map(str, first['loc']))}: {first['msg']}")
+    else:
+        action = getattr(body, "action", None)
+        if action is not None and action.action_type not in kind.actions:
+            raise BadBody(f"is not one of {event.typename}: the action is {action.action_type}")
+        return body
+    raise fault
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")

@@ -1,0 +1,117 @@
+"""What Tillgate's hooks do for a Saleor. All of it runs under the lock of the order and touches the database only; reports are queued.
+
+Saleor's books hold every dollar that came, also what was paid twice, too late or too little: its staff see it there and can give it back,
+and Tillgate shows it to a person. Whether a checkout is paid is for Saleor to say.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from django.utils.translation import gettext as _
+
+from tillgate.django import clock
+from tillgate.django.models import Attention as AttentionRow
+from tillgate.django.models import Payment as PaymentRow
+from tillgate.django.operations.locking import database
+from tillgate.django.operations.refunds import refundable
+from tillgate.hooks import Attention, Order, OrderDescription, PaidOutcome, Payment, Refund
+from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus
+from tillgate_saleor import reports
+from tillgate_saleor.models import AskedRefund, Transaction
+from tillgate_saleor.transactions import CHARGED, find_purchase, payment_of, transaction_of
+
+__all__ = ["attention_raised", "describe", "paid", "refund_changed", "refund_reference", "return_url", "unpaid"]
+
+_PAID_NOTHING: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID})
+
+
+def describe(order_key: str) -> OrderDescription | None:
+    """Return what Saleor wants for a checkout or an order, as it last said."""
+    purchase = find_purchase(order_key)
+    if purchase is None:
+        return None
+    return OrderDescription(
+        number=purchase.number,
+        amount=purchase.amount,
+        currency=purchase.currency,
+        description=purchase.number,
+        not_payable_because=_("it is paid") if purchase.paid_reference else None,
+    )
+
+
+def paid(payment: Payment) -> PaidOutcome:
+    """Note that a checkout or order is paid, and queue the report that its transaction is charged."""
+    purchase, told = find_purchase(payment.order.key, lock=True), transaction_of(payment.id, payment.data)
+    if purchase is None or told is None:
+        return PaidOutcome.NOT_PAYABLE
+    if purchase.paid_reference == payment.reference:
+        return PaidOutcome.APPLIED
+    if purchase.paid_reference or purchase.given_up_at or told.canceled_at:
+        return PaidOutcome.NOT_PAYABLE
+    if purchase.amount > payment.amount:
+        return PaidOutcome.UNDERPAID
+    purchase.paid_reference = payment.reference
+    purchase.save(update_fields=["paid_reference"])
+    _report_charged(told, payment.id, payment)
+    return PaidOutcome.APPLIED
+
+
+def attention_raised(attention: Attention) -> None:
+    """Queue the report of money that paid nothing."""
+    held = AttentionRow.objects.using(database()).select_related("payment__order").get(pk=attention.id).payment
+    if attention.reason not in _PAID_NOTHING or held is None or held.status != PaymentStatus.PAID:
+        return
+    told = transaction_of(held.pk, held.data)
+    if told is not None:
+        _report_charged(told, str(held.pk), held)
+
+
+def _report_charged(told: Transaction, payment_id: str, payment: Payment | PaymentRow) -> None:
+    reports.enqueue(told, CHARGED, payment.reference, payment.amount, _("Paid."), ["REFUND"], payment_id=payment_id)
+
+
+def unpaid(order: Order) -> None:
+    """Queue the report that nobody paid, for each transaction that has waited for it."""
+    purchase = find_purchase(order.key, lock=True)
+    if purchase is None:
+        return
+    purchase.given_up_at = clock.now()
+    purchase.save(update_fields=["given_up_at"])
+    for begun in purchase.transactions.select_related("purchase", "payment__order").order_by("pk"):
+        payment = payment_of(begun)
+        if payment is None or payment.status == PaymentStatus.PAID or transaction_of(payment.pk, payment.data) != begun:
+            continue
+        reports.enqueue(begun, "CHARGE_FAILURE", payment.reference, payment.amount, _("Nobody paid."), [], payment_id=str(payment.pk))
+
+
+def refund_changed(refund: Refund) -> None:
+    """Queue the report of what became of a refund.
+
+    One of unknown outcome is not reported: Saleor goes on waiting for it. Neither is a refused one that it never heard of.
+    """
+    told = transaction_of(refund.payment.id, refund.payment.data)
+    was_asked = AskedRefund.objects.using(database()).filter(refund_id=int(refund.id)).exists()
+    if told is None or refund.status is RefundStatus.UNKNOWN or (refund.status is RefundStatus.REFUSED and not was_asked):
+        return
+    payment = PaymentRow.objects.using(database()).get(pk=int(refund.payment.id))
+    kind, message = ("REFUND_SUCCESS", _("Given back.")) if refund.status is RefundStatus.SUCCEEDED else ("REFUND_FAILURE", _("Refused."))
+    actions = ["REFUND"] if refundable(payment) else []
+    reference = refund_reference(payment.reference, refund.id)
+    reports.enqueue(told, kind, reference, refund.amount, message, actions, payment_id=refund.payment.id, refund_id=refund.id)
+
+
+def refund_reference(reference: str, refund_id: int | str) -> str:
+    """Return a refund's own pspReference: Saleor counts refunds by it."""
+    return f"{reference}-R{refund_id}"
+
+
+def return_url(payment: Payment) -> str | None:
+    """Return the storefront's address that the shopper came from, with the transaction that it can ask for."""
+    told = transaction_of(payment.id, payment.data)
+    if told is None or not told.return_url:
+        return None
+    parts = urlsplit(told.return_url)
+    query = [*parse_qsl(parts.query, keep_blank_values=True), ("transaction", told.transaction_id)]
+    return parts._replace(query=urlencode(query)).geturl()

@@ -1,0 +1,161 @@
+"""The settings: one dictionary `TILLGATE_SALEOR` in the project's settings. An unknown key is an error."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.signals import setting_changed
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from tillgate.errors import ConfigurationError
+from tillgate.wire.messages import Vendor
+from tillgate.wire.urls import is_web_address
+
+__all__ = ["Channel", "Saleor", "Settings", "get_settings", "origin_of"]
+
+_NAME: Final = "TILLGATE_SALEOR"
+_PORTS: Final = {"http": 80, "https": 443}
+_FROZEN: Final = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def origin_of(address: object) -> str | None:
+    """Return the origin of an http(s) address, such as `https://shop.example`, or None when it is none."""
+    if not isinstance(address, str) or not is_web_address(address):
+        return None
+    parts = urlsplit(address)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port not in (None, _PORTS[parts.scheme]) else "")
+
+
+def _origin(value: object) -> str:
+    if isinstance(value, str) and (origin := origin_of(value)) == value.rstrip("/").lower():
+        return origin
+    raise ValueError(f"{value!r} is not an origin such as https://shop.example, without a path")
+
+
+def _origins(value: object) -> tuple[str, ...]:
+    if isinstance(value, list | tuple):
+        return tuple(_origin(one) for one in value)
+    raise ValueError('must be a list of origins such as ["https://shop.example"]')
+
+
+def _vendors(value: object) -> tuple[Vendor, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, list | tuple) and all(one in set(Vendor) for one in value) and len(set(value)) == len(value):
+        return tuple(Vendor(one) for one in value)
+    raise ValueError(f"must be a list, without repeats, of: {', '.join(Vendor)}")
+
+
+def _keys(value: object) -> tuple[str, ...]:
+    if isinstance(value, list | tuple) and value and all(isinstance(one, str) and len(one) >= _SHORTEST_KEY for one in value):
+        return tuple(value)
+    raise ValueError(f"must be a list of random texts of at least {_SHORTEST_KEY} characters, the newest first")
+
+
+_SHORTEST_KEY: Final = 32
+
+Origins = Annotated[tuple[str, ...], BeforeValidator(_origins)]
+
+
+class Channel(BaseModel):
+    """How one channel of a Saleor is paid."""
+
+    model_config = _FROZEN
+
+    account: str = "default"
+    """The account of TILLGATE["ACCOUNTS"] that takes the channel's money."""
+    vendors: Annotated[tuple[Vendor, ...] | None, BeforeValidator(_vendors)] = None
+    """The vendors that the channel offers, in this order; all of TILLGATE["VENDORS"] when not set."""
+
+
+def _table(value: object, kind: type[_Model], place: str) -> Mapping[str, _Model]:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) and isinstance(fields, Mapping) for name, fields in value.items()):
+        raise ConfigurationError(f"{_NAME}: {place}", "***", "is not a dictionary of dictionaries")
+    return {name: _build(kind, f"{place}[{name!r}]", fields) for name, fields in value.items()}
+
+
+def _build(kind: type[_Model], place: str, given: Mapping[str, Any]) -> _Model:
+    """Make one part of the settings; what is wrong with it is told with its place."""
+    known = [name.upper() for name in kind.model_fields]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(str(name).upper(), known, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(known)}"
+            raise ConfigurationError(place, name, f"is not a setting: {remedy}")
+    try:
+        return kind(**{name.lower(): value for name, value in given.items()})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        name = str(first["loc"][0]).upper() if first["loc"] else ""
+        shown = "***" if name == "ENCRYPTION_KEYS" else given.get(name)
+        fault = ConfigurationError(f"{place}[{name!r}]", shown, f"cannot be used: {first['msg']}")
+    raise fault
+
+
+def _channels(value: object) -> Mapping[str, Channel]:
+    return _table(value, Channel, "CHANNELS")
+
+
+class Saleor(BaseModel):
+    """A Saleor that may install the App."""
+
+    model_config = _FROZEN
+
+    storefronts: Origins = ()
+    """The origins of its storefronts: a shopper is sent back to no other."""
+    dashboards: Origins = ()
+    """The origins of its dashboard, which alone may show the App's page; the Saleor's own origin when empty."""
+    parts: bool = False
+    """Whether more may be paid after a checkout or an order was: then this Saleor is trusted to ask only for what is left."""
+    channels: Annotated[Mapping[str, Channel], BeforeValidator(_channels)] = Field(default_factory=dict)
+    """Channels by slug; one that is not named has the account `default` and every vendor."""
+
+
+def _saleors(value: object) -> Mapping[str, Saleor]:
+    table = _table(value, Saleor, "SALEORS")
+    return {_origin(origin): saleor for origin, saleor in table.items()}
+
+
+class Settings(BaseModel):
+    """Everything that can be set, with its default. In the project's settings the names are in capitals."""
+
+    model_config = _FROZEN
+
+    saleors: Annotated[Mapping[str, Saleor], BeforeValidator(_saleors)]
+    """The Saleors that may install the App, by their origin."""
+    encryption_keys: Annotated[tuple[str, ...], BeforeValidator(_keys)] | None = None
+    """What encrypts the tokens in the database: the first is used, the others still read. SECRET_KEY and its fallbacks when not set."""
+    app_id: Annotated[str, Field(pattern=r"^[a-z0-9.-]{1,64}$")] = "tillgate"
+    """The App's identifier, by which storefronts name the payment gateway."""
+    app_name: Annotated[str, Field(min_length=1, max_length=64)] = "Tillgate"
+    """What the App is called in Saleor."""
+
+    def saleor(self, api_url: str) -> Saleor | None:
+        """Return the settings of the Saleor that has this address, or None when it may not install the App."""
+        origin = origin_of(api_url)
+        return self.saleors.get(origin) if origin else None
+
+
+@functools.cache
+def get_settings() -> Settings:
+    """Return the project's settings, read once; raise `ConfigurationError` naming the wrong one."""
+    given = getattr(settings, _NAME, None)
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(_NAME, None, 'is not set: add TILLGATE_SALEOR = {"SALEORS": {"https://shop.example": {}}} to the settings')
+    return _build(Settings, _NAME, given)
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == _NAME:
+        get_settings.cache_clear()
+
+
+setting_changed.connect(_forget)

@@ -1,0 +1,184 @@
+"""The App's page inside Saleor's dashboard: which account takes the money of each channel, whether it answers, and what needs a person.
+
+The page itself holds nothing. The dashboard hands a token to it, and with that its script fetches what it shows: the token is signed by the
+Saleor, for this App, a member of its staff and a few minutes. Only the dashboards of the settings may show it in a frame.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from django.db.models import Q, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.clickjacking import xframe_options_exempt
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST, require_safe
+
+from tillgate import doctor
+from tillgate.account import Account
+from tillgate.configuration import Configured
+from tillgate.django.conf import get_settings as get_tillgate_settings
+from tillgate.django.forms import VENDOR_LABELS
+from tillgate.django.models import Attention, Payment
+from tillgate.django.operations.accounts import find_account
+from tillgate.django.operations.locking import database, without_atomic_requests
+from tillgate.django.staff.masking import Mask
+from tillgate.django.staff.words import REASONS
+from tillgate.errors import TillgateError
+from tillgate_saleor.conf import get_settings
+from tillgate_saleor.models import Installation
+from tillgate_saleor.paying import channel_of, vendors_of
+from tillgate_saleor.plugin import PLUGIN
+from tillgate_saleor.signatures import BadSignature, read_token
+
+__all__ = ["asset", "content", "page"]
+
+_PERMISSION: Final = "HANDLE_PAYMENTS"
+_SHOWN_AT_MOST: Final = 50
+_TEST_SECONDS: Final = 5.0
+_FOLDER: Final = Path(__file__).parent / "web"
+_TYPES: Final = {"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8"}
+_ASSETS: Final = {name: (_FOLDER / name).read_text("utf-8") for name in _TYPES}
+
+
+@never_cache
+@require_safe
+@xframe_options_exempt  # the content security policy says it more exactly
+def page(request: HttpRequest) -> HttpResponse:
+    """Show the frame of the page, which fetches the rest once the dashboard has handed it a token."""
+    api_url = request.GET.get("saleorApiUrl", "")
+    saleor = get_settings().saleor(api_url)
+    known = _installation(api_url) if saleor else None
+    dashboards = (saleor.dashboards or (known.origin,)) if saleor and known else ()
+    values = {
+        "api_url": known.api_url if known else "",
+        "dashboards": list(dashboards),
+        "assets": {name.partition(".")[2]: f"{reverse('tillgate_saleor:asset', args=[name])}?{_mark(name)}" for name in _TYPES},
+    }
+    response = render(request, "tillgate_saleor/page.html", values, status=200 if known else 404)
+    response["Content-Security-Policy"] = (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        f"frame-ancestors {' '.join(dashboards) or chr(39) + 'none' + chr(39)}"
+    )
+    response["Referrer-Policy"] = "no-referrer"
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+def _mark(name: str) -> str:
+    return hashlib.sha256(_ASSETS[name].encode()).hexdigest()[:12]
+
+
+@require_safe
+def asset(request: HttpRequest, name: str) -> HttpResponse:
+    """Serve the page's style and script as files of their own, which a strict content security policy lets work."""
+    if name not in _ASSETS:
+        raise Http404
+    return HttpResponse(_ASSETS[name], content_type=_TYPES[name], headers={"Cache-Control": "public, max-age=86400"})
+
+
+@csrf_exempt  # who may is told by the token in a header, which no other site's page can send
+@never_cache
+@without_atomic_requests
+@require_POST
+def content(request: HttpRequest) -> HttpResponse:
+    """Return what the page shows, to whoever holds the dashboard's token; with `test=1` after a question to each gateway."""
+    installation = _installation(request.headers.get("Saleor-Api-Url", ""))
+    token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+    try:
+        if installation is None:
+            raise BadSignature("is of a Saleor that has not installed this App")
+        claims = read_token(installation, token)
+    except BadSignature:
+        return HttpResponse(_("The dashboard did not prove who asks. Load this page again."), status=401, content_type="text/plain")
+    if _PERMISSION not in (claims.get("permissions") or ()):
+        return HttpResponse(_("Only staff who may handle payments can see this."), status=403, content_type="text/plain")
+    channels = list(_channels(installation))
+    needing = _needing(installation, {channel.account for channel in channels})
+    values = {
+        "installation": installation,
+        "channels": channels,
+        "tests": [_test(alias) for alias in sorted({channel.account for channel in channels})] if request.GET.get("test") else None,
+        "count": needing.count(),
+        "needing": [_shown(attention) for attention in needing[:_SHOWN_AT_MOST]],
+        "all_url": _admin("attention_changelist"),
+    }
+    return render(request, "tillgate_saleor/content.html", values)
+
+
+def _installation(api_url: str) -> Installation | None:
+    rows = Installation.objects.using(database()).filter(api_url=api_url, uninstalled_at__isnull=True)
+    return rows.first() if api_url else None
+
+
+@dataclass(frozen=True, slots=True)
+class _ChannelShown:
+    slug: str
+    account: str
+    about: str
+    is_sandbox: bool
+    vendors: str
+
+
+def _channels(installation: Installation) -> Iterator[_ChannelShown]:
+    """Yield the channels that the settings name or that have sold, and what holds for every other."""
+    saleor = get_settings().saleor(installation.api_url)
+    seen = installation.purchases.order_by("channel").values_list("channel", flat=True).distinct()[:_SHOWN_AT_MOST]
+    for slug in [*sorted({*(saleor.channels if saleor else ()), *seen}), ""]:
+        channel = channel_of(installation, slug)
+        account = _account(channel.account)
+        about = f"{account.merchant_no}, {account.base_url}" if account else _("This account is not configured.")
+        vendors = ", ".join(str(VENDOR_LABELS[vendor]) for vendor in vendors_of(channel))
+        yield _ChannelShown(slug, channel.account, about, bool(account and account.sandbox), vendors)
+
+
+def _account(alias: str) -> Account | None:
+    try:
+        return find_account(alias)
+    except TillgateError:
+        return None
+
+
+def _test(alias: str) -> dict[str, Any]:
+    """Ask the gateway of an account one signed question that moves no money, as the doctor does."""
+    account = _account(alias)
+    if account is None:
+        return {"account": alias, "passed": False, "finding": _("This account is not configured.")}
+    quick = account.model_copy(update={"deadline_seconds": min(account.deadline_seconds, _TEST_SECONDS), "query_attempts": 1})
+    source = dict.fromkeys(("base_url", "merchant_no", "token"), "TILLGATE['ACCOUNTS']")
+    checks = doctor.examine(Configured(account=quick, sources=source))
+    credentials = next(check for check in checks if check.name == "credentials")
+    return {"account": alias, "passed": credentials.passed, "finding": credentials.finding}
+
+
+def _needing(installation: Installation, accounts: set[str]) -> QuerySet[Attention]:
+    """Return what needs a person: about this Saleor's checkouts and orders, and about the accounts that take its money."""
+    ours = Q(order__plugin=PLUGIN, order__key__startswith=f"{installation.pk}:") | Q(order__isnull=True, account__in=accounts)
+    rows = Attention.objects.using(database()).filter(ours, resolved_at__isnull=True)
+    return rows.select_related("payment", "refund").order_by("-raised_at", "-pk")
+
+
+def _shown(attention: Attention) -> dict[str, Any]:
+    return {
+        "reason": REASONS.get(attention.reason, attention.reason),
+        "sentence": Mask([attention.payment], [attention.refund]).text(attention.sentence),
+        "raised_at": attention.raised_at,
+        "reference": attention.payment.reference if isinstance(attention.payment, Payment) else "",
+        "url": _admin("attention_change", attention.pk),
+    }
+
+
+def _admin(name: str, *arguments: int) -> str:
+    """Return the absolute address of a page of the admin, or nothing where the project has no admin."""
+    try:
+        return get_tillgate_settings().public_url + reverse(f"admin:tillgate_{name}", args=arguments)
+    except NoReverseMatch:
+        return ""

@@ -1,0 +1,69 @@
+"""The GraphQL that Saleor is sent: what each webhook's body shall hold, and the two requests of ours.
+
+Every field, argument and value is one that Saleor 3.21 to 3.24 has; a test compares. `__typename` puts the event's name under the
+signature, which the headers are not.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["APP_ID", "REPORT", "SUBSCRIPTIONS", "Event"]
+
+
+class Event(StrEnum):
+    """The webhooks of the App, as the header `Saleor-Event` names them."""
+
+    GATEWAY_INITIALIZE = "payment_gateway_initialize_session"
+    INITIALIZE = "transaction_initialize_session"
+    PROCESS = "transaction_process_session"
+    CHARGE = "transaction_charge_requested"
+    REFUND = "transaction_refund_requested"
+    CANCEL = "transaction_cancelation_requested"
+    STORED_METHODS = "list_stored_payment_methods"
+
+    @property
+    def typename(self) -> str:
+        """The type of the event in Saleor's schema."""
+        return self.value.title().replace("_", "")
+
+
+_COMMON: Final = "__typename issuedAt version recipient { id }"
+_SOURCE: Final = """sourceObject {
+      __typename
+      ... on Checkout { id channel { slug currencyCode } }
+      ... on Order { id number channel { slug currencyCode } }
+    }"""
+_TRANSACTION: Final = "transaction { id pspReference }"
+_ACTION: Final = "action { actionType amount currency }"
+
+_SELECTIONS: Final = {
+    Event.GATEWAY_INITIALIZE: f"amount data {_SOURCE}",
+    Event.INITIALIZE: f"idempotencyKey data {_ACTION} {_TRANSACTION} {_SOURCE}",
+    Event.PROCESS: f"data {_ACTION} {_TRANSACTION} {_SOURCE}",
+    Event.CHARGE: f"{_ACTION} {_TRANSACTION}",
+    Event.REFUND: f"{_ACTION} {_TRANSACTION}",
+    Event.CANCEL: f"{_ACTION} {_TRANSACTION}",
+    Event.STORED_METHODS: "channel { slug }",
+}
+
+SUBSCRIPTIONS: Final = {
+    event: f"subscription {{ event {{ ... on {event.typename} {{ {_COMMON} {selection} }} }} }}" for event, selection in _SELECTIONS.items()
+}
+"""What each webhook asks for. No name, mail or address of a shopper."""
+
+APP_ID: Final = "{ app { id } }"
+
+REPORT: Final = """mutation Report(
+  $id: ID!, $type: TransactionEventTypeEnum!, $pspReference: String!, $amount: PositiveDecimal!, $time: DateTime!,
+  $message: String, $availableActions: [TransactionActionEnum!]
+) {
+  transactionEventReport(
+    id: $id, type: $type, pspReference: $pspReference, amount: $amount, time: $time,
+    message: $message, availableActions: $availableActions
+  ) {
+    alreadyProcessed
+    errors { field code message }
+  }
+}"""

@@ -1,0 +1,45 @@
+"""The App's manifest: what Saleor reads when it installs the App."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import reverse
+
+from tillgate.django.conf import get_settings as get_tillgate_settings
+from tillgate_saleor import __version__
+from tillgate_saleor.conf import get_settings
+from tillgate_saleor.documents import SUBSCRIPTIONS
+
+__all__ = ["address", "manifest"]
+
+
+def manifest() -> dict[str, Any]:
+    """Return the manifest. Every address is under TILLGATE["PUBLIC_URL"], where Saleor and its staff must reach the App."""
+    settings = get_settings()
+    return {
+        "id": settings.app_id,
+        "version": __version__,
+        "requiredSaleorVersion": ">=3.21 <4",
+        "name": settings.app_name,
+        "about": "Wallets and cards through a hosted payment page.",
+        "permissions": ["HANDLE_PAYMENTS"],
+        "appUrl": address("page"),
+        "tokenTargetUrl": address("register"),
+        "webhooks": [
+            {
+                "name": event.typename,
+                "syncEvents": [event.value.upper()],
+                "query": query,
+                "targetUrl": address("webhook", event.value),
+                "isActive": True,
+            }
+            for event, query in SUBSCRIPTIONS.items()
+        ],
+        "extensions": [],
+    }
+
+
+def address(name: str, *arguments: str) -> str:
+    """Return the absolute address of one of the App's pages."""
+    return get_tillgate_settings().public_url + reverse(f"tillgate_saleor:{name}", args=arguments)

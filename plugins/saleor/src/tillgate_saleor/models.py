@@ -1,0 +1,121 @@
+"""The rows: which Saleors have installed the App, and what their transactions are about. Money and its fate are in Tillgate's own rows."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from tillgate.django.models import ExactField, MoneyField, Payment, Refund
+from tillgate.wire.money import CURRENCY
+from tillgate_saleor.conf import origin_of
+
+__all__ = ["LONGEST_ID", "AskedRefund", "Installation", "Purchase", "Transaction"]
+
+LONGEST_ID = 100
+"""Of the identifiers that Saleor gives: it must fit, with the installation's number before it, into the key of one of Tillgate's orders."""
+
+_PERMISSIONS = ("view",)
+
+
+class Installation(models.Model):
+    """A Saleor that has installed the App. One row for each address, however often it is installed."""
+
+    api_url = ExactField(_("address of its API"), max_length=255, unique=True)
+    app_id = models.CharField(_("the App's id there"), max_length=128)
+    token = models.TextField(blank=True)
+    """Encrypted; empty once uninstalled."""
+    keys = models.JSONField(default=dict)
+    """The JSON Web Key Set of the Saleor as it was last fetched."""
+    keys_fetched_at = models.DateTimeField(null=True, blank=True)
+    installed_at = models.DateTimeField(_("installed"))
+    uninstalled_at = models.DateTimeField(_("uninstalled"), null=True, blank=True)
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = _("installation")
+        verbose_name_plural = _("installations")
+
+    def __str__(self) -> str:
+        return str(self.api_url)
+
+    @property
+    def origin(self) -> str:
+        """The Saleor's origin."""
+        return origin_of(self.api_url) or ""
+
+
+class Purchase(models.Model):
+    """A checkout or an order of a Saleor, or one part of it: what its transactions pay. To Tillgate it is an order."""
+
+    installation = models.ForeignKey(Installation, models.PROTECT, related_name="purchases")
+    source = ExactField(max_length=LONGEST_ID)
+    """The identifier of the checkout or order."""
+    part = models.PositiveIntegerField(default=0)
+    """Above zero where Saleor asked for more after an earlier part was paid."""
+    number = models.CharField(max_length=32)
+    """What a person calls it."""
+    channel = models.CharField(max_length=255)
+    amount = MoneyField()
+    """What Saleor wants for it, as it last said."""
+    currency = models.CharField(max_length=3, default=CURRENCY)
+    paid_reference = models.CharField(max_length=32, blank=True)
+    given_up_at = models.DateTimeField(null=True, blank=True)
+    """When Saleor was told that nobody paid."""
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = _("purchase")
+        verbose_name_plural = _("purchases")
+        constraints = [models.UniqueConstraint(fields=["installation", "source", "part"], name="tillgate_saleor_purchase_part")]
+
+    def __str__(self) -> str:
+        return self.number
+
+    @property
+    def key(self) -> str:
+        """The key of the order that it is to Tillgate."""
+        return f"{self.installation_id}:{self.source}" + (f":{self.part}" if self.part else "")
+
+
+class Transaction(models.Model):
+    """A transaction of a Saleor: one attempt to pay, which has one payment of Tillgate at most."""
+
+    installation = models.ForeignKey(Installation, models.PROTECT, related_name="transactions")
+    transaction_id = ExactField(max_length=LONGEST_ID)
+    purchase = models.ForeignKey(Purchase, models.PROTECT, related_name="transactions")
+    idempotency_key = models.CharField(max_length=512)
+    vendor = models.CharField(max_length=32)
+    amount = MoneyField()
+    return_url = models.TextField(blank=True)
+    payment = models.ForeignKey(Payment, models.PROTECT, null=True, blank=True, related_name="+")
+    """Null until it has begun. When two transactions ask for the same, both have the same payment, and the later one is told of it."""
+    canceled_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = _("transaction")
+        verbose_name_plural = _("transactions")
+        constraints = [models.UniqueConstraint(fields=["installation", "transaction_id"], name="tillgate_saleor_transaction_id")]
+
+    def __str__(self) -> str:
+        return str(self.transaction_id)
+
+
+class AskedRefund(models.Model):
+    """A refund that Saleor asked for. The same request, sent again, is the same row, and so the same refund."""
+
+    transaction = models.ForeignKey(Transaction, models.PROTECT, related_name="asked_refunds")
+    digest = models.CharField(max_length=64)
+    """Of the request's body, which holds when Saleor issued it, to the microsecond."""
+    refund = models.OneToOneField(Refund, models.PROTECT, related_name="+")
+    asked_at = models.DateTimeField()
+
+    class Meta:
+        default_permissions = _PERMISSIONS
+        verbose_name = _("refund that Saleor asked for")
+        verbose_name_plural = _("refunds that Saleor asked for")
+        constraints = [models.UniqueConstraint(fields=["transaction", "digest"], name="tillgate_saleor_asked_refund")]
+
+    def __str__(self) -> str:
+        return f"{self.transaction_id}/{self.refund_id}"

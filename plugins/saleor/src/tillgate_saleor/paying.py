@@ -1,0 +1,251 @@
+"""Paying: what a storefront asks through Saleor, from "how can be paid" to "is it paid", and what the staff ask beside refunds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from django.utils.translation import gettext as _
+
+from tillgate.django import clock, operations
+from tillgate.django.conf import get_settings as get_tillgate_settings
+from tillgate.django.forms import VENDOR_LABELS
+from tillgate.django.models import Payment
+from tillgate.django.operations.locking import database
+from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_cashier_live
+from tillgate.errors import InvalidRequest, TillgateError
+from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
+from tillgate.wire import money
+from tillgate.wire.messages import Terminal, Vendor
+from tillgate_saleor import bodies
+from tillgate_saleor.answers import Answer, answer, failure
+from tillgate_saleor.conf import Channel, get_settings, origin_of
+from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
+from tillgate_saleor.models import Installation, Purchase, Transaction
+from tillgate_saleor.plugin import PLUGIN
+from tillgate_saleor.transactions import DATA_KEY, attach, find_transaction, note, payment_of, transaction_of
+
+__all__ = ["cancel", "channel_of", "charge", "initialize", "initialize_gateway", "process", "stored_methods", "vendors_of"]
+
+_log = logging.getLogger("tillgate")
+
+_CHARGE: Final = "CHARGE"
+"""What every payment is: the money moves at once, whatever the channel's strategy, and nothing is only authorized."""
+_CAUSE: Final = "saleor"
+_LONGEST_URL: Final = 2000
+
+
+class _Refused(Exception):
+    """It cannot be begun; the message says why, to a storefront."""
+
+
+# How can be paid --------------------------------------------------------------------------------------------------------------------------
+
+
+def channel_of(installation: Installation, slug: str) -> Channel:
+    """Return the settings of a channel."""
+    saleor = get_settings().saleor(installation.api_url)
+    return (saleor.channels.get(slug) if saleor else None) or Channel()
+
+
+def vendors_of(channel: Channel) -> tuple[Vendor, ...]:
+    """Return the vendors that a channel offers, in the order in which they are shown."""
+    offered = get_tillgate_settings().vendors
+    return offered if channel.vendors is None else tuple(vendor for vendor in channel.vendors if vendor in offered)
+
+
+def initialize_gateway(installation: Installation, body: bodies.GatewayInitialize) -> Answer:
+    """Offer the channel's vendors; none where it sells in another currency. What is to be paid by now is noted, if it was begun."""
+    source = body.source_object
+    _note_amount(installation, source.id, body.amount)
+    is_ours = source.channel.currency_code in (None, money.CURRENCY)
+    vendors = vendors_of(channel_of(installation, source.channel.slug)) if is_ours else ()
+    return {"data": {"vendors": [{"id": vendor.value, "name": str(VENDOR_LABELS[vendor])} for vendor in vendors]}}
+
+
+def _note_amount(installation: Installation, source: str, amount: object) -> None:
+    """Note what Saleor wants by now: a cart may have changed since its payment began."""
+    try:
+        exact = money.amount(amount)
+    except InvalidRequest:
+        return  # nothing is left to be paid, or it does not say
+    unpaid = Purchase.objects.using(database()).filter(installation=installation, source=source, paid_reference="")
+    unpaid.update(amount=exact)
+
+
+def stored_methods(installation: Installation, body: bodies.StoredMethods) -> Answer:
+    """Offer nothing: no method of a customer is ever stored."""
+    return {"paymentMethods": []}
+
+
+# Beginning --------------------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    vendor: Vendor
+    amount: Decimal
+    return_url: str
+    terminal: Terminal
+
+
+def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
+    """Begin a payment and answer with its cashier page. Asked again for the same transaction, answer with the same payment."""
+    channel = channel_of(installation, body.source_object.channel.slug)
+    try:
+        wanted = _wanted(installation, body, channel)
+    except _Refused as refused:
+        return failure(_CHARGE, str(refused))
+    begun = find_transaction(installation, body.transaction.id)
+    payment = payment_of(begun) if begun else None
+    if begun is not None and payment is not None:
+        return _standing(begun, operations.reconcile(payment, _CAUSE))
+
+    def start() -> Started:
+        _look_at_earlier_parts(installation, body.source_object.id)
+        begun = note(installation, body, wanted.vendor, wanted.amount, wanted.return_url)
+        data, key = {DATA_KEY: begun.pk}, begun.purchase.key
+        return operations.start(
+            PLUGIN, key, vendor=wanted.vendor, terminal=wanted.terminal, account=channel.account, data=data, cause=_CAUSE
+        )
+
+    try:
+        started = within(ANSWER_WITHIN_SECONDS, start)
+    except NotPayable as because:
+        return failure(_CHARGE, _("This cannot be paid: %(because)s.") % {"because": because})
+    except TooLate:
+        begun = find_transaction(installation, body.transaction.id)
+        payment = payment_of(begun) if begun else None
+        return _not_begun(payment) if payment else failure(_CHARGE, _unknown())
+    except TillgateError:
+        _log.exception("transaction %s of %s could not be begun", body.transaction.id, installation.api_url)
+        return failure(_CHARGE, _("The payment could not be started, and nothing was charged. Please try again later."))
+    return _started(installation, body.transaction.id, started)
+
+
+def _look_at_earlier_parts(installation: Installation, source: str) -> None:
+    """Learn what became of the parts that were begun before: what is asked for now must not be taken for what they cost."""
+    saleor = get_settings().saleor(installation.api_url)
+    if saleor is None or not saleor.parts:
+        return
+    for purchase in Purchase.objects.using(database()).filter(installation=installation, source=source, paid_reference=""):
+        rows = Payment.objects.using(database()).select_related("order").filter(order__plugin=PLUGIN, order__key=purchase.key)
+        for payment in rows.filter(status__in=OPEN_PAYMENT_STATUSES):
+            operations.reconcile(payment, _CAUSE)
+
+
+def _wanted(installation: Installation, body: bodies.Initialize, channel: Channel) -> _Wanted:
+    """Return what a storefront wants, or raise `_Refused` naming what is wrong with it."""
+    if body.action.currency != money.CURRENCY:
+        raise _Refused(
+            _("Currency %(given)s is not supported, only %(ours)s is.") % {"given": body.action.currency, "ours": money.CURRENCY}
+        )
+    try:
+        amount = money.amount(body.action.amount)
+    except InvalidRequest:
+        raise _Refused(_("The amount must be above zero, in whole cents.")) from None
+    if not isinstance(body.data, Mapping):
+        raise _Refused(_('data must be an object with the vendor, such as {"vendor": "alipay"}.'))
+    offered = vendors_of(channel)
+    vendor = body.data.get("vendor")
+    if not isinstance(vendor, str) or vendor not in offered:
+        raise _Refused(_("data.vendor must be one of: %(vendors)s.") % {"vendors": ", ".join(offered)})
+    terminal = body.data.get("terminal", Terminal.ONLINE)
+    if not isinstance(terminal, str) or terminal not in set(Terminal):
+        raise _Refused(_("data.terminal must be one of: %(terminals)s.") % {"terminals": ", ".join(Terminal)})
+    return _Wanted(Vendor(vendor), amount, _return_url(installation, body.data.get("returnUrl")), Terminal(terminal))
+
+
+def _return_url(installation: Installation, given: Any) -> str:
+    """Return where the shopper goes afterwards: an address of one of the Saleor's storefronts, or none."""
+    if given is None:
+        return ""
+    saleor = get_settings().saleor(installation.api_url)
+    if not isinstance(given, str) or len(given) > _LONGEST_URL or saleor is None or origin_of(given) not in saleor.storefronts:
+        raise _Refused(_("data.returnUrl is not an address of a storefront of this shop."))
+    return given
+
+
+def _started(installation: Installation, transaction_id: str, started: Started) -> Answer:
+    begun, payment = find_transaction(installation, transaction_id), started.payment
+    assert begun is not None
+    if started.outcome is StartOutcome.PAID and payment.data.get(DATA_KEY) != begun.pk:
+        return failure(_CHARGE, _("This is paid already, by another transaction."))
+    if not attach(begun, payment):
+        return failure(_CHARGE, _unknown())
+    if started.outcome is StartOutcome.REFUSED:
+        return _refused(payment)
+    return _standing(begun, payment)
+
+
+# How it stands ----------------------------------------------------------------------------------------------------------------------------
+
+
+def process(installation: Installation, body: bodies.Process) -> Answer:
+    """Ask the gateway how a transaction stands, and tell it."""
+    begun = find_transaction(installation, body.transaction.id)
+    payment = payment_of(begun) if begun else None
+    if begun is None or payment is None:
+        return failure(_CHARGE, _("This transaction was never begun."))
+    return _standing(begun, operations.reconcile(payment, _CAUSE))
+
+
+def _standing(begun: Transaction, payment: Payment) -> Answer:
+    """Return how a transaction stands by its payment."""
+    reference, amount = payment.reference, payment.amount
+    if transaction_of(payment.pk, payment.data) != begun:
+        return failure(_CHARGE, _("The shopper has begun again, as another transaction."))
+    if payment.status == PaymentStatus.PAID:
+        return answer("CHARGE_SUCCESS", psp_reference=reference, amount=amount, message=_("Paid."), actions=["REFUND"])
+    if not payment.is_open:
+        message = _("The payment came to nothing. Nothing was charged.")
+        return answer("CHARGE_FAILURE", psp_reference=reference, amount=amount, message=message, actions=[])
+    if not payment.cashier_url:
+        return _not_begun(payment)
+    is_live = is_cashier_live(payment)
+    return answer(
+        "CHARGE_ACTION_REQUIRED",
+        psp_reference=reference,
+        amount=amount,
+        message=_("The shopper pays on the cashier page.") if is_live else _("The payment is being confirmed."),
+        data={"cashierUrl": payment.cashier_url} if is_live else None,
+        actions=["CANCEL"],
+    )
+
+
+def _refused(payment: Payment) -> Answer:
+    message = _("This way of paying was refused. Nothing was charged. Please choose another.")
+    return answer("CHARGE_FAILURE", psp_reference=payment.reference, amount=payment.amount, message=message, actions=[])
+
+
+def _not_begun(payment: Payment) -> Answer:
+    """Return that nobody knows whether the gateway has begun it. It is watched, and reported if money comes."""
+    return answer("CHARGE_FAILURE", psp_reference=payment.reference, amount=payment.amount, message=_unknown(), actions=[])
+
+
+def _unknown() -> str:
+    return _("The payment service did not answer. If you were charged, your order will be marked paid by itself. You can try again.")
+
+
+# What the staff ask -----------------------------------------------------------------------------------------------------------------------
+
+
+def charge(installation: Installation, body: bodies.Charge) -> Answer:
+    """Say that there is nothing to charge: what is paid is charged already."""
+    return failure("CHARGE", _("Nothing is authorized only: what was paid is charged already."))
+
+
+def cancel(installation: Installation, body: bodies.Cancelation) -> Answer:
+    """Cancel a transaction that nobody has paid. Its cashier page cannot be closed: money that comes all the same waits for a person."""
+    begun = find_transaction(installation, body.transaction.id)
+    payment = payment_of(begun) if begun else None
+    if begun is None or payment is None:
+        return failure("CANCEL", _("This transaction was never begun."))
+    if operations.reconcile(payment, _CAUSE).status == PaymentStatus.PAID:
+        return failure("CANCEL", _("The shopper has paid. Give the money back instead."))
+    Transaction.objects.using(database()).filter(pk=begun.pk, canceled_at__isnull=True).update(canceled_at=clock.now())
+    message = _("If the shopper still pays on the cashier page, a person is told.")
+    return answer("CANCEL_SUCCESS", psp_reference=payment.reference, amount=payment.amount, message=message, actions=[])

@@ -1,0 +1,69 @@
+"""The hooks: what a checkout or order of a Saleor is to Tillgate, and what becomes of it.
+
+Installed packages are loaded without Django too, by Tillgate's command line for one: what needs Django is imported when it is called.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tillgate.hooks import Attention, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteDelivery, hookimpl
+
+PLUGIN: Final = "saleor"
+"""The entry point's name, which Tillgate's rows carry."""
+
+
+@hookimpl
+def tillgate_describe_order(order_key: str) -> OrderDescription | None:
+    """Describe a checkout or an order as Saleor last did."""
+    from tillgate_saleor import books
+
+    return books.describe(order_key)
+
+
+@hookimpl
+def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
+    """Queue the report that a transaction is charged."""
+    from tillgate_saleor import books
+
+    return books.paid(payment)
+
+
+@hookimpl
+def tillgate_order_unpaid(order: Order) -> None:
+    """Queue the report that nobody paid."""
+    from tillgate_saleor import books
+
+    books.unpaid(order)
+
+
+@hookimpl
+def tillgate_refund_changed(refund: Refund) -> None:
+    """Queue the report of what became of a refund."""
+    from tillgate_saleor import books
+
+    books.refund_changed(refund)
+
+
+@hookimpl
+def tillgate_attention_raised(attention: Attention) -> None:
+    """Queue the report of money that paid nothing: Saleor's books hold it all the same."""
+    from tillgate_saleor import books
+
+    books.attention_raised(attention)
+
+
+@hookimpl
+def tillgate_return_url(payment: Payment) -> str | None:
+    """Bring the shopper back to the storefront."""
+    from tillgate_saleor import books
+
+    return books.return_url(payment)
+
+
+@hookimpl
+def tillgate_deliver(delivery: RemoteDelivery) -> None:
+    """Carry a report to Saleor."""
+    from tillgate_saleor import reports
+
+    reports.deliver(delivery)

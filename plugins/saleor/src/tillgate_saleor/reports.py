@@ -1,0 +1,62 @@
+"""Reports: what Saleor is told of a transaction without having asked, in the order in which it happened, at least once.
+
+Each is queued in the transaction that changes Tillgate's rows, and carried by the sweeper. Saleor knows a repetition by transaction,
+pspReference, type and amount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from tillgate.django import clock, operations
+from tillgate.hooks import RemoteDelivery
+from tillgate.wire import money
+from tillgate_saleor import vault
+from tillgate_saleor.api import Reported, TokenRefused, report
+from tillgate_saleor.models import Transaction
+from tillgate_saleor.plugin import PLUGIN
+
+__all__ = ["deliver", "enqueue"]
+
+
+def enqueue(
+    told: Transaction,
+    kind: str,
+    psp_reference: str,
+    amount: Decimal,
+    message: str,
+    actions: Sequence[str],
+    *,
+    payment_id: str | None = None,
+    refund_id: str | None = None,
+) -> None:
+    """Queue the report of an event of a transaction, now; `kind` is its type in Saleor, `actions` what the staff can do from now on."""
+    data: dict[str, Any] = {
+        "transaction": told.pk,
+        "psp_reference": psp_reference,
+        "amount": money.amount_text(amount),
+        "time": clock.now().isoformat(),
+        "message": message,
+        "actions": list(actions),
+    }
+    operations.enqueue_remote(PLUGIN, told.purchase.key, kind, data=data, payment_id=payment_id, refund_id=refund_id)
+
+
+def deliver(delivery: RemoteDelivery) -> None:
+    """Carry a report to the Saleor of its transaction; raise a `SaleorError` when it was not taken, and it is tried again."""
+    told = Transaction.objects.select_related("installation").get(pk=delivery.data["transaction"])
+    installation = told.installation
+    if not installation.token:
+        raise TokenRefused(f"{installation.api_url} has uninstalled the App: let it install it again, or settle this there by hand")
+    event = Reported(
+        transaction_id=told.transaction_id,
+        type=delivery.name,
+        psp_reference=delivery.data["psp_reference"],
+        amount=delivery.data["amount"],
+        time=delivery.data["time"],
+        message=delivery.data["message"],
+        available_actions=tuple(delivery.data["actions"]),
+    )
+    report(installation.api_url, vault.decrypt(installation.token), event)

@@ -1,0 +1,9 @@
+"""The service as an ASGI application, for a server of your own; `tillgate-saleor serve` runs it with the sweeper beside it."""
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tillgate_saleor.service.settings")
+
+application = get_asgi_application()

@@ -1,0 +1,119 @@
+"""Signatures of a Saleor: over the raw body of a webhook, and in the tokens that its dashboard gives to the App's page.
+
+Its keys are kept with its installation and fetched again when a signature names one that is not among them, at most once a minute: so a
+Saleor may change its keys, and a forger cannot make us ask for them all day.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from joserfc import jws, jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from tillgate.django import clock
+from tillgate_saleor.api import SaleorError, fetch_keys
+from tillgate_saleor.models import Installation
+
+__all__ = ["BadSignature", "read_token", "verify"]
+
+_ALGORITHMS: Final = ["RS256"]
+_FETCH_EVERY: Final = timedelta(minutes=1)
+_GOOD_FOR: Final = timedelta(hours=24)
+"""A key that a Saleor has withdrawn is forgotten after so long at the latest."""
+
+
+class BadSignature(Exception):
+    """It was not signed by that Saleor; the message says why."""
+
+
+def verify(installation: Installation, signature: str, body: bytes) -> None:
+    """Raise `BadSignature` unless the Saleor of an installation has signed a body, as a detached JSON Web Signature (RFC 7797)."""
+    # With a payload of its own it would be read in place of the body: any token of that Saleor would sign everything.
+    header, _, rest = signature.partition(".")
+    if not header or not rest.startswith("."):
+        raise BadSignature("is not a detached signature")
+    keys = _keys(installation, _kid(signature))
+    try:
+        jws.deserialize_compact(signature, keys, algorithms=_ALGORITHMS, payload=body)
+    except (JoseError, ValueError, TypeError) as error:
+        fault = BadSignature(f"does not fit the body ({type(error).__name__})")
+    else:
+        return
+    raise fault
+
+
+def read_token(installation: Installation, token: str) -> dict[str, Any]:
+    """Return the claims of a token that the Saleor of an installation has given to the App's page; raise `BadSignature`.
+
+    It must be for this App and for now. The times are compared with the machine's clock.
+    """
+    keys = _keys(installation, _kid(token))
+    rules = jwt.JWTClaimsRegistry(
+        iss={"essential": True, "value": installation.api_url},
+        app={"essential": True, "value": installation.app_id},
+        type={"essential": True, "value": "thirdparty"},
+        exp={"essential": True},
+    )
+    try:
+        claims = jwt.decode(token, keys, algorithms=_ALGORITHMS).claims
+        rules.validate(claims)
+    except (JoseError, ValueError, TypeError) as error:
+        fault = BadSignature(f"is no token for this App ({type(error).__name__})")
+    else:
+        return claims
+    raise fault
+
+
+def _kid(signed: str) -> str:
+    try:
+        kid = jws.extract_compact(signed.encode()).headers().get("kid")
+    except (JoseError, ValueError, TypeError) as error:
+        fault = BadSignature(f"cannot be read ({type(error).__name__})")
+    else:
+        if isinstance(kid, str):
+            return kid
+        fault = BadSignature("names no key")
+    raise fault
+
+
+def _keys(installation: Installation, kid: str) -> KeySet:
+    """Return the keys of a Saleor with the one that a signature names among them; raise `BadSignature` when it has no such key."""
+    now, fetched_at = clock.now(), installation.keys_fetched_at
+    is_old = fetched_at is None or now - fetched_at > _GOOD_FOR
+    may_fetch = fetched_at is None or now - fetched_at > _FETCH_EVERY
+    if is_old or (may_fetch and kid not in _kids(installation.keys)):
+        _fetch(installation)
+    if kid not in _kids(installation.keys):
+        raise BadSignature("names a key that this Saleor does not have")
+    try:
+        return KeySet.import_key_set({"keys": [key for key in installation.keys["keys"] if _kid_of(key) == kid]})
+    except (JoseError, ValueError, TypeError, KeyError) as error:
+        fault = BadSignature(f"names a key that cannot be used ({type(error).__name__})")
+    raise fault
+
+
+def _fetch(installation: Installation) -> None:
+    """Fetch a Saleor's keys; when it cannot be asked, those that are known stay good until the next try."""
+    rows = Installation.objects.filter(pk=installation.pk, keys_fetched_at=installation.keys_fetched_at)
+    fetched_at = clock.now()
+    if not rows.update(keys_fetched_at=fetched_at):  # another request is at it, or was
+        installation.refresh_from_db(fields=["keys", "keys_fetched_at"])
+        return
+    installation.keys_fetched_at = fetched_at
+    try:
+        installation.keys = fetch_keys(installation.origin)
+    except SaleorError:
+        return
+    installation.save(update_fields=["keys"])
+
+
+def _kids(keys: dict[str, Any]) -> set[str]:
+    return {kid for key in keys.get("keys", ()) if (kid := _kid_of(key))}
+
+
+def _kid_of(key: object) -> str:
+    kid = key.get("kid") if isinstance(key, dict) else None
+    return kid if isinstance(kid, str) else ""

@@ -1,0 +1,134 @@
+"""Transactions of a Saleor, and which payment of Tillgate each of them has.
+
+A transaction has one payment at most, and keeps it: its pspReference is the payment's reference, from the first answer to the last. When a
+second transaction asks for what is being paid already (the same checkout, vendor and amount, since a shopper pressed twice), both lead to
+the same cashier page, and the later of them is told what becomes of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from django.db import transaction
+from django.db.models import Q
+
+from tillgate.django import clock
+from tillgate.django.models import Delivery, DeliveryKind, Payment
+from tillgate.django.operations.locking import database, locked_order
+from tillgate.wire.messages import Vendor
+from tillgate_saleor import bodies
+from tillgate_saleor.conf import get_settings
+from tillgate_saleor.models import Installation, Purchase, Transaction
+from tillgate_saleor.plugin import PLUGIN
+
+__all__ = ["CHARGED", "DATA_KEY", "attach", "find_purchase", "find_transaction", "note", "payment_of", "transaction_of"]
+
+CHARGED: Final = "CHARGE_SUCCESS"
+"""The report that a transaction is charged."""
+DATA_KEY: Final = "saleor_transaction"
+"""Under this name a payment holds the transaction that it was begun for."""
+
+
+def find_purchase(order_key: str, *, lock: bool = False) -> Purchase | None:
+    """Return the purchase of an order's key."""
+    installation, _, rest = order_key.partition(":")
+    source, _, part = rest.partition(":")
+    if not (installation.isdecimal() and (part or "0").isdecimal()):
+        return None
+    rows = Purchase.objects.using(database()).filter(installation_id=int(installation), source=source, part=int(part or 0))
+    return (rows.select_for_update() if lock else rows).first()
+
+
+def find_transaction(installation: Installation, transaction_id: str) -> Transaction | None:
+    """Return a transaction of a Saleor that was begun here."""
+    rows = Transaction.objects.using(database()).select_related("purchase", "installation", "payment__order")
+    return rows.filter(installation=installation, transaction_id=transaction_id).first()
+
+
+def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, amount: Decimal, return_url: str) -> Transaction:
+    """Return the row of a transaction that begins: the one that is there when Saleor asks again with the same key."""
+    with transaction.atomic(using=database()):
+        purchase = _purchase(installation, body, amount)
+        values = {
+            "purchase": purchase,
+            "idempotency_key": body.idempotency_key,
+            "vendor": vendor.value,
+            "amount": amount,
+            "return_url": return_url,
+            "created_at": clock.now(),
+        }
+        rows = Transaction.objects.using(database()).select_related("purchase")
+        begun, is_new = rows.get_or_create(installation=installation, transaction_id=body.transaction.id, defaults=values)
+        if is_new and not purchase.paid_reference:
+            # Whoever begins to pay what was given up wants it after all.
+            purchase.amount, purchase.given_up_at = amount, None
+            purchase.save(update_fields=["amount", "given_up_at"])
+        return begun
+
+
+def _purchase(installation: Installation, body: bodies.Initialize, amount: Decimal) -> Purchase:
+    """Return what a transaction pays, locked: the last part of its checkout or order, or the next where Saleor may ask for more."""
+    purchases, source = Purchase.objects.using(database()), body.source_object
+    values = {"number": _number(source), "channel": source.channel.slug, "amount": amount}
+    purchases.get_or_create(installation=installation, source=source.id, part=0, defaults=values)
+    # The first part's row is the lock of them all.
+    parts = list(purchases.select_for_update().filter(installation=installation, source=source.id).order_by("part"))
+    saleor = get_settings().saleor(installation.api_url)
+    is_begun = Transaction.objects.using(database()).filter(installation=installation, transaction_id=body.transaction.id).exists()
+    if is_begun or saleor is None or not saleor.parts or not _is_known_to_be_paid(parts[-1]):
+        return parts[-1]
+    return purchases.create(installation=installation, source=source.id, part=len(parts), **values)
+
+
+def _is_known_to_be_paid(purchase: Purchase) -> bool:
+    """Tell whether a purchase is paid and Saleor has taken note of it: if it asks for more then, it means more."""
+    told = Delivery.objects.using(database()).filter(kind=DeliveryKind.REMOTE, name=CHARGED, done_at__isnull=False)
+    return bool(purchase.paid_reference) and told.filter(payment__reference=purchase.paid_reference).exists()
+
+
+def _number(source: bodies.Source) -> str:
+    """Return what a person calls a checkout or an order: its number, or the beginning of the token in its identifier."""
+    if source.number:
+        return f"ORDER-{source.number}"[:32]
+    try:
+        token = base64.b64decode(source.id, validate=True).decode("ascii").partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        token = ""
+    short = "".join(filter(str.isalnum, token)) or hashlib.sha256(source.id.encode()).hexdigest()
+    return f"{source.typename.upper()}-{short[:8].upper()}"
+
+
+def transaction_of(payment_id: int | str, data: Mapping[str, Any]) -> Transaction | None:
+    """Return the transaction that is told of a payment: the last that asked for it."""
+    rows = Transaction.objects.using(database()).select_related("purchase", "installation")
+    return rows.filter(Q(payment_id=int(payment_id)) | Q(pk=data.get(DATA_KEY))).order_by("-pk").first()
+
+
+def payment_of(begun: Transaction) -> Payment | None:
+    """Return the payment of a transaction, also where a process died before it could note which one it is."""
+    if begun.payment is not None:
+        return begun.payment
+    payments = Payment.objects.using(database()).select_related("order")
+    for payment in payments.filter(order__plugin=PLUGIN, order__key=begun.purchase.key).order_by("-pk"):
+        if payment.data.get(DATA_KEY) == begun.pk:
+            return payment
+    return None
+
+
+def attach(begun: Transaction, payment: Payment) -> bool:
+    """Note the payment of a transaction, and tell whether the transaction is told of it from now on.
+
+    It is not when the payment came to its end meanwhile, and another transaction has been told.
+    """
+    with locked_order(payment.order_id):
+        fresh = Payment.objects.using(database()).get(pk=payment.pk)
+        if payment.data.get(DATA_KEY) != begun.pk and not fresh.is_open:
+            return False
+        Transaction.objects.using(database()).filter(pk=begun.pk).update(payment=payment)
+    begun.payment = payment
+    return True

@@ -1,0 +1,63 @@
+"""The App's addresses beside the webhooks: the manifest, and the handshake by which a Saleor installs it."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST, require_safe
+
+from tillgate.django.operations.locking import without_atomic_requests
+from tillgate_saleor.api import SaleorError
+from tillgate_saleor.installing import OriginNotAllowed, install
+from tillgate_saleor.manifest import manifest
+from tillgate_saleor.webhooks import NotTaken, not_taken, read
+
+__all__ = ["manifest_page", "register"]
+
+_log = logging.getLogger("tillgate")
+
+_LONGEST_TOKEN = 1000
+
+
+@require_safe
+def manifest_page(request: HttpRequest) -> HttpResponse:
+    """Tell Saleor what the App is."""
+    return JsonResponse(manifest())
+
+
+@csrf_exempt
+@without_atomic_requests
+@require_POST
+def register(request: HttpRequest) -> HttpResponse:
+    """Take the token of a Saleor that installs the App. Its staff see the message when that fails."""
+    try:
+        _register(request)
+    except NotTaken as fault:
+        _log.warning("the App was not installed: %s", fault.message)
+        return not_taken(fault)
+    return JsonResponse({"success": True})
+
+
+def _register(request: HttpRequest) -> None:
+    try:
+        given = json.loads(read(request))
+    except (ValueError, RecursionError):
+        given = None
+    token = given.get("auth_token") if isinstance(given, dict) else None
+    del given
+    if not isinstance(token, str) or not 0 < len(token) <= _LONGEST_TOKEN or not token.isascii() or not token.isprintable():
+        raise NotTaken(400, "TOKEN", "The body has no auth_token.")
+    try:
+        installation = install(request.headers.get("Saleor-Api-Url", ""), token)
+    except OriginNotAllowed:
+        fault = NotTaken(403, "ORIGIN", "This Saleor is not among those that may install this App: its owner must allow it first.")
+    except SaleorError as error:
+        fault = NotTaken(400, "NOT_PROVEN", f"The token could not be proven to work: {error}")
+    else:
+        _log.info("the App was installed by %s", installation.api_url)
+        return
+    del token
+    raise fault

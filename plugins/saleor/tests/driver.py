@@ -1,0 +1,88 @@
+"""The driver: how tests talk to a Saleor that has the App, here to its double."""
+
+from __future__ import annotations
+
+import functools
+from decimal import Decimal
+
+from django.urls import reverse
+
+from tests.double import SaleorDouble, Source
+from tests.storefront import Storefront
+from tillgate.django import clock
+from tillgate.django.models import Delivery, DeliveryKind
+from tillgate.django.operations.deliveries import deliver_remote
+from tillgate.testing.driver import ShopDriver
+from tillgate_saleor.models import Installation
+
+
+@functools.cache
+def running_double() -> SaleorDouble:
+    """Return the double of all tests; its thread ends with the process."""
+    return SaleorDouble()
+
+
+class SaleorDriver(ShopDriver):
+    """Buys through a storefront, and reads Saleor's own books."""
+
+    plugin = "saleor"
+
+    @property
+    def saleor(self) -> SaleorDouble:
+        """The Saleor, with the App installed."""
+        double = Storefront.saleor = running_double()
+        if not Installation.objects.filter(api_url=double.api_url, app_id=double.app_id).exists():
+            assert double.install() == (200, {"success": True})
+        return double
+
+    def _source(self, order_key: str) -> Source:
+        """Return a checkout as Saleor has it. Reports reach it by the sweeper, which runs beside the service all the time."""
+        waiting = Delivery.objects.filter(kind=DeliveryKind.REMOTE, done_at__isnull=True, due_at__lte=clock.now())
+        for order_id in set(waiting.values_list("order_id", flat=True)):
+            deliver_remote(order_id)
+        assert running_double().faults == []
+        return running_double().sources[order_key.partition(":")[2]]
+
+    def place_order(self, total: Decimal) -> str:
+        saleor = self.saleor
+        installation = Installation.objects.get(api_url=saleor.api_url)
+        return f"{installation.pk}:{saleor.checkout(total).id}"
+
+    def pay_path(self, order_key: str) -> str:
+        return reverse("storefront-pay", args=[order_key.partition(":")[2]])
+
+    def is_paid(self, order_key: str) -> bool:
+        source = self._source(order_key)
+        return source.status == "open" and bool(source.books)
+
+    def times_paid(self, order_key: str) -> int:
+        source = self._source(order_key)
+        return max(len(source.books), *(one.references_charged for one in source.transactions if source.books), 0)
+
+    def refunded(self, order_key: str) -> Decimal:
+        return sum((one.counted("REFUND") for one in self._source(order_key).transactions), Decimal(0))
+
+    def is_payable(self, order_key: str) -> bool:
+        source = self._source(order_key)
+        return source.status == "open" and not source.books
+
+    def is_released(self, order_key: str) -> bool:
+        return self._source(order_key).status == "expired"
+
+    def close_order(self, order_key: str) -> None:
+        """Take the checkout back, and cancel what was begun for it."""
+        source = self._source(order_key)
+        source.status = "closed"
+        for transaction in source.transactions:
+            running_double().request_cancel(transaction)
+
+    def edit_total(self, order_key: str, total: Decimal) -> None:
+        """Change the cart; the storefront then asks anew how it can be paid, as it does when it shows its payment step."""
+        source = self._source(order_key)
+        source.total = total
+        running_double().gateway_initialize(source)
+
+    def place_order_paid_otherwise(self, total: Decimal) -> str:
+        key = self.place_order(total)
+        self._source(key).books.append("paid")
+        return key

@@ -1,0 +1,317 @@
+"""Shoppers of a real Saleor pay, on the emulator's cashier page."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+import pytest
+
+from tests.real.saleor import TOTAL, Attempt, Channel, Refused, Saleor, Storefront, until
+from tests.real.service import Service
+from tests.real.shopper import decides, pays_and_closes_the_tab
+from tillgate.sandbox import Sandbox
+
+pytestmark = pytest.mark.saleor
+
+_LONGEST_ANSWER_SECONDS = 15.0
+
+
+def charged(saleor: Saleor, attempt: Attempt) -> bool:
+    """Tell whether Saleor holds the whole of an attempt to be paid."""
+    return bool(saleor.transaction(attempt.transaction)["chargedAmount"]["amount"] == TOTAL)
+
+
+def successes(saleor: Saleor, attempt: Attempt) -> list[Decimal]:
+    """Return the amounts that Saleor noted as charged."""
+    return [amount for kind, amount in saleor.events(attempt.transaction) if kind == "CHARGE_SUCCESS"]
+
+
+def test_a_shopper_pays_and_has_a_paid_order(saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
+    checkout = storefront.checkout(channel)
+    assert "alipay" in str(storefront.ways_to_pay(checkout))
+    begun = storefront.begin(checkout)
+    assert begun.event == "CHARGE_ACTION_REQUIRED"
+    assert begun.cashier.startswith(gateway.base_url)
+
+    assert decides(begun.cashier, "pay", storefront.return_url).startswith(storefront.return_url)
+    processed = storefront.process(begun.transaction)
+    assert (processed.event, processed.reference) == ("CHARGE_SUCCESS", begun.reference)
+
+    order = saleor.order(storefront.complete(checkout))
+    assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
+    assert gateway.service.find(begun.reference).status == "paid"
+    gateway.control.wait_for_notices()
+    time.sleep(2)  # the report that follows the notice is the same news again, and takes no second effect
+    assert successes(saleor, begun) == [TOTAL]
+    assert saleor.transaction(begun.transaction)["actions"] == ["REFUND"]
+
+
+def test_the_same_key_leads_to_the_same_payment(storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
+    checkout, key = storefront.checkout(channel), secrets.token_hex(8)
+    first, again = storefront.begin(checkout, key=key), storefront.begin(checkout, key=key)
+    assert (again.transaction, again.reference, again.cashier) == (first.transaction, first.reference, first.cashier)
+    assert len([one for one in gateway.service.transactions() if one.reference == first.reference]) == 1
+
+
+def test_a_shopper_who_has_not_decided_is_led_to_the_same_cashier_page(storefront: Storefront, channel: Channel) -> None:
+    begun = storefront.begin(storefront.checkout(channel))
+    processed = storefront.process(begun.transaction)
+    assert (processed.event, processed.reference, processed.cashier) == (begun.event, begun.reference, begun.cashier)
+
+
+def test_a_shopper_who_is_declined_pays_with_another_vendor(
+    saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox
+) -> None:
+    checkout = storefront.checkout(channel)
+    declined = storefront.begin(checkout, "alipay")
+    decides(declined.cashier, "decline", storefront.return_url)
+    assert storefront.process(declined.transaction).event == "CHARGE_FAILURE"
+
+    second = storefront.begin(checkout, "paypal")
+    assert second.reference != declined.reference
+    assert gateway.service.find(second.reference).vendor == "paypal"
+    decides(second.cashier, "pay", storefront.return_url)
+    assert storefront.process(second.transaction).event == "CHARGE_SUCCESS"
+    order = saleor.order(storefront.complete(checkout))
+    assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
+
+
+def test_a_shopper_who_changes_to_another_vendor_pays_once(saleor: Saleor, storefront: Storefront, channel: Channel) -> None:
+    """The first page stays open in a tab, unpaid; the order is paid with the second one."""
+    checkout = storefront.checkout(channel)
+    storefront.begin(checkout, "alipay")
+    second = storefront.begin(checkout, "wechatpay")
+    decides(second.cashier, "pay", storefront.return_url)
+    assert storefront.process(second.transaction).event == "CHARGE_SUCCESS"
+    assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
+
+
+def test_a_double_click_leads_to_one_payment(saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
+    """Two transactions begin at the same moment, as of a storefront that gives no key: one cashier page, and the money counts once."""
+    checkout = storefront.checkout(channel)
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda _: storefront.begin(checkout), range(2)))
+    assert len({one.transaction for one in both}) == 2
+    (cashier,) = {one.cashier for one in both}
+    decides(cashier, "pay", storefront.return_url)
+    until("the money is reported", lambda: any(charged(saleor, one) for one in both))
+    assert sorted(storefront.process(one.transaction).event for one in both) == ["CHARGE_FAILURE", "CHARGE_SUCCESS"]
+    order = saleor.order(storefront.complete(checkout))
+    assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
+    assert gateway.service.find(both[0].reference).status == "paid"
+
+
+def test_a_second_payment_is_in_saleors_books_and_can_be_given_back(
+    saleor: Saleor, service: Service, storefront: Storefront, channel: Channel, gateway: Sandbox
+) -> None:
+    """A shopper pays in two tabs, with two vendors: both are money, a person is told, and one goes back."""
+    checkout = storefront.checkout(channel)
+    both = [storefront.begin(checkout, vendor) for vendor in ("alipay", "paypal")]
+    for one in both:
+        decides(one.cashier, "pay", storefront.return_url)
+    for one in both:
+        until("the money is reported", lambda: charged(saleor, one))  # noqa: B023  # called at once
+    order = storefront.complete(checkout)
+    assert saleor.order(order)["chargeStatus"] == "OVERCHARGED"
+    assert "second-payment" in [reason for one in both for reason in service.attentions(one.reference)]
+
+    saleor.request(both[1].transaction, "REFUND")
+    until("it is given back", lambda: saleor.order(order)["chargeStatus"] == "FULL")
+    assert gateway.service.find(both[1].reference).refunded_cents == TOTAL * 100
+
+
+def test_a_shopper_who_never_comes_back_has_paid(saleor: Saleor, storefront: Storefront, channel: Channel) -> None:
+    """The notice leads to the report, and the checkout can be completed by whoever finds it."""
+    checkout = storefront.checkout(channel)
+    begun = storefront.begin(checkout)
+    pays_and_closes_the_tab(begun.cashier)
+    until("the money is reported", lambda: charged(saleor, begun))
+    assert successes(saleor, begun) == [TOTAL]
+    assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
+
+
+def test_a_shopper_who_never_comes_back_and_whose_notice_is_lost_has_paid(
+    saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox
+) -> None:
+    gateway.control.fault("notice_missing")
+    begun = storefront.begin(storefront.checkout(channel))
+    pays_and_closes_the_tab(begun.cashier)
+    until("the sweep finds the money and reports it", lambda: charged(saleor, begun), 90)
+    assert successes(saleor, begun) == [TOTAL]
+
+
+def test_the_order_of_a_shopper_who_never_comes_back_completes_by_itself(saleor: Saleor, storefront: Storefront) -> None:
+    """In a channel that completes paid checkouts, which Saleor's Celery beat does once a minute."""
+    channel = saleor.channel("tillgate-completes", completes=True)
+    begun = storefront.begin(storefront.checkout(channel))
+    pays_and_closes_the_tab(begun.cashier)
+    order = until("an order is made (does Saleor's Celery beat run?)", lambda: saleor.transaction(begun.transaction)["order"], 180)
+    assert saleor.order(order["id"])["chargeStatus"] == "FULL"
+
+
+@pytest.mark.parametrize("fault", ["lost_request", "server_error", "delay"])
+def test_while_the_gateway_is_down_nothing_is_decided_and_afterwards_the_money_is_reported(
+    fault: str, saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox
+) -> None:
+    checkout = storefront.checkout(channel)
+    begun = storefront.begin(checkout)
+    gateway.control.set_options({"faults": {f"query.{fault}": 1.0}, "delay_seconds": 60})
+    pays_and_closes_the_tab(begun.cashier)
+
+    asked_at = time.monotonic()
+    processed = storefront.process(begun.transaction)
+    assert time.monotonic() - asked_at < _LONGEST_ANSWER_SECONDS
+    assert (processed.event, processed.reference) == ("CHARGE_ACTION_REQUIRED", begun.reference)
+    assert successes(saleor, begun) == []
+
+    gateway.control.clear_faults()
+    until("the money is reported", lambda: charged(saleor, begun), 120)
+    assert successes(saleor, begun) == [TOTAL]
+    assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
+
+
+def test_money_that_comes_while_our_service_is_dead_is_reported_when_it_is_back(
+    saleor: Saleor, storefront: Storefront, channel: Channel, service: Service
+) -> None:
+    """The notice finds nobody, and Saleor, which finds nobody either, writes a failure of its own: money is money all the same."""
+    checkout = storefront.checkout(channel)
+    begun = storefront.begin(checkout)
+    service.kill()
+    pays_and_closes_the_tab(begun.cashier)
+    assert storefront.process(begun.transaction).event == "CHARGE_FAILURE"
+    service.start()
+    until("the money is reported", lambda: charged(saleor, begun), 60)
+    assert successes(saleor, begun) == [TOTAL]
+    assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
+
+
+@pytest.mark.parametrize("fault", ["lost_request", "lost_response", "server_error", "delay"])
+def test_a_gateway_that_is_down_at_the_start_answers_in_time_and_leaves_the_way_to_another_try(
+    fault: str, saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox
+) -> None:
+    checkout = storefront.checkout(channel)
+    gateway.control.set_options({"faults": {f"pay.{fault}": 1.0}, "delay_seconds": 60})
+    asked_at = time.monotonic()
+    begun = storefront.begin(checkout)
+    assert time.monotonic() - asked_at < _LONGEST_ANSWER_SECONDS
+    assert begun.event == "CHARGE_FAILURE"
+    assert begun.message
+
+    gateway.control.clear_faults()
+    second = storefront.begin(checkout, "paypal")
+    decides(second.cashier, "pay", storefront.return_url)
+    assert storefront.process(second.transaction).event == "CHARGE_SUCCESS"
+    assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
+
+
+def test_a_checkout_that_is_paid_in_two_parts_is_paid_where_parts_are_allowed(
+    saleor: Saleor, storefront: Storefront, channel: Channel, service: Service
+) -> None:
+    """Saleor lets a storefront begin a transaction for a part of what a checkout costs, and another one for the rest."""
+    checkout, rest = storefront.checkout(channel), TOTAL - 10
+    with service.configured(SALEOR_PARTS="true"):
+        for vendor, amount in (("alipay", Decimal("10.00")), ("paypal", rest)):
+            part = storefront.begin(checkout, vendor, amount=amount)
+            assert part.event == "CHARGE_ACTION_REQUIRED", part.message
+            decides(part.cashier, "pay", storefront.return_url)
+            assert storefront.process(part.transaction).event == "CHARGE_SUCCESS"
+            until("the part is counted", lambda: saleor.transaction(part.transaction)["chargedAmount"]["amount"] == amount)  # noqa: B023  # at once
+            time.sleep(6)  # the next sweep carries the report: by then Saleor has taken note of the part
+    order = saleor.order(storefront.complete(checkout))
+    assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
+
+
+def test_nothing_more_is_paid_after_a_checkout_was(storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
+    """By default: a storefront that asks for the total again, from a tab that was left open, is refused."""
+    checkout = storefront.checkout(channel)
+    begun = storefront.begin(checkout, amount=Decimal("10.00"))
+    decides(begun.cashier, "pay", storefront.return_url)
+    assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
+    before = len(gateway.service.transactions())
+    refused = storefront.begin(checkout, "paypal")
+    assert (refused.event, refused.data) == ("CHARGE_FAILURE", {})
+    assert "paid" in refused.message
+    assert len(gateway.service.transactions()) == before
+
+
+def test_an_order_that_was_placed_unpaid_is_paid_later(saleor: Saleor, storefront: Storefront) -> None:
+    order = storefront.complete(storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)))
+    assert saleor.order(order)["chargeStatus"] == "NONE"
+    begun = storefront.begin(order)
+    decides(begun.cashier, "pay", storefront.return_url)
+    assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
+    assert saleor.order(order)["chargeStatus"] == "FULL"
+
+
+@pytest.mark.parametrize("amount", ["0", "-1", "0.004"])
+def test_a_strange_amount_is_refused_and_creates_nothing(amount: str, storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
+    checkout, before = storefront.checkout(channel), len(gateway.service.transactions())
+    try:
+        refused = storefront.begin(checkout, amount=amount)
+    except Refused:
+        pass  # by Saleor itself
+    else:
+        assert refused.event == "CHARGE_FAILURE"
+        assert refused.message
+    assert len(gateway.service.transactions()) == before
+
+
+def test_an_amount_with_three_decimals_is_rounded_by_saleor_and_charged_so(
+    saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox
+) -> None:
+    begun = storefront.begin(storefront.checkout(channel), amount="24.904")
+    assert gateway.service.find(begun.reference).amount == "24.90"
+    assert {amount for _, amount in saleor.events(begun.transaction)} == {TOTAL}
+
+
+def test_a_channel_that_authorizes_first_is_charged_all_the_same(saleor: Saleor, storefront: Storefront) -> None:
+    """The gateway knows no authorization: what Saleor asks to be authorized is charged, and Saleor is told so."""
+    channel = saleor.channel("tillgate-authorizes", strategy="AUTHORIZATION")
+    checkout = storefront.checkout(channel)
+    begun = storefront.begin(checkout)
+    assert begun.event in ("CHARGE_ACTION_REQUIRED", "AUTHORIZATION_ACTION_REQUIRED")
+    decides(begun.cashier, "pay", storefront.return_url)
+    assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
+    transaction = saleor.transaction(begun.transaction)
+    assert (transaction["chargedAmount"]["amount"], transaction["authorizedAmount"]["amount"]) == (TOTAL, 0)
+    assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
+
+
+def test_another_currency_is_refused_and_creates_nothing(saleor: Saleor, storefront: Storefront, gateway: Sandbox) -> None:
+    checkout = storefront.checkout(saleor.channel("tillgate-zloty", currency="PLN"))
+    before = len(gateway.service.transactions())
+    refused = storefront.begin(checkout)
+    assert (refused.event, refused.data.get("cashierUrl")) == ("CHARGE_FAILURE", None)
+    assert len(gateway.service.transactions()) == before
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        [],
+        "alipay",
+        {},
+        {"vendor": "alipay", "returnUrl": "https://elsewhere.example/"},
+        {"vendor": "alipay", "returnUrl": "javascript:alert(1)"},
+        {"vendor": "gold", "returnUrl": "@"},
+        {"returnUrl": "@"},
+        {"vendor": "alipay", "returnUrl": "@", "more": "x" * 1_000_000},
+    ],
+    ids=["null", "list", "text", "empty", "strange address", "script", "strange vendor", "no vendor", "1 MB"],
+)
+def test_bad_data_is_refused_and_creates_nothing(data: object, storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
+    checkout, before = storefront.checkout(channel), len(gateway.service.transactions())
+    if isinstance(data, dict):
+        data = {name: storefront.return_url if value == "@" else value for name, value in data.items()}
+    try:
+        refused = storefront.begin(checkout, data=data)
+    except Refused:
+        pass  # by Saleor itself
+    else:
+        assert refused.event == "CHARGE_FAILURE"
+        assert refused.message
+    assert len(gateway.service.transactions()) == before

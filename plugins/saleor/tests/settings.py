@@ -1,0 +1,66 @@
+"""A service with the App alone, on the double of a Saleor. Which database, the environment says."""
+
+from __future__ import annotations
+
+from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
+from tillgate.testing.databases import chosen_database
+
+DATABASES = {"default": chosen_database("tillgate_saleor_tests")}
+
+SECRET_KEY = "only for tests, and long enough to be a key of the vault"
+ALLOWED_HOSTS = ["*"]
+USE_TZ = True
+DEBUG = False
+LANGUAGE_CODE = "en-us"
+ROOT_URLCONF = "tests.urls"
+STATIC_URL = "static/"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "tillgate.django",
+    "tillgate_saleor",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+TILLGATE = {
+    "ACCOUNTS": {
+        "default": {
+            "BASE_URL": "http://127.0.0.1:1",
+            "MERCHANT_NO": PUBLISHED_MERCHANT_NO,
+            "TOKEN": PUBLISHED_TEST_TOKEN,
+            "SANDBOX": True,
+        }
+    },
+    "PUBLIC_URL": "http://testserver",
+    "NOTICE_THROTTLE_SECONDS": 0,
+    "QUERIES_PER_SECOND": 0,
+}
+TILLGATE_SALEOR = {"SALEORS": {"http://127.0.0.1:2": {"STOREFRONTS": ["http://testserver"]}}}

@@ -1,0 +1,58 @@
+"""A storefront that stands for any: it offers the vendors, begins transactions under keys of its own, and completes what is paid.
+
+A key is good for one attempt. When the attempt is over, the next has another.
+"""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.views.decorators.csrf import csrf_exempt
+
+from tests.double import FAILURE, Refused, SaleorDouble, Source
+from tillgate.django.operations.locking import without_atomic_requests
+
+RETURN_URL = "http://testserver/storefront/back/"
+
+
+class Storefront:
+    """Which Saleor the pages below are of."""
+
+    saleor: SaleorDouble
+
+
+def begin(saleor: SaleorDouble, source: Source, vendor: object) -> str | None:
+    """Begin to pay with a vendor, and return the address of the cashier page, or None when that came to nothing."""
+    for _ in range(2):
+        key = f"{source.id}:{vendor}:{source.total}:{source.attempts}"
+        was_used = any(one.key == key for one in source.transactions)
+        _, said = saleor.initialize(source, key, {"vendor": vendor, "returnUrl": RETURN_URL})
+        if not str(said.get("result", FAILURE)).endswith(FAILURE):
+            url = said.get("data", {}).get("cashierUrl")
+            return str(url) if url else None
+        source.attempts += 1
+        if not was_used:
+            return None
+    return None
+
+
+@csrf_exempt
+@without_atomic_requests
+def pay(request: HttpRequest, source_id: str) -> HttpResponse:
+    """Offer the vendors, and go on to the cashier page of the chosen one."""
+    saleor = Storefront.saleor
+    source = saleor.sources[source_id]
+    if request.method != "POST":
+        _, said = saleor.gateway_initialize(source)
+        return HttpResponse(", ".join(vendor["name"] for vendor in said["data"]["vendors"]))
+    try:
+        url = begin(saleor, source, request.POST["vendor"])
+    except Refused as error:
+        return HttpResponse(str(error), status=409)
+    return HttpResponseRedirect(url) if url else HttpResponse("Please try again.", status=409)
+
+
+@without_atomic_requests
+def back(request: HttpRequest) -> HttpResponse:
+    """Ask how it stands, and say it."""
+    said = Storefront.saleor.process(Storefront.saleor.transactions[request.GET["transaction"]])
+    return HttpResponse(said.get("result", "?"))

@@ -1,0 +1,97 @@
+"""The App's page in a browser, in the frame of a dashboard: the handshake, the button, and whom it does not listen to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
+from playwright.sync_api import Browser, ConsoleMessage, FrameLocator, Page, expect, sync_playwright
+
+from tests.double import SaleorDouble
+
+ARTEFACTS = Path(__file__).parents[3] / "artefacts"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for these tests, closed before any other runs: its event loop would confuse them."""
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs chromium on this machine")
+    with pytest.MonkeyPatch.context() as environment, sync_playwright() as playwright:
+        environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")  # the driver's event loop is in this thread, but runs nothing of ours
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: Browser, live_server: Any, saleor: SaleorDouble) -> Iterator[Page]:
+    """Return a page of a browser; the dashboard of the Saleor shows the App's page of a live service."""
+    saleor.page_url = page_url(live_server, saleor)
+    context = chromium.new_context(viewport={"width": 740, "height": 760})
+    context.set_default_timeout(10_000)
+    yield context.new_page()
+    context.close()
+
+
+def page_url(live_server: Any, saleor: SaleorDouble) -> str:
+    return f"{live_server.url}/app/?saleorApiUrl={quote(saleor.api_url, safe='')}&theme=light"
+
+
+def app(page: Page) -> FrameLocator:
+    return page.frame_locator("iframe")
+
+
+def test_the_dashboard_hands_over_its_token_and_the_page_shows_what_it_may(page: Page, saleor: SaleorDouble) -> None:
+    complaints: list[str] = []
+
+    def is_ours(message: ConsoleMessage) -> bool:
+        return not str(message.location.get("url")).startswith(saleor.origin)
+
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" and is_ours(message) else None)
+    page.goto(f"{saleor.origin}/dashboard/")
+    expect(app(page).get_by_text("Nothing needs a person.")).to_be_visible()
+    app(page).get_by_role("button", name="Test the connection").click()
+    expect(app(page).get_by_text("a signed query was understood")).to_be_visible()
+    assert complaints == []
+    ARTEFACTS.mkdir(exist_ok=True)
+    page.screenshot(path=ARTEFACTS / "saleor-app-page.png", animations="disabled")
+    faults = [fault["id"] for fault in Axe().run(page).response["violations"] if fault["impact"] in ("serious", "critical")]
+    assert faults == []
+    frame = page.frames[1]
+    assert frame.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
+def test_nobody_else_may_frame_it(page: Page, saleor: SaleorDouble, live_server: Any) -> None:
+    stranger = SaleorDouble()
+    try:
+        stranger.page_url = saleor.page_url
+        page.goto(f"{stranger.origin}/dashboard/")
+        expect(app(page).get_by_text("Payments")).to_have_count(0)
+    finally:
+        stranger.close()
+
+
+def test_a_token_that_somebody_else_hands_over_is_not_taken(page: Page, saleor: SaleorDouble) -> None:
+    """A page that is opened by itself, or sends itself a message, has no dashboard."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(saleor.page_url)
+    page.evaluate("token => window.postMessage({ type: 'handshake', payload: { token } }, '*')", saleor.page_token())
+    page.wait_for_timeout(300)
+    assert not [url for url in asked if url.endswith("/app/content")]
+    expect(page.get_by_role("status")).to_have_text("Waiting for the dashboard…")
+
+
+def test_a_token_that_is_refused_is_told(page: Page, saleor: SaleorDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    real: Callable[..., str] = saleor.page_token
+    monkeypatch.setattr(saleor, "page_token", lambda: real(permissions=[]))
+    page.goto(f"{saleor.origin}/dashboard/")
+    expect(app(page).get_by_text("Only staff who may handle payments can see this.")).to_be_visible()

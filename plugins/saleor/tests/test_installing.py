@@ -1,0 +1,219 @@
+"""Installing: a Saleor of the settings, a token that works, again, by several, and away again."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from tests.double import SaleorDouble
+from tests.storefront import RETURN_URL
+from tillgate.testing.world import World
+from tillgate_saleor import vault
+from tillgate_saleor.documents import Event
+from tillgate_saleor.models import Installation
+
+DATA = {"vendor": "alipay", "returnUrl": RETURN_URL}
+
+
+def token_of(saleor: SaleorDouble) -> str:
+    (token,) = saleor.tokens
+    return token
+
+
+def test_the_token_is_proven_and_kept_encrypted(saleor: SaleorDouble) -> None:
+    installation = Installation.objects.get()
+    assert (installation.api_url, installation.app_id) == (saleor.api_url, saleor.app_id)
+    assert saleor.requests == [("app", "{}")]
+    kept = json.dumps(list(Installation.objects.values()), default=str)
+    assert token_of(saleor) not in kept
+    assert vault.decrypt(installation.token) == token_of(saleor)
+
+
+@pytest.mark.parametrize("token", ["wrong", "x" * 1000, "x" * 1001, "", None, 5, ["x"], "a\nb", "ключ"], ids=repr)
+def test_a_token_that_does_not_work_is_refused_and_changes_nothing(token: Any, saleor: SaleorDouble) -> None:
+    before = list(Installation.objects.values())
+    status, said = saleor.register(token)
+    assert status == 400
+    assert said["success"] is False
+    assert said["error"]["message"]
+    assert list(Installation.objects.values()) == before
+
+
+@pytest.mark.parametrize(
+    "api_url",
+    [
+        "https://elsewhere.example/graphql/",
+        "http://127.0.0.1/graphql/",
+        "http://127.0.0.1:{port}@elsewhere.example/graphql/",
+        "http://127.0.0.1:{port}.elsewhere.example/graphql/",
+        "https://127.0.0.1:{port}/graphql/",
+        "http://127.0.0.1:{port}/graphql/?x=1",
+        "http://127.0.0.1:{port}/graphql/#x",
+        "ftp://127.0.0.1:{port}/graphql/",
+        "http://127.0.0.1:99999/graphql/",
+        "//127.0.0.1:{port}/graphql/",
+        "",
+        "x" * 5000,
+    ],
+)
+def test_an_origin_that_is_not_allowed_is_refused_and_never_called(api_url: str, double: SaleorDouble, world: World) -> None:
+    double.tokens = {"token": "QXBwOjE="}
+    port = double.origin.rpartition(":")[2]
+    status, said = double.register("token", **{"Saleor-Api-Url": api_url.replace("{port}", port)})
+    assert (status, said["error"]["code"]) == (403, "ORIGIN")
+    assert double.requests == []
+    assert not Installation.objects.exists()
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b"{", b"null", b"\xff", b'{"auth_token": {}}', b"[" * 50_000, b"x" * 500_000])
+def test_a_handshake_that_is_none_is_refused(raw: bytes, double: SaleorDouble, world: World) -> None:
+    answer = Client().generic("POST", "/api/register", raw, content_type="application/json", headers=double.headers())
+    assert 400 <= answer.status_code < 500
+    assert json.loads(answer.content)["error"]["message"]
+    assert not Installation.objects.exists()
+
+
+def test_a_saleor_that_cannot_be_reached_installs_nothing_and_is_told_why(double: SaleorDouble, world: World) -> None:
+    double.is_down = True
+    status, said = double.install()
+    assert (status, said["error"]["code"]) == (400, "NOT_PROVEN")
+    assert not Installation.objects.exists()
+
+
+def test_a_replayed_handshake_changes_nothing(saleor: SaleorDouble) -> None:
+    """The newest token again is no news; an older one works no more, and does not come back."""
+    old = token_of(saleor)
+    assert saleor.register(old)[0] == 200
+    assert Installation.objects.get().app_id == saleor.app_id
+    assert saleor.install()[0] == 200
+    status, said = saleor.register(old)
+    assert (status, said["error"]["code"]) == (400, "NOT_PROVEN")
+    installation = Installation.objects.get()
+    assert installation.app_id == saleor.app_id
+    assert vault.decrypt(installation.token) == token_of(saleor)
+
+
+def test_the_app_that_is_installed_again_goes_on_with_what_was_begun(saleor: SaleorDouble, world: World) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
+    before = saleor.app_id
+    assert saleor.install()[0] == 200
+    assert saleor.app_id != before
+    world.sandbox.control.pay(said["pspReference"])
+    world.time.advance(seconds=10)
+    assert world.sweep().faults == []
+    assert transaction.charged == Decimal("19.90")
+    assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+
+
+def test_a_webhook_of_the_replaced_installation_is_not_taken(saleor: SaleorDouble) -> None:
+    raw = saleor.body(Event.STORED_METHODS, {"channel": {"slug": "default-channel"}})
+    assert saleor.install()[0] == 200
+    assert saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw))[0] == 403
+
+
+def test_several_saleors_are_served_each_with_its_own_money(saleor: SaleorDouble, world: World, settings: Any) -> None:
+    """The same key, the same checkout and the same transaction of two Saleors are two of each."""
+    other = SaleorDouble()
+    try:
+        both = {"STOREFRONTS": ["http://testserver"]}
+        settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: both, other.origin: both}}
+        assert other.install()[0] == 200
+        source = saleor.checkout(Decimal("19.90"))
+        other.sources[source.id] = twin = type(source)(source.id, source.total)
+        first, begun = saleor.initialize(source, "key", DATA)
+        second, begun_there = other.initialize(twin, "key", DATA)
+        assert begun["pspReference"] != begun_there["pspReference"]
+        world.sandbox.control.pay(begun["pspReference"])
+        world.time.advance(seconds=10)
+        assert world.sweep().faults == []
+        assert (first.charged, second.charged) == (Decimal("19.90"), Decimal(0))
+    finally:
+        other.close()
+
+
+# Away again -------------------------------------------------------------------------------------------------------------------------------
+
+
+def command(*arguments: str) -> str:
+    said = io.StringIO()
+    call_command("tillgate_saleor", *arguments, stdout=said)
+    return said.getvalue()
+
+
+def test_an_installation_is_listed_and_forgotten(saleor: SaleorDouble, world: World) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
+    assert saleor.api_url in command("installations")
+    command("uninstall", saleor.api_url)
+    installation = Installation.objects.get()
+    assert (installation.token, installation.keys) == ("", {})
+    assert "uninstalled" in command("installations")
+    raw = saleor.body(Event.PROCESS, saleor.session_body(transaction))
+    assert saleor.post(Event.PROCESS, raw, saleor.sign(raw))[0] == 401
+    world.sandbox.control.pay(said["pspReference"])
+    world.a_day_passes()
+    assert world.attentions() == ["delivery-failing"], "its money waits for a person"
+    assert saleor.install()[0] == 200
+    world.a_day_passes()
+    assert world.attentions() == []
+    assert transaction.charged == Decimal("19.90")
+
+
+def test_an_app_that_saleor_has_switched_off_for_a_while_reports_later(saleor: SaleorDouble, world: World) -> None:
+    """The staff can switch it on again, with the same token: so a token that is refused is not forgotten."""
+    transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
+    tokens, saleor.tokens = saleor.tokens, {}
+    world.sandbox.control.pay(said["pspReference"])
+    world.a_day_passes()
+    assert world.attentions() == ["delivery-failing"]
+    assert transaction.charged == 0
+    saleor.tokens = tokens
+    world.a_day_passes()
+    assert transaction.charged == Decimal("19.90")
+    assert world.attentions() == []
+
+
+def test_a_saleor_that_nobody_installed_cannot_be_forgotten(world: World) -> None:
+    with pytest.raises(CommandError, match="has not installed the App"):
+        command("uninstall", "https://nobody.example/graphql/")
+
+
+# Keys -------------------------------------------------------------------------------------------------------------------------------------
+
+OLD, NEW = "o" * 32, "n" * 32
+
+
+def test_tokens_move_to_a_new_key_and_the_old_one_can_go(saleor: SaleorDouble, settings: Any) -> None:
+    def use(*keys: str) -> None:
+        settings.TILLGATE_SALEOR = {**settings.TILLGATE_SALEOR, "ENCRYPTION_KEYS": keys}
+
+    def token() -> str:
+        return vault.decrypt(Installation.objects.get().token)
+
+    use(OLD, settings.SECRET_KEY)
+    assert token() == token_of(saleor), "what the SECRET_KEY encrypted is still read"
+    assert command("rotate").startswith("1 ")
+    use(NEW, OLD)
+    assert token() == token_of(saleor)
+    command("rotate")
+    use(NEW)
+    assert token() == token_of(saleor)
+    use(OLD)
+    with pytest.raises(CommandError, match="ENCRYPTION_KEYS"):
+        command("rotate")
+
+
+def test_a_token_that_no_key_fits_is_told_to_a_person_and_not_lost(saleor: SaleorDouble, world: World, settings: Any) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
+    settings.TILLGATE_SALEOR = {**settings.TILLGATE_SALEOR, "ENCRYPTION_KEYS": [NEW]}
+    world.sandbox.control.pay(said["pspReference"])
+    world.a_day_passes()
+    assert world.attentions() == ["delivery-failing"]
+    settings.TILLGATE_SALEOR = {**settings.TILLGATE_SALEOR, "ENCRYPTION_KEYS": [NEW, settings.SECRET_KEY]}
+    world.a_day_passes()
+    assert transaction.charged == Decimal("19.90")

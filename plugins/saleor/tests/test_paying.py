@@ -1,0 +1,387 @@
+"""Paying through a Saleor: what a storefront is answered, what Saleor's books hold in the end, and that it never waits too long."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from decimal import Decimal
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.test import Client
+
+from tests.double import SaleorDouble
+from tests.storefront import RETURN_URL
+from tillgate.django.models import Payment
+from tillgate.testing.crashes import Crash, Points
+from tillgate.testing.world import World, together
+from tillgate_saleor import deadline, paying
+from tillgate_saleor.deadline import TooLate, within
+from tillgate_saleor.documents import Event
+from tillgate_saleor.models import Transaction
+
+DATA = {"vendor": "alipay", "returnUrl": RETURN_URL}
+TOTAL = Decimal("19.90")
+NOTHING = Decimal(0)
+
+
+def reports(saleor: SaleorDouble) -> int:
+    return sum(name != "app" for name, _ in saleor.requests)
+
+
+def sweep(world: World) -> None:
+    world.time.advance(seconds=10)
+    assert world.sweep().faults == []
+
+
+# Beginning --------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_vendors_of_a_channel_are_offered_in_their_order(saleor: SaleorDouble, settings: Any) -> None:
+    channels = {"default-channel": {"VENDORS": ["paypal", "alipay"]}}
+    settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"CHANNELS": channels}}}
+    _, said = saleor.gateway_initialize(saleor.checkout(TOTAL))
+    assert said == {"data": {"vendors": [{"id": "paypal", "name": "PayPal"}, {"id": "alipay", "name": "Alipay"}]}}
+    _, refused = saleor.initialize(saleor.checkout(TOTAL), "key", {"vendor": "wechatpay"})
+    assert refused["result"] == "CHARGE_FAILURE"
+
+
+def test_a_channel_in_another_currency_is_offered_nothing(saleor: SaleorDouble) -> None:
+    assert saleor.gateway_initialize(saleor.checkout(TOTAL, "PLN"))[1] == {"data": {"vendors": []}}
+
+
+def test_a_channel_is_paid_to_its_account(saleor: SaleorDouble, world: World, settings: Any) -> None:
+    settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": dict.fromkeys(("default", "asia"), settings.TILLGATE["ACCOUNTS"]["default"])}
+    settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"CHANNELS": {"default-channel": {"ACCOUNT": "asia"}}}}}
+    _, said = saleor.initialize(saleor.checkout(TOTAL), "key", {"vendor": "alipay"})
+    assert said["result"] == "CHARGE_ACTION_REQUIRED"
+    assert Payment.objects.get().account == "asia"
+
+
+def test_the_same_key_is_the_same_payment(saleor: SaleorDouble) -> None:
+    source = saleor.checkout(TOTAL)
+    answers = [saleor.initialize(source, "key", DATA)[1] for _ in range(3)]
+    assert answers[0] == answers[1] == answers[2]
+    assert Payment.objects.count() == 1
+
+
+def test_the_same_key_in_the_same_moment_is_the_same_payment(saleor: SaleorDouble) -> None:
+    source = saleor.checkout(TOTAL)
+    saleor.initialize(saleor.checkout(Decimal("1.00")), "warm", DATA)
+    first, second = together(*[lambda: saleor.initialize(source, "key", DATA)[1]["data"]["cashierUrl"]] * 2)
+    assert first == second
+    assert Payment.objects.filter(amount=TOTAL).count() == 1
+
+
+def test_the_same_key_of_two_checkouts_is_two_payments(saleor: SaleorDouble) -> None:
+    answers = [saleor.initialize(saleor.checkout(TOTAL), "key", DATA)[1] for _ in range(2)]
+    assert answers[0]["pspReference"] != answers[1]["pspReference"]
+
+
+def test_two_transactions_for_the_same_lead_to_one_payment_and_one_of_them_is_charged(saleor: SaleorDouble, world: World) -> None:
+    """A shopper pressed twice, and the storefront used two keys."""
+    source = saleor.checkout(TOTAL)
+    (first, said), (second, again) = (saleor.initialize(source, key, DATA) for key in ("one", "two"))
+    assert (again["pspReference"], again["data"]) == (said["pspReference"], said["data"])
+    world.sandbox.control.pay(again["pspReference"])
+    assert saleor.process(first)["result"] == "CHARGE_FAILURE"
+    assert saleor.process(second)["result"] == "CHARGE_SUCCESS"
+    sweep(world)
+    assert (first.charged, second.charged) == (NOTHING, TOTAL)
+
+
+def test_a_channel_that_authorizes_is_charged(saleor: SaleorDouble, world: World) -> None:
+    saleor.strategy = "AUTHORIZATION"
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    assert said["result"] == "CHARGE_ACTION_REQUIRED"
+    world.sandbox.control.pay(said["pspReference"])
+    assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+
+
+def test_a_refused_creation_says_so_and_another_transaction_pays(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    world.sandbox.control.fault("refused", occasion="pay")
+    _, said = saleor.initialize(source, "one", DATA)
+    assert said["result"] == "CHARGE_FAILURE"
+    assert said["pspReference"] == Payment.objects.get().reference
+    assert saleor.initialize(source, "one", DATA)[1]["result"] == "CHARGE_FAILURE", "a transaction has one payment, and keeps it"
+    transaction, said = saleor.initialize(source, "two", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+
+
+def test_a_shopper_who_has_paid_is_not_sent_to_pay_again(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    first, said = saleor.initialize(source, "one", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    _, again = saleor.initialize(source, "two", {"vendor": "paypal"}, TOTAL)
+    assert (again["result"], "pspReference" in again) == ("CHARGE_FAILURE", False)
+    assert len(world.sandbox.service.transactions()) == 1
+    sweep(world)
+    assert first.charged == TOTAL
+
+
+def test_a_process_that_dies_between_creation_and_note_finds_its_payment_again(saleor: SaleorDouble, world: World) -> None:
+    """Wherever it dies: money that the gateway could take is reported to the right transaction."""
+    for number in range(1, 40):
+        source = saleor.checkout(TOTAL)
+        with Points(number).installed() as points, suppress(Crash):
+            saleor.initialize(source, "key", DATA)
+        created = [one for one in Payment.objects.filter(order__key__endswith=source.id) if one.status != "failed"]
+        known = {one.reference for one in world.sandbox.service.transactions()}
+        for payment in created:
+            if payment.reference in known:
+                world.sandbox.control.pay(payment.reference)
+        world.time.advance(minutes=20)
+        assert world.sweep().faults == []
+        held = sum(Decimal(world.sandbox.service.find(one.reference).amount) for one in created if one.reference in known)
+        assert source.charged == held
+        if not points.has_ended:
+            assert number > 5
+            return
+    raise AssertionError("more points than this test looks at")
+
+
+def test_more_is_paid_once_saleor_knows_what_is_paid_where_the_owner_trusts_it_to_ask(
+    saleor: SaleorDouble, world: World, settings: Any
+) -> None:
+    """A part now and the rest later, or an order that became dearer after it was paid."""
+    settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": True}}}
+    source = saleor.checkout(TOTAL)
+    first, said = saleor.initialize(source, "one", DATA, Decimal("5.00"))
+    world.sandbox.control.pay(said["pspReference"])
+    _, soon = saleor.initialize(source, "two", DATA, Decimal("14.90"))
+    assert soon["result"] == "CHARGE_FAILURE", "Saleor has not heard of the first yet, and may mean the same money"
+    sweep(world)
+    assert source.books == []
+    second, said = saleor.initialize(source, "three", DATA)
+    assert second.amount == Decimal("14.90"), (source.charged, first.events)
+    assert saleor.initialize(source, "three", DATA)[1] == said
+    world.sandbox.control.pay(said["pspReference"])
+    assert saleor.process(second)["result"] == "CHARGE_SUCCESS"
+    sweep(world)
+    assert (first.charged, second.charged, source.books) == (Decimal("5.00"), Decimal("14.90"), ["paid"])
+    assert saleor.request_refund(second, Decimal("14.90"))[1]["result"] == "REFUND_SUCCESS"
+    assert world.attentions() == []
+
+
+def test_nothing_more_is_paid_where_the_owner_has_not_said_so(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(source, "one", DATA, Decimal("5.00"))
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    assert saleor.initialize(source, "two", DATA)[1]["result"] == "CHARGE_FAILURE"
+
+
+# How it stands ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_process_tells_what_the_gateway_says_now(saleor: SaleorDouble, world: World) -> None:
+    transaction, begun = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    assert saleor.process(transaction) == begun
+    world.sandbox.control.pay(begun["pspReference"])
+    paid = saleor.process(transaction)
+    assert (paid["result"], paid["pspReference"], paid["amount"]) == ("CHARGE_SUCCESS", begun["pspReference"], 19.9)
+
+
+def test_process_believes_nobody_but_the_gateway(saleor: SaleorDouble) -> None:
+    transaction, _ = saleor.initialize(saleor.checkout(TOTAL), "key", {**DATA, "status": "paid", "returned": True})
+    assert saleor.process(transaction)["result"] == "CHARGE_ACTION_REQUIRED"
+
+
+def test_a_declined_payment_is_a_failure(saleor: SaleorDouble, world: World) -> None:
+    transaction, begun = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    world.sandbox.control.decline(begun["pspReference"])
+    declined = saleor.process(transaction)
+    assert (declined["result"], declined["pspReference"], declined["actions"]) == ("CHARGE_FAILURE", begun["pspReference"], [])
+
+
+@pytest.mark.parametrize("fault", ["server_error", "lost_response", "broken_json", "denied", "wrong_amount"])
+def test_a_gateway_that_brings_no_news_leaves_it_open(fault: str, saleor: SaleorDouble, world: World) -> None:
+    transaction, begun = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    world.sandbox.control.pay(begun["pspReference"])
+    world.sandbox.control.fault(fault, occasion="query")
+    assert saleor.process(transaction)["result"] == "CHARGE_ACTION_REQUIRED"
+    assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+
+
+def test_a_transaction_that_was_never_begun_is_a_failure(saleor: SaleorDouble) -> None:
+    transaction, _ = saleor.initialize(saleor.checkout(TOTAL), "key", None)
+    for said in (saleor.process(transaction), saleor.request_cancel(transaction)[1], saleor.request_refund(transaction, 5)[1]):
+        assert said["result"].endswith("_FAILURE")
+        assert "pspReference" not in said
+    assert not Payment.objects.exists()
+
+
+def test_the_shopper_comes_back_to_the_storefront_with_the_transaction(saleor: SaleorDouble, world: World) -> None:
+    url = "http://testserver/storefront/back/?order=1&x=%C3%BC"
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", {"vendor": "alipay", "returnUrl": url})
+    back = urlsplit(world.sandbox.control.pay(said["pspReference"]) or "")
+    answer = Client().get(f"{back.path}?{back.query}")
+    assert answer["Location"].startswith("http://testserver/storefront/back/?order=1&x=%C3%BC&transaction=")
+    assert Client().get(answer["Location"]).content == b"CHARGE_SUCCESS"
+    assert transaction.charged == TOTAL
+
+
+def test_a_shopper_without_a_way_back_stays_on_our_page(saleor: SaleorDouble, world: World) -> None:
+    _, said = saleor.initialize(saleor.checkout(TOTAL), "key", {"vendor": "alipay"})
+    back = urlsplit(world.sandbox.control.pay(said["pspReference"]) or "")
+    assert Client().get(f"{back.path}?{back.query}").status_code == 200
+
+
+# Reports ----------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_shopper_who_never_comes_back_is_reported_once(saleor: SaleorDouble, world: World) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    world.a_day_passes()
+    assert (transaction.charged, transaction.references_charged, reports(saleor)) == (TOTAL, 1, 1)
+    assert transaction.actions == ["REFUND"]
+
+
+def test_what_process_has_answered_is_reported_under_the_same_reference(saleor: SaleorDouble, world: World) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    saleor.process(transaction)
+    sweep(world)
+    assert (transaction.charged, transaction.references_charged, reports(saleor)) == (TOTAL, 1, 1)
+
+
+def test_a_saleor_that_is_down_hears_of_it_later(saleor: SaleorDouble, world: World) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    saleor.is_down = True
+    world.a_day_passes()
+    assert transaction.charged == 0
+    assert world.attentions() == ["delivery-failing"]
+    saleor.is_down = False
+    world.a_day_passes()
+    assert transaction.charged == TOTAL
+    assert world.attentions() == []
+
+
+def test_nobody_who_paid_is_reported_as_such_and_late_money_still_is(saleor: SaleorDouble, world: World) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    world.a_day_passes()
+    assert transaction.has_failed
+    world.sandbox.control.service.decide(said["pspReference"], "pay", late=True)
+    world.time.advance(days=8)
+    world.sweep()
+    assert world.attentions() == ["paid-not-payable"]
+    sweep(world)
+    assert transaction.charged == TOTAL, "Saleor's books hold what came"
+
+
+def test_a_checkout_that_was_given_up_can_be_paid_after_all(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    saleor.initialize(source, "one", DATA)
+    world.a_day_passes()
+    source.status = "open"
+    transaction, said = saleor.initialize(source, "two", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+    sweep(world)
+    assert source.books == ["paid"]
+    assert world.attentions() == []
+
+
+def test_money_that_came_twice_is_in_saleors_books_twice_and_told_to_a_person(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    (first, one), (second, two) = (saleor.initialize(source, vendor, {"vendor": vendor}) for vendor in ("alipay", "paypal"))
+    for said in (one, two):
+        world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    sweep(world)
+    assert world.attentions() == ["second-payment"]
+    assert (first.charged, second.charged) == (TOTAL, TOTAL)
+    assert source.books == ["paid"]
+
+
+# What the staff ask -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_charge_that_is_asked_for_changes_nothing(saleor: SaleorDouble, world: World) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    saleor.process(transaction)
+    _, asked = saleor.request_charge(transaction, TOTAL)
+    assert (asked["result"], "pspReference" in asked) == ("CHARGE_FAILURE", False)
+    assert transaction.charged == TOTAL, "the failure must not be taken for the payment's own"
+
+
+def test_what_is_paid_cannot_be_canceled(saleor: SaleorDouble, world: World) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    _, asked = saleor.request_cancel(transaction)
+    assert (asked["result"], "pspReference" in asked) == ("CANCEL_FAILURE", False)
+    sweep(world)
+    assert transaction.charged == TOTAL
+
+
+def test_money_for_a_canceled_transaction_waits_for_a_person(saleor: SaleorDouble, world: World) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    assert saleor.request_cancel(transaction)[1]["result"] == "CANCEL_SUCCESS"
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    sweep(world)
+    assert world.attentions() == ["paid-not-payable"]
+    assert transaction.charged == TOTAL
+
+
+def test_a_canceled_transaction_leaves_the_checkout_to_another(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    canceled, _ = saleor.initialize(source, "one", DATA)
+    saleor.request_cancel(canceled)
+    transaction, said = saleor.initialize(source, "two", {"vendor": "paypal"})
+    world.sandbox.control.pay(said["pspReference"])
+    assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+    assert world.attentions() == []
+
+
+# In time ----------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_deadline_leaves_time_for_the_answer() -> None:
+    assert deadline.ANSWER_WITHIN_SECONDS <= 12
+
+
+def test_within_returns_raises_and_gives_up() -> None:
+    assert within(5, lambda: 7) == 7
+    with pytest.raises(KeyError):
+        within(5, lambda: {"y": 1}["x"])
+    began = time.monotonic()
+    with pytest.raises(TooLate):
+        within(0.05, lambda: time.sleep(0.5))
+    assert time.monotonic() - began < 0.4
+
+
+def test_a_slow_gateway_is_answered_in_time_and_the_payment_goes_on(
+    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paying, "ANSWER_WITHIN_SECONDS", 0.2)
+    world.sandbox.control.set_options({"faults": {"pay.delay": 1.0}, "delay_seconds": 1})
+    source = saleor.checkout(TOTAL)
+    began = time.monotonic()
+    transaction, said = saleor.initialize(source, "key", DATA)
+    assert time.monotonic() - began < 0.9
+    assert said["result"] == "CHARGE_FAILURE"
+    world.sandbox.control.set_options({"faults": {}})
+    reference = said["pspReference"]
+    until = time.monotonic() + 10
+    while not Payment.objects.get().cashier_url and time.monotonic() < until:
+        time.sleep(0.05)
+    again = saleor.process(transaction)
+    assert (again["result"], again["pspReference"]) == ("CHARGE_ACTION_REQUIRED", reference)
+    world.sandbox.control.pay(reference)
+    assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+
+
+def test_no_idempotency_key_is_forgotten(saleor: SaleorDouble) -> None:
+    saleor.initialize(saleor.checkout(TOTAL), "a key of the storefront", DATA)
+    assert Transaction.objects.get().idempotency_key == "a key of the storefront"
+
+
+def test_stored_methods_are_none(saleor: SaleorDouble) -> None:
+    assert saleor.call(Event.STORED_METHODS, {"channel": {"slug": "default-channel"}}) == (200, {"paymentMethods": []})

@@ -1,0 +1,216 @@
+"""Refunds that Saleor asks for, and others: once, each under its own reference, and never a guess."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.urls import reverse
+
+from tests.double import DoubleTransaction, SaleorDouble
+from tests.storefront import RETURN_URL
+from tillgate.django import operations
+from tillgate.django.models import Payment, Refund
+from tillgate.django.operations.locking import locked_order
+from tillgate.django.operations.refunds import settle_by_person
+from tillgate.testing.crashes import Crash, Points
+from tillgate.testing.world import World, together
+from tillgate_saleor import refunds
+from tillgate_saleor.documents import Event
+
+DATA = {"vendor": "alipay", "returnUrl": RETURN_URL}
+TOTAL = Decimal("19.90")
+
+
+@pytest.fixture
+def paid(saleor: SaleorDouble, world: World) -> DoubleTransaction:
+    """A transaction that is paid, and Saleor knows it."""
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+    return transaction
+
+
+def given_back(world: World) -> Decimal:
+    return Decimal(world.sandbox.service.find(Payment.objects.get().reference).refunded_cents) / 100
+
+
+def told(world: World, transaction: DoubleTransaction) -> Decimal:
+    """Return what Saleor holds to be given back, after all reports."""
+    assert world.sweep().faults == []
+    return transaction.counted("REFUND")
+
+
+def asked(world: World) -> int:
+    return sum(entry.operation == "refund" and entry.direction == "in" for entry in world.sandbox.service.journal.all())
+
+
+def test_parts_and_the_rest_are_given_back_each_under_its_own_reference(
+    saleor: SaleorDouble, world: World, paid: DoubleTransaction
+) -> None:
+    references = {paid.psp_reference}
+    for amount, sum_ in (("2.45", "2.45"), ("2.45", "4.90"), ("15.00", "19.90")):
+        status, said = saleor.request_refund(paid, Decimal(amount))
+        assert (status, said["result"], said["amount"]) == (200, "REFUND_SUCCESS", float(amount))
+        references.add(said["pspReference"])
+        assert given_back(world) == told(world, paid) == Decimal(sum_)
+    assert len(references) == 4
+    assert paid.actions == []
+
+
+@pytest.mark.parametrize("amount", [0, -1, 1.005, 19.91, 1e9, None, "x", True], ids=repr)
+def test_an_amount_that_cannot_be_given_back_is_refused(amount: Any, saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+    action = {"actionType": "REFUND", "amount": amount, "currency": "USD"}
+    _, said = saleor.call(Event.REFUND, {"action": action, "transaction": {"id": paid.id}})
+    assert (said["result"], set(said)) == ("REFUND_FAILURE", {"result", "message"})
+    assert given_back(world) == 0
+    assert not Refund.objects.exists()
+
+
+def test_another_currency_is_refused(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+    action = {"actionType": "REFUND", "amount": 5, "currency": "PLN"}
+    assert saleor.call(Event.REFUND, {"action": action, "transaction": {"id": paid.id}})[1]["result"] == "REFUND_FAILURE"
+    assert not Refund.objects.exists()
+
+
+def test_what_nobody_paid_is_not_given_back(saleor: SaleorDouble) -> None:
+    transaction, _ = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    assert saleor.request_refund(transaction, TOTAL)[1]["result"] == "REFUND_FAILURE"
+    assert not Refund.objects.exists()
+
+
+def raw_request(saleor: SaleorDouble, transaction: DoubleTransaction, amount: float) -> bytes:
+    action = {"actionType": "REFUND", "amount": amount, "currency": "USD"}
+    return saleor.body(Event.REFUND, {"action": action, "transaction": {"id": transaction.id}})
+
+
+def test_the_same_request_again_is_the_same_refund(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+    """Whoever replays what Saleor once signed gives nothing back a second time."""
+    raw = raw_request(saleor, paid, 5.0)
+    answers = [saleor.post(Event.REFUND, raw, saleor.sign(raw)) for _ in range(3)]
+    assert answers[0] == answers[1] == answers[2]
+    assert given_back(world) == Decimal("5.00")
+    again = raw_request(saleor, paid, 5.0)  # issued in another moment: another refund
+    assert saleor.post(Event.REFUND, again, saleor.sign(again))[1]["pspReference"] != answers[0][1]["pspReference"]
+    assert given_back(world) == Decimal("10.00")
+
+
+def test_the_same_request_in_the_same_moment_is_the_same_refund(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+    raw = raw_request(saleor, paid, 5.0)
+    signature = saleor.sign(raw)
+    answers = together(*[lambda: saleor.post(Event.REFUND, raw, signature)[1]["pspReference"]] * 3)
+    assert len(set(answers)) == 1
+    assert given_back(world) == Decimal("5.00")
+
+
+def test_a_refused_refund_is_a_failure_and_may_be_asked_for_again(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+    world.sandbox.control.fault("refused", occasion="refund")
+    _, said = saleor.request_refund(paid, TOTAL)
+    assert said["result"] == "REFUND_FAILURE"
+    assert told(world, paid) == 0
+    assert saleor.request_refund(paid, TOTAL)[1]["result"] == "REFUND_SUCCESS"
+    assert given_back(world) == told(world, paid) == TOTAL
+    assert paid.counted("CHARGE") == TOTAL, "a failed refund is under a reference of its own"
+
+
+@pytest.mark.parametrize("fault", ["lost_response", "server_error"])
+@pytest.mark.parametrize("was_done", [True, False])
+def test_a_refund_of_unknown_outcome_stays_pending_until_it_is_known(
+    fault: str, was_done: bool, saleor: SaleorDouble, world: World, paid: DoubleTransaction
+) -> None:
+    world.sandbox.control.fault(fault, occasion="refund")
+    status, said = saleor.request_refund(paid, Decimal("5.00"))
+    assert (status, set(said)) == (200, {"pspReference"}), "the answer that Saleor goes on waiting after"
+    world.a_day_passes()
+    assert asked(world) == 1
+    assert [event.type for event in paid.events if event.psp_reference == said["pspReference"]] == []
+    assert world.attentions() == ["refund-unknown"]
+    settle_by_person(Refund.objects.get().pk, done=was_done, person="ann")
+    assert told(world, paid) == (Decimal("5.00") if was_done else 0)
+    (event,) = [event for event in paid.events if event.psp_reference == said["pspReference"]]
+    assert event.type == ("REFUND_SUCCESS" if was_done else "REFUND_FAILURE")
+
+
+def test_the_gateways_notice_settles_it_and_saleor_hears(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    _, said = saleor.request_refund(paid, Decimal("5.00"))
+    address = reverse("tillgate:refund-notice", args=[Refund.objects.get().notice_key])
+    world.client.post(address, "status=success", content_type="application/x-www-form-urlencoded")
+    world.gateway_notice(Payment.objects.get(), "refund")
+    assert told(world, paid) == Decimal("5.00")
+    assert paid.events[-1].psp_reference == said["pspReference"]
+
+
+def test_a_refund_in_the_admin_is_reported(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+    operations.refund(Payment.objects.get().pk, "5.00", person="ann")
+    assert told(world, paid) == Decimal("5.00")
+    world.sandbox.control.fault("refused", occasion="refund")
+    operations.refund(Payment.objects.get().pk, "5.00", person="ann")
+    assert told(world, paid) == Decimal("5.00")
+    assert "REFUND_FAILURE" not in [event.type for event in paid.events], "Saleor never asked for it"
+
+
+def test_a_slow_gateway_is_answered_in_time_and_the_refund_is_sent_once(
+    saleor: SaleorDouble, world: World, paid: DoubleTransaction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refunds, "ANSWER_WITHIN_SECONDS", 0.3)
+    world.sandbox.control.set_options({"faults": {"refund.delay": 1.0}, "delay_seconds": 1})
+    began = time.monotonic()
+    _, said = saleor.request_refund(paid, Decimal("5.00"))
+    assert time.monotonic() - began < 0.9
+    assert set(said) == {"pspReference"}
+    until = time.monotonic() + 10
+    while Refund.objects.get().status == "sending" and time.monotonic() < until:
+        time.sleep(0.05)
+    assert told(world, paid) == given_back(world) == Decimal("5.00")
+    assert paid.events[-1].psp_reference == said["pspReference"]
+    assert asked(world) == 1
+
+
+def test_a_refund_that_could_not_be_begun_in_time_is_not_begun_later(
+    saleor: SaleorDouble, world: World, paid: DoubleTransaction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database was held up by another; Saleor was told that nothing was given back, and so it is."""
+    monkeypatch.setattr(refunds, "ANSWER_WITHIN_SECONDS", 0.3)
+    real, held_up = locked_order, threading.Event()
+
+    @contextmanager
+    def slow(order_id: int) -> Iterator[Any]:
+        time.sleep(0.6)
+        with real(order_id) as order:
+            yield order
+        held_up.set()
+
+    monkeypatch.setattr(refunds, "locked_order", slow)
+    _, said = saleor.request_refund(paid, Decimal("5.00"))
+    assert said["result"] == "REFUND_FAILURE"
+    assert held_up.wait(10)
+    world.a_day_passes()
+    assert given_back(world) == 0
+    assert not Refund.objects.exists()
+
+
+def test_a_process_that_dies_while_it_gives_back_gives_nothing_twice(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+    """Saleor sends the request again, with an empty body or, where somebody replays it, as it was."""
+    for number in range(1, 40):
+        before = given_back(world)
+        raw = raw_request(saleor, paid, 0.05)
+        signature = saleor.sign(raw)
+        with Points(number).installed() as points, suppress(Crash):
+            saleor.post(Event.REFUND, raw, signature)
+        saleor.post(Event.REFUND, b"", saleor.sign(b""))
+        saleor.post(Event.REFUND, raw, signature)
+        assert given_back(world) - before <= Decimal("0.05")
+        world.time.advance(minutes=20)
+        assert world.sweep().faults == []
+        settled = Refund.objects.latest("pk").status
+        assert given_back(world) - before == (Decimal("0.05") if settled == "succeeded" else given_back(world) - before)
+        if not points.has_ended:
+            assert number > 5
+            return
+    raise AssertionError("more points than this test looks at")

@@ -1,0 +1,165 @@
+"""The service, as an owner runs it: one command in a process of its own, the double of a Saleor and the emulator beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.double import SaleorDouble
+from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Sandbox
+
+COMMAND = [sys.executable, "-c", "from tillgate_saleor.cli import main; main(prog_name='tillgate-saleor')"]
+STOREFRONT = "http://storefront.example"
+DOCS = Path(__file__).parents[3] / "docs" / "saleor.md"
+
+
+def over_http(method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, Any]:
+    answer = httpx.request(method, url, headers=dict(headers), content=body, timeout=18)
+    return answer.status_code, answer.json()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def environment(gateway: str, saleor: str, port: int, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "PYTHONPATH")}
+    return {
+        **kept,
+        "PUBLIC_URL": f"http://127.0.0.1:{port}",
+        "SECRET_KEY": "only for tests, and long enough to be a key of the vault",
+        "TILLGATE_BASE_URL": gateway,
+        "TILLGATE_MERCHANT_NO": PUBLISHED_MERCHANT_NO,
+        "TILLGATE_TOKEN": PUBLISHED_TEST_TOKEN,
+        "TILLGATE_SANDBOX": "true",
+        "SALEOR_ORIGINS": saleor,
+        "SALEOR_STOREFRONTS": STOREFRONT,
+        "ATTENTION_MAIL_TO": "owner@shop.example",
+        **more,
+    }
+
+
+@contextmanager
+def serving(folder: Path, variables: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    port = variables["PUBLIC_URL"].rpartition(":")[2]
+    with (folder / "serve.log").open("ab") as log:
+        service = subprocess.Popen([*COMMAND, "serve", "--port", port], cwd=folder, env=dict(variables), stdout=log, stderr=log)
+    try:
+        until(lambda: service.poll() is not None or is_answering(variables["PUBLIC_URL"]), 60)
+        assert service.poll() is None, (folder / "serve.log").read_text("utf-8")
+        yield service
+    finally:
+        service.kill()
+        service.wait()
+
+
+def is_answering(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/api/manifest").status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def until(look: Callable[[], object], seconds: float = 30) -> None:
+    ends = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < ends, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def test_one_command_serves_the_app_and_loses_no_money_though_it_is_killed(tmp_path: Path) -> None:
+    """Install, begin, kill the service, pay, start it again: nobody comes back, and Saleor hears of the money all the same."""
+    double = SaleorDouble(over_http)
+    try:
+        with Sandbox() as gateway:
+            variables = environment(gateway.base_url, double.origin, free_port())
+            with serving(tmp_path, variables) as service:
+                assert double.install(variables["PUBLIC_URL"]) == (200, {"success": True})
+                transaction, said = double.initialize(
+                    double.checkout(Decimal("19.90")), "key", {"vendor": "alipay", "returnUrl": f"{STOREFRONT}/thanks"}
+                )
+                assert said["data"]["cashierUrl"].startswith(gateway.base_url)
+                page = httpx.get(f"{variables['PUBLIC_URL']}/app/", params={"saleorApiUrl": double.api_url})
+                assert f"frame-ancestors {double.origin}" in page.headers["content-security-policy"]
+                assert httpx.get(f"{variables['PUBLIC_URL']}/static/admin/css/base.css").status_code == 200
+                service.kill()
+            gateway.control.pay(said["pspReference"])
+            with serving(tmp_path, variables) as service:
+                until(lambda: transaction.charged == Decimal("19.90"))
+                _, refunded = double.request_refund(transaction, Decimal("5.00"))
+                assert refunded["result"] == "REFUND_SUCCESS"
+                service.send_signal(signal.SIGTERM)
+                assert service.wait(timeout=20) in (0, -signal.SIGTERM), "it ends when it is told to"
+        assert double.faults == []
+        assert f"installs the App from {variables['PUBLIC_URL']}/api/manifest" in (tmp_path / "serve.log").read_text("utf-8")
+    finally:
+        double.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"PUBLIC_URL": ""}, "PUBLIC_URL"),
+        ({"SECRET_KEY": ""}, "SECRET_KEY"),
+        ({"TILLGATE_TOKEN": ""}, "TILLGATE_TOKEN"),
+        ({"SALEOR_ORIGINS": "shop.example"}, "shop.example"),
+        ({"VENDORS": "gold"}, "gold"),
+        ({"TILLGATE_SANDBOX": ""}, "SANDBOX"),
+    ],
+    ids=str,
+)
+def test_a_setting_that_is_wrong_is_named_and_nothing_is_served(change: dict[str, str], named: str, tmp_path: Path) -> None:
+    variables = {**environment("http://127.0.0.1:1", "http://127.0.0.1:2", 1), **change}
+    done = subprocess.run([*COMMAND, "serve", "--port", "0"], cwd=tmp_path, env=variables, capture_output=True, timeout=60, check=False)
+    told = done.stderr.decode() + done.stdout.decode()
+    assert done.returncode != 0
+    assert named in told
+    assert "Traceback" not in told
+    assert PUBLISHED_TEST_TOKEN not in told
+
+
+def test_the_other_commands_are_there(tmp_path: Path) -> None:
+    variables = environment("http://127.0.0.1:1", "http://127.0.0.1:2", 1)
+    for arguments, expected in (
+        (["manage", "migrate", "-v0"], ""),
+        (["manage", "tillgate_saleor", "rotate"], "0 encrypted"),
+        (["--help"], "serve"),
+    ):
+        done = subprocess.run([*COMMAND, *arguments], cwd=tmp_path, env=variables, capture_output=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        assert expected in done.stdout.decode()
+
+
+def test_every_option_is_in_the_documentation() -> None:
+    from tillgate_saleor.cli import main
+
+    text = DOCS.read_text("utf-8")
+    for name, command in main.commands.items():
+        assert f"tillgate-saleor {name}" in text
+        for option in (spelling for parameter in command.params for spelling in parameter.opts if spelling.startswith("--")):
+            assert re.search(rf"`{option}\b", text), option
+
+
+def test_postgresql_is_chosen_by_its_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = "from tillgate_saleor.service import settings; print(settings.DATABASES['default'])"
+    address = "postgresql://ann:secret@db.example:5433/payments?sslmode=require"
+    variables = environment("http://127.0.0.1:1", "http://127.0.0.1:2", 1, DATABASE_URL=address)
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=variables, capture_output=True, timeout=60, check=True)
+    for expected in ("django.db.backends.postgresql", "db.example", "5433", "payments", "sslmode"):
+        assert expected in done.stdout.decode()

@@ -1,0 +1,128 @@
+"""The settings and the system checks: what is wrong is named with its remedy, and the documentation lists all of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+
+from tillgate.errors import ConfigurationError
+from tillgate_saleor import checks
+from tillgate_saleor.conf import Channel, Saleor, Settings, get_settings, origin_of
+
+README = Path(__file__).parents[1] / "README.md"
+DOCS = Path(__file__).parents[3] / "docs" / "saleor.md"
+SHOP = "https://shop.example"
+STOREFRONTS = {"STOREFRONTS": ["https://www.shop.example"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (None, "TILLGATE_SALEOR"),
+        ([], "TILLGATE_SALEOR"),
+        ({}, "SALEORS"),
+        ({"SALEOR": {}}, "SALEORS"),
+        ({"SALEORS": [SHOP]}, "SALEORS"),
+        ({"SALEORS": {SHOP: None}}, "SALEORS"),
+        ({"SALEORS": {"shop.example": {}}}, "shop.example"),
+        ({"SALEORS": {SHOP + "/graphql/": {}}}, "without a path"),
+        ({"SALEORS": {"ftp://shop.example": {}}}, "origin"),
+        ({"SALEORS": {SHOP: {"STOREFRONT": []}}}, "STOREFRONTS"),
+        ({"SALEORS": {SHOP: {"STOREFRONTS": "https://x.example"}}}, "list"),
+        ({"SALEORS": {SHOP: {"STOREFRONTS": ["https://x.example/shop"]}}}, "without a path"),
+        ({"SALEORS": {SHOP: {"DASHBOARDS": ["*"]}}}, "origin"),
+        ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"VENDOR": []}}}}}, "VENDORS"),
+        ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"VENDORS": ["gold"]}}}}}, "alipay"),
+        ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"VENDORS": "alipay"}}}}}, "list"),
+        ({"SALEORS": {}, "ENCRYPTION_KEYS": []}, "ENCRYPTION_KEYS"),
+        ({"SALEORS": {}, "APP_ID": "Tillgate!"}, "APP_ID"),
+    ],
+)
+def test_a_wrong_setting_is_named(given: Any, named: str, settings: Any) -> None:
+    settings.TILLGATE_SALEOR = given
+    with pytest.raises(ConfigurationError, match=re.escape(named)):
+        get_settings()
+
+
+def test_a_key_that_is_too_short_is_named_and_not_shown(settings: Any) -> None:
+    settings.TILLGATE_SALEOR = {"SALEORS": {}, "ENCRYPTION_KEYS": ["almost-a-secret"]}
+    with pytest.raises(ConfigurationError) as raised:
+        get_settings()
+    assert "ENCRYPTION_KEYS" in str(raised.value)
+    assert "almost-a-secret" not in repr(raised.value) + str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "origin"),
+    [
+        ("https://Shop.Example/graphql/", "https://shop.example"),
+        ("https://shop.example:443/x", "https://shop.example"),
+        ("http://shop.example:8000", "http://shop.example:8000"),
+        ("http://[::1]:8000/graphql/", "http://[::1]:8000"),
+        ("https://ann@shop.example/", None),
+        ("/graphql/", None),
+        (None, None),
+    ],
+)
+def test_the_origin_of_an_address(address: object, origin: str | None) -> None:
+    assert origin_of(address) == origin
+
+
+def found() -> dict[str, str]:
+    return {str(one.id).removeprefix("tillgate_saleor."): f"{one.msg} {one.hint}" for one in run_checks(tags=[checks.TAG])}
+
+
+def test_a_service_that_followed_the_readme_has_nothing_to_hear(settings: Any) -> None:
+    settings.TILLGATE_SALEOR = {"SALEORS": {SHOP: STOREFRONTS}}
+    assert found() == {}
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "id_", "remedy"),
+    [
+        ("ROOT_URLCONF", "tillgate.django.urls", "E002", 'include("tillgate_saleor.urls")'),
+        ("TILLGATE_SALEOR", {"SALEORS": []}, "E003", "TILLGATE_SALEOR"),
+        ("TILLGATE_SALEOR", {"SALEORS": {SHOP: {**STOREFRONTS, "CHANNELS": {"a": {"ACCOUNT": "gone"}}}}}, "E004", "default"),
+        ("TILLGATE_SALEOR", {"SALEORS": {}}, "W001", "SALEOR_ORIGINS"),
+        ("TILLGATE_SALEOR", {"SALEORS": {SHOP: {}}}, "W002", "SALEOR_STOREFRONTS"),
+        ("TILLGATE_SALEOR", {"SALEORS": {"http://shop.example": STOREFRONTS}}, "W003", "https"),
+    ],
+)
+def test_what_is_missing_is_told_with_the_remedy(setting: str, value: Any, id_: str, remedy: str, settings: Any) -> None:
+    settings.TILLGATE_SALEOR = {"SALEORS": {SHOP: STOREFRONTS}}
+    setattr(settings, setting, value)
+    assert list(found()) == [id_]
+    assert remedy in found()[id_]
+
+
+def test_a_vendor_of_a_channel_that_the_project_does_not_offer_is_told(settings: Any) -> None:
+    settings.TILLGATE_SALEOR = {"SALEORS": {SHOP: {**STOREFRONTS, "CHANNELS": {"a": {"VENDORS": ["gcash"]}}}}}
+    settings.TILLGATE = {**settings.TILLGATE, "VENDORS": ["alipay"]}
+    assert "gcash" in found()["W004"]
+
+
+def test_without_tillgates_own_app_nothing_else_is_asked(settings: Any) -> None:
+    settings.TILLGATE_SALEOR = {"SALEORS": {SHOP: STOREFRONTS}}
+    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if app not in ("tillgate.django", "tillgate_saleor")]
+    assert [message.id for message in checks.check_apps()] == ["tillgate_saleor.E001"]
+
+
+def test_every_check_is_in_the_readme() -> None:
+    source = Path(checks.__file__ or "").read_text("utf-8")
+    ids = {f"{kind[1].upper()}{int(number):03}" for kind, number in re.findall(r"(_error|_warning)\((\d+)", source)}
+    assert set(re.findall(r"`tillgate_saleor\.([EW]\d{3})`", README.read_text("utf-8"))) == ids
+
+
+def test_every_setting_is_in_the_documentation() -> None:
+    listed = set(re.findall(r"^\| `([A-Z_]+)`", DOCS.read_text("utf-8"), re.MULTILINE))
+    assert {name.upper() for kind in (Settings, Saleor, Channel) for name in kind.model_fields} <= listed
+
+
+def test_every_variable_of_the_service_is_in_the_documentation() -> None:
+    source = (Path(checks.__file__ or "").parent / "service" / "settings.py").read_text("utf-8")
+    variables = set(re.findall(r'(?:_required|_list|_is_on|environ\.get)\("([A-Z_]+)"', source))
+    assert variables - set(re.findall(r"^\| `([A-Z_]+)`", DOCS.read_text("utf-8"), re.MULTILINE)) == set()
