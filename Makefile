@@ -13,7 +13,7 @@ ANYWHERE := tests/django/security tests/django/test_checks.py tests/django/test_
 # What takes long, and is run by `make test-long` and no other.
 LONG := tests/fuzz tests/proving tests/test_scaffold.py tests/testing/test_conformance.py
 
-.PHONY: help setup demo test test-long test-shop test-databases test-pythons test-pretix lint types imports cassettes reference conformance simulate exhaust chaos kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
+.PHONY: help setup demo test test-long test-shop test-databases test-pythons test-pretix lint types imports cassettes reference reliability conformance simulate exhaust chaos kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -91,6 +91,9 @@ cassettes: setup  ## record the cassettes again, from the sandbox or from TILLGA
 reference: setup  ## write what docs/reference/hooks.md has from the hookspecs
 	@$(BIN)/python -m docgen hooks
 
+reliability: setup  ## write docs/reliability.md from what the long proofs left in var/proofs/
+	@$(BIN)/python -m docgen reliability
+
 conformance: setup .venv-pretix/developer  ## run the conformance kit on every shop, or on ONLY="oscar ...", and write the tables of scenarios
 	@$(BIN)/python -m docgen conformance $(ONLY)
 
@@ -101,7 +104,7 @@ simulate: setup  ## play SEED=1 (or 1-100) with PAYMENTS=1000 in a world where e
 
 exhaust: setup  ## try everything that can happen to one order, in every order; SCOPE="payments=1,crashes=0" for less
 	@DJANGO_SETTINGS_MODULE=tests.proving.project TILLGATE_TEST_DATABASE=sqlite $(BIN)/python -m tillgate.testing.simulation \
-	    --driver tests.smallest_shop.driver:SmallestShopDriver --exhaust '$(SCOPE)'
+	    --driver tests.smallest_shop.driver:SmallestShopDriver --exhaust '$(SCOPE)' $(if $(RESULTS),--results '$(RESULTS)')
 
 chaos: setup  ## sell for MINUTES=1 while kill -9 hits the shop's processes and its database, and compare the books; SHOPPERS=3, SEED=1
 	@$(BIN)/python -m tests.proving.chaos --minutes $(or $(MINUTES),1) --seed $(or $(SEED),1) --shoppers $(or $(SHOPPERS),3) \

@@ -1,4 +1,4 @@
-"""`python -m docgen hooks`, or `python -m docgen conformance [PLUGIN ...]`, which runs the kit first: on all shops, or those named."""
+"""`python -m docgen hooks`, `python -m docgen reliability`, or `python -m docgen conformance [PLUGIN ...]`, which runs the kit first."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ import sys
 
 import django
 
-from docgen import hooks, parts
+from docgen import hooks, parts, reliability
 
 
 def main() -> int:
     """Write the pages; 1 when a scenario failed, which the pages say too."""
     parser = argparse.ArgumentParser(prog="python -m docgen", description=__doc__)
-    parser.add_argument("part", choices=["hooks", "conformance"])
+    parser.add_argument("part", choices=["hooks", "reliability", "conformance"])
     parser.add_argument("plugins", nargs="*", metavar="PLUGIN", help="the shops to run the conformance kit on; all unless named")
     options = parser.parse_args()
     if options.part == "hooks":
         parts.write(hooks.pages())
+        return 0
+    if options.part == "reliability":
+        summary = reliability.summarised(reliability.read_summary())
+        parts.write({reliability.SUMMARY: reliability.as_text(summary), **reliability.pages(summary)})
         return 0
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.django.project")
     django.setup()

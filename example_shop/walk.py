@@ -147,6 +147,7 @@ def _refund(office: Browser, number: str, amount: str, tell: Tell) -> None:
 
 
 def log_in(office: Browser, staff: tuple[str, str]) -> None:
+    """Log somebody of the staff, by address and password, in to the dashboard."""
     page = office.open("/dashboard/login/")
     page = office.submit(page, page.form("password"), username=staff[0], password=staff[1])
     if "login" in page.url:

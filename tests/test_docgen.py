@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from docgen import conformance, hooks, parts
+from docgen import conformance, hooks, parts, reliability
 from docgen.conformance import Report
 from tillgate.hooks import hookspecs
 from tillgate.testing.conformance import Conformance
@@ -117,3 +117,33 @@ def test_a_run_keeps_its_report_and_tells_what_failed(tmp_path: Path, monkeypatc
     monkeypatch.setattr(conformance.Suite, "folder", parts.ROOT)
     assert conformance.run(chosen) == ["bad"]
     assert [report.tables[0].results["expiry"] for report in conformance.read_reports().values()] == ["FAILED in call", "held"]
+
+
+# Reliability ------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_reliability_is_made_of_the_summary_alone() -> None:
+    for path, text in reliability.pages(reliability.read_summary()).items():
+        assert parts.is_written(path, text), "run `make reliability`"
+
+
+def seed(number: int, payments: int, commit: str = "aaa") -> dict[str, object]:
+    noted = {"commit": commit, "database": "sqlite", "orders_each": 10, "python": "3.11.7", "django": "5.2", "seed": number}
+    counted = dict.fromkeys(("orders", "paid", "refunds", "steps", "judged"), payments)
+    return {**noted, **counted, "payments": payments, "days": 1.5, "seconds": 2.0, "struck": {"crash": 2}, "digest": f"d{number}"}
+
+
+def test_seeds_of_one_commit_are_added_up_once_each_and_those_of_another_stand_beside_them() -> None:
+    lines = [seed(1, 10), seed(2, 20), seed(2, 20), seed(5, 30), seed(1, 7, "bbb")]
+    first, second = reliability.folded("simulation", lines).values()
+    assert (first["count"], first["seeds"], first["faults"], second["count"]) == (60, "1-2, 5", 6, 7)
+
+
+def test_what_was_kept_stays_unless_the_files_know_more(tmp_path: Path) -> None:
+    file = tmp_path / "simulation.jsonl"
+    file.write_text("".join(f"{json.dumps(seed(number, 10))}\n" for number in (1, 2)))
+    kept = reliability.summarised({}, tmp_path)
+    file.write_text(f'{json.dumps(seed(3, 5))}\n{{"cut off')
+    [entry] = reliability.summarised(kept, tmp_path)["simulation"].values()
+    assert entry["count"] == 20
+    assert reliability.summarised(kept, tmp_path / "none") == kept

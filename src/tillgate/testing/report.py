@@ -20,7 +20,7 @@ import pytest
 
 import tillgate
 
-__all__ = ["PROPERTY", "Table", "describe", "markdown", "pytest_addoption", "pytest_configure"]
+__all__ = ["PROPERTY", "Table", "describe", "markdown", "pytest_addoption", "pytest_configure", "source_commit"]
 
 PROPERTY: Final = "tillgate-conformance"
 """The name under which a test tells what it is about; a property travels from xdist's workers too."""
@@ -120,14 +120,18 @@ class _Collector:
     def _origin(self) -> str:
         """Say of which commit and on which day."""
         day = datetime.now(UTC).date().isoformat()
-        commit = _git(self._config.rootpath, "rev-parse", "--short=12", "HEAD")
-        if not commit:
-            return day
-        is_changed = _git(self._config.rootpath, "status", "--porcelain", "--untracked-files=no")
-        return f"commit {commit}{' and uncommitted changes' if is_changed else ''}, {day}"
+        commit = source_commit(self._config.rootpath)
+        return f"commit {commit}, {day}" if commit else day
 
     def _command(self) -> str:
         return shlex.join(["pytest", *map(str, self._config.invocation_params.args)])
+
+
+def source_commit(folder: Path) -> str:
+    """Return the commit of a clone, with what was changed since; empty where there is no git."""
+    commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+    is_changed = commit and _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return f"{commit} and uncommitted changes" if is_changed else commit
 
 
 def _result(report: pytest.TestReport) -> str | None:

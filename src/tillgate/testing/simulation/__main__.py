@@ -6,6 +6,7 @@ import argparse
 import importlib
 import json
 import os
+import platform
 import sys
 import time
 from dataclasses import asdict
@@ -46,16 +47,18 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     shop = _prepare(given.driver)
     if given.exhaust is not None:
-        return _exhaust(shop, given.exhaust)
+        return _exhaust(shop, given.exhaust, given.results)
     from tillgate.testing.simulation.world import simulate
 
     without = frozenset(filter(None, given.without.split(",")))
-    done = _done(given.results) if given.results else set()
+    origin = _origin(given.payments)
+    done = _done(given.results, origin) if given.results else set()
     total, began = 0, time.perf_counter()
     for seed in given.seed:
         if seed in done:
             continue
         worlds: list[Any] = []
+        seed_began = time.perf_counter()
         try:
             outcome = simulate(shop, seed, given.payments, only=given.only, without=without, watch=worlds.append)
         except Violated as violated:
@@ -71,14 +74,12 @@ def main(arguments: list[str] | None = None) -> int:
             f" in {outcome.days:.0f} days; {outcome.judged} judgements, no violation ({rate:.0f} payments/s)",
         )
         if given.results:
-            given.results.parent.mkdir(parents=True, exist_ok=True)
-            with given.results.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(outcome)) + "\n")
+            _append(given.results, origin | asdict(outcome) | {"seconds": round(time.perf_counter() - seed_began, 1)})
         _say(outcome.digest)
     return 0
 
 
-def _exhaust(shop: Any, scope: str) -> int:
+def _exhaust(shop: Any, scope: str, results: Path | None) -> int:
     """Explore everything within a scope; 1 when an invariant was violated."""
     from tillgate.testing.simulation.exhaustion import Counts, Scope, explore
 
@@ -95,8 +96,17 @@ def _exhaust(shop: Any, scope: str) -> int:
     except Violated:
         return 1
     sys.stderr.write("\n")
+    if results:
+        noted = {"scope": scope or "whole", **asdict(counts), "seconds": round(time.perf_counter() - began, 1)}
+        _append(results, _origin(1) | noted)
     _say(f"{counts.states} states, {counts.steps} steps between them, {counts.ends} ends: all explored, no violation")
     return 0
+
+
+def _append(results: Path, line: dict[str, Any]) -> None:
+    results.parent.mkdir(parents=True, exist_ok=True)
+    with results.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
 
 
 def _say(text: object) -> None:
@@ -117,10 +127,23 @@ def _prepare(driver: str) -> Any:
     return getattr(importlib.import_module(module), name)()
 
 
-def _done(results: Path) -> set[int]:
+def _origin(orders: int) -> dict[str, Any]:
+    """Say what is simulated, and on what."""
+    import django
+    from django.db import connection
+
+    from tillgate.testing.report import source_commit
+
+    versions = {"python": platform.python_version(), "django": django.get_version()}
+    return {"commit": source_commit(Path.cwd()), "database": connection.vendor, "orders_each": orders, **versions}
+
+
+def _done(results: Path, origin: dict[str, Any]) -> set[int]:
+    """Return the seeds that were simulated just so."""
     if not results.exists():
         return set()
-    return {json.loads(line)["seed"] for line in results.read_text("utf-8").splitlines()}
+    lines = (json.loads(line) for line in results.read_text("utf-8").splitlines())
+    return {line["seed"] for line in lines if all(line.get(name) == value for name, value in origin.items())}
 
 
 def _report(violated: Violated, world: Any, given: argparse.Namespace, shop: Any) -> None:

@@ -1,0 +1,209 @@
+"""The page of reliability: what the long proofs have shown so far, of which commit, and what they have not.
+
+Each proof appends what it did to a file in var/proofs/, which stays on the machine. From these a summary is made, which is kept in
+docs/reference/reliability.json, and the page from the summary and nothing else: proofs may run on other machines and days.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from docgen.parts import ROOT, replaced
+from tillgate.testing.killing.results import HELD
+
+__all__ = ["PAGE", "SUMMARY", "as_text", "folded", "pages", "read_summary", "summarised"]
+
+COMMAND: Final = "make reliability"
+PROOFS: Final = ROOT / "var" / "proofs"
+SUMMARY: Final = ROOT / "docs" / "reference" / "reliability.json"
+PAGE: Final = ROOT / "docs" / "reliability.md"
+
+Line = Mapping[str, Any]
+Summary = dict[str, dict[str, dict[str, Any]]]
+"""For each proof, what it has shown: by the key that tells one source and setting from another."""
+
+
+def read_summary() -> Summary:
+    """Return the summary that is kept."""
+    summary: Summary = json.loads(SUMMARY.read_text("utf-8"))
+    return summary
+
+
+def summarised(kept: Summary, proofs: Path = PROOFS) -> Summary:
+    """Return the summary with what lies in the files; of one source and setting the files know more than what was kept, or it stays."""
+    summary = {name: dict(kept.get(name, {})) for name in _FOLDS}
+    for name in _FOLDS:
+        file = proofs / f"{name}.jsonl"
+        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.endswith("}")] if file.exists() else []
+        for key, found in folded(name, lines).items():
+            if found["count"] >= summary[name].get(key, {"count": 0})["count"]:
+                summary[name][key] = found
+    return summary
+
+
+def folded(name: str, lines: Iterable[Line]) -> dict[str, dict[str, Any]]:
+    """Fold the lines of one proof into one entry for each source and setting."""
+    key_of, fold = _FOLDS[name]
+    groups: dict[str, list[Line]] = {}
+    for line in lines:
+        groups.setdefault(" · ".join(str(line[field]) for field in key_of), []).append(line)
+    return {key: {**{field: those[0][field] for field in key_of}, **fold(those)} for key, those in groups.items()}
+
+
+def _simulation(lines: list[Line]) -> dict[str, Any]:
+    of_seed = {line["seed"]: line for line in lines}
+    seeds = sorted(of_seed)
+    sums = {name: sum(of_seed[seed][name] for seed in seeds) for name in ("orders", "payments", "paid", "refunds", "steps", "judged")}
+    faults: Counter[str] = Counter()
+    for seed in seeds:
+        faults.update(of_seed[seed]["struck"])
+    return {
+        "count": sums["payments"],
+        "seeds": _ranges(seeds),
+        **sums,
+        "days": round(sum(of_seed[seed]["days"] for seed in seeds)),
+        "seconds": round(sum(of_seed[seed]["seconds"] for seed in seeds)),
+        "kinds": len(faults),
+        "faults": faults.total(),
+        "digest": sha256("".join(of_seed[seed]["digest"] for seed in seeds).encode()).hexdigest(),
+    }
+
+
+def _exhaustion(lines: list[Line]) -> dict[str, Any]:
+    last = lines[-1]
+    return {"count": last["states"], **{name: last[name] for name in ("states", "steps", "ends", "seconds")}}
+
+
+def _killing(lines: list[Line]) -> dict[str, Any]:
+    newest = list({(line["act"], line["point"]): line for line in lines}.values())
+    killed = [line for line in newest if line["place"]]
+    places = {line["place"] for line in killed}
+    return {
+        "count": len(killed),
+        "places": len(places),
+        "ours": sum(place.startswith("tillgate/") for place in places),
+        "violations": sum(line["outcome"] != HELD for line in newest),
+    }
+
+
+def _fuzz(lines: list[Line]) -> dict[str, Any]:
+    seeds = sorted({seed for line in lines for first, last in line["seeds"] for seed in range(first, last + 1)})
+    return {"count": sum(line["inputs"] for line in lines), "seeds": _ranges(seeds), "faults": sum(line["faults"] for line in lines)}
+
+
+def _chaos(lines: list[Line]) -> dict[str, Any]:
+    kills: Counter[str] = Counter()
+    for line in lines:
+        kills.update({name: number for name, number in line["kills"].items() if name})
+    return {
+        "count": sum(line["payments"] for line in lines),
+        "minutes": sum(line["minutes"] for line in lines),
+        "kills": kills.total(),
+        "paid_orders": sum(line["paid_orders"] for line in lines),
+        "refunds": sum(line["refunds"] for line in lines),
+        "lost": sum(len(line["lost"]) for line in lines),
+        "doubled": sum(len(line["doubled"]) for line in lines),
+        "wrong": sum(len(line["wrong"]) for line in lines),
+    }
+
+
+_FOLDS: Final[dict[str, tuple[tuple[str, ...], Callable[[list[Line]], dict[str, Any]]]]] = {
+    "simulation": (("commit", "database", "orders_each", "python", "django"), _simulation),
+    "exhaustion": (("commit", "scope", "python"), _exhaustion),
+    "kill-lines": (("commit", "source", "database"), _killing),
+    "fuzz": (("commit", "database", "python"), _fuzz),
+    "chaos": (("commit", "python"), _chaos),
+}
+
+
+def _ranges(numbers: list[int]) -> str:
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+# The page ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def pages(summary: Summary) -> dict[Path, str]:
+    """Return the page as the summary has it."""
+    page = PAGE.read_text("utf-8")
+    for name, (title, wanted, columns) in _TABLES.items():
+        entries = sorted(summary.get(name, {}).values(), key=lambda entry: -int(entry["count"]))
+        page = replaced(page, name, COMMAND, _table(title, wanted, columns, entries))
+    return {PAGE: page}
+
+
+_TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
+    "simulation": (
+        "payments were simulated",
+        "1,000,000 payments over 1,000 seeds on SQLite, and 20,000 each on PostgreSQL and MariaDB",
+        (
+            *(("database", "database"), ("payments", "payments"), ("paid", "paid"), ("refunds", "refunds"), ("seeds", "seeds")),
+            *(("faults", "faults"), ("kinds", "kinds of them"), ("judged", "judgements"), ("days", "virtual days")),
+            *(("seconds", "seconds"), ("commit", "commit"), ("python", "Python"), ("django", "Django"), ("digest", "hash")),
+        ),
+    ),
+    "exhaustion": (
+        "states were explored",
+        "two payments, one refund, a sweep, a return, a crash and a fault, all at once",
+        (("scope", "scope"), ("states", "states"), ("steps", "steps"), ("ends", "ends"), ("commit", "commit"), ("python", "Python")),
+    ),
+    "kill-lines": (
+        "kills were made",
+        "every line on all three databases",
+        (
+            *(("database", "database"), ("count", "kills"), ("places", "places"), ("ours", "of them in tillgate")),
+            *(("violations", "violations"), ("commit", "commit"), ("source", "source")),
+        ),
+    ),
+    "fuzz": (
+        "inputs were made up",
+        "10,000,000 inputs",
+        (
+            ("database", "database"),
+            ("count", "inputs"),
+            ("seeds", "seeds"),
+            ("faults", "faults"),
+            ("commit", "commit"),
+            ("python", "Python"),
+        ),
+    ),
+    "chaos": (
+        "payments were made while processes were killed",
+        "30 minutes",
+        (
+            *(("minutes", "minutes"), ("kills", "kills"), ("count", "payments"), ("paid_orders", "paid orders"), ("refunds", "refunds")),
+            *(("lost", "lost"), ("doubled", "doubled"), ("wrong", "wrong"), ("commit", "commit"), ("python", "Python")),
+        ),
+    ),
+}
+"""For each proof: what is counted, what the full run is, and the columns of its table."""
+
+
+def _table(what: str, wanted: str, columns: tuple[tuple[str, str], ...], entries: list[dict[str, Any]]) -> str:
+    lines = [f"{sum(entry['count'] for entry in entries):,} {what} so far, as noted below. A full run is {wanted}."]
+    if entries:
+        lines += ["", "| " + " | ".join(title for _, title in columns) + " |", "|" + "---|" * len(columns)]
+        lines += ["| " + " | ".join(_cell(name, entry[name]) for name, _ in columns) + " |" for entry in entries]
+    return "\n".join(lines)
+
+
+def _cell(name: str, value: object) -> str:
+    if name == "digest":
+        return f"`{str(value)[:16]}`"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def as_text(summary: Summary) -> str:
+    """Return the summary as it is kept."""
+    return json.dumps(summary, indent=1, sort_keys=True) + "\n"
