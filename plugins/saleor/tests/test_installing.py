@@ -45,6 +45,12 @@ def test_a_token_that_does_not_work_is_refused_and_changes_nothing(token: Any, s
     assert list(Installation.objects.values()) == before
 
 
+def test_what_saleor_says_of_a_token_is_told_without_its_trace(saleor: SaleorDouble) -> None:
+    _, said = saleor.register("wrong")
+    assert "answered: " in said["error"]["message"]
+    assert "{" not in said["error"]["message"]
+
+
 @pytest.mark.parametrize(
     "api_url",
     [

@@ -98,14 +98,19 @@ def _asked(api_url: str, token: str, query: str, variables: Mapping[str, Any]) -
     headers = {"Authorization": f"Bearer {token}"}
     answer = _read("POST", api_url, headers=headers, json={"query": query, "variables": variables})
     del headers, token
-    errors = answer.get("errors")
-    if errors:
-        said = json.dumps(errors)[:400]
-        raise (TokenRefused if "PermissionDenied" in said or "InvalidToken" in said else Unreachable)(f"{api_url} answered: {said}")
+    if errors := answer.get("errors"):
+        # In whole they may hold a trace of Saleor's own code, and people read this.
+        is_refused = any(code in json.dumps(errors) for code in ("PermissionDenied", "InvalidToken"))
+        raise (TokenRefused if is_refused else Unreachable)(f"{api_url} answered: {_messages(errors)}")
     data = answer.get("data")
     if not isinstance(data, Mapping):
         raise Unreachable(f"{api_url} answered without data")
     return data
+
+
+def _messages(errors: object) -> str:
+    said = [str(error.get("message")) for error in errors if isinstance(error, Mapping)] if isinstance(errors, list) else []
+    return "; ".join(said)[:400] or "an error without a message"
 
 
 def _read(method: str, url: str, **request: Any) -> dict[str, Any]:
