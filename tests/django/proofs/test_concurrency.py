@@ -15,6 +15,7 @@ import pytest
 from django.conf import settings
 from django.db import connection, connections
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from tests.django import project
 from tests.django.conftest import World
@@ -25,7 +26,8 @@ from tillgate.django import operations
 from tillgate.django.models import Attention, Delivery, Notice, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations import Started, StartOutcome
 from tillgate.django.operations.attention import raise_attention, resolve
-from tillgate.django.operations.locking import locked_order
+from tillgate.django.operations.locking import durable, locked_order
+from tillgate.django.operations.payments import claim_look
 from tillgate.lifecycle import AttentionReason
 
 _T = TypeVar("_T")
@@ -73,6 +75,20 @@ def test_i3_the_same_notice_return_and_sweep_by_32_threads_at_once_have_one_effe
         assert said["faults"] == []
         assert set(said["statuses"]) <= {200, 302}
         assert_paid_once(world, payment)
+
+
+def test_a_row_that_has_changed_is_read_again_under_no_stronger_lock_than_its_change_took(world: World) -> None:
+    """FOR UPDATE deadlocked once in thousands of notices: the shop was told of one while another waited, and PostgreSQL queued the two."""
+    payment = world.start(world.order())
+    Payment.objects.filter(pk=payment.pk).update(notices=1)
+    with CaptureQueriesContext(connection) as captured, durable():
+        claim_look(payment, notices=1)
+    [again] = [query["sql"] for query in captured if query["sql"].startswith("SELECT")]
+    features = connection.features
+    kind = "FOR NO KEY UPDATE" if features.has_select_for_no_key_update else "FOR UPDATE" if features.has_select_for_update else ""
+    assert again.endswith(kind)
+    assert again.count("FOR ") == bool(kind)
+    assert world.fresh(payment).notices == 2
 
 
 def test_i3_the_same_notice_return_and_sweep_by_4_processes_at_once_have_one_effect(world: World, tmp_path: Path) -> None:

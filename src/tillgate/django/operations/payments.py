@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from django.db import transaction
+from django.db import connections, transaction
 
 from tillgate import hooks
 from tillgate.django import clock
@@ -74,8 +74,11 @@ def claim_look(payment: Payment, **counted: int) -> bool:
     rows = Payment.objects.using(database()).filter(pk=payment.pk)
     changes, may_ask = _claim(payment, counted)
     if not rows.filter(**{name: getattr(payment, name) for name in _CLAIMED}).update(**changes):
+        # PostgreSQL has locked the row for a change already, though there was none. Raised to FOR UPDATE, that lock may have to queue
+        # behind another notice that waits for this one: so it is not raised.
+        no_key = connections[database()].features.has_select_for_no_key_update
         with transaction.atomic(using=database()):
-            assign(payment, rows.select_for_update().values().get())
+            assign(payment, rows.select_for_update(no_key=no_key).values().get())
             changes, may_ask = _claim(payment, counted)
             rows.update(**changes)
     assign(payment, changes)
