@@ -13,7 +13,7 @@ ANYWHERE := tests/django/security tests/django/test_checks.py tests/django/test_
 # What takes long, and is run by `make test-long` and no other.
 LONG := tests/fuzz tests/proving tests/test_scaffold.py tests/testing/test_conformance.py
 
-.PHONY: help setup demo test test-long test-shop test-databases test-pythons test-pretix lint types imports cassettes reference reliability conformance simulate exhaust chaos kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
+.PHONY: help setup demo test test-long test-shop test-databases test-pythons test-pretix lint types imports cassettes reference reliability conformance simulate simulate-mutants exhaust chaos kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -101,6 +101,10 @@ simulate: setup  ## play SEED=1 (or 1-100) with PAYMENTS=1000 in a world where e
 	@DJANGO_SETTINGS_MODULE=tests.proving.project $(BIN)/python -m tillgate.testing.simulation \
 	    --driver tests.smallest_shop.driver:SmallestShopDriver --seed $(or $(SEED),1) --payments $(or $(PAYMENTS),1000) \
 	    $(if $(ONLY),--only $(ONLY)) $(if $(WITHOUT),--without '$(WITHOUT)') $(if $(TRACE),--trace) $(if $(RESULTS),--results '$(RESULTS)')
+
+simulate-mutants: setup  ## break the shop and the core in many ways, and see after how many payments the simulator notices; ONLY="refund"
+	@DJANGO_SETTINGS_MODULE=tests.proving.project TILLGATE_TEST_DATABASE=sqlite $(BIN)/python -m tests.proving.biting \
+	    $(if $(ONLY),--only '$(ONLY)') $(if $(RESULTS),--results '$(RESULTS)')
 
 exhaust: setup  ## try everything that can happen to one order, in every order; SCOPE="payments=1,crashes=0" for less
 	@DJANGO_SETTINGS_MODULE=tests.proving.project TILLGATE_TEST_DATABASE=sqlite $(BIN)/python -m tillgate.testing.simulation \

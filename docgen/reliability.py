@@ -74,6 +74,11 @@ def _simulation(lines: list[Line]) -> dict[str, Any]:
     }
 
 
+def _mutants(lines: list[Line]) -> dict[str, Any]:
+    last = lines[-1]
+    return {"count": 1, **{name: last[name] for name in ("scenario", "noticed", "payments")}}
+
+
 def _exhaustion(lines: list[Line]) -> dict[str, Any]:
     last = lines[-1]
     return {"count": last["states"], **{name: last[name] for name in ("states", "steps", "ends", "seconds")}}
@@ -114,6 +119,7 @@ def _chaos(lines: list[Line]) -> dict[str, Any]:
 
 _FOLDS: Final[dict[str, tuple[tuple[str, ...], Callable[[list[Line]], dict[str, Any]]]]] = {
     "simulation": (("commit", "database", "orders_each", "python", "django"), _simulation),
+    "mutants": (("commit", "mutant"), _mutants),
     "exhaustion": (("commit", "scope", "python"), _exhaustion),
     "kill-lines": (("commit", "source", "database"), _killing),
     "fuzz": (("commit", "database", "python"), _fuzz),
@@ -151,6 +157,17 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
             *(("database", "database"), ("payments", "payments"), ("paid", "paid"), ("refunds", "refunds"), ("seeds", "seeds")),
             *(("faults", "faults"), ("kinds", "kinds of them"), ("judged", "judgements"), ("days", "virtual days")),
             *(("seconds", "seconds"), ("commit", "commit"), ("python", "Python"), ("django", "Django"), ("digest", "hash")),
+        ),
+    ),
+    "mutants": (
+        "mutants were simulated",
+        "each mutant of the conformance kit",
+        (
+            ("mutant", "mutant"),
+            ("payments", "payments"),
+            ("noticed", "noticed by"),
+            ("scenario", "caught in the kit by"),
+            ("commit", "commit"),
         ),
     ),
     "exhaustion": (
@@ -201,6 +218,8 @@ def _table(what: str, wanted: str, columns: tuple[tuple[str, str], ...], entries
 def _cell(name: str, value: object) -> str:
     if name == "digest":
         return f"`{str(value)[:16]}`"
+    if name == "noticed":
+        return str(value).partition(":")[0] if value else "not noticed"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -1,0 +1,71 @@
+"""`make simulate-mutants`: does the simulator bite? Shops and cores that are broken on purpose, and how many payments it takes to notice.
+
+The mutants are those of the conformance kit, which catches each of them. One that the simulator does not notice is said to be so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import django
+
+
+def main() -> int:
+    """Break the shop in each way, and simulate until it is noticed; 1 when a mutant was not, and no other proof is named for it."""
+    parser = argparse.ArgumentParser("make simulate-mutants", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--payments", type=int, default=1000, help="give up after so many, by default 1000")
+    parser.add_argument("--orders", type=int, default=20, help="how many shoppers come to each world, by default 20")
+    parser.add_argument("--only", default="", help="only the mutants whose names hold this")
+    parser.add_argument("--results", type=Path, help="append a line of JSON for each")
+    given = parser.parse_args()
+    django.setup()
+    from django.core.management import call_command
+
+    from tests.smallest_shop.mutants import MUTANTS
+    from tillgate.testing.report import source_commit
+
+    call_command("migrate", run_syncdb=True, verbosity=0)
+    commit, missed = source_commit(Path.cwd()), 0
+    for mutant in MUTANTS:
+        if given.only not in mutant.name:
+            continue
+        noticed = _noticed(mutant, given.orders, given.payments)
+        missed += not noticed["noticed"]
+        sys.stdout.write(f"{mutant.name}: {noticed['noticed'] or 'not noticed'} ({noticed['payments']} payments)\n")
+        sys.stdout.flush()
+        if given.results:
+            given.results.parent.mkdir(parents=True, exist_ok=True)
+            line = {"commit": commit, "python": platform.python_version(), "mutant": mutant.name, "scenario": mutant.scenario, **noticed}
+            with given.results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+    return 1 if missed else 0
+
+
+def _noticed(mutant: Any, orders: int, most: int) -> dict[str, Any]:
+    """Simulate world after world with a mutant until one is found wanting."""
+    import pytest
+
+    from tests.smallest_shop.driver import SmallestShopDriver
+    from tillgate.django.models import Payment
+    from tillgate.testing.simulation.world import simulate
+
+    payments = seed = 0
+    while payments < most:
+        seed += 1
+        with pytest.MonkeyPatch.context() as patch:
+            mutant.breaks(patch)
+            try:
+                payments += simulate(SmallestShopDriver(), seed, orders).payments
+            except Exception as fault:  # noqa: BLE001  # however it shows: a violated invariant, or a guard that raised
+                said = next(iter(str(fault).splitlines()), "")[:120]
+                return {"noticed": said or type(fault).__name__, "payments": payments + Payment.objects.count(), "seed": seed}
+    return {"noticed": "", "payments": payments, "seed": seed}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""The simulator bites: a shop that is broken on purpose is noticed, one that is not noticed is said not to be."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "status", "said"),
+    [("says applied and does nothing", 0, "I3: being paid took effect 0 times"), ("logs the token", 1, "not noticed")],
+)
+def test_a_mutant_is_noticed_or_said_not_to_be(mutant: str, status: int, said: str, tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
+    command = [
+        sys.executable,
+        "-m",
+        "tests.proving.biting",
+        "--payments",
+        "1",
+        "--orders",
+        "3",
+        "--only",
+        mutant,
+        "--results",
+        str(results),
+    ]
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == status, ran.stderr
+    assert f"{mutant}: {said}" in ran.stdout
+    [line] = map(json.loads, results.read_text("utf-8").splitlines())
+    assert (line["mutant"], bool(line["noticed"])) == (mutant, status == 0)
