@@ -20,19 +20,8 @@ ROOT = Path(__file__).parents[2]
 def test_a_mutant_is_noticed_or_said_not_to_be(mutant: str, status: int, said: str, tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
-    command = [
-        sys.executable,
-        "-m",
-        "tests.proving.biting",
-        "--payments",
-        "1",
-        "--orders",
-        "3",
-        "--only",
-        mutant,
-        "--results",
-        str(results),
-    ]
+    few = ["--payments", "20", "--orders", "10"]
+    command = [sys.executable, "-m", "tests.proving.biting", *few, "--only", mutant, "--results", str(results)]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == status, ran.stderr
     assert f"{mutant}: {said}" in ran.stdout
