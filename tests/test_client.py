@@ -368,7 +368,7 @@ def test_i11_no_call_shows_a_secret_in_its_outcome_its_traceback_or_a_log(
 @pytest.mark.parametrize("kind", KINDS)
 def test_i11_a_failure_to_connect_shows_no_secret(kind: str, operation: str) -> None:
     with pytest.raises(NotSent) as caught:
-        perform(kind, account(base_url=f"http://127.0.0.1:{closed_port()}", **SLOW), operation)
+        perform(kind, account(base_url=f"http://127.0.0.1:{closed_port()}", **FAST), operation)
     shown = everything_shown(caught.value)
     assert TOKEN not in shown
     assert TOKEN_DIGEST not in shown
