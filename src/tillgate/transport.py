@@ -28,7 +28,7 @@ from tillgate.wire.exchange import LARGEST_ANSWER_BYTES, HttpAnswer, HttpRequest
 from tillgate.wire.texts import described
 from tillgate.wire.urls import is_https
 
-__all__ = ["AsyncTransport", "SyncTransport", "async_transport"]
+__all__ = ["AsyncTransport", "DeadlineTransport", "SyncTransport", "async_transport", "keep_to"]
 
 _USER_AGENT = "tillgate"
 _NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
@@ -59,7 +59,8 @@ class SyncTransport:
         self._open()
 
     def _open(self) -> None:
-        self._transport = self._given or _DeadlineTransport(self._account)
+        account = self._account
+        self._transport = self._given or DeadlineTransport(account.max_connections, is_secure=is_https(account.base_url))
         self._process_id = os.getpid()
 
     def _own(self) -> httpx.BaseTransport:
@@ -74,7 +75,7 @@ class SyncTransport:
     def send(self, request: HttpRequest, deadline: float) -> HttpAnswer:
         """Send once and read the answer before the deadline, which is on the clock of `time.monotonic`."""
         transport = self._own()
-        _deadline.set(deadline)
+        keep_to(deadline)
         try:
             response = transport.handle_request(_httpx_request(request, self._account, deadline))
             try:
@@ -214,18 +215,23 @@ class _Listening:
         return data
 
 
-class _DeadlineTransport(httpx.HTTPTransport):
-    """httpx's own transport over a pool whose sockets also keep to the deadline of the call.
+def keep_to(deadline: float) -> None:
+    """Bind whatever this thread sends over a `DeadlineTransport` from now on; `deadline` is on the clock of `time.monotonic`."""
+    _deadline.set(deadline)
 
-    A read time-out alone bounds the wait for each byte, so that a gateway dripping a byte now and then would hold a worker for hours.
+
+class DeadlineTransport(httpx.HTTPTransport):
+    """httpx's own transport over a pool whose sockets also keep to the deadline that `keep_to` was given.
+
+    A read time-out alone bounds the wait for each byte, so that a server dripping a byte now and then would hold a worker for hours.
     """
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, max_connections: int, *, is_secure: bool = True) -> None:
         # In place of the parent's, which would build an SSL context of its own and cannot be given a network backend.
         self._pool = httpcore.ConnectionPool(
-            ssl_context=_ssl_context() if is_https(account.base_url) else None,
-            max_connections=account.max_connections,
-            max_keepalive_connections=account.max_connections,
+            ssl_context=_ssl_context() if is_secure else None,
+            max_connections=max_connections,
+            max_keepalive_connections=max_connections,
             keepalive_expiry=_KEEPALIVE_SECONDS,
             network_backend=_DeadlineBackend(),
         )

@@ -118,6 +118,9 @@ class Source:
     transactions: list[DoubleTransaction] = field(default_factory=list)
     books: list[str] = field(default_factory=list)
     attempts: int = 0
+    """How many are over, as the storefront counts them."""
+    keys: set[str] = field(default_factory=set)
+    """What the storefront has named its attempts."""
 
     @property
     def charged(self) -> Decimal:
@@ -129,6 +132,8 @@ class SaleorDouble:
     """A Saleor."""
 
     strategy = "CHARGE"
+    identifier: str | None = "tillgate"
+    """Of the App that a token belongs to."""
 
     def __init__(self, send: Send = through_client) -> None:
         self.send = send
@@ -348,7 +353,7 @@ class SaleorDouble:
         if app_id is None:  # a token that is not taken is an answer like any other, with HTTP 200
             return json.loads(_recorded("005-charge-success-bad-token")["response"]["body_raw"])  # type: ignore[no-any-return]
         if "transactionEventReport" not in query:
-            return {"data": {"app": {"id": app_id}}}
+            return {"data": {"app": {"id": app_id, "identifier": self.identifier}}}
         transaction = self.transactions.get(variables["id"])
         if transaction is None:
             return _reported(error=("id", "NOT_FOUND"))

@@ -11,7 +11,7 @@ from tests.double import SaleorDouble, Source
 from tests.storefront import Storefront
 from tillgate.django import clock
 from tillgate.django.models import Delivery, DeliveryKind
-from tillgate.django.operations.deliveries import deliver_remote
+from tillgate.django.operations.deliveries import deliver, deliver_remote
 from tillgate.testing.driver import ShopDriver
 from tillgate_saleor.models import Installation
 
@@ -22,10 +22,31 @@ def running_double() -> SaleorDouble:
     return SaleorDouble()
 
 
-class SaleorDriver(ShopDriver):
-    """Buys through a storefront, and reads Saleor's own books."""
+class StorefrontDriver(ShopDriver):
+    """Buys through a storefront. An order's key ends with the identifier of its checkout."""
 
     plugin = "saleor"
+
+    @staticmethod
+    def carry_reports() -> None:
+        """Let Saleor hear what is due, also of what waits for a person, as by the sweeper, which runs beside the service all the time."""
+        kinds = (DeliveryKind.ATTENTION_RAISED, DeliveryKind.REMOTE)
+        waiting = Delivery.objects.filter(kind__in=kinds, done_at__isnull=True).exclude(due_at__gt=clock.now())
+        for order_id in set(waiting.values_list("order_id", flat=True)):
+            deliver(order_id)
+            deliver_remote(order_id)
+
+    def pay_path(self, order_key: str) -> str:
+        return reverse("storefront-pay", args=[source_id(order_key)])
+
+
+def source_id(order_key: str) -> str:
+    """Return the identifier that Saleor has for an order of ours."""
+    return order_key.partition(":")[2]
+
+
+class SaleorDriver(StorefrontDriver):
+    """Reads the books of the double."""
 
     @property
     def saleor(self) -> SaleorDouble:
@@ -36,20 +57,15 @@ class SaleorDriver(ShopDriver):
         return double
 
     def _source(self, order_key: str) -> Source:
-        """Return a checkout as Saleor has it. Reports reach it by the sweeper, which runs beside the service all the time."""
-        waiting = Delivery.objects.filter(kind=DeliveryKind.REMOTE, done_at__isnull=True, due_at__lte=clock.now())
-        for order_id in set(waiting.values_list("order_id", flat=True)):
-            deliver_remote(order_id)
+        """Return a checkout as Saleor has it."""
+        self.carry_reports()
         assert running_double().faults == []
-        return running_double().sources[order_key.partition(":")[2]]
+        return running_double().sources[source_id(order_key)]
 
     def place_order(self, total: Decimal) -> str:
         saleor = self.saleor
         installation = Installation.objects.get(api_url=saleor.api_url)
         return f"{installation.pk}:{saleor.checkout(total).id}"
-
-    def pay_path(self, order_key: str) -> str:
-        return reverse("storefront-pay", args=[order_key.partition(":")[2]])
 
     def is_paid(self, order_key: str) -> bool:
         source = self._source(order_key)

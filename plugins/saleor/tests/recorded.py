@@ -62,15 +62,15 @@ def signed() -> list[Capture]:
     return [one for one in captures() if "Saleor-Signature" in one.headers]
 
 
-def answers_of_saleor(answers: Callable[[dict[str, Any]], Any]) -> httpx.Client:
+def answers_of_saleor(answers: Callable[[dict[str, Any]], str]) -> httpx.Client:
     """Return a client to which Saleor answers as recorded: its keys, and to what it is asked whatever `answers` has."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         if str(request.url) == f"{ORIGIN}/.well-known/jwks.json":
-            return httpx.Response(200, json=read("jwks.json"))
+            return httpx.Response(200, stream=httpx.ByteStream(json.dumps(read("jwks.json")).encode()))
         assert str(request.url) == API_URL, request.url
         body = json.loads(request.content)
         held = answers({"query": body["query"], "variables": body["variables"], "authorization": request.headers.get("Authorization")})
-        return httpx.Response(200, content=held)
+        return httpx.Response(200, stream=httpx.ByteStream(held.encode()))
 
     return httpx.Client(transport=httpx.MockTransport(answer))

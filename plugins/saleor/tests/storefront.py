@@ -5,26 +5,51 @@ A key is good for one attempt. When the attempt is over, the next has another.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Protocol
+
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.views.decorators.csrf import csrf_exempt
 
-from tests.double import FAILURE, Refused, SaleorDouble, Source
+from tests.double import FAILURE, Refused, Source
 from tillgate.django.operations.locking import without_atomic_requests
 
 RETURN_URL = "http://testserver/storefront/back/"
 
 
+class Saleor(Protocol):
+    """What a storefront needs of a Saleor, be it the double or a real one."""
+
+    @property
+    def sources(self) -> Mapping[str, Source]:
+        """What can be paid."""
+
+    @property
+    def transactions(self) -> Mapping[str, Any]:
+        """What was begun."""
+
+    def gateway_initialize(self, source: Source) -> tuple[int, Any]:
+        """Ask how can be paid."""
+
+    def initialize(self, source: Source, key: str, data: Any) -> tuple[object, Any]:
+        """Begin a transaction; with the same key, the same one. Raises `Refused`."""
+
+    def process(self, transaction: Any) -> Any:
+        """Ask how a transaction stands."""
+
+
 class Storefront:
     """Which Saleor the pages below are of."""
 
-    saleor: SaleorDouble
+    saleor: Saleor
 
 
-def begin(saleor: SaleorDouble, source: Source, vendor: object) -> str | None:
+def begin(saleor: Saleor, source: Source, vendor: object) -> str | None:
     """Begin to pay with a vendor, and return the address of the cashier page, or None when that came to nothing."""
     for _ in range(2):
         key = f"{source.id}:{vendor}:{source.total}:{source.attempts}"
-        was_used = any(one.key == key for one in source.transactions)
+        was_used = key in source.keys
+        source.keys.add(key)
         _, said = saleor.initialize(source, key, {"vendor": vendor, "returnUrl": RETURN_URL})
         if not str(said.get("result", FAILURE)).endswith(FAILURE):
             url = said.get("data", {}).get("cashierUrl")

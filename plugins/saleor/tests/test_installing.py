@@ -68,11 +68,15 @@ def test_what_saleor_says_of_a_token_is_told_without_its_trace(saleor: SaleorDou
         "x" * 5000,
     ],
 )
-def test_an_origin_that_is_not_allowed_is_refused_and_never_called(api_url: str, double: SaleorDouble, world: World) -> None:
+def test_an_origin_that_is_not_allowed_is_refused_and_never_called(
+    api_url: str, double: SaleorDouble, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     double.tokens = {"token": "QXBwOjE="}
-    port = double.origin.rpartition(":")[2]
-    status, said = double.register("token", **{"Saleor-Api-Url": api_url.replace("{port}", port)})
+    given = api_url.replace("{port}", double.origin.rpartition(":")[2])
+    status, said = double.register("token", **{"Saleor-Api-Url": given})
     assert (status, said["error"]["code"]) == (403, "ORIGIN")
+    assert given[:100] in caplog.text, "its owner can see which one it was"
+    assert given[:200] == given or given not in caplog.text
     assert double.requests == []
     assert not Installation.objects.exists()
 

@@ -107,7 +107,9 @@ def test_one_command_serves_the_app_and_loses_no_money_though_it_is_killed(tmp_p
                 service.send_signal(signal.SIGTERM)
                 assert service.wait(timeout=20) in (0, -signal.SIGTERM), "it ends when it is told to"
         assert double.faults == []
-        assert f"installs the App from {variables['PUBLIC_URL']}/api/manifest" in (tmp_path / "serve.log").read_text("utf-8")
+        log = (tmp_path / "serve.log").read_text("utf-8")
+        assert f"installs the App from {variables['PUBLIC_URL']}/api/manifest" in log
+        assert "StreamingHttpResponse" not in log, "the admin's own files are served without a warning"
     finally:
         double.close()
 
@@ -120,7 +122,15 @@ def test_one_command_serves_the_app_and_loses_no_money_though_it_is_killed(tmp_p
         ({"TILLGATE_TOKEN": ""}, "TILLGATE_TOKEN"),
         ({"SALEOR_ORIGINS": "shop.example"}, "shop.example"),
         ({"VENDORS": "gold"}, "gold"),
-        ({"TILLGATE_SANDBOX": ""}, "SANDBOX"),
+        ({"TILLGATE_SANDBOX": ""}, "variables TILLGATE_..."),
+        ({"TILLGATE_SANDBOX": "maybe"}, "TILLGATE_SANDBOX"),
+        ({"PUBLIC_URL": "https://pay.shop.example/app"}, "without a path"),
+        ({"SECRET_KEY": "short"}, "at least 50"),
+        ({"DATABASE_URL": "nonsense"}, "DATABASE_URL"),
+        ({"DATABASE_URL": "sqlite:////nowhere/at/all.sqlite3"}, "DATABASE_URL"),
+        ({"EMAIL_PORT": "smtp"}, "EMAIL_PORT"),
+        ({"LANGUAGE_CODE": "xx"}, "LANGUAGE_CODE"),
+        ({"TIME_ZONE": "Mars/Base"}, "TIME_ZONE"),
     ],
     ids=str,
 )
@@ -132,6 +142,53 @@ def test_a_setting_that_is_wrong_is_named_and_nothing_is_served(change: dict[str
     assert named in told
     assert "Traceback" not in told
     assert PUBLISHED_TEST_TOKEN not in told
+
+
+def run(folder: Path, variables: Mapping[str, str], *arguments: str) -> tuple[int, str]:
+    done = subprocess.run([*COMMAND, *arguments], cwd=folder, env=dict(variables), capture_output=True, timeout=60, check=False)
+    return done.returncode, done.stdout.decode() + done.stderr.decode()
+
+
+def test_everything_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
+    required = ("PUBLIC_URL", "SECRET_KEY", "TILLGATE_BASE_URL", "TILLGATE_MERCHANT_NO", "TILLGATE_TOKEN")
+    variables = environment("http://127.0.0.1:1", "http://127.0.0.1:2", 1)
+    code, told = run(tmp_path, {name: value for name, value in variables.items() if name not in required}, "serve")
+    assert code != 0
+    for name in required:
+        assert name in told
+
+
+def test_an_empty_variable_counts_as_not_given(tmp_path: Path) -> None:
+    empty = dict.fromkeys(("DATABASE_URL", "EMAIL_HOST", "EMAIL_PORT", "EMAIL_FROM", "LANGUAGE_CODE", "TIME_ZONE", "SALEOR_PARTS"), "")
+    code, told = run(tmp_path, environment("http://127.0.0.1:1", "http://127.0.0.1:2", 1, **empty), "manage", "check")
+    assert code == 0, told
+
+
+def test_a_port_that_is_taken_is_told_before_anything_listens(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, told = run(tmp_path, environment("http://127.0.0.1:1", "http://127.0.0.1:2", 1), "serve", "--port", port)
+    assert code != 0
+    assert port in told
+    assert "Listening" not in told
+
+
+def test_a_service_that_cannot_sweep_does_not_serve(tmp_path: Path) -> None:
+    """Without tables the sweeper ends at once. Money would be missed, and nobody would see it."""
+    variables = environment("http://127.0.0.1:1", "http://127.0.0.1:2", 1)
+    code, told = run(tmp_path, variables, "serve", "--port", "0", "--no-migrate")
+    assert code != 0
+    assert "The sweeper has ended" in told
+    assert "Traceback" not in told
+
+
+def test_a_module_of_settings_in_the_current_folder_is_found(tmp_path: Path) -> None:
+    module = 'from tillgate_saleor.service.settings import *\n\nTILLGATE_SALEOR["APP_NAME"] = "Wallets and cards"\n'
+    (tmp_path / "pay_settings.py").write_text(module, "utf-8")
+    variables = environment("http://127.0.0.1:1", "http://127.0.0.1:2", 1, DJANGO_SETTINGS_MODULE="pay_settings")
+    installed = Path(sys.executable).with_name("tillgate-saleor")  # `python -c` would look in the folder by itself
+    done = subprocess.run([installed, "manage", "diffsettings"], cwd=tmp_path, env=variables, capture_output=True, timeout=60, check=False)
+    assert "Wallets and cards" in done.stdout.decode(), done.stderr.decode()
 
 
 def test_the_other_commands_are_there(tmp_path: Path) -> None:

@@ -124,5 +124,5 @@ def test_every_setting_is_in_the_documentation() -> None:
 
 def test_every_variable_of_the_service_is_in_the_documentation() -> None:
     source = (Path(checks.__file__ or "").parent / "service" / "settings.py").read_text("utf-8")
-    variables = set(re.findall(r'(?:_required|_list|_is_on|environ\.get)\("([A-Z_]+)"', source))
+    variables = set(re.findall(r'(?:_required|_list|_is_on|_number|_time_zone|_language|environ\.get)\("([A-Z_]+)"', source))
     assert variables - set(re.findall(r"^\| `([A-Z_]+)`", DOCS.read_text("utf-8"), re.MULTILINE)) == set()

@@ -7,17 +7,38 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
+from pydantic import SecretStr
 
+from tillgate.transport import DeadlineTransport, keep_to
+from tillgate_saleor.conf import get_settings
 from tillgate_saleor.documents import APP_ID, REPORT
+from tillgate_saleor.models import LONGEST_ID
 
-__all__ = ["ReportRefused", "Reported", "SaleorError", "TokenRefused", "Unreachable", "ask_app_id", "client", "fetch_keys", "report"]
+__all__ = [
+    "ReportRefused",
+    "Reported",
+    "SaleorError",
+    "Silent",
+    "TokenRefused",
+    "Unreachable",
+    "ask_app_id",
+    "client",
+    "fetch_keys",
+    "report",
+]
 
-_TIMEOUT: Final = httpx.Timeout(5.0, connect=2.0)
+_SECONDS: Final = 5.0
+"""For a whole answer, however slowly it drips."""
+_KEYS_SECONDS: Final = 2.5
+"""For the keys, which a webhook waits for before everything else."""
+_TIMEOUT: Final = httpx.Timeout(_SECONDS, connect=2.0)
+_CONNECTIONS: Final = 20
 _LARGEST_ANSWER: Final = 256 * 1024
 _KEYS_PATH: Final = "/.well-known/jwks.json"
 
@@ -28,6 +49,10 @@ class SaleorError(Exception):
 
 class Unreachable(SaleorError):
     """It could not be asked, or answered nothing that can be read: nothing is known."""
+
+
+class Silent(Unreachable):
+    """It did not answer in time."""
 
 
 class TokenRefused(SaleorError):
@@ -55,18 +80,32 @@ class Reported:
 def client() -> httpx.Client:
     """Return the process's client: its connections to the Saleors are kept."""
     # No redirects: they could lead to a Saleor that nobody allowed.
-    return httpx.Client(timeout=_TIMEOUT, follow_redirects=False)
+    return httpx.Client(transport=DeadlineTransport(_CONNECTIONS), timeout=_TIMEOUT, follow_redirects=False)
 
 
-def ask_app_id(api_url: str, token: str) -> str:
-    """Return the id of the App that a token belongs to; raise `TokenRefused` when it belongs to none, or `Unreachable`."""
+class _Bearer(httpx.Auth):
+    """The App's token, as a header: it is nowhere but in the request that leaves."""
+
+    def __init__(self, token: SecretStr) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx.Request) -> Iterator[httpx.Request]:  # type: ignore[override]  # nothing is sent to it
+        request.headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
+        yield request
+
+
+def ask_app_id(api_url: str, token: SecretStr) -> str:
+    """Return the App's id by a token of its own; raise `TokenRefused` when that is none, or another App's, or `Unreachable`."""
     app = _asked(api_url, token, APP_ID, {}).get("app")
-    if not isinstance(app, Mapping) or not isinstance(app.get("id"), str) or not app["id"]:
+    if not isinstance(app, Mapping) or not isinstance(app.get("id"), str) or not 0 < len(app["id"]) <= LONGEST_ID:
         raise TokenRefused(f"{api_url} knows no App by this token")
+    # The token of any other App works as well, and in place of ours it would end every payment.
+    if app.get("identifier") != get_settings().app_id:
+        raise TokenRefused(f"{api_url} knows another App by this token")
     return str(app["id"])
 
 
-def report(api_url: str, token: str, event: Reported) -> None:
+def report(api_url: str, token: SecretStr, event: Reported) -> None:
     """Report an event of a transaction. One that Saleor has processed already is as good; raises a `SaleorError` when it was not taken."""
     variables = {
         "id": event.transaction_id,
@@ -87,17 +126,15 @@ def report(api_url: str, token: str, event: Reported) -> None:
 
 def fetch_keys(origin: str) -> dict[str, Any]:
     """Return the JSON Web Key Set of a Saleor; raise `Unreachable` when there is none."""
-    answer = _read("GET", origin + _KEYS_PATH)
+    answer = _read("GET", origin + _KEYS_PATH, _KEYS_SECONDS)
     if not isinstance(answer.get("keys"), list):
         raise Unreachable(f"{origin}{_KEYS_PATH} holds no keys")
     return answer
 
 
-def _asked(api_url: str, token: str, query: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
+def _asked(api_url: str, token: SecretStr, query: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the data of an answer. Errors come with HTTP 200, a token that is not taken too."""
-    headers = {"Authorization": f"Bearer {token}"}
-    answer = _read("POST", api_url, headers=headers, json={"query": query, "variables": variables})
-    del headers, token
+    answer = _read("POST", api_url, _SECONDS, auth=_Bearer(token), json={"query": query, "variables": variables})
     if errors := answer.get("errors"):
         # In whole they may hold a trace of Saleor's own code, and people read this.
         is_refused = any(code in json.dumps(errors) for code in ("PermissionDenied", "InvalidToken"))
@@ -113,25 +150,28 @@ def _messages(errors: object) -> str:
     return "; ".join(said)[:400] or "an error without a message"
 
 
-def _read(method: str, url: str, **request: Any) -> dict[str, Any]:
+def _read(method: str, url: str, seconds: float, **request: Any) -> dict[str, Any]:
+    keep_to(time.monotonic() + seconds)
+    # Uncompressed: a compressed answer could swell past every bound.
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
     try:
-        with client().stream(method, url, **request) as response:
+        with client().stream(method, url, headers=headers, **request) as response:
             body = bytearray()
-            for part in response.iter_bytes():
+            for part in response.iter_raw():
                 body += part
                 if len(body) > _LARGEST_ANSWER:
                     raise Unreachable(f"{url} answered with more than {_LARGEST_ANSWER} bytes")
             status = response.status_code
     except httpx.HTTPError as error:
-        fault = Unreachable(f"{url} could not be reached: {type(error).__name__}")
+        kind = Silent if isinstance(error, httpx.TimeoutException) else Unreachable
+        fault = kind(f"{url} could not be reached: {type(error).__name__}")
     else:
         if status == httpx.codes.UNAUTHORIZED:
             raise TokenRefused(f"{url} answered HTTP {status}")
         if status != httpx.codes.OK:
             raise Unreachable(f"{url} answered HTTP {status}")
         return _object(url, bytes(body))
-    del request
-    raise fault  # outside the except block, and without the request: error reports print local variables (I11)
+    raise fault  # outside the except block: error reports print local variables, and those of httpx hold the token (I11)
 
 
 def _object(url: str, body: bytes) -> dict[str, Any]:

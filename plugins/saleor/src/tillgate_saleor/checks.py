@@ -46,7 +46,7 @@ def check_settings() -> Found:
     try:
         settings = get_settings()
     except ConfigurationError as error:
-        yield _error(3, str(error), "Correct TILLGATE_SALEOR in the project's settings.")
+        yield _error(3, str(error), "Correct TILLGATE_SALEOR in the project's settings, or the variables SALEOR_... of the service.")
         return
     if not settings.saleors:
         hint = 'Name it: TILLGATE_SALEOR = {"SALEORS": {"https://shop.example": {...}}}, or SALEOR_ORIGINS for the service.'

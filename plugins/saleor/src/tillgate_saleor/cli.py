@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import sys
 import threading
+import warnings
+from pathlib import Path
 
 import click
 import django
 import uvicorn
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command, execute_from_command_line
 from django.core.management.base import CommandError, SystemCheckError
+from django.db import DatabaseError
 
 from tillgate.errors import ConfigurationError
 
 __all__ = ["main"]
 
 _SETTINGS = "tillgate_saleor.service.settings"
+_OF_VARIABLES = (
+    "The service makes TILLGATE of PUBLIC_URL, VENDORS, ATTENTION_MAIL_TO and the variables TILLGATE_..., "
+    "and TILLGATE_SALEOR of the variables SALEOR_..."
+)
 
 
-@click.group()
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tillgate-saleor")
 def main() -> None:
     """Tillgate's payment App for Saleor, as a service. Its settings come from the environment; docs/saleor.md lists them."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", _SETTINGS)
+    sys.path.insert(0, str(Path.cwd()))  # where an owner's own module of settings is
 
 
 @main.command()
@@ -32,29 +43,63 @@ def main() -> None:
 @click.option("--no-sweeper", is_flag=True, help="Do not sweep: `tillgate-saleor manage tillgate sweep --loop` runs elsewhere.")
 @click.option("--no-migrate", is_flag=True, help="Leave the database's tables as they are.")
 def serve(host: str, port: int, *, no_sweeper: bool, no_migrate: bool) -> None:
-    """Check the settings, bring the database up to date, and serve the App, with the sweeper beside it."""
+    """Serve the App, with the sweeper beside it.
+
+    Before that the settings are checked, and the database is brought up to date.
+    """
     try:
         django.setup()
         call_command("check")
         if not no_migrate:
             call_command("migrate", interactive=False, verbosity=1)
-    except (ConfigurationError, SystemCheckError, CommandError) as error:
+    except SystemCheckError as error:
+        raise click.ClickException(f"{error}\n{_OF_VARIABLES}") from None
+    except DatabaseError as error:
+        raise click.ClickException(f"The database of DATABASE_URL cannot be used: {error}") from None
+    except (ConfigurationError, ImproperlyConfigured, CommandError) as error:
         raise click.ClickException(str(error)) from None
-    if not no_sweeper:
-        # It ends with the process, wherever it is: what it was at is due again, as after every crash.
-        threading.Thread(target=call_command, args=("tillgate", "sweep", "--loop"), name="sweeper", daemon=True).start()
     from tillgate_saleor.manifest import address  # needs the settings, as the next does
     from tillgate_saleor.service.asgi import application
 
-    click.echo(f"Listening on {host}:{port}. A Saleor installs the App from {address('manifest')}")
+    warnings.filterwarnings("ignore", "StreamingHttpResponse must consume")  # the admin's own files, which are small
     # Whoever is before it tells the scheme in X-Forwarded-Proto; nothing here asks for the shopper's address.
-    uvicorn.run(application, host=host, port=port, log_config=None, proxy_headers=False, server_header=False)
+    server = uvicorn.Server(uvicorn.Config(application, log_config=None, proxy_headers=False, server_header=False))
+    listening = _listen(host, port)
+    # It ends with the process, wherever it is: what it was at is due again, as after every crash.
+    sweeper = None if no_sweeper else threading.Thread(target=_sweep, args=(server,), name="sweeper", daemon=True)
+    if sweeper:
+        sweeper.start()
+    click.echo(f"Listening on {host}:{listening.getsockname()[1]}. A Saleor installs the App from {address('manifest')}")
+    with contextlib.suppress(KeyboardInterrupt):  # it has ended in order by then
+        server.run(sockets=[listening])
+    if sweeper and not sweeper.is_alive():
+        raise click.ClickException("The sweeper has ended, and the service with it.")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise click.ClickException(f"It cannot listen: {error.strerror}") from None
+
+
+def _sweep(server: uvicorn.Server) -> None:
+    """Sweep, and end the server should that end: a service that serves without sweeping would miss money, and nobody would see it."""
+    try:
+        call_command("tillgate", "sweep", "--loop")
+    except CommandError as error:
+        click.echo(f"Error: {error}", err=True)
+    finally:
+        server.should_exit = True
 
 
 @main.command(context_settings={"ignore_unknown_options": True}, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def manage(arguments: tuple[str, ...]) -> None:
-    """Run one of Django's commands: createsuperuser, `tillgate doctor`, `tillgate_saleor installations`..."""
+    """Run one of Django's commands.
+
+    For example createsuperuser, `tillgate doctor` or `tillgate_saleor installations`.
+    """
     try:
         execute_from_command_line(["tillgate-saleor manage", *arguments])
     except ConfigurationError as error:

@@ -96,7 +96,9 @@ def _build(kind: type[_Model], place: str, given: Mapping[str, Any]) -> _Model:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         name = str(first["loc"][0]).upper() if first["loc"] else ""
         shown = "***" if name == "ENCRYPTION_KEYS" else given.get(name)
-        fault = ConfigurationError(f"{place}[{name!r}]", shown, f"cannot be used: {first['msg']}")
+        if isinstance(shown, Mapping):
+            shown = None  # the message names what is wrong in it
+        fault = ConfigurationError(f"{place}[{name!r}]", shown, f"cannot be used: {first['msg'].removeprefix('Value error, ')}")
     raise fault
 
 

@@ -27,7 +27,7 @@ from tillgate.account import Account
 from tillgate.configuration import Configured
 from tillgate.django.conf import get_settings as get_tillgate_settings
 from tillgate.django.forms import VENDOR_LABELS
-from tillgate.django.models import Attention, Payment
+from tillgate.django.models import Attention
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.locking import database, without_atomic_requests
 from tillgate.django.staff.masking import Mask
@@ -167,11 +167,13 @@ def _needing(installation: Installation, accounts: set[str]) -> QuerySet[Attenti
 
 
 def _shown(attention: Attention) -> dict[str, Any]:
+    # Trouble with an account that several Saleors share came up with a payment that may be another's.
+    payment = attention.payment if attention.order_id else None
     return {
         "reason": REASONS.get(attention.reason, attention.reason),
         "sentence": Mask([attention.payment], [attention.refund]).text(attention.sentence),
         "raised_at": attention.raised_at,
-        "reference": attention.payment.reference if isinstance(attention.payment, Payment) else "",
+        "reference": payment.reference if payment else "",
         "url": _admin("attention_change", attention.pk),
     }
 

@@ -53,7 +53,7 @@ SUBSCRIPTIONS: Final = {
 }
 """What each webhook asks for. No name, mail or address of a shopper."""
 
-APP_ID: Final = "{ app { id } }"
+APP_ID: Final = "{ app { id identifier } }"
 
 REPORT: Final = """mutation Report(
   $id: ID!, $type: TransactionEventTypeEnum!, $pspReference: String!, $amount: PositiveDecimal!, $time: DateTime!,

@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from django.db import transaction
+from pydantic import SecretStr
 
 from tillgate.django import clock
 from tillgate.django.operations.locking import database, outside_transactions
@@ -23,7 +24,7 @@ class OriginNotAllowed(Exception):
     """The settings name no such Saleor; nobody was called."""
 
 
-def install(api_url: str, token: str) -> Installation:
+def install(api_url: str, token: SecretStr) -> Installation:
     """Keep the token of a Saleor that installs the App, for the first time or again, once it is proven to work.
 
     Raises `OriginNotAllowed`, or a `SaleorError` when the Saleor does not take the token or cannot be reached; then nothing has changed.
@@ -38,7 +39,7 @@ def install(api_url: str, token: str) -> Installation:
     keys = fetch_keys(origin)
     values = {
         "app_id": app_id,
-        "token": vault.encrypt(token),
+        "token": vault.encrypt(token.get_secret_value()),
         "keys": keys,
         "keys_fetched_at": now,
         "installed_at": now,

@@ -203,6 +203,9 @@ def _standing(begun: Transaction, payment: Payment) -> Answer:
     if not payment.is_open:
         message = _("The payment came to nothing. Nothing was charged.")
         return answer("CHARGE_FAILURE", psp_reference=reference, amount=amount, message=message, actions=[])
+    if begun.canceled_at:
+        message = _("This was canceled. Nothing was charged.")
+        return answer("CHARGE_FAILURE", psp_reference=reference, amount=amount, message=message, actions=[])
     if not payment.cashier_url:
         return _not_begun(payment)
     is_live = is_cashier_live(payment)

@@ -26,11 +26,13 @@ from tillgate_saleor.answers import Answer, answer, failure
 from tillgate_saleor.books import refund_reference
 from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
 from tillgate_saleor.models import AskedRefund, Installation, Transaction
-from tillgate_saleor.transactions import find_transaction, payment_of
+from tillgate_saleor.transactions import find_transaction, payment_of, transaction_of
 
 __all__ = ["refund"]
 
 _REFUND: Final = "REFUND"
+_BEGIN_WITHIN: Final = 0.75
+"""Of the time for an answer: what begins must have been written down when the answer is given."""
 
 
 def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answer:
@@ -39,6 +41,8 @@ def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answe
     payment = payment_of(begun) if begun else None
     if begun is None or payment is None:
         return failure(_REFUND, _("This transaction was never begun."))
+    if transaction_of(payment.pk, payment.data) != begun:
+        return failure(_REFUND, _("The shopper has begun again, as another transaction."))
     if body.action.currency != money.CURRENCY:
         message = _("Currency %(given)s is not supported, only %(ours)s is.")
         return failure(_REFUND, message % {"given": body.action.currency, "ours": money.CURRENCY})
@@ -46,7 +50,7 @@ def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answe
         amount = money.amount(body.action.amount)
     except InvalidRequest:
         return failure(_REFUND, _("The amount must be above zero, in whole cents."))
-    digest, until = hashlib.sha256(raw).hexdigest(), time.monotonic() + ANSWER_WITHIN_SECONDS
+    digest, until = hashlib.sha256(raw).hexdigest(), time.monotonic() + ANSWER_WITHIN_SECONDS * _BEGIN_WITHIN
     try:
         within(ANSWER_WITHIN_SECONDS, lambda: _ask(begun, payment, amount, digest, until))
     except InvalidRequest as error:
@@ -67,7 +71,7 @@ def _asked(begun: Transaction, digest: str) -> AskedRefund | None:
 def _ask(begun: Transaction, payment: Payment, amount: Decimal, digest: str, until: float) -> None:
     """Queue the refund of a request together with the note that it was asked for; it is sent on commit.
 
-    Not after the moment of the monotonic clock at which Saleor was told that it could not be begun.
+    Not after a moment of the monotonic clock: soon after it Saleor is told that it could not be begun.
     """
     with locked_order(payment.order_id):  # one request at a time
         if _asked(begun, digest) is not None or time.monotonic() >= until:

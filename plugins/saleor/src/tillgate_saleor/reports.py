@@ -7,18 +7,26 @@ pspReference, type and amount.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
+
+from pydantic import SecretStr
 
 from tillgate.django import clock, operations
 from tillgate.hooks import RemoteDelivery
 from tillgate.wire import money
 from tillgate_saleor import vault
-from tillgate_saleor.api import Reported, TokenRefused, report
+from tillgate_saleor.api import Reported, Silent, TokenRefused, report
 from tillgate_saleor.models import Transaction
 from tillgate_saleor.plugin import PLUGIN
 
 __all__ = ["deliver", "enqueue"]
+
+_REST: Final = timedelta(seconds=10)
+"""After a Saleor was silent, its other reports do not wait for it so long: behind them wait those of other Saleors."""
+_resting: Final[dict[int, datetime]] = {}
+"""Until when, by the number of its installation. Of this process: it is no more than a courtesy."""
 
 
 def enqueue(
@@ -50,6 +58,8 @@ def deliver(delivery: RemoteDelivery) -> None:
     installation = told.installation
     if not installation.token:
         raise TokenRefused(f"{installation.api_url} has uninstalled the App: let it install it again, or settle this there by hand")
+    if (until := _resting.get(installation.pk)) and clock.now() < until:
+        raise Silent(f"{installation.api_url} did not answer another report just now")
     event = Reported(
         transaction_id=told.transaction_id,
         type=delivery.name,
@@ -59,4 +69,8 @@ def deliver(delivery: RemoteDelivery) -> None:
         message=delivery.data["message"],
         available_actions=tuple(delivery.data["actions"]),
     )
-    report(installation.api_url, vault.decrypt(installation.token), event)
+    try:
+        report(installation.api_url, SecretStr(vault.decrypt(installation.token)), event)
+    except Silent:
+        _resting[installation.pk] = clock.now() + _REST
+        raise

@@ -35,7 +35,7 @@ def verify(installation: Installation, signature: str, body: bytes) -> None:
     header, _, rest = signature.partition(".")
     if not header or not rest.startswith("."):
         raise BadSignature("is not a detached signature")
-    keys = _keys(installation, _kid(signature))
+    keys = _keys(installation, _kid(signature, is_encoded=False))
     try:
         jws.deserialize_compact(signature, keys, algorithms=_ALGORITHMS, payload=body)
     except (JoseError, ValueError, TypeError) as error:
@@ -50,7 +50,7 @@ def read_token(installation: Installation, token: str) -> dict[str, Any]:
 
     It must be for this App and for now. The times are compared with the machine's clock.
     """
-    keys = _keys(installation, _kid(token))
+    keys = _keys(installation, _kid(token, is_encoded=True))
     rules = jwt.JWTClaimsRegistry(
         iss={"essential": True, "value": installation.api_url},
         app={"essential": True, "value": installation.app_id},
@@ -67,15 +67,19 @@ def read_token(installation: Installation, token: str) -> dict[str, Any]:
     raise fault
 
 
-def _kid(signed: str) -> str:
+def _kid(signed: str, *, is_encoded: bool) -> str:
+    """Return which key a signature names. `is_encoded` is whether it signs base64, as a token does, or bytes as they are (RFC 7797)."""
     try:
-        kid = jws.extract_compact(signed.encode()).headers().get("kid")
+        header = jws.extract_compact(signed.encode()).headers()
     except (JoseError, ValueError, TypeError) as error:
         fault = BadSignature(f"cannot be read ({type(error).__name__})")
     else:
-        if isinstance(kid, str):
+        if header.get("b64", True) is not is_encoded:
+            # The same keys sign both: a token's claims must not pass for a body, nor a body for a token.
+            raise BadSignature("is of another kind")
+        if isinstance(kid := header.get("kid"), str):
             return kid
-        fault = BadSignature("names no key")
+        raise BadSignature("names no key")
     raise fault
 
 

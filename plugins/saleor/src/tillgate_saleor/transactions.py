@@ -51,7 +51,14 @@ def find_transaction(installation: Installation, transaction_id: str) -> Transac
 
 
 def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, amount: Decimal, return_url: str) -> Transaction:
-    """Return the row of a transaction that begins: the one that is there when Saleor asks again with the same key."""
+    """Return the row of a transaction that begins: the one that is there when Saleor asks again with the same key.
+
+    It has no payment yet, and what it will have is for what Saleor asks for now, whatever was asked for in between.
+    """
+    source = body.source_object
+    first = {"number": _number(source), "channel": source.channel.slug, "amount": amount}
+    # In a transaction of its own: on InnoDB, those who write the same row at the same moment would then wait for each other's locks.
+    Purchase.objects.using(database()).get_or_create(installation=installation, source=source.id, part=0, defaults=first)
     with transaction.atomic(using=database()):
         purchase = _purchase(installation, body, amount)
         values = {
@@ -63,8 +70,8 @@ def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, am
             "created_at": clock.now(),
         }
         rows = Transaction.objects.using(database()).select_related("purchase")
-        begun, is_new = rows.get_or_create(installation=installation, transaction_id=body.transaction.id, defaults=values)
-        if is_new and not purchase.paid_reference:
+        begun, _ = rows.get_or_create(installation=installation, transaction_id=body.transaction.id, defaults=values)
+        if begun.purchase_id == purchase.pk and not purchase.paid_reference:
             # Whoever begins to pay what was given up wants it after all.
             purchase.amount, purchase.given_up_at = amount, None
             purchase.save(update_fields=["amount", "given_up_at"])
@@ -73,16 +80,15 @@ def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, am
 
 def _purchase(installation: Installation, body: bodies.Initialize, amount: Decimal) -> Purchase:
     """Return what a transaction pays, locked: the last part of its checkout or order, or the next where Saleor may ask for more."""
-    purchases, source = Purchase.objects.using(database()), body.source_object
-    values = {"number": _number(source), "channel": source.channel.slug, "amount": amount}
-    purchases.get_or_create(installation=installation, source=source.id, part=0, defaults=values)
+    purchases, source = Purchase.objects.using(database()), body.source_object.id
     # The first part's row is the lock of them all.
-    parts = list(purchases.select_for_update().filter(installation=installation, source=source.id).order_by("part"))
+    parts = list(purchases.select_for_update().filter(installation=installation, source=source).order_by("part"))
     saleor = get_settings().saleor(installation.api_url)
     is_begun = Transaction.objects.using(database()).filter(installation=installation, transaction_id=body.transaction.id).exists()
     if is_begun or saleor is None or not saleor.parts or not _is_known_to_be_paid(parts[-1]):
         return parts[-1]
-    return purchases.create(installation=installation, source=source.id, part=len(parts), **values)
+    values = {"number": parts[0].number, "channel": parts[0].channel, "amount": amount}
+    return purchases.create(installation=installation, source=source, part=len(parts), **values)
 
 
 def _is_known_to_be_paid(purchase: Purchase) -> bool:

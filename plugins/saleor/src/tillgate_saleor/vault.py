@@ -28,7 +28,7 @@ def decrypt(kept: str) -> str:
     try:
         return _fernets().decrypt(kept).decode()
     except InvalidToken:
-        remedy = "does not fit: put the older key behind the newest, or let the Saleor install the App again"
+        remedy = "does not fit: put the older key behind the newest (SECRET_KEY_FALLBACKS), or let the Saleor install the App again"
         fault = ConfigurationError("TILLGATE_SALEOR['ENCRYPTION_KEYS']", "***", remedy)
     raise fault
 

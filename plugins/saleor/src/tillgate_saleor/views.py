@@ -8,6 +8,7 @@ import logging
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST, require_safe
+from pydantic import SecretStr
 
 from tillgate.django.operations.locking import without_atomic_requests
 from tillgate_saleor.api import SaleorError
@@ -36,20 +37,13 @@ def register(request: HttpRequest) -> HttpResponse:
     try:
         _register(request)
     except NotTaken as fault:
-        _log.warning("the App was not installed: %s", fault.message)
+        _log.warning("the App was not installed by %.200r: %s", request.headers.get("Saleor-Api-Url", ""), fault.message)
         return not_taken(fault)
     return JsonResponse({"success": True})
 
 
 def _register(request: HttpRequest) -> None:
-    try:
-        given = json.loads(read(request))
-    except (ValueError, RecursionError):
-        given = None
-    token = given.get("auth_token") if isinstance(given, dict) else None
-    del given
-    if not isinstance(token, str) or not 0 < len(token) <= _LONGEST_TOKEN or not token.isascii() or not token.isprintable():
-        raise NotTaken(400, "TOKEN", "The body has no auth_token.")
+    token = _token(read(request))
     try:
         installation = install(request.headers.get("Saleor-Api-Url", ""), token)
     except OriginNotAllowed:
@@ -59,5 +53,16 @@ def _register(request: HttpRequest) -> None:
     else:
         _log.info("the App was installed by %s", installation.api_url)
         return
-    del token
     raise fault
+
+
+def _token(raw: bytes) -> SecretStr:
+    """Return the token that a body hands over, hidden from error reports (I11)."""
+    try:
+        given = json.loads(raw)
+    except (ValueError, RecursionError):
+        given = None
+    token = given.get("auth_token") if isinstance(given, dict) else None
+    if not isinstance(token, str) or not 0 < len(token) <= _LONGEST_TOKEN or not token.isascii() or not token.isprintable():
+        raise NotTaken(400, "TOKEN", "The body has no auth_token.")
+    return SecretStr(token)

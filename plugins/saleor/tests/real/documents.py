@@ -24,6 +24,9 @@ ACTIVATE: Final = "mutation ($id: ID!) { appActivate(id: $id) { errors { field m
 DEACTIVATE: Final = "mutation ($id: ID!) { appDeactivate(id: $id) { errors { field message } } }"
 UNINSTALL: Final = "mutation ($id: ID!) { appDelete(id: $id) { errors { field message } } }"
 
+MAKE_APP: Final = """mutation ($name: String!) {
+    appCreate(input: {name: $name, permissions: [HANDLE_CHECKOUTS]}) { app { id } authToken errors { field message } } }"""
+
 # The shop
 
 CHANNEL: Final = "query ($slug: String!) { channel(slug: $slug) { id } }"
@@ -57,6 +60,11 @@ TRANSACTION: Final = """query ($id: ID!) { transaction(id: $id) { id pspReferenc
     events { createdAt type pspReference message amount { amount } } } }"""
 ORDER: Final = """query ($id: ID!) { order(id: $id) { id number status chargeStatus total { gross { amount } } totalCharged { amount }
     totalRefunded { amount } transactions { id } grantedRefunds { id status amount { amount } } } }"""
+SOURCE: Final = """query ($id: ID!) { checkout(id: $id) { chargeStatus transactions { id refundedAmount { amount }
+    events { createdAt type pspReference } } } }"""
+PAY_BY_HAND: Final = """mutation ($id: ID!, $amount: PositiveDecimal!) {
+    transactionCreate(id: $id, transaction: {name: "Cash", amountCharged: {amount: $amount, currency: "USD"}}) {
+        transaction { id } errors { field message } } }"""
 REQUEST: Final = """mutation ($id: ID!, $action: TransactionActionEnum!, $amount: PositiveDecimal) {
     transactionRequestAction(id: $id, actionType: $action, amount: $amount) { transaction { id } errors { field message } } }"""
 GRANT_REFUND: Final = """mutation ($order: ID!, $transaction: ID!, $amount: Decimal!) {
@@ -70,6 +78,11 @@ REQUEST_GRANTED: Final = """mutation ($id: ID!) {
 CHECKOUT: Final = """mutation ($channel: String!, $variant: ID!, $address: AddressInput!) { checkoutCreate(input: {channel: $channel,
     email: "shopper@example.com", lines: [{quantity: 1, variantId: $variant}], shippingAddress: $address, billingAddress: $address}) {
     checkout { id shippingMethods { id } } errors { field message } } }"""
+PRICED_CHECKOUT: Final = """mutation ($channel: String!, $variant: ID!, $price: PositiveDecimal!) { checkoutCreate(
+    input: {channel: $channel, email: "shopper@example.com", lines: [{quantity: 1, variantId: $variant, price: $price}]}) {
+    checkout { id } errors { field message } } }"""
+PRICE_CHECKOUT: Final = """mutation ($id: ID!, $variant: ID!, $price: PositiveDecimal!) {
+    checkoutLinesUpdate(id: $id, lines: [{quantity: 1, variantId: $variant, price: $price}]) { errors { field message } } }"""
 DELIVERY: Final = """mutation ($id: ID!, $method: ID!) {
     checkoutDeliveryMethodUpdate(id: $id, deliveryMethodId: $method) { errors { field message } } }"""
 GATEWAYS: Final = """mutation ($id: ID!, $gateway: String!) { paymentGatewayInitialize(id: $id, paymentGateways: [{id: $gateway}]) {

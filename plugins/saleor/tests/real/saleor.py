@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import httpx
 
+from tests import double
 from tests.real import documents
 
 _T = TypeVar("_T")
@@ -34,7 +35,7 @@ SHIPPING: Final = Decimal("5.00")
 TOTAL: Final = PRICE + SHIPPING
 
 
-class Refused(Exception):
+class Refused(double.Refused):
     """Saleor answered with errors; the text is what it said."""
 
 
@@ -89,6 +90,10 @@ class Saleor:
     def ask(self, document: str, **variables: Any) -> Any:
         """Send a document of one field as the staff, and return what the field holds; raise `Refused` for errors."""
         return self._send(document, variables, {"Authorization": f"Bearer {self.staff_token()}"})
+
+    def ask_as(self, token: str, document: str, **variables: Any) -> Any:
+        """Send a document of one field as an App, by its token."""
+        return self._send(document, variables, {"Authorization": f"Bearer {token}"})
 
     def ask_as_shopper(self, document: str, **variables: Any) -> Any:
         """Send a document of one field as anybody may."""

@@ -108,10 +108,9 @@ def sweep(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _n
         before = swept.work
         shop_left = _shop(swept, stop)
         progress(swept)
-        done_for_shop = swept.work
         accounts_left = _accounts(swept, quota, progress, stop)
-        if swept.work > done_for_shop:
-            shop_left |= _shop(swept, stop)  # what the payments brought
+        if swept.work > before:
+            shop_left |= _shop(swept, stop)  # what all this brought
         _guarded(swept, "mail", lambda: _mails(swept))
         beat(swept)
         progress(swept)

@@ -4,6 +4,8 @@ import os
 
 from django.core.asgi import get_asgi_application
 
+from tillgate_saleor.service.bounds import bounded
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tillgate_saleor.service.settings")
 
-application = get_asgi_application()
+application = bounded(get_asgi_application())

@@ -7,18 +7,24 @@ DJANGO_SETTINGS_MODULE names.
 from __future__ import annotations
 
 import os
-from typing import Any
+import zoneinfo
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import dj_database_url
+from django.conf.locale import LANG_INFO
 
 from tillgate.errors import ConfigurationError
+from tillgate_saleor.conf import origin_of
+
+_missing: dict[str, str] = {}
+_SHORTEST_KEY: Final = 50
 
 
 def _required(name: str, remedy: str) -> str:
     value = os.environ.get(name, "")
     if not value:
-        raise ConfigurationError(name, None, f"is not set in the environment: {remedy}")
+        _missing[name] = remedy
     return value
 
 
@@ -27,11 +33,40 @@ def _list(name: str) -> list[str]:
 
 
 def _is_on(name: str) -> bool:
-    return os.environ.get(name, "").lower() in ("1", "true", "yes", "on")
+    value = os.environ.get(name, "").lower()
+    if value not in ("1", "true", "yes", "on", "0", "false", "no", "off", ""):
+        raise ConfigurationError(name, value, "is neither true nor false")
+    return value in ("1", "true", "yes", "on")
+
+
+def _number(name: str, default: int) -> int:
+    value = os.environ.get(name) or str(default)
+    if not (value.isascii() and value.isdecimal()):
+        raise ConfigurationError(name, value, "is not a number")
+    return int(value)
+
+
+def _time_zone(name: str) -> str:
+    value = os.environ.get(name) or "UTC"
+    try:
+        zoneinfo.ZoneInfo(value)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        raise ConfigurationError(name, value, "is not a time zone such as Europe/Berlin") from None
+    return value
+
+
+def _language(name: str) -> str:
+    value = (os.environ.get(name) or "en-us").lower()
+    if value not in LANG_INFO and value.partition("-")[0] not in LANG_INFO:
+        raise ConfigurationError(name, value, "is not a language such as en-us or de")
+    return value
 
 
 def _database() -> dict[str, Any]:
-    database: dict[str, Any] = dict(dj_database_url.parse(os.environ.get("DATABASE_URL") or "sqlite:///tillgate-saleor.sqlite3"))
+    try:
+        database: dict[str, Any] = dict(dj_database_url.parse(os.environ.get("DATABASE_URL") or "sqlite:///tillgate-saleor.sqlite3"))
+    except ValueError:  # the address is not shown: it holds a password
+        raise ConfigurationError("DATABASE_URL", None, "is not an address such as postgresql://user:password@host/name") from None
     if database["ENGINE"] == "django.db.backends.sqlite3":
         # Notices, webhooks and the sweeper write at the same time, and wait for each other instead of failing.
         pragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
@@ -42,7 +77,7 @@ def _database() -> dict[str, Any]:
 PUBLIC_URL = _required(
     "PUBLIC_URL", "give the address at which Saleor, the gateway and shoppers reach this service: https://pay.shop.example"
 )
-SECRET_KEY = _required("SECRET_KEY", 'make one with: python -c "import secrets; print(secrets.token_urlsafe(50))"')
+SECRET_KEY = _required("SECRET_KEY", 'make one with python -c "import secrets; print(secrets.token_urlsafe(50))"')
 SECRET_KEY_FALLBACKS = _list("SECRET_KEY_FALLBACKS")
 
 _SANDBOX = _is_on("TILLGATE_SANDBOX")
@@ -59,6 +94,14 @@ TILLGATE: dict[str, Any] = {
     "PUBLIC_URL": PUBLIC_URL,
     "ATTENTION_MAIL_TO": _list("ATTENTION_MAIL_TO"),
 }
+if _missing:
+    raise ConfigurationError(
+        "The environment", None, "lacks what is required:\n" + "\n".join(f"  {name}: {remedy}" for name, remedy in _missing.items())
+    )
+if len(SECRET_KEY) < _SHORTEST_KEY:
+    raise ConfigurationError("SECRET_KEY", None, f"is too short: it must be at least {_SHORTEST_KEY} random characters")
+if origin_of(PUBLIC_URL) != PUBLIC_URL.rstrip("/").lower():
+    raise ConfigurationError("PUBLIC_URL", PUBLIC_URL, "is not an address such as https://pay.shop.example, without a path")
 if _list("VENDORS"):
     TILLGATE["VENDORS"] = _list("VENDORS")
 
@@ -81,8 +124,8 @@ ALLOWED_HOSTS = [urlsplit(PUBLIC_URL).hostname or "", "127.0.0.1", "localhost"]
 ROOT_URLCONF = "tillgate_saleor.service.urls"
 ASGI_APPLICATION = "tillgate_saleor.service.asgi.application"
 USE_TZ = True
-TIME_ZONE = os.environ.get("TIME_ZONE", "UTC")
-LANGUAGE_CODE = os.environ.get("LANGUAGE_CODE", "en-us")
+TIME_ZONE = _time_zone("TIME_ZONE")
+LANGUAGE_CODE = _language("LANGUAGE_CODE")
 STATIC_URL = "static/"
 WHITENOISE_USE_FINDERS = True  # the admin's own files, without a step to collect them
 
@@ -127,15 +170,21 @@ if urlsplit(PUBLIC_URL).scheme == "https":
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
     CSRF_TRUSTED_ORIGINS = [f"https://{urlsplit(PUBLIC_URL).netloc}"]
 
-EMAIL_HOST = os.environ.get("EMAIL_HOST", "localhost")
-EMAIL_PORT = int(os.environ.get("EMAIL_PORT", "25"))
+EMAIL_HOST = os.environ.get("EMAIL_HOST") or "localhost"
+EMAIL_PORT = _number("EMAIL_PORT", 25)
 EMAIL_HOST_USER = os.environ.get("EMAIL_HOST_USER", "")
 EMAIL_HOST_PASSWORD = os.environ.get("EMAIL_HOST_PASSWORD", "")
 EMAIL_USE_TLS = bool(EMAIL_HOST_USER)
 EMAIL_TIMEOUT = 10
-DEFAULT_FROM_EMAIL = SERVER_EMAIL = os.environ.get("EMAIL_FROM", f"tillgate@{urlsplit(PUBLIC_URL).hostname}")
+DEFAULT_FROM_EMAIL = SERVER_EMAIL = os.environ.get("EMAIL_FROM") or f"tillgate@{urlsplit(PUBLIC_URL).hostname}"
 
-SILENCED_SYSTEM_CHECKS = ["tillgate.E003"] if _SANDBOX else []  # TILLGATE_SANDBOX is there to say that play money is meant
+SILENCED_SYSTEM_CHECKS = [
+    "security.W004",  # HSTS and the redirect to https are for the web server before it
+    "security.W008",
+    "tillgate.W005",  # under ASGI each request has a thread of its own, and a kept connection would end with it
+]
+if _SANDBOX:
+    SILENCED_SYSTEM_CHECKS += ["tillgate.E003"]  # the variable is there to say that play money is meant
 
 LOGGING = {
     "version": 1,

@@ -3,6 +3,8 @@
 from django.contrib import admin
 from django.urls import include, path
 
+admin.site.site_url = None  # there is no site beside the admin to link to
+
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("payments/", include("tillgate.django.urls")),

@@ -1,0 +1,134 @@
+"""The driver: how the conformance kit talks to a real Saleor. Our App is in the kit's own process, where the kit can make it fail."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from decimal import Decimal
+from typing import Any, Final
+
+from tests.double import Source
+from tests.driver import StorefrontDriver, source_id
+from tests.real import documents
+from tests.real.saleor import Attempt, Saleor, Storefront, until
+from tests.storefront import RETURN_URL
+from tillgate_saleor.models import Installation
+
+APP_ID: Final = "tillgate-conformance"
+"""Of its own: beside an App that somebody has installed by hand."""
+_PAID: Final = ("FULL", "OVERCHARGED")
+
+
+class Shop:
+    """A Saleor with the App installed, whose storefront may name the price: a total to the cent needs no product of its own."""
+
+    def __init__(self, saleor: Saleor) -> None:
+        self.saleor = saleor
+        self.sources: dict[str, Source] = {}
+        self.transactions: dict[str, Attempt] = {}
+        self._storefront = Storefront(saleor, APP_ID, RETURN_URL)
+        self._channel = saleor.channel("tillgate-charges")
+        made = saleor.ask(documents.MAKE_APP, name=f"{APP_ID}-{secrets.token_hex(3)}")
+        self._backend, self._token = made["app"]["id"], made["authToken"]
+        self._installation: Installation | None = None
+
+    def close(self) -> None:
+        """Leave the Saleor as it was, but for the checkouts."""
+        self.saleor.uninstall(APP_ID)
+        self.saleor.ask(documents.UNINSTALL, id=self._backend)
+
+    def install(self, manifest_url: str) -> None:
+        """Install the App, once; the kit empties the tables before each scenario, and what they knew of it is put back."""
+        if self._installation is None:
+            self.saleor.uninstall(APP_ID)
+            self.saleor.install(manifest_url)
+            self._installation = until("the App has its token", Installation.objects.first)
+        else:
+            self._installation.save(force_insert=True)
+
+    # The shopper, through the storefront ---------------------------------------------------------------------------------------------
+
+    def checkout(self, total: Decimal) -> Source:
+        """Fill a cart."""
+        about = {"channel": self._channel.slug, "variant": self._channel.variant, "price": total}
+        made = self.saleor.ask_as(self._token, documents.PRICED_CHECKOUT, **about)
+        source = self.sources[made["checkout"]["id"]] = Source(made["checkout"]["id"], total)
+        return source
+
+    def edit(self, source: Source, total: Decimal) -> None:
+        """Change the cart."""
+        self.saleor.ask_as(self._token, documents.PRICE_CHECKOUT, id=source.id, variant=self._channel.variant, price=total)
+        source.total = total
+
+    def gateway_initialize(self, source: Source) -> tuple[int, Any]:
+        """Ask how can be paid."""
+        return 200, {"data": self._storefront.ways_to_pay(source.id)}
+
+    def initialize(self, source: Source, key: str, data: Any) -> tuple[Attempt, Any]:
+        """Begin a transaction; with the same key, the same one."""
+        attempt = self._storefront.begin(source.id, key=key, data=data)
+        self.transactions[attempt.transaction] = attempt
+        return attempt, {"result": attempt.event, "data": attempt.data}
+
+    def process(self, transaction: Attempt) -> Any:
+        """Ask how a transaction stands."""
+        return {"result": self._storefront.process(transaction.transaction).event}
+
+
+class RealSaleorDriver(StorefrontDriver):
+    """Reads the books of a real Saleor. A checkout is paid when Saleor would make an order of it."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
+
+    def _books(self, order_key: str) -> Any:
+        """Return a checkout as Saleor has it, the events of its transactions from the oldest on: each is charged under one pspReference."""
+        self.carry_reports()
+        found = self.shop.saleor.ask(documents.SOURCE, id=source_id(order_key))
+        for transaction in found["transactions"]:
+            transaction["events"].sort(key=lambda event: str(event["createdAt"]))
+            references = {event["pspReference"] for event in transaction["events"] if event["type"].startswith("CHARGE_")}
+            assert len(references - {""}) <= 1, f"one transaction was told of as {references}"
+        return found
+
+    def place_order(self, total: Decimal) -> str:
+        return f"{Installation.objects.get().pk}:{self.shop.checkout(total).id}"
+
+    def is_paid(self, order_key: str) -> bool:
+        return self._books(order_key)["chargeStatus"] in _PAID
+
+    def times_paid(self, order_key: str) -> int:
+        """Return how often the same money was counted, in one transaction or in several. A second payment is other money."""
+        books = self._books(order_key)
+        events = [(one["id"], event) for one in books["transactions"] for event in one["events"] if event["type"] == "CHARGE_SUCCESS"]
+        counted = Counter(name for transaction, event in events for name in (transaction, event["pspReference"]))
+        return max(counted.values(), default=0) if books["chargeStatus"] in _PAID else 0
+
+    def refunded(self, order_key: str) -> Decimal:
+        return sum((one["refundedAmount"]["amount"] for one in self._books(order_key)["transactions"]), Decimal(0))
+
+    def is_payable(self, order_key: str) -> bool:
+        return not self.is_paid(order_key)
+
+    def is_released(self, order_key: str) -> bool:
+        """Tell whether Saleor was told of every transaction that nobody paid. When it drops such a checkout is its own affair."""
+        books = self._books(order_key)
+        last_words = [one["events"][-1]["type"] for one in books["transactions"]]
+        return books["chargeStatus"] not in _PAID and set(last_words) == {"CHARGE_FAILURE"}
+
+    def close_order(self, order_key: str) -> None:
+        """Cancel what was begun: the staff can do no more to a checkout."""
+        for transaction in self._books(order_key)["transactions"]:
+            self.shop.saleor.request(transaction["id"], "CANCEL")
+            until("it is canceled", lambda: "CANCEL_SUCCESS" in dict(self.shop.saleor.events(transaction["id"])))  # noqa: B023  # called at once
+
+    def edit_total(self, order_key: str, total: Decimal) -> None:
+        """Change the cart; the storefront then asks anew how it can be paid, as it does when it shows its payment step."""
+        source = self.shop.sources[source_id(order_key)]
+        self.shop.edit(source, total)
+        self.shop.gateway_initialize(source)
+
+    def place_order_paid_otherwise(self, total: Decimal) -> str:
+        key = self.place_order(total)
+        self.shop.saleor.ask(documents.PAY_BY_HAND, id=source_id(key), amount=total)
+        return key
