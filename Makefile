@@ -13,7 +13,7 @@ ANYWHERE := tests/django/security tests/django/test_checks.py tests/django/test_
 # What takes long, and is run by `make test-long` and no other.
 LONG := tests/fuzz tests/proving tests/test_scaffold.py tests/testing/test_conformance.py
 
-.PHONY: help setup demo test test-long test-shop test-databases test-pythons test-pretix lint types imports cassettes reference reliability conformance simulate simulate-mutants exhaust chaos kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
+.PHONY: help setup demo test test-plugins test-long test-shop test-databases test-pythons test-pretix lint types imports cassettes reference reliability conformance simulate simulate-mutants exhaust chaos kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -42,6 +42,8 @@ test: setup lint types imports  ## what must hold before a change lands, but for
 	@$(BIN)/pytest -n 2 --ignore tests/django --ignore tests/browser --ignore tests/benchmarks $(LONG:%=--ignore %)
 	@$(BIN)/pytest -n 2 tests/django tests/benchmarks
 	@$(BIN)/pytest tests/browser --ignore tests/browser/shop
+
+test-plugins: setup  ## the plugins for Oscar, django-payments and Saleor, each on its framework
 	@$(foreach plugin,$(PLUGINS),echo "$(plugin)" && (cd $(plugin) && ../../$(BIN)/pytest -n 2) &&) true
 
 test-long: setup  ## what takes long: fresh environments, the kit's own tests, the simulator, the fuzzer
