@@ -328,9 +328,9 @@ def test_a_slow_account_starves_no_other(world: World, monkeypatch: pytest.Monke
         if not later and swept.looked > len(quick):
             later.extend(many(world, 1, "other"))  # falls due while the slow one is being swept
 
-    swept = sweep(progress=watch)
-    assert swept.looked == 44
+    sweep(progress=watch)
     order_of_asking = [entry.reference for entry in world.sandbox.service.journal.all() if entry.operation == "query"]
+    assert set(order_of_asking) == {payment.reference for payment in (*slow, *quick, *later)}, "a slow machine may ask some twice"
     assert order_of_asking.index(later[0].reference) < order_of_asking.index(slow[-1].reference)
     assert max(order_of_asking.index(payment.reference) for payment in quick) < order_of_asking.index(slow[-1].reference)
 
