@@ -6,6 +6,7 @@ import hmac
 import json
 from base64 import urlsafe_b64encode
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import pytest
@@ -222,11 +223,15 @@ def test_a_body_of_a_megabyte_is_not_taken(saleor: SaleorDouble, world: World) -
     assert nothing_created(world)
 
 
-@pytest.mark.parametrize("name", ["idempotencyKey", "action", "transaction", "sourceObject", "recipient"])
-@pytest.mark.parametrize("value", [None, [], "", 1, {}], ids=repr)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *product(["idempotencyKey", "action", "transaction", "sourceObject", "recipient"], [None, [], 1, {}]),
+        *product(["action", "transaction", "sourceObject", "recipient"], [""]),  # Saleor's own schema lets the key be empty
+    ],
+    ids=repr,
+)
 def test_a_field_that_is_missing_or_strange_is_not_taken(name: str, value: Any, saleor: SaleorDouble, world: World) -> None:
-    if (name, value) == ("idempotencyKey", ""):
-        pytest.skip("Saleor's own schema lets it be empty")
     raw = saleor.body(Event.INITIALIZE, fields(saleor, **{name: value}))
     assert is_not_taken(saleor.post(Event.INITIALIZE, raw, saleor.sign(raw)), 400, "BODY")
     assert nothing_created(world)
