@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
 from django.contrib.auth.models import User
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 from tests.django.conftest import (  # noqa: F401  # the same shop, gateway and clock as in the tests without a browser
     World,
@@ -25,32 +23,17 @@ from tests.django.conftest import (  # noqa: F401  # the same shop, gateway and 
 )
 from tillgate.django import views
 from tillgate.sandbox import Sandbox
+from tillgate.testing.browsers import running_chromium
 
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"
-_ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 _DEADLINE_MS = 10_000
 
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     """One browser for all of these tests, closed before any other test runs: its event loop would confuse them."""
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs chromium on this machine")
-    with pytest.MonkeyPatch.context() as environment, sync_playwright() as playwright:
-        # Tests read rows as ever: the driver's event loop is in their thread, but nothing of theirs runs in it.
-        environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        browser = playwright.chromium.launch(executable_path=path, args=list(_ARGUMENTS))
+    with running_chromium() as browser:
         yield browser
-        browser.close()
 
 
 class Shop:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,10 @@ from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # ships no types
-from playwright.sync_api import Browser, ConsoleMessage, FrameLocator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, FrameLocator, Page, expect
 
 from tests.double import SaleorDouble
+from tillgate.testing.browsers import running_chromium
 
 ARTEFACTS = Path(__file__).parents[3] / "artefacts"
 
@@ -21,14 +20,8 @@ ARTEFACTS = Path(__file__).parents[3] / "artefacts"
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """One browser for these tests, closed before any other runs: its event loop would confuse them."""
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if path is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs chromium on this machine")
-    with pytest.MonkeyPatch.context() as environment, sync_playwright() as playwright:
-        environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")  # the driver's event loop is in this thread, but runs nothing of ours
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+    with running_chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
