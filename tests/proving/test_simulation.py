@@ -52,6 +52,19 @@ def test_a_shop_that_is_paid_twice_is_found_and_the_smallest_trace_replays() -> 
     assert said.splitlines()[-2] == replayed.splitlines()[-2]
 
 
+def test_what_was_lost_while_the_gateway_was_away_for_days_is_made_good_by_one_sweep() -> None:
+    said = simulate("--outage", "2", "--payments", "8")
+    assert "in 2 days without a gateway " in said
+    assert "exit status 0" in said
+    [line] = [line for line in said.splitlines() if line.startswith("seed 1: ")]
+    paid, notices, good = (
+        int(line.partition(before)[2].partition(after)[0])
+        for before, after in (("gateway ", " of"), ("paid, ", " notices"), ("made ", " good"))
+    )
+    assert paid == good > 0
+    assert notices >= paid
+
+
 @pytest.mark.parametrize("settings", ["tests.django.project"])
 def test_a_database_that_cannot_fail_is_refused(settings: str) -> None:
     said = simulate("--payments", "2", settings=settings)

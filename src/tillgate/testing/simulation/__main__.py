@@ -38,6 +38,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SCOPE",
         help="instead, try everything that can happen to one order; SCOPE changes how much that is: payments=1,refunds=0,crashes=0 ...",
     )
+    parser.add_argument(
+        "--outage", type=float, metavar="DAYS", help="instead, let the gateway be away so long, and see what one sweep makes good"
+    )
     parser.add_argument("--results", type=Path, metavar="FILE", help="append a line of JSON for each seed, and leave out those that it has")
     return parser
 
@@ -48,6 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
     shop = _prepare(given.driver)
     if given.exhaust is not None:
         return _exhaust(shop, given.exhaust, given.results)
+    if given.outage is not None:
+        return _outage(shop, given)
     from tillgate.testing.simulation.world import simulate
 
     without = frozenset(filter(None, given.without.split(",")))
@@ -100,6 +105,30 @@ def _exhaust(shop: Any, scope: str, results: Path | None) -> int:
         noted = {"scope": scope or "whole", **asdict(counts), "seconds": round(time.perf_counter() - began, 1)}
         _append(results, _origin(1) | noted)
     _say(f"{counts.states} states, {counts.steps} steps between them, {counts.ends} ends: all explored, no violation")
+    return 0
+
+
+def _outage(shop: Any, given: argparse.Namespace) -> int:
+    """Play an outage for each seed; 1 when an invariant was violated."""
+    from tillgate.testing.simulation.outage import endure
+
+    for seed in given.seed:
+        worlds: list[Any] = []
+        began = time.perf_counter()
+        try:
+            endured = endure(shop, seed, given.payments, given.outage, watch=worlds.append)
+        except Violated as violated:
+            _say("\n".join([line for _, line in worlds[0].scheduler.lines][-_MOST_LINES:]))
+            _say(f"seed {seed}: {violated}")
+            return 1
+        _say(
+            f"seed {seed}: in {endured.days:g} days without a gateway {endured.paid} of {endured.payments} payments were paid,"
+            f" {endured.lost_notices} notices lost, and {endured.vain_sweeps} sweeps heard nothing;"
+            f" then one sweep asked about {endured.looked} payments and made {endured.made_good} good"
+        )
+        if given.results:
+            _append(given.results, _origin(given.payments) | asdict(endured) | {"seconds": round(time.perf_counter() - began, 1)})
+        _say(endured.digest)
     return 0
 
 

@@ -1,0 +1,140 @@
+"""A gateway that is away for weeks: no query is answered and no notice comes, while people pay at cashiers that are still open.
+
+Once it answers again, one sweep must make good every notice that was lost in all that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from tillgate.django import operations
+from tillgate.django.models import Order, Payment
+from tillgate.django.operations.sweep import Swept
+from tillgate.testing.driver import ShopDriver
+from tillgate.testing.simulation.faults import KINDS, Faults
+from tillgate.testing.simulation.network import Violated
+from tillgate.testing.simulation.scheduler import Scheduler
+from tillgate.testing.simulation.world import SimulatedWorld, empty_tables
+
+__all__ = ["Endured", "endure"]
+
+_DAY: Final = 86_400.0
+_HOUR: Final = 3600.0
+_SWEEP_EVERY: Final = 300.0
+_REST: Final = 301.0
+"""An account whose gateway was silent is tried again within five minutes."""
+_OFTEN_PAYS: Final = 0.85
+_OFTEN_COMES_BACK: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Endured:
+    """What came of an outage: payments that were open when it began, notices lost, sweeps in vain, and what one sweep then did."""
+
+    seed: int
+    days: float
+    payments: int
+    paid: int
+    lost_notices: int
+    vain_sweeps: int
+    looked: int
+    made_good: int
+    digest: str
+
+
+class _Outage(SimulatedWorld):
+    """Every payment begins in the hour before the gateway goes, and is paid, declined or left at any time while it is away."""
+
+    def __init__(self, shop: ShopDriver, scheduler: Scheduler, days: float) -> None:
+        super().__init__(shop, scheduler, Faults(scheduler, dict.fromkeys(KINDS, 0.0)))
+        self._days = days
+        self._lost_notices = self._vain_sweeps = 0
+
+    def endure(self, orders: int) -> Endured:
+        """Let it pass, sweep once, and look at what that has made good; then let everything come to its end."""
+        self.judge.begin()
+        begins = self.scheduler.seconds + _HOUR
+        ends = begins + self._days * _DAY
+        for number in range(orders):
+            name = f"shopper {number}"
+            self.scheduler.spawn(name, lambda story=str(number): self._shopper(story, begins, ends), story=str(number))  # type: ignore[misc]  # a default that holds the loop's value
+        self.scheduler.spawn("outage", lambda: self._vanish(begins, ends), story="outage")
+        self.scheduler.spawn("sweeper", lambda: self._sweep_until(ends), story="sweeper")
+        self._until(lambda: self.scheduler.seconds > ends + _REST)
+        paid = [one.reference for one in self.service.transactions() if one.status == "paid"]
+        before = self._known_as_paid()
+        swept: list[Swept] = []
+        self.scheduler.spawn("the one sweep", lambda: swept.append(operations.sweep()), story="sweeper")
+        self._until(lambda: bool(swept))
+        made_good = self._known_as_paid() - before
+        if missed := set(paid) - before - made_good:
+            raise Violated(f"I2: {len(missed)} of {len(paid)} paid payments were not made good by one sweep, such as {min(missed)}")
+        self.scheduler.spawn("sweeper", self.people.sweeper, story="sweeper")
+        self.finish()
+        return Endured(
+            seed=self.scheduler.seed,
+            days=self._days,
+            payments=Payment.objects.count(),
+            paid=len(paid),
+            lost_notices=self._lost_notices,
+            vain_sweeps=self._vain_sweeps,
+            looked=swept[0].looked,
+            made_good=len(made_good),
+            digest=self.scheduler.digest,
+        )
+
+    def _known_as_paid(self) -> set[str]:
+        """Return the references of the payments whose order the shop has taken for paid."""
+        rows = Order.objects.filter(paid_by__isnull=False).values_list("key", "paid_by__reference")
+        return {reference for key, reference in rows if self.shop.times_paid(key) == 1}
+
+    def _vanish(self, begins: float, ends: float) -> None:
+        self.scheduler.pause(begins - self.scheduler.seconds)
+        self.network.dark_until = ends
+        self.scheduler.tell(f"the gateway is away for {self._days:g} days")
+
+    def _shopper(self, story: str, begins: float, ends: float) -> None:
+        scheduler = self.scheduler
+        assert scheduler.actor
+        chance = scheduler.actor.chance
+        key = self.place_order(Decimal(chance.randint(1, 90_000)) / 100, story)
+        scheduler.pause(chance.uniform(0, begins - scheduler.seconds - 60))
+        started = self.people.start(key, "paypal", chance.choice(self.accounts))
+        assert started
+        there = self.service.known(started.payment.merchant_no, started.payment.reference)
+        assert there
+        scheduler.pause(chance.uniform(begins, ends) - scheduler.seconds)
+        pays = chance.random() < _OFTEN_PAYS
+        self.service.settle(scheduler.seconds)
+        if not pays and there.status != "pending":
+            return  # too late to say no
+        way_back = self.service.decide(there.transaction_no, "pay" if pays else "decline", late=pays)
+        if way_back and chance.random() < _OFTEN_COMES_BACK:
+            self.people.visit("GET", way_back)
+
+    def _sweep_until(self, ends: float) -> None:
+        while self.scheduler.seconds < ends:
+            self.people.process("sweep", operations.sweep)
+            self._vain_sweeps += self.scheduler.seconds < self.network.dark_until
+            self.scheduler.pause(_SWEEP_EVERY)
+
+    def _post(self) -> None:
+        """Lose every notice while the gateway is away; it never learns that nobody heard them."""
+        if self.scheduler.seconds >= self.network.dark_until:
+            return super()._post()
+        for attempt in self.service.due_notices(self.scheduler.seconds):
+            self._lost_notices += 1
+            self.service.notice_answered(attempt, 200, b"success")
+        return None
+
+
+def endure(shop: ShopDriver, seed: int, orders: int, days: float, watch: Callable[[SimulatedWorld], object] = lambda _: None) -> Endured:
+    """Play an outage in an emptied database. Raises `Violated` when one sweep does not make all good, or an invariant does not hold."""
+    empty_tables()
+    world = _Outage(shop, Scheduler(seed), days)
+    watch(world)
+    with world.in_place():
+        return world.endure(orders)
