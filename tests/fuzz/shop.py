@@ -39,7 +39,7 @@ BEGAN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 ADDRESS: Final = "http://127.0.0.1:1"
 """Of the emulator, at which nobody listens: it is called in this process."""
 COUNTERS: Final = {
-    "tillgate_payment": {"notices", "forged_notices", "looked_at", "next_look_at"},
+    "tillgate_payment": {"notices", "forged_notices", "repeated_notices", "last_notice", "looked_at", "next_look_at"},
     "tillgate_refund": {"notices"},
 }
 """What a notice may change by itself: how many came, and when the gateway is asked next."""

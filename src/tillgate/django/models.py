@@ -117,6 +117,10 @@ class Payment(models.Model):
     """When it is due; a worker that claims it moves this forward by the lease."""
     notices = models.PositiveIntegerField(default=0)
     forged_notices = models.PositiveIntegerField(default=0)
+    repeated_notices = models.PositiveIntegerField(default=0)
+    """Those that came when it was paid already and said no more than the one before; they are counted here alone, and not kept."""
+    last_notice = models.CharField(max_length=32, blank=True)
+    """A hash of what the last one said that was kept."""
 
     class Meta:
         default_permissions = _PERMISSIONS

@@ -7,6 +7,7 @@ therefore written in SQL here, or by the ORM once: building them anew took most 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 from collections.abc import Callable
 from typing import Any, Final
@@ -32,7 +33,8 @@ __all__ = ["receive_payment_notice", "receive_refund_notice", "receive_return"]
 _KEPT_PER_PAYMENT: Final = 20
 _KEPT_BYTES: Final = 8 * 1024
 
-_COUNT: Final = "UPDATE tillgate_payment SET notices = %s WHERE id = %s AND notices = %s"
+_COUNT_REPEATED: Final = "UPDATE tillgate_payment SET repeated_notices = repeated_notices + 1 WHERE id = %s"
+_COUNT: Final = "UPDATE tillgate_payment SET notices = %s, last_notice = %s WHERE id = %s AND notices = %s"
 _REPLACE: Final = (
     "UPDATE tillgate_notice SET kind = %s, received_at = %s, method = %s, signature = %s, evidence = %s"
     " WHERE payment_id = %s AND slot = %s AND COALESCE(refund_id, 0) = %s"
@@ -100,14 +102,26 @@ def _look_up(alias: str) -> tuple[str, Callable[[tuple[Any, ...]], Payment]]:
 
 
 def _receive(payment: Payment, kind: NoticeKind, received: Received, method: str, signature: NoticeSignature, cause: str) -> Payment:
-    counted = {"notices": 1, "forged_notices": 1} if signature is NoticeSignature.FORGED else {"notices": 1}
+    said = _digest(kind, received, method, signature)
+    is_forged = signature is NoticeSignature.FORGED
+    if payment.status == PaymentStatus.PAID and payment.last_notice == said and not is_forged:
+        with connections[database()].cursor() as cursor:
+            cursor.execute(_COUNT_REPEATED, [payment.pk])
+        return payment
+    counted = {"notices": 1, "forged_notices": 1} if is_forged else {"notices": 1}
     with durable():
         # The payment's row first: a notice that refers to it takes a lock on it too, which InnoDB could not raise for two at once.
-        may_ask = not _is_repeat(payment, signature) and claim_look(payment, **counted)
+        may_ask = not _is_late(payment, said, is_forged=is_forged) and claim_look(payment, said, **counted)
         _keep(payment, kind, received, method, signature, count=payment.notices)
-    if "forged_notices" in counted:
+    if is_forged:
         _raise_forged(payment, cause)
     return apply_answer(payment, ask(payment, quickly=True), cause) if may_ask else payment
+
+
+def _digest(kind: NoticeKind, received: Received, method: str, signature: NoticeSignature) -> str:
+    """Return a hash that two notices share which say the same, through the same door."""
+    said = [kind.value, method, signature.value, received.fault, sorted(received.evidence().items())]
+    return hashlib.blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
 
 
 def _signature(payment: Payment, received: Received) -> NoticeSignature:
@@ -125,15 +139,15 @@ def _signature(payment: Payment, received: Received) -> NoticeSignature:
     return signature
 
 
-def _is_repeat(payment: Payment, signature: NoticeSignature) -> bool:
+def _is_late(payment: Payment, said: str, *, is_forged: bool) -> bool:
     """Count a notice that teaches nothing, since its payment is paid, and tell whether it is one; tail looks notice what changes later.
 
     The row is changed as it was read; when it has changed since, it is for `claim_look` to read it again.
     """
-    if payment.status != PaymentStatus.PAID or signature is NoticeSignature.FORGED:
+    if payment.status != PaymentStatus.PAID or is_forged:
         return False
     with connections[database()].cursor() as cursor:
-        cursor.execute(_COUNT, [payment.notices + 1, payment.pk, payment.notices])
+        cursor.execute(_COUNT, [payment.notices + 1, said, payment.pk, payment.notices])
         if cursor.rowcount:
             payment.notices += 1
         return bool(cursor.rowcount)

@@ -65,28 +65,31 @@ def reconcile(payment: Payment, cause: str) -> Payment:
     return apply_answer(payment, ask(payment, quickly=True), cause)
 
 
-def claim_look(payment: Payment, **counted: int) -> bool:
+def claim_look(payment: Payment, said: str = "", **counted: int) -> bool:
     """Take the right to query a payment now, and tell whether it was given: not when the payment was queried just now.
 
     Either way the sweeper looks soon, should this process die or the right be denied (I7). `counted` are counters of notices to raise in
-    the same statement. The row is changed as it was read, unless it has changed since: then it is read again, under its lock.
+    the same statement, and `said` is a hash of what the notice said. The row is changed as it was read, unless it has changed since: then
+    it is read again, under its lock.
     """
     rows = Payment.objects.using(database()).filter(pk=payment.pk)
-    changes, may_ask = _claim(payment, counted)
+    changes, may_ask = _claim(payment, said, counted)
     if not rows.filter(**{name: getattr(payment, name) for name in _CLAIMED}).update(**changes):
         # PostgreSQL has locked the row for a change already, though there was none. Raised to FOR UPDATE, that lock may have to queue
         # behind another notice that waits for this one: so it is not raised.
         no_key = connections[database()].features.has_select_for_no_key_update
         with transaction.atomic(using=database()):
             assign(payment, rows.select_for_update(no_key=no_key).values().get())
-            changes, may_ask = _claim(payment, counted)
+            changes, may_ask = _claim(payment, said, counted)
             rows.update(**changes)
     assign(payment, changes)
     return may_ask
 
 
-def _claim(payment: Payment, counted: dict[str, int]) -> tuple[dict[str, Any], bool]:
+def _claim(payment: Payment, said: str, counted: dict[str, int]) -> tuple[dict[str, Any], bool]:
     changes: dict[str, Any] = {name: getattr(payment, name) + more for name, more in counted.items()}
+    if said:
+        changes["last_notice"] = said
     if counted and payment.status == PaymentStatus.PAID:
         return changes, False  # it learns nothing from a notice; its tail looks notice what changes later
     now, throttle = clock.now(), timedelta(seconds=get_settings().notice_throttle_seconds)
