@@ -53,6 +53,15 @@ def test_money_is_written_once_into_sources_transactions_and_events_with_every_l
     assert [line.num_allocated for line in order.lines.all()] == [2, 1], "shipping will consume it"
 
 
+def test_two_types_of_source_by_the_same_name_keep_no_order_from_being_paid(world: World, payment: Payment) -> None:
+    for _ in range(2):  # as two first payments of a shop leave them that are delivered at the same moment: the name is not unique
+        get_model("payment", "SourceType").objects.create(name="Online payment")
+    world.shopper_pays(payment)
+    world.notice(payment)
+    assert Order.objects.get().status == "Paid"
+    assert get_model("payment", "SourceType").objects.count() == 2
+
+
 def test_the_hook_called_again_for_the_same_payment_changes_nothing(world: World, payment: Payment) -> None:
     world.shopper_pays(payment)
     world.notice(payment)

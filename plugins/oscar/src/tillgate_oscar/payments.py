@@ -47,7 +47,9 @@ def paid(payment: Payment) -> PaidOutcome:
 
 def _record(order: Any, payment: Payment) -> None:
     settings = get_settings()
-    kind, _ = get_model("payment", "SourceType")._default_manager.get_or_create(name=settings.source_type)
+    kinds = get_model("payment", "SourceType")._default_manager
+    # Its name is not unique: two first payments at once may both write it, and `get_or_create` would refuse ever after.
+    kind = kinds.filter(name=settings.source_type).order_by("pk").first() or kinds.create(name=settings.source_type)
     label = str(VENDOR_LABELS.get(Vendor(payment.vendor), payment.vendor))
     source = order.sources.create(source_type=kind, currency=payment.currency, reference=payment.reference, label=label)
     source.allocate(payment.amount, reference=payment.reference, status=payment.status.value)
