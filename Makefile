@@ -13,7 +13,7 @@ ANYWHERE := tests/django/security tests/django/test_checks.py tests/django/test_
 # What takes long, and is run by `make test-long` and no other.
 LONG := tests/fuzz tests/proving tests/test_scaffold.py tests/testing/test_conformance.py
 
-.PHONY: help setup demo test test-plugins test-long test-shop test-databases test-pythons test-pretix lint types imports cassettes reference reliability conformance simulate simulate-mutants exhaust chaos kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
+.PHONY: help setup demo test test-plugins test-long test-shop test-databases test-pythons test-pretix lint types imports cassettes reference reliability conformance simulate simulate-mutants mutation exhaust outage chaos storm kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -112,9 +112,18 @@ exhaust: setup  ## try everything that can happen to one order, in every order; 
 	@DJANGO_SETTINGS_MODULE=tests.proving.project TILLGATE_TEST_DATABASE=sqlite $(BIN)/python -m tillgate.testing.simulation \
 	    --driver tests.smallest_shop.driver:SmallestShopDriver --exhaust '$(SCOPE)' $(if $(RESULTS),--results '$(RESULTS)')
 
+outage: setup  ## take the gateway away for DAYS=30 while PAYMENTS=1000 are open, and see what one sweep makes good; SEED=1
+	@DJANGO_SETTINGS_MODULE=tests.proving.project $(BIN)/python -m tillgate.testing.simulation \
+	    --driver tests.smallest_shop.driver:SmallestShopDriver --outage $(or $(DAYS),30) --seed $(or $(SEED),1) \
+	    --payments $(or $(PAYMENTS),1000) $(if $(RESULTS),--results '$(RESULTS)')
+
 chaos: setup  ## sell for MINUTES=1 while kill -9 hits the shop's processes and its database, and compare the books; SHOPPERS=3, SEED=1
 	@$(BIN)/python -m tests.proving.chaos --minutes $(or $(MINUTES),1) --seed $(or $(SEED),1) --shoppers $(or $(SHOPPERS),3) \
 	    $(if $(RESULTS),--results '$(RESULTS)')
+
+storm: setup  ## many copies of the notices of PAYMENTS=1000 at once, then shoppers for SECONDS=60; DATABASES="mariadb", PEER_PAYMENTS=100, RESULTS=file
+	@$(BIN)/python -m tests.proving.storm $(if $(DATABASES),--databases $(DATABASES)) --payments $(or $(PAYMENTS),1000) \
+	    --seconds $(or $(SECONDS),60) $(if $(PEER_PAYMENTS),--peer-payments $(PEER_PAYMENTS)) $(if $(RESULTS),--results '$(RESULTS)')
 
 kill-lines: setup  ## kill a process at every line of its work, or at SAMPLE=20 of each act, SEED=1; DATABASE="sqlite mariadb", PART=1/2
 	@printf '%s\n' $(or $(DATABASE),sqlite postgresql mariadb) \
@@ -138,6 +147,16 @@ fuzz-guided: .venv-fuzz/developer  ## the readers led by their own lines, with a
 	    --editable '.[testing]' atheris hypothesis
 	@touch .venv-fuzz/developer
 
+mutation: .venv-mutation/developer  ## change the code in one place at a time, and see whether a test notices; ONLY="tillgate.wire.signing.*" does those anew
+	@.venv-mutation/bin/python -m tests.proving.mutation $(if $(ONLY),--only '$(ONLY)') $(if $(RESULTS),--results '$(RESULTS)')
+
+.venv-mutation/developer: tests/proving/mutation/constraints.txt pyproject.toml
+	@echo "installing Tillgate and mutmut into .venv-mutation"
+	@test -x .venv-mutation/bin/python || $(PYTHON) -m venv .venv-mutation
+	@.venv-mutation/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	    --constraint tests/proving/mutation/constraints.txt --editable '.[async,celery,django,otel,testing]' hypothesis mutmut opentelemetry-sdk
+	@touch .venv-mutation/developer
+
 audit-dependencies: setup  ## look for known holes in what is installed; says so where their list cannot be reached
 	@test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit \
 	    && .venv-audit/bin/pip install --quiet --disable-pip-version-check 'pip-audit>=2.7,<3'; }
@@ -152,4 +171,4 @@ setup-bench:  ## build the environment in which dj-stripe, a peer of the benchma
 	    dj-stripe gunicorn 'psycopg[binary]' pymysql
 
 clean:  ## remove what the other targets made
-	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist artefacts
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist artefacts mutants

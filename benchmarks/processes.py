@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import httpx
 
-__all__ = ["PEER", "ROOT", "Actor", "Load", "WebServer", "acting", "load", "serving"]
+__all__ = ["PEER", "ROOT", "Actor", "Load", "WebServer", "acting", "load", "serving", "surroundings"]
 
 ROOT: Final = Path(__file__).parents[1]
 PEER: Final = ROOT / ".venv-bench" / "bin"
@@ -47,11 +47,11 @@ class Actor:
 
 
 @contextlib.contextmanager
-def acting(project: str, environment: Mapping[str, str], python: Path | str = sys.executable) -> Iterator[Actor]:
-    """Start a process that carries out the acts of a project."""
-    command = [str(python), "-m", "benchmarks.acts", f"benchmarks.{project}"]
+def acting(module: str, environment: Mapping[str, str], python: Path | str = sys.executable) -> Iterator[Actor]:
+    """Start a process that carries out the acts of a module."""
+    command = [str(python), "-m", "benchmarks.acts", module]
     with subprocess.Popen(
-        command, cwd=ROOT, env=_environment(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, cwd=ROOT, env=surroundings(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin
         try:
@@ -60,7 +60,8 @@ def acting(project: str, environment: Mapping[str, str], python: Path | str = sy
             process.stdin.close()
 
 
-def _environment(chosen: Mapping[str, str]) -> dict[str, str]:
+def surroundings(chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process that finds this project's modules, with what was chosen for it."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]), **chosen}
 
 
@@ -82,14 +83,14 @@ class WebServer:
 
 
 @contextlib.contextmanager
-def serving(application: str, environment: Mapping[str, str], binaries: Path | None = None) -> Iterator[WebServer]:
-    """Start gunicorn with two workers."""
+def serving(application: str, environment: Mapping[str, str], binaries: Path | None = None, *, port: int = 0) -> Iterator[WebServer]:
+    """Start gunicorn with two workers, on a free port unless one is given."""
     with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
+        chosen.bind(("127.0.0.1", port))
         port = chosen.getsockname()[1]
     command = [str((binaries or Path(sys.executable).parent) / "gunicorn"), "--bind", f"127.0.0.1:{port}", "--workers", str(WORKERS)]
     command += ["--worker-class", "gthread", "--threads", str(THREADS), "--keep-alive", "60", "--log-level", "warning", application]
-    with subprocess.Popen(command, cwd=ROOT, env=_environment(environment)) as process:
+    with subprocess.Popen(command, cwd=ROOT, env=surroundings(environment)) as process:
         try:
             _await(port, process)
             yield WebServer(port, process.pid)
@@ -125,5 +126,5 @@ class Load:
 @contextlib.contextmanager
 def load() -> Iterator[Load]:
     """Start the generator of load."""
-    with acting("load", {}) as actor:
+    with acting("benchmarks.load", {}) as actor:
         yield Load(actor)

@@ -84,6 +84,19 @@ def _exhaustion(lines: list[Line]) -> dict[str, Any]:
     return {"count": last["states"], **{name: last[name] for name in ("states", "steps", "ends", "seconds")}}
 
 
+def _outage(lines: list[Line]) -> dict[str, Any]:
+    of_seed = {line["seed"]: line for line in lines}
+    sums = {name: sum(line[name] for line in of_seed.values()) for name in ("paid", "lost_notices", "vain_sweeps", "looked", "made_good")}
+    return {"count": sum(line["payments"] for line in of_seed.values()), "seeds": _ranges(sorted(of_seed)), **sums}
+
+
+def _mutation(lines: list[Line]) -> dict[str, Any]:
+    last = lines[-1]
+    noticed = last["killed"] + last["timeouts"]
+    counts = {name: last[name] for name in ("killed", "timeouts", "survived")}
+    return {"count": last["mutants"], **counts, "score": f"{noticed / last['mutants']:.1%}"}
+
+
 def _killing(lines: list[Line]) -> dict[str, Any]:
     newest = list({(line["act"], line["point"]): line for line in lines}.values())
     killed = [line for line in newest if line["place"]]
@@ -117,13 +130,39 @@ def _chaos(lines: list[Line]) -> dict[str, Any]:
     }
 
 
+def _storm(lines: list[Line]) -> dict[str, Any]:
+    """Add up the runs of one setting; of their times the longest stand, so that no run hides another."""
+    told, traffic = [line["one_effect"] for line in lines], [line["mixed"] for line in lines]
+    peers = [line["peer"] for line in lines if line["peer"]]
+    seconds = sum(part["seconds"] for part in traffic)
+    return {
+        "count": sum(part["payments"] for part in told),
+        "effects": _effects(told),
+        "peer": _effects(peers) if peers else "not measured",
+        "requests": sum(part["requests"] for part in traffic),
+        "seconds": round(seconds),
+        "per_second": round(sum(part["requests"] for part in traffic) / seconds),
+        "p50_ms": max(part["p50_ms"] for part in traffic),
+        "p99_ms": max(part["p99_ms"] for part in traffic),
+        **{name: sum(line[name] for line in lines) for name in ("errors", "lost", "doubled")},
+    }
+
+
+def _effects(parts: list[Line]) -> str:
+    effects, orders, payments = (sum(part[name] for part in parts) for name in ("effects", "orders", "payments"))
+    return f"{effects:,} on {orders:,} orders" + ("" if orders == payments else f" of {payments:,} payments")
+
+
 _FOLDS: Final[dict[str, tuple[tuple[str, ...], Callable[[list[Line]], dict[str, Any]]]]] = {
     "simulation": (("commit", "database", "orders_each", "python", "django"), _simulation),
     "mutants": (("commit", "mutant"), _mutants),
     "exhaustion": (("commit", "scope", "python"), _exhaustion),
+    "outage": (("commit", "database", "days", "python"), _outage),
+    "mutation": (("commit", "module", "mutmut", "python", "django"), _mutation),
     "kill-lines": (("commit", "source", "database"), _killing),
     "fuzz": (("commit", "database", "python"), _fuzz),
     "chaos": (("commit", "python"), _chaos),
+    "storm": (("commit", "database", "copies", "connections", "python"), _storm),
 }
 
 
@@ -175,6 +214,34 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         "two payments, one refund, a sweep, a return, a crash and a fault, all at once",
         (("scope", "scope"), ("states", "states"), ("steps", "steps"), ("ends", "ends"), ("commit", "commit"), ("python", "Python")),
     ),
+    "outage": (
+        "payments went through an outage",
+        "30 virtual days",
+        (
+            *(
+                ("days", "days"),
+                ("count", "payments"),
+                ("paid", "paid meanwhile"),
+                ("lost_notices", "notices lost"),
+                ("vain_sweeps", "sweeps in vain"),
+            ),
+            *(
+                ("looked", "queries of the one sweep"),
+                ("made_good", "made good by it"),
+                ("seeds", "seeds"),
+                ("commit", "commit"),
+                ("python", "Python"),
+            ),
+        ),
+    ),
+    "mutation": (
+        "changes of the code were tried",
+        "signing, the lifecycle and the operations, at 95 % each",
+        (
+            *(("module", "module"), ("count", "mutants"), ("killed", "noticed"), ("timeouts", "timed out"), ("survived", "survived")),
+            *(("score", "score"), ("commit", "commit"), ("mutmut", "mutmut"), ("python", "Python"), ("django", "Django")),
+        ),
+    ),
     "kill-lines": (
         "kills were made",
         "every line on all three databases",
@@ -201,6 +268,22 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         (
             *(("minutes", "minutes"), ("kills", "kills"), ("count", "payments"), ("paid_orders", "paid orders"), ("refunds", "refunds")),
             *(("lost", "lost"), ("doubled", "doubled"), ("wrong", "wrong"), ("commit", "commit"), ("python", "Python")),
+        ),
+    ),
+    "storm": (
+        "payments were each told of by many copies of a notice at once",
+        "1,000 with 64 copies, and 60 seconds of mixed traffic, each on PostgreSQL and MariaDB",
+        (
+            *(("database", "database"), ("count", "payments"), ("copies", "copies of each notice"), ("effects", "effects")),
+            *(("peer", "effects of dj-stripe"), ("requests", "mixed requests"), ("per_second", "a second")),
+            *(
+                ("p50_ms", "p50, ms"),
+                ("p99_ms", "p99, ms"),
+                ("errors", "errors"),
+                ("lost", "lost"),
+                ("doubled", "doubled"),
+                ("commit", "commit"),
+            ),
         ),
     ),
 }

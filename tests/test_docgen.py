@@ -147,3 +147,24 @@ def test_what_was_kept_stays_unless_the_files_know_more(tmp_path: Path) -> None:
     [entry] = reliability.summarised(kept, tmp_path)["simulation"].values()
     assert entry["count"] == 20
     assert reliability.summarised(kept, tmp_path / "none") == kept
+
+
+def stormed(effects: int, p99_ms: float, *, peer: bool = True, doubled: int = 0) -> dict[str, object]:
+    setting = {"commit": "aaa", "database": "mariadb", "copies": 64, "connections": 32, "python": "3.11.7"}
+    told = {"payments": 1000, "effects": effects, "orders": 1000}
+    traffic = {"requests": 4000, "seconds": 20.0, "p50_ms": 9.5, "p99_ms": p99_ms}
+    theirs = {"payments": 100, "effects": 131, "orders": 99} if peer else None
+    return {**setting, "one_effect": told, "mixed": traffic, "peer": theirs, "errors": 0, "lost": 0, "doubled": doubled}
+
+
+def test_storms_of_one_setting_are_added_up_and_none_hides_another() -> None:
+    [entry] = reliability.folded("storm", [stormed(1001, 80.5, doubled=1), stormed(1000, 20.5, peer=False)]).values()
+    assert (entry["effects"], entry["doubled"], entry["p99_ms"], entry["per_second"]) == ("2,001 on 2,000 orders", 1, 80.5, 200)
+    assert entry["peer"] == "131 on 99 orders of 100 payments"
+
+
+def test_a_storm_stands_on_the_page_with_what_its_peer_came_to_or_that_it_was_not_measured() -> None:
+    summary = {"storm": reliability.folded("storm", [stormed(1000, 20.5, peer=False)])}
+    [page] = reliability.pages(summary).values()
+    row = "| mariadb | 1,000 | 64 | 1,000 on 1,000 orders | not measured | 4,000 | 200 | 9.5 | 20.5 | 0 | 0 | 0 | aaa |"
+    assert row in page.partition("## The storm")[2].partition("\n## ")[0]

@@ -25,7 +25,9 @@ from typing import Any, Final
 
 import httpx
 
-from tests.proving.chaos.processes import Cluster, Supervised, free_port, wait_for_port
+from tests.proving.chaos.cluster import Cluster
+from tests.proving.processes import Supervised, free_port, wait_for_port
+from tillgate.testing.report import source_commit
 
 _ROOT: Final = Path(__file__).parents[3]
 _FAULTS: Final = (
@@ -179,7 +181,7 @@ class _Chaos:
             [sys.executable, str(_ROOT / "example_shop" / "manage.py"), "tillgate", "audit"], capture_output=True, text=True, check=False
         )
         result: dict[str, Any] = {
-            "commit": _commit(),
+            "commit": source_commit(_ROOT),
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "python": platform.python_version(),
             "minutes": self._given.minutes,
@@ -209,13 +211,6 @@ class _Chaos:
     def _transactions(self) -> list[dict[str, Any]]:
         transactions: list[dict[str, Any]] = httpx.get(f"{self._gateway}/_control/state", timeout=60).json()["transactions"]
         return transactions
-
-
-def _commit() -> str:
-    ran = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=_ROOT, capture_output=True, text=True, check=False
-    )  # git is where it is
-    return ran.stdout.strip()
 
 
 def _say(text: str) -> None:
