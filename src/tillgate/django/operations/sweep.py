@@ -299,7 +299,7 @@ def _payments(account: str, swept: Swept, quota: Quota, progress: Progress, stop
             quota.give_back(taken - asked)
             _apply(batch, answers, leased_until, swept)
             progress(swept)
-            is_left = bool(batch)
+            is_left = len(batch) == taken or None in answers
     silences = asker.silences
     if silences.too_many:
         pause(account, silences.because, is_told=silences.is_told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import importlib
 import json
 import os
@@ -144,14 +145,20 @@ def _say(text: object) -> None:
 
 
 def _prepare(driver: str) -> Any:
-    """Load Django and make the tables; return the shop's driver."""
+    """Load Django and make the tables, in a database for tests unless it is in memory; return the shop's driver."""
     import django
     from django.core.management import call_command
+    from django.db import connection
 
     if not os.environ.get("DJANGO_SETTINGS_MODULE"):
         sys.exit("set DJANGO_SETTINGS_MODULE to settings whose database ENGINE is one of tillgate.testing.simulation.backends")
     django.setup()
-    call_command("migrate", run_syncdb=True, verbosity=0)
+    if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]  # SQLite's own
+        call_command("migrate", run_syncdb=True, verbosity=0)
+    else:  # every seed empties the tables: never those of a database in use
+        used = connection.settings_dict["NAME"]
+        connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+        atexit.register(connection.creation.destroy_test_db, used, verbosity=0)
     module, _, name = driver.partition(":")
     return getattr(importlib.import_module(module), name)()
 

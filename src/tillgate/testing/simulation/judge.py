@@ -15,7 +15,7 @@ from tillgate.sandbox.transactions import Transaction
 from tillgate.testing.driver import ShopDriver
 from tillgate.testing.simulation.network import Network, Violated, key_of
 
-__all__ = ["Judge"]
+__all__ = ["Judge", "Prepared"]
 
 _FORWARD: Final = {
     "created": {"created", "pending", "failed", "closed", "expired", "paid"},
@@ -72,8 +72,8 @@ class _Refund(NamedTuple):
     external: bool
 
 
-class _Prepared:
-    """A query about one number, compiled once: after every step the judge asks the same few, and compiling would take longest."""
+class Prepared:
+    """A query about one number, compiled once: after every step the same few are asked, and compiling would take longest."""
 
     def __init__(self, rows: QuerySet[Any, Any]) -> None:
         self._compiler = rows.query.get_compiler(connection=connection)
@@ -81,6 +81,7 @@ class _Prepared:
         assert number == 0, "the number that changes stands first"
 
     def about(self, number: int) -> Iterator[tuple[Any, ...]]:
+        """Return the rows that it finds."""
         with connection.cursor() as cursor:
             cursor.execute(self._sql, (number, *self._rest))
             found = cursor.fetchall()
@@ -96,12 +97,12 @@ class Judge:
         self._statuses: dict[int, str] = {}
         self._refund_statuses: dict[int, str] = {}
         self.judged = 0
-        self._lines = _Prepared(TimelineEntry.objects.filter(pk__gt=0).order_by("pk").values_list("pk", "order_id"))
-        self._orders = _Prepared(Order.objects.filter(pk=0).order_by("pk").values_list(*_Order._fields))
-        self._payments = _Prepared(Payment.objects.filter(order=0).order_by("pk").values_list(*_Payment._fields))
-        self._refunds = _Prepared(Refund.objects.filter(payment__order=0).order_by("pk").values_list(*_Refund._fields))
+        self._lines = Prepared(TimelineEntry.objects.filter(pk__gt=0).order_by("pk").values_list("pk", "order_id"))
+        self._orders = Prepared(Order.objects.filter(pk=0).order_by("pk").values_list(*_Order._fields))
+        self._payments = Prepared(Payment.objects.filter(order=0).order_by("pk").values_list(*_Payment._fields))
+        self._refunds = Prepared(Refund.objects.filter(payment__order=0).order_by("pk").values_list(*_Refund._fields))
         told = Delivery.objects.filter(order=0).filter(kind="payment-paid", outcome="applied", done_at__isnull=False)
-        self._applied = _Prepared(told.order_by("pk").values_list("payment_id"))
+        self._applied = Prepared(told.order_by("pk").values_list("payment_id"))
 
     def begin(self) -> None:
         """Take note of what is there already."""

@@ -27,6 +27,7 @@ from tillgate.sandbox.errors import NotPossible
 from tillgate.sandbox.faults import FAULTS
 from tillgate.sandbox.requests import Refusal
 from tillgate.testing.crashes import Crash
+from tillgate.testing.simulation.judge import Prepared
 from tillgate.testing.simulation.network import NOTICE_FAULTS, key_of
 
 if TYPE_CHECKING:
@@ -51,6 +52,15 @@ class People:
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
         self._requests = RequestFactory()
+        self._dues = [
+            Prepared(rows.filter(pk__gt=0, **{f"{due}__isnull": False}).order_by(due).values_list(due)[:1])
+            for rows, due in (
+                (Payment.objects.all(), "next_look_at"),
+                (Refund.objects.all(), "due_at"),
+                (Delivery.objects.filter(done_at__isnull=True), "due_at"),
+                (Order.objects.all(), "unpaid_check_at"),
+            )
+        ]
 
     # Processes of the shop ----------------------------------------------------------------------------------------------------------------
 
@@ -277,36 +287,28 @@ class People:
             world.scheduler.tell(f"back office gave back {cents} cents of {there.reference}")
 
     def sweeper(self) -> None:
-        """Sweep at the world's pace while there is work, and else when something is due, for ever."""
+        """Sweep when something is due, at the world's pace at most, for ever."""
         world, chance = self._world, self._chance()
         patience = world.pace
         while True:
             swept = self.process("sweep", lambda: operations.sweep())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
-            if swept and swept.work:
-                patience = world.pace
-            elif (due := next_due()) is None and world.is_quiet:
+            due = self._next_due()
+            if due is None and world.is_quiet:
                 return
-            else:
-                # What is due and cannot be done, since its gateway is away, is tried less and less often.
-                wait = (due - world.scheduler.now()).total_seconds() if due else _DAY
-                patience = min(max(wait, 2 * patience), _LONGEST_PAUSE if world.is_busy else _DAY / 4)
-            world.scheduler.pause(patience + chance.uniform(0, world.pace))
+            # What is due and cannot be done, since its gateway is away, is tried less and less often.
+            patience = world.pace if swept and swept.work else 2 * patience
+            wait = (due - world.scheduler.now()).total_seconds() if due else _DAY
+            longest = _LONGEST_PAUSE if world.is_busy else _DAY / 4
+            world.scheduler.pause(min(max(wait, patience), longest) + chance.uniform(0, world.pace))
+
+    def _next_due(self) -> datetime | None:
+        """Return when something is due next, if anything ever will be."""
+        return min((due for rows in self._dues for (due,) in rows.about(0)), default=None)
 
     def _chance(self) -> Random:
         actor = self._world.scheduler.actor
         assert actor
         return actor.chance
-
-
-def next_due() -> datetime | None:
-    """Return when something is due next, if anything ever will be."""
-    dues = [
-        Payment.objects.order_by("next_look_at").filter(next_look_at__isnull=False).values_list("next_look_at", flat=True).first(),
-        Refund.objects.order_by("due_at").filter(due_at__isnull=False).values_list("due_at", flat=True).first(),
-        Delivery.objects.order_by("due_at").filter(due_at__isnull=False, done_at__isnull=True).values_list("due_at", flat=True).first(),
-        Order.objects.order_by("unpaid_check_at").filter(unpaid_check_at__isnull=False).values_list("unpaid_check_at", flat=True).first(),
-    ]
-    return min((due for due in dues if due), default=None)
 
 
 def _short(result: object) -> str:

@@ -16,6 +16,7 @@ from unittest import mock
 
 from django.apps import apps
 from django.conf import settings
+from django.core.management.color import no_style
 from django.core.signals import setting_changed
 from django.db import connection
 from django.test.utils import override_settings
@@ -53,8 +54,8 @@ _FEWEST: Final = 100
 """Of fewer orders they are not judged more often than of so many."""
 _SECONDS_PER_ORDER: Final = (0.3, 1.0, 3.0, 12.0)
 """How dense the orders come: each world has its own."""
-_PACES: Final = (5.0, 20.0, 60.0)
-"""How many seconds a sweeper rests while there is work: each world has its own."""
+_PACES: Final = (10.0, 30.0, 120.0)
+"""How many seconds a sweeper rests at least: each world has its own."""
 _DAYS_OF_TROUBLE: Final = 4
 _LONGEST_QUIET: Final = 200 * 86_400.0
 
@@ -380,16 +381,9 @@ class SimulatedWorld:
 
 
 def empty_tables() -> None:
-    """Empty the tables of every app, quickly."""
+    """Empty the tables of every app, and begin their numbers anew."""
     names = [model._meta.db_table for model in apps.get_models(include_auto_created=True) if model._meta.managed]
-    with connection.constraint_checks_disabled(), connection.cursor() as cursor:
-        if connection.vendor == "sqlite":
-            for name in names:
-                cursor.execute(f"DELETE FROM {connection.ops.quote_name(name)}")  # noqa: S608  # the app's own names
-            cursor.execute("DELETE FROM sqlite_sequence")
-        else:
-            for statement in connection.ops.sql_flush(mock.MagicMock(), names, reset_sequences=True, allow_cascade=True):
-                cursor.execute(statement)
+    connection.ops.execute_sql_flush(connection.ops.sql_flush(no_style(), names, reset_sequences=True, allow_cascade=True))
 
 
 def simulate(
