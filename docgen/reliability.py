@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from hashlib import sha256
+from functools import reduce
+from operator import xor
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,15 +36,27 @@ def read_summary() -> Summary:
 
 
 def summarised(kept: Summary, proofs: Path = PROOFS) -> Summary:
-    """Return the summary with what lies in the files; of one source and setting the files know more than what was kept, or it stays."""
+    """Return the summary with what lies in the files. What was kept stays, unless they know more of the same source and setting."""
     summary = {name: dict(kept.get(name, {})) for name in _FOLDS}
     for name in _FOLDS:
         file = proofs / f"{name}.jsonl"
         lines = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.endswith("}")] if file.exists() else []
         for key, found in folded(name, lines).items():
-            if found["count"] >= summary[name].get(key, {"count": 0})["count"]:
-                summary[name][key] = found
+            summary[name][key] = _joined(name, summary[name].get(key, {"count": 0}), found)
     return summary
+
+
+def _joined(name: str, kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Add up what seeds have shown on two machines; where they share some, or there are none, return what knows more."""
+    if not kept["count"] or "seeds" not in kept or not _numbers(kept["seeds"]).isdisjoint(_numbers(found["seeds"])):
+        return max(found, kept, key=lambda entry: int(entry["count"]))
+    key_of, _ = _FOLDS[name]
+    added = {field: kept[field] + value for field, value in found.items() if isinstance(value, int) and field not in key_of}
+    joined = {**found, **added, "seeds": _ranges(sorted(_numbers(kept["seeds"]) | _numbers(found["seeds"])))}
+    if "kinds" in found:
+        joined["kinds"] = max(kept["kinds"], found["kinds"])
+        joined["digest"] = _digest([kept["digest"], found["digest"]])
+    return joined
 
 
 def folded(name: str, lines: Iterable[Line]) -> dict[str, dict[str, Any]]:
@@ -70,7 +83,7 @@ def _simulation(lines: list[Line]) -> dict[str, Any]:
         "seconds": round(sum(of_seed[seed]["seconds"] for seed in seeds)),
         "kinds": len(faults),
         "faults": faults.total(),
-        "digest": sha256("".join(of_seed[seed]["digest"] for seed in seeds).encode()).hexdigest(),
+        "digest": _digest(of_seed[seed]["digest"] for seed in seeds),
     }
 
 
@@ -166,6 +179,19 @@ _FOLDS: Final[dict[str, tuple[tuple[str, ...], Callable[[list[Line]], dict[str, 
 }
 
 
+def _digest(digests: Iterable[str]) -> str:
+    """Return one hash for many, whatever their order."""
+    return f"{reduce(xor, (int(digest, 16) for digest in digests)):064x}"
+
+
+def _numbers(ranges: str) -> set[int]:
+    numbers: set[int] = set()
+    for part in ranges.split(", "):
+        first, _, last = part.partition("-")
+        numbers.update(range(int(first), int(last or first) + 1))
+    return numbers
+
+
 def _ranges(numbers: list[int]) -> str:
     ranges: list[list[int]] = []
     for number in numbers:
@@ -195,7 +221,8 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         (
             *(("database", "database"), ("payments", "payments"), ("paid", "paid"), ("refunds", "refunds"), ("seeds", "seeds")),
             *(("faults", "faults"), ("kinds", "kinds of them"), ("judged", "judgements"), ("days", "virtual days")),
-            *(("seconds", "seconds"), ("commit", "commit"), ("python", "Python"), ("django", "Django"), ("digest", "hash")),
+            *(("seconds", "seconds"), ("rate", "payments a second"), ("commit", "commit"), ("python", "Python"), ("django", "Django")),
+            ("digest", "hash"),
         ),
     ),
     "mutants": (
@@ -294,7 +321,8 @@ def _table(what: str, wanted: str, columns: tuple[tuple[str, str], ...], entries
     lines = [f"{sum(entry['count'] for entry in entries):,} {what} so far, as noted below. A full run is {wanted}."]
     if entries:
         lines += ["", "| " + " | ".join(title for _, title in columns) + " |", "|" + "---|" * len(columns)]
-        lines += ["| " + " | ".join(_cell(name, entry[name]) for name, _ in columns) + " |" for entry in entries]
+        rows = [{**entry, "rate": round(entry["count"] / max(entry.get("seconds", 1), 1))} for entry in entries]
+        lines += ["| " + " | ".join(_cell(name, row[name]) for name, _ in columns) + " |" for row in rows]
     return "\n".join(lines)
 
 

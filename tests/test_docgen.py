@@ -143,10 +143,21 @@ def test_what_was_kept_stays_unless_the_files_know_more(tmp_path: Path) -> None:
     file = tmp_path / "simulation.jsonl"
     file.write_text("".join(f"{json.dumps(seed(number, 10))}\n" for number in (1, 2)))
     kept = reliability.summarised({}, tmp_path)
-    file.write_text(f'{json.dumps(seed(3, 5))}\n{{"cut off')
-    [entry] = reliability.summarised(kept, tmp_path)["simulation"].values()
-    assert entry["count"] == 20
+    file.write_text(f'{json.dumps(seed(2, 5))}\n{{"cut off')
+    assert reliability.summarised(kept, tmp_path) == kept
     assert reliability.summarised(kept, tmp_path / "none") == kept
+
+
+def test_seeds_that_another_machine_has_simulated_are_added_to_those_that_were_kept(tmp_path: Path) -> None:
+    def summary_of(name: str, *numbers: int, kept: reliability.Summary) -> reliability.Summary:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "simulation.jsonl").write_text("".join(f"{json.dumps(seed(number, 10))}\n" for number in numbers))
+        return reliability.summarised(kept, tmp_path / name)
+
+    together = summary_of("one", 1, 2, 3, 5, kept={})
+    assert summary_of("third", 2, 5, kept=summary_of("second", 1, 3, kept={})) == together
+    [entry] = together["simulation"].values()
+    assert (entry["count"], entry["seeds"], entry["faults"], entry["kinds"]) == (40, "1-3, 5", 8, 1)
 
 
 def stormed(effects: int, p99_ms: float, *, peer: bool = True, doubled: int = 0) -> dict[str, object]:
