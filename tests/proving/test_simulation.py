@@ -9,16 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import databases
 from tillgate.testing.simulation.faults import KINDS
 
 ROOT = Path(__file__).parents[2]
 
 
 def simulate(
-    *arguments: str, settings: str = "tests.proving.project", driver: str = "tests.smallest_shop.driver:SmallestShopDriver"
+    *arguments: str,
+    settings: str = "tests.proving.project",
+    driver: str = "tests.smallest_shop.driver:SmallestShopDriver",
+    database: str = "sqlite",
 ) -> str:
     """Run the command as a person would, in a process of its own; return what it printed."""
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": settings, "TILLGATE_TEST_DATABASE": "sqlite"}
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": settings, "TILLGATE_TEST_DATABASE": database}
     command = [sys.executable, "-m", "tillgate.testing.simulation", "--driver", driver, *arguments]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # our own line
     return f"{ran.stdout}{ran.stderr}exit status {ran.returncode}\n"
@@ -29,6 +33,17 @@ def test_the_same_seed_plays_the_same_world_and_another_seed_another() -> None:
     assert len(first[-2]) == 64
     assert first[-2] == again[-2] != other[-2]
     assert "exit status 0" in first
+
+
+@pytest.mark.parametrize("database", ["postgresql", "mariadb"])
+def test_the_same_seed_plays_the_same_world_on_every_database(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if because := databases.why_not(database):
+        pytest.skip(because)
+    monkeypatch.setenv("TILLGATE_TEST_NAME", f"tillgate_simulated_{os.getpid()}")
+    said = simulate("--seed", "2", "--payments", "12", database=database)
+    assert "exit status 0" in said
+    hashes = [line for line in said.splitlines() if len(line) == 64]
+    assert hashes == [line for line in simulate("--seed", "2", "--payments", "12").splitlines() if len(line) == 64] != []
 
 
 def test_a_seed_that_is_on_file_is_not_simulated_again(tmp_path: Path) -> None:

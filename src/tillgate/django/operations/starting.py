@@ -119,7 +119,7 @@ def _look_up(plugin: str, order_key: str) -> tuple[int | None, list[Payment]]:
     rows = Order.objects.using(database()).filter(plugin=plugin, key=order_key).annotate(open=is_open)
     found = list(rows.values_list("pk", "open__pk"))
     ids = [payment_id for _, payment_id in found if payment_id]
-    siblings = Payment.objects.using(database()).select_related("order").filter(pk__in=ids) if ids else []
+    siblings = Payment.objects.using(database()).select_related("order").filter(pk__in=ids).order_by("pk") if ids else []
     return (found[0][0] if found else None), list(siblings)
 
 

@@ -314,7 +314,7 @@ def _claim(account: str, until: datetime, count: int) -> tuple[list[Payment], da
     now = clock.now()
     leased_until = now + _lease(account)
     with durable():
-        due = Payment.objects.using(database()).filter(account=account, next_look_at__lte=until).order_by("next_look_at")
+        due = Payment.objects.using(database()).filter(account=account, next_look_at__lte=until).order_by("next_look_at", "pk")
         skip_locked = connections[database()].features.has_select_for_update_skip_locked
         batch = list(due.select_for_update(skip_locked=skip_locked)[:count])
         rows = Payment.objects.using(database()).filter(pk__in=[payment.pk for payment in batch])
