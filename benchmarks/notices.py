@@ -154,7 +154,7 @@ def run(effort: Effort) -> Section:
         title="Notices repeated",
         about=f"gunicorn with {WORKERS} workers of {THREADS} threads, connections to the database that persist, the middleware of\n"
         f"`startproject` for all; {CONNECTIONS} kept-alive connections send each request as soon as the one before is answered. A signed\n"
-        f"notice about one of {_PAYMENTS} settled payments is found, verified, compared with the last, counted and acknowledged; the shop,\n"
+        f"notice about one of {_PAYMENTS} settled payments is found, verified, compared with the last, counted and answered; the shop,\n"
         "an observer and the observers that come with the app are plugged in. The bare view inserts one row of the same bytes and does\n"
         "nothing else. dj-stripe runs in an environment of its own, and its endpoint verifies Stripe's signature: an event of a\n"
         "payment (`payment_intent.succeeded`), for which it fetches the payment intent (here from the canned server on loopback); an\n"
