@@ -106,8 +106,8 @@ def _outage(lines: list[Line]) -> dict[str, Any]:
 def _mutation(lines: list[Line]) -> dict[str, Any]:
     last = lines[-1]
     noticed = last["killed"] + last["timeouts"]
-    counts = {name: last[name] for name in ("killed", "timeouts", "survived")}
-    return {"count": last["mutants"], **counts, "score": f"{noticed / last['mutants']:.1%}"}
+    counts = {name: last[name] for name in ("killed", "timeouts", "survived", "equivalent")}
+    return {"count": last["mutants"], **counts, "score": f"{noticed / (last['mutants'] - last['equivalent']):.1%}"}
 
 
 def _killing(lines: list[Line]) -> dict[str, Any]:
@@ -266,7 +266,14 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         "signing, the lifecycle and the operations, at 95 % each",
         (
             *(("module", "module"), ("count", "mutants"), ("killed", "noticed"), ("timeouts", "timed out"), ("survived", "survived")),
-            *(("score", "score"), ("commit", "commit"), ("mutmut", "mutmut"), ("python", "Python"), ("django", "Django")),
+            *(
+                ("equivalent", "of them equivalent"),
+                ("score", "score"),
+                ("commit", "commit"),
+                ("mutmut", "mutmut"),
+                ("python", "Python"),
+                ("django", "Django"),
+            ),
         ),
     ),
     "kill-lines": (

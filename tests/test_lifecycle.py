@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -230,6 +231,64 @@ def test_a_wrongly_signed_answer_is_no_news_and_tells_the_owner() -> None:
 
 
 @pytest.mark.parametrize(
+    ("known", "answer", "because"),
+    [
+        ({}, found(PAID), "the gateway says that it is paid"),
+        ({}, found(said("failed")), "the gateway says 'failed'"),
+        ({}, found(said("closed")), "the gateway says 'closed'"),
+        ({}, found(said("pending")), "the gateway waits for the shopper"),
+        ({}, found(said("pending"), LATER), "the cashier page timed out and nobody had paid"),
+        ({}, found(said("settled")), "the gateway says 'settled', which is not a status we know"),
+        ({"status": PaymentStatus.EXPIRED}, found(said("pending")), "the gateway says 'pending'"),
+        ({"status": PaymentStatus.PAID}, found(said("refunded")), "it was paid, and now the gateway says 'refunded'"),
+        (
+            {"status": PaymentStatus.PAID, "refunded": FACTS.amount},
+            found(said("refunded")),
+            "it was given back, and the gateway says 'refunded'",
+        ),
+        ({}, found(replace(PAID, reference="O" * 41)), f"the answer is about '{'O' * 40}'"),
+        ({}, found(replace(PAID, transaction_no="3002")), "the transaction is 3001, and the answer is about 3002"),
+        ({}, found(replace(PAID, transaction_no=None)), "the gateway says paid without a transactionNo"),
+        ({}, found(replace(PAID, currency="CNY")), "the currency is CNY instead of USD"),
+        ({}, found(replace(PAID, settle_currency=None)), "the settleCurrency is missing instead of USD"),
+        ({}, found(replace(PAID, amount=None)), "the gateway says paid without an amount"),
+        ({}, found(replace(PAID, amount=Decimal("12.49"))), "the amount is 12.49 instead of 12.50"),
+        ({}, NotFound(asked_at=NOW), f"the account does not know {FACTS.reference}, though it gave it transaction 3001"),
+        ({"transaction_no": None}, NotFound(asked_at=LATER), "the gateway never heard of it and the time to pay has passed"),
+        ({"transaction_no": None}, NotFound(asked_at=NOW), "the gateway knows no such reference"),
+        ({}, NoNews(because="time-out"), "time-out"),
+    ],
+)
+def test_a_decision_says_to_a_person_what_the_answer_was(known: dict[str, Any], answer: Answer, because: str) -> None:
+    assert decide(replace(FACTS, **known), answer).because == because
+
+
+@pytest.mark.parametrize("word", ["success", "failed", "closed", "pending", "settled"])
+@pytest.mark.parametrize("status", sorted(PaymentStatus))
+def test_an_answer_in_order_teaches_the_transaction_number_and_a_doubtful_one_does_not(word: str, status: PaymentStatus) -> None:
+    known = replace(FACTS, status=status, transaction_no=None)
+    assert decide(known, found(said(word))).transaction_no == "3001"
+    assert decide(known, found(said(word, reference="OTHER"))).transaction_no is None
+    assert decide(replace(known, transaction_no="3001"), found(said(word, reference="OTHER"))).transaction_no == "3001"
+
+
+@pytest.mark.parametrize("word", ["failed", "closed", "pending"])
+def test_an_answer_that_nobody_paid_needs_no_amount_currency_or_number(word: str) -> None:
+    answer = found(said(word, amount=None, currency=None, settle_currency=None, transaction_no=None))
+    decision = decide(FACTS, answer)
+    assert (decision.attention, decision.is_news) == (None, True)
+    assert decision.transaction_no == "3001"
+
+
+def test_a_payment_that_the_gateway_never_heard_of_waits_until_its_time_has_passed() -> None:
+    known = replace(FACTS, transaction_no=None)
+    early, late = decide(known, NotFound(asked_at=NOW)), decide(known, NotFound(asked_at=known.expires_at))
+    assert (early.status, early.transaction_no, early.is_news) == (PaymentStatus.PENDING, None, True)
+    assert (late.status, late.transaction_no, late.is_news) == (PaymentStatus.EXPIRED, None, True)
+    assert decide(replace(known, status=PaymentStatus.CLOSED), NotFound(asked_at=LATER)).status is PaymentStatus.CLOSED
+
+
+@pytest.mark.parametrize(
     "error",
     [
         errors.NotSent("query", "A", "connection refused"),
@@ -351,3 +410,41 @@ def test_the_next_look_is_always_in_the_future(status: PaymentStatus, expires_af
     now = NOW + timedelta(seconds=elapsed)
     following = lifecycle.next_look(status, NOW, NOW + timedelta(seconds=expires_after), now)
     assert following is None or following > now
+
+
+@pytest.mark.parametrize(("since_minutes", "looks"), [(19, 120), (30, 60)])
+def test_an_open_payment_is_tried_again_after_no_news_in_two_minutes_or_when_it_is_looked_at_sooner(since_minutes: int, looks: int) -> None:
+    since, expires_at = NOW - timedelta(minutes=since_minutes), NOW + timedelta(seconds=3600 if looks == 120 else looks)
+    for status in OPEN_PAYMENT_STATUSES:
+        assert lifecycle.next_try(status, since, expires_at, NOW) == NOW + timedelta(seconds=looks)
+
+
+def test_an_open_payment_whose_time_has_passed_is_tried_every_two_minutes_and_looked_at_every_five() -> None:
+    arguments = (PaymentStatus.PENDING, NOW - timedelta(hours=1), NOW, NOW)
+    assert lifecycle.next_look(*arguments) == NOW + timedelta(minutes=5)
+    assert lifecycle.next_try(*arguments) == NOW + timedelta(minutes=2)
+
+
+def test_a_look_is_never_sooner_than_a_second_after_the_last_one() -> None:
+    now = NOW + timedelta(seconds=299.5)
+    assert lifecycle.next_look(PaymentStatus.PENDING, NOW, NOW + timedelta(seconds=300), now) == NOW + timedelta(seconds=300)
+    almost = NOW + timedelta(seconds=310)
+    assert lifecycle.next_look(PaymentStatus.PENDING, NOW, almost, almost - timedelta(seconds=0.25)) == almost + timedelta(seconds=0.75)
+
+
+@pytest.mark.parametrize(
+    ("days", "pause"),
+    [
+        (0, timedelta(minutes=2)),
+        (2, timedelta(days=2) / 20),
+        (40, timedelta(days=2)),  # past its last look it is tried on, ever more rarely
+    ],
+)
+def test_a_settled_payment_is_tried_again_after_a_twentieth_of_the_time_since(days: int, pause: timedelta) -> None:
+    now = NOW + timedelta(days=days)
+    assert lifecycle.next_try(PaymentStatus.CLOSED, NOW, NOW, now) == now + pause
+
+
+def test_a_settled_payment_is_tried_no_later_than_it_is_looked_at() -> None:
+    now = NOW + timedelta(days=29, hours=23)
+    assert lifecycle.next_try(PaymentStatus.PAID, NOW, NOW, now) == NOW + timedelta(days=30)

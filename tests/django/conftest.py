@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 
 import pytest
+from django.utils import translation
 
 from tests.django import project
 from tillgate.sandbox import Sandbox
@@ -44,6 +46,13 @@ def database(transactional_db: None) -> None:
 @pytest.fixture(autouse=True)
 def guarded(network_in_transactions: list[str]) -> None:
     """I12 in every test."""
+
+
+@pytest.fixture(autouse=True)
+def language() -> Iterator[None]:
+    """A visitor's language, which LocaleMiddleware activates for the thread, is not the next test's."""
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture

@@ -116,23 +116,37 @@ def test_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatc
     assert len(compared) == 2, "both readings are compared, so that the time does not tell which one came near"
 
 
-@pytest.mark.parametrize(
-    ("parameters", "field"),
-    [({"amount": 1.0}, "amount"), ({"amount": None}, "amount"), ({"flag": True}, "flag"), ({1: "a"}, "1"), ({"a": "\ud800"}, "parameters")],
-)
-def test_what_is_not_text_is_refused_by_name_without_the_token(parameters: Any, field: str) -> None:
+NO_TEXT: list[tuple[Any, str, str]] = [
+    ({"b": "2", "amount": 1.0}, "amount", "amount: 1.0 is not text: sign what goes on the wire"),
+    ({"amount": None}, "amount", "amount is not text: sign what goes on the wire"),
+    ({"flag": True}, "flag", "flag: True is not text: sign what goes on the wire"),
+    ({1: "a"}, "1", "1: 'a' is not text: sign what goes on the wire"),
+    ({"a": "\ud800", "b": "c"}, "parameters", "parameters: 'a, b' hold text that is not valid Unicode"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "field", "sentence"), NO_TEXT)
+def test_what_is_not_text_is_refused_by_name(parameters: Any, field: str, sentence: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         signing.sign(parameters, TOKEN)
-    assert caught.value.field == field
+    assert (caught.value.field, str(caught.value)) == (field, sentence)
+
+
+@pytest.mark.parametrize("parameters", [parameters for parameters, _, _ in NO_TEXT])
+def test_i11_what_is_not_text_is_refused_without_the_token(parameters: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        signing.sign(parameters, TOKEN)
     shown = everything_shown(caught.value)
-    assert TOKEN not in shown  # I11
+    assert TOKEN not in shown
     assert TOKEN_DIGEST not in shown
 
 
 def test_the_steps_show_how_a_signature_is_made_and_mask_the_token() -> None:
     steps = signing.steps({"b": "2", "a": "1", "c": "", "verifySign": "x"}, TOKEN)
     assert list(steps) == ["left_out", "sorted", "joined", "with_token", "signature"]
-    assert (steps["left_out"], steps["joined"]) == ("c, verifySign", "a=1&b=2")
+    assert (steps["left_out"], steps["sorted"], steps["joined"]) == ("c, verifySign", "a, b", "a=1&b=2")
+    assert steps["with_token"] == f"a=1&b=2&{'*' * 32}"
+    assert signing.steps({"a": "1"}, TOKEN)["left_out"] == "none"
     assert steps["signature"] == signing.sign({"a": "1", "b": "2"}, TOKEN)
     shown = str(steps)
     assert TOKEN not in shown  # I11

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
 from types import ModuleType
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import translation
 
 from tests.django.conftest import World
 from tests.smallest_shop import plugin as shop_plugin
+from tests.smallest_shop.models import ShopOrder
 from tillgate import hooks
-from tillgate.django import operations
-from tillgate.django.models import Attention, Delivery
-from tillgate.django.operations.deliveries import deliver, deliver_remote, enqueue_remote, retry
+from tillgate.django import clock, operations
+from tillgate.django import models as rows
+from tillgate.django.models import Attention, Delivery, Order
+from tillgate.django.operations.deliveries import deliver, deliver_remote, enqueue_remote, is_unpaid, retry
+from tillgate.django.operations.locking import InsideTransaction
 from tillgate.hooks import PaidOutcome, Payment, RemoteDelivery
 
 
@@ -174,3 +180,243 @@ def test_the_shop_is_told_in_its_own_language_whoever_brought_the_news(world: Wo
     with translation.override("de"):
         operations.reconcile(payment, "return")
     assert set(heard) == {"en-us"}
+
+
+# What is written and told -----------------------------------------------------------------------------------------------------------------
+
+
+def in_seconds(delivery: Delivery) -> int | None:
+    """Return in how many seconds a delivery is due."""
+    return round((delivery.due_at - clock.now()).total_seconds()) if delivery.due_at else None
+
+
+def shop_says(monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
+    """Let the shop answer a paid payment with something of its own."""
+    real = hooks.call_owner
+    monkeypatch.setattr(hooks, "call_owner", lambda plugin, hook, **rest: outcome if hook.endswith("_paid") else real(plugin, hook, **rest))
+
+
+def test_a_delivery_that_is_done_says_so_in_its_row(world: World) -> None:
+    delivery = Delivery.objects.get(payment=world.paid_payment())
+    assert (delivery.outcome, delivery.attempts, delivery.due_at, delivery.fault) == ("applied", 1, None, "")
+    assert delivery.done_at
+    assert delivery.done_at >= delivery.created_at
+    assert Order.objects.get().paid_by == delivery.payment
+
+
+def test_a_delivery_that_fails_is_tried_again_ever_more_rarely_and_at_least_every_hour(world: World) -> None:
+    with world.failing_handler("tillgate_payment_paid", times=99):
+        payment = world.paid_payment()
+        pauses = []
+        for _ in range(12):
+            delivery = Delivery.objects.get(kind="payment-paid")
+            pauses.append(in_seconds(delivery))
+            world.time.advance(seconds=(pauses[-1] or 0) + 1)
+            assert deliver(payment.order_id) == 0
+    assert pauses == [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600, 3600, 3600]
+    delivery = Delivery.objects.get(kind="payment-paid")
+    assert (delivery.attempts, delivery.done_at) == (13, None)
+    assert delivery.fault == "ShopIsDown: tillgate_payment_paid was made to fail by the test"
+    world.time.advance(seconds=3595)
+    assert deliver(payment.order_id) == 0
+    world.time.advance(seconds=6)
+    assert deliver(payment.order_id) == 1
+    delivery.refresh_from_db()
+    assert (delivery.attempts, delivery.fault, delivery.due_at) == (14, "", None)
+
+
+def test_a_fault_of_any_length_is_kept_within_bounds_and_named_in_part(world: World, failing_shop: list[str]) -> None:
+    failing_shop[0] = "x" * 2000
+    payment = world.paid_payment()
+    for _ in range(2):
+        world.time.advance(hours=1)
+        world.sweep()
+    delivery = Delivery.objects.get()
+    assert delivery.fault == f"RuntimeError: {'x' * 986}"
+    attention = Attention.objects.get()
+    assert (
+        attention.sentence == f"The shop could not be told payment-paid of order {payment.order} in 3 attempts: RuntimeError: {'x' * 186}"
+    )
+    assert (attention.order, attention.payment, attention.delivery, attention.refund) == (payment.order, payment, delivery, None)
+    failing_shop.clear()
+    world.time.advance(hours=1)
+    world.sweep()
+    attention.refresh_from_db()
+    assert (attention.resolution, attention.resolved_by) == ("the shop was told at attempt 4", "tillgate")
+
+
+def test_a_failure_of_a_refunds_delivery_names_the_refund(world: World) -> None:
+    payment = world.paid_payment()
+    with world.failing_handler("tillgate_refund_changed", times=3):
+        refund = operations.refund(payment.pk, "1.00")
+        for _ in range(2):
+            world.time.advance(hours=1)
+            world.sweep()
+    attention = Attention.objects.get()
+    assert (attention.refund, attention.payment) == (refund, payment)
+    assert attention.sentence.startswith(f"The shop could not be told refund-changed of order {payment.order} in 3 attempts: ")
+
+
+def test_deliveries_are_carried_out_one_after_the_other_until_one_is_not_due(world: World) -> None:
+    order = world.start(world.order()).order
+    for after in (0, 0, 60, 0):
+        Delivery.objects.create(order=order, kind="order-unpaid", created_at=clock.now(), due_at=clock.now() + timedelta(seconds=after))
+    assert deliver(order.pk) == 2
+    assert deliver(order.pk) == 0
+    world.time.advance(seconds=61)
+    assert deliver(order.pk) == 2
+    assert set(Delivery.objects.values_list("outcome", flat=True)) == {"not-any-more"}
+    assert world.shop.is_payable(order.key)
+
+
+def test_a_delivery_that_another_worker_has_carried_out_meanwhile_has_not_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    delivery = Delivery.objects.get(payment=world.paid_payment())
+    operations.deliveries._note_failure(delivery.order_id, delivery.pk, RuntimeError("too late"))
+    delivery.refresh_from_db()
+    assert (delivery.attempts, delivery.fault, delivery.due_at) == (1, "", None)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"), [(PaidOutcome.UNDERPAID, "underpaid"), (PaidOutcome.NOT_PAYABLE, "paid-not-payable"), ("underpaid", "underpaid")]
+)
+def test_what_the_shop_does_not_apply_is_held_for_a_person(
+    world: World, monkeypatch: pytest.MonkeyPatch, outcome: object, reason: str
+) -> None:
+    shop_says(monkeypatch, outcome)
+    payment = world.paid_payment()
+    attention = Attention.objects.get()
+    assert (attention.reason, attention.account, attention.payment) == (reason, "default", payment)
+    assert attention.sentence == f"Payment {payment.reference}: it was paid, and the shop says: {outcome}."
+    assert (Delivery.objects.get(kind="payment-paid").outcome, Order.objects.get().paid_by) == (str(outcome), None)
+
+
+@pytest.mark.parametrize("outcome", [None, "done", True])
+def test_an_outcome_that_is_none_is_a_fault_of_the_plugin_and_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, outcome: object
+) -> None:
+    shop_says(monkeypatch, outcome)
+    world.paid_payment()
+    delivery = Delivery.objects.get()
+    shown = "" if outcome is None else f": {outcome!r}"
+    said = f"ConfigurationError: tillgate_payment_paid{shown} of plugin smallest-shop must return a PaidOutcome"
+    assert (delivery.fault, delivery.done_at) == (said, None)
+
+
+def test_a_second_payment_that_is_told_twice_is_applied_once(world: World) -> None:
+    payment = world.paid_payment()
+    Delivery.objects.create(order=payment.order, payment=payment, kind="payment-paid", created_at=clock.now(), due_at=clock.now())
+    assert deliver(payment.order_id) == 1
+    assert Delivery.objects.filter(kind="payment-paid").latest("id").outcome == "not-payable"
+    assert world.shop.times_paid(payment.order.key) == 1
+
+
+def test_an_order_is_unpaid_when_none_of_its_payments_is_open_or_holds_money(world: World) -> None:
+    order = world.order()
+    payment = world.start(order)
+    row = payment.order
+    assert not is_unpaid(row)
+    rows.Payment.objects.update(status="failed")
+    assert is_unpaid(row)
+    rows.Payment.objects.update(status="paid")
+    assert not is_unpaid(row)
+    known = {"payment": payment, "created_at": clock.now(), "status_since": clock.now()}
+    rows.Refund.objects.create(amount=Decimal("12.49"), status="succeeded", **known)
+    rows.Refund.objects.create(amount=Decimal("12.50"), status="unknown", **known)
+    assert not is_unpaid(row)
+    rows.Refund.objects.create(amount=Decimal("0.01"), status="succeeded", **known)
+    assert is_unpaid(row)
+    row.paid_by = payment
+    assert not is_unpaid(row)
+
+
+def test_the_shop_hears_what_needs_a_person_and_of_which_order(world: World) -> None:
+    heard: list[hooks.Attention] = []
+
+    class Hearing:
+        @hooks.hookimpl
+        def tillgate_attention_raised(self, attention: hooks.Attention) -> None:
+            heard.append(attention)
+
+    payment = world.paid_payment()
+    hooks.plugin_manager().register(Hearing(), name="hearing")
+    try:
+        payment.order.plugin = "hearing"
+        payment.order.save()
+        world.sandbox.control.reverse(payment.reference)
+        operations.look_again(payment, "ann")
+    finally:
+        hooks.plugin_manager().unregister(name="hearing")
+    raised = Attention.objects.get()
+    order = hooks.Order(plugin="hearing", key=payment.order.key)
+    assert heard == [hooks.Attention(id=str(raised.pk), reason="changed-after-paid", sentence=raised.sentence, order=order)]
+    assert Delivery.objects.get(kind="attention-raised").outcome == ""
+
+
+def test_an_order_that_nobody_paid_is_told_to_the_shop_that_placed_it(world: World) -> None:
+    order = world.start(world.order()).order
+    rows.Payment.objects.update(status="failed")
+    Delivery.objects.create(order=order, kind="order-unpaid", created_at=clock.now(), due_at=clock.now())
+    assert deliver(order.pk) == 1
+    assert (Delivery.objects.get().outcome, world.shop.is_released(order.key)) == ("", True)
+
+
+# Over the network.
+
+
+def test_what_is_carried_over_the_network_is_due_at_once_and_leased_for_two_minutes(world: World, mailer: Mailer) -> None:
+    payment = world.paid_payment()
+    first, second = Delivery.objects.filter(kind="remote").order_by("id")
+    assert (first.name, first.data, first.payment, first.refund) == ("confirmation", {"to": "ann@example.com"}, payment, None)
+    assert (second.data, second.due_at is not None) == ({}, True)
+    claimed = operations.deliveries._claim_remote(payment.order_id)
+    assert claimed
+    assert (claimed, in_seconds(claimed)) == (first, 120)
+    assert operations.deliveries._claim_remote(payment.order_id) is None
+    world.time.advance(seconds=119)
+    assert operations.deliveries._claim_remote(payment.order_id) is None
+    world.time.advance(seconds=2)
+    assert operations.deliveries._claim_remote(payment.order_id) == first
+
+
+def test_a_remote_delivery_that_fails_notes_it_and_is_done_at_the_next_try(world: World, mailer: Mailer) -> None:
+    payment = world.paid_payment()
+    assert deliver_remote(payment.order_id) == 0
+    failed = Delivery.objects.get(name="confirmation")
+    assert (failed.attempts, failed.fault, in_seconds(failed)) == (1, "ConnectionError: the mail server is away", 10)
+    world.time.advance(seconds=11)
+    assert deliver_remote(payment.order_id) == 2
+    failed.refresh_from_db()
+    assert (failed.attempts, failed.fault, failed.due_at, failed.done_at is not None) == (2, "", None, True)
+
+
+def test_a_remote_delivery_that_failed_for_long_is_taken_back_once_it_is_carried(world: World, mailer: Mailer) -> None:
+    mailer.failures = 3
+    payment = world.paid_payment()
+    for _ in range(4):
+        world.time.advance(hours=1)
+        deliver_remote(payment.order_id)
+    attention = Attention.objects.get()
+    assert (attention.payment, attention.resolved_by) == (payment, "tillgate")
+
+
+def test_i12_nothing_is_carried_over_the_network_inside_a_transaction(world: World) -> None:
+    order = world.start(world.order()).order
+    with pytest.raises(InsideTransaction, match=r"^deliver_remote uses the network"), transaction.atomic():
+        deliver_remote(order.pk)
+
+
+def test_a_delivery_is_made_due_at_once_and_no_other_with_it(world: World, mailer: Mailer) -> None:
+    payment = world.paid_payment()
+    later = clock.now() + timedelta(hours=1)
+    Delivery.objects.update(due_at=later)
+    first = Delivery.objects.get(name="confirmation")
+    retry(first.pk)
+    first.refresh_from_db()
+    assert in_seconds(first) == 0
+    assert Delivery.objects.get(name="invoice").due_at == later
+    done = Delivery.objects.get(kind="payment-paid")
+    Delivery.objects.filter(pk=done.pk).update(due_at=None)
+    retry(done.pk)
+    done.refresh_from_db()
+    assert done.due_at is None
+    assert ShopOrder.objects.get(pk=payment.order.key).status == "open", "the mailing shop marks nothing"

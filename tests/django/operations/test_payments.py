@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.db import transaction
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import ConfigurationError, InvalidRequest
+from tillgate import Account, ConfigurationError, InvalidRequest, NotSent, hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Delivery, Order, Payment, TimelineEntry
+from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations import NotPayable, StartOutcome
 from tillgate.django.operations.locking import InsideTransaction
+from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of
+from tillgate.lifecycle import AttentionReason, NoNews, PaymentFacts, PaymentStatus
 
 
 def test_i1_a_paid_order_is_one_that_the_gateways_own_query_said_is_paid(world: World) -> None:
@@ -310,3 +313,237 @@ def test_the_shop_is_told_that_an_order_is_unpaid_only_when_no_payment_is_open(w
     world.time.advance(minutes=61)
     world.sweep()
     assert world.shop.is_released(order)
+
+
+# Looking ----------------------------------------------------------------------------------------------------------------------------------
+
+
+def about(moment: datetime | None, seconds: float) -> bool:
+    """Tell whether a moment is in so many seconds, or nearly."""
+    return moment is not None and abs((moment - clock.now()).total_seconds() - seconds) < 5
+
+
+def test_i7_a_look_is_claimed_once_in_the_throttle_interval_and_brought_forward_if_denied(
+    world: World, configure: Callable[..., None]
+) -> None:
+    configure(NOTICE_THROTTLE_SECONDS=30)
+    payment = world.start(world.order())
+    world.time.advance(minutes=7)
+    Payment.objects.update(next_look_at=clock.now() + timedelta(hours=1))
+    payment = world.fresh(payment)
+    assert claim_look(payment, "h" * 32, notices=1, forged_notices=2)
+    row = world.fresh(payment)
+    assert (row.notices, row.forged_notices, row.last_notice) == (1, 2, "h" * 32)
+    assert (payment.notices, payment.looked_at, payment.next_look_at) == (1, row.looked_at, row.next_look_at)
+    assert about(row.looked_at, 0)
+    assert about(row.next_look_at, 30 + 60), "should this process die, the sweeper looks after a minute"
+    Payment.objects.update(next_look_at=clock.now() + timedelta(hours=1))
+    payment = world.fresh(payment)
+    assert not claim_look(payment, notices=1)
+    assert about(world.fresh(payment).next_look_at, 30)
+    assert world.fresh(payment).last_notice == "h" * 32
+    Payment.objects.update(next_look_at=clock.now() + timedelta(seconds=10))
+    assert not claim_look(world.fresh(payment))
+    assert about(world.fresh(payment).next_look_at, 10), "it is not put off"
+    Payment.objects.update(next_look_at=None)
+    assert not claim_look(world.fresh(payment))
+    assert about(world.fresh(payment).next_look_at, 30)
+    world.time.advance(seconds=30)
+    assert claim_look(world.fresh(payment))
+
+
+def test_i7_a_look_that_is_claimed_on_an_old_row_counts_what_came_since(world: World, configure: Callable[..., None]) -> None:
+    configure(NOTICE_THROTTLE_SECONDS=30)
+    payment = world.start(world.order())
+    old = world.fresh(payment)
+    assert claim_look(payment, notices=1)
+    assert not claim_look(old, notices=1)
+    assert (old.notices, world.fresh(payment).notices) == (2, 2)
+
+
+def test_a_notice_about_a_paid_payment_claims_no_look_and_a_person_may(world: World) -> None:
+    payment = world.paid_payment()
+    due = payment.next_look_at
+    assert not claim_look(payment, notices=1)
+    assert (world.fresh(payment).next_look_at, payment.notices) == (due, world.fresh(payment).notices)
+    assert claim_look(payment)
+
+
+def test_reconcile_returns_the_payment_as_it_stands_when_it_was_looked_at_just_now(world: World, configure: Callable[..., None]) -> None:
+    payment = world.start(world.order())
+    configure(NOTICE_THROTTLE_SECONDS=30)
+    assert operations.reconcile(payment, "test").status == "pending"
+    world.shopper_pays(payment)
+    before = world.queries()
+    Payment.objects.update(description="as it stands")
+    seen = operations.reconcile(payment, "test")
+    assert (seen.status, seen.description, world.queries()) == ("pending", "as it stands", before)
+    with pytest.raises(InsideTransaction, match=r"^reconcile uses the network"), transaction.atomic():
+        operations.reconcile(payment, "test")
+
+
+def test_who_waits_gets_one_short_attempt_and_the_sweeper_takes_its_time(
+    world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[float, int, str]] = []
+    real = hooks.query
+
+    def query(account: Account, reference: str) -> Any:
+        asked.append((account.deadline_seconds, account.query_attempts, reference))
+        return real(account, reference)
+
+    monkeypatch.setattr(hooks, "query", query)
+    configure({"DEADLINE_SECONDS": 50, "QUERY_ATTEMPTS": 3})
+    payment = world.start(world.order())
+    ask(payment)
+    operations.reconcile(payment, "test")
+    world.notice(payment)
+    configure({"DEADLINE_SECONDS": 2, "QUERY_ATTEMPTS": 3})
+    ask(payment, quickly=True)
+    reference = payment.reference
+    assert asked == [(50.0, 3, reference), (5.0, 1, reference), (5.0, 1, reference), (2.0, 1, reference)]
+
+
+def test_what_keeps_a_payment_from_being_asked_about_is_no_news(
+    world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    payment = world.start(world.order())
+
+    def breaking(*_: object, **__: object) -> Any:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hooks, "query", breaking)
+        assert ask(payment) == NoNews(because="ZeroDivisionError in a plugin")
+    assert f"the query of {payment.reference} failed in a plugin" in caplog.text
+    with monkeypatch.context() as patch:
+        patch.setattr(operations.payments, "account_of", breaking)
+        assert ask(payment) == NoNews(because="ZeroDivisionError in a plugin")
+    assert f"the account of {payment.reference} could not be found" in caplog.text
+    with monkeypatch.context() as patch:
+        error = NotSent("query", "x", "connection refused")
+        patch.setattr(hooks, "query", lambda *_: (_ for _ in ()).throw(error))
+        assert ask(payment) == NoNews(because=str(error))
+    configure({"MERCHANT_NO": "999"})
+    gone = ask(payment)
+    assert isinstance(gone, NoNews)
+    assert (gone.attention, gone.because.startswith("merchant_no: '999' was ")) == (AttentionReason.ACCOUNT_GONE, True)
+
+
+def test_what_is_known_of_a_payment_is_its_row_and_what_went_back_for_certain(world: World) -> None:
+    payment = world.paid_payment()
+    known = {"payment": payment, "created_at": clock.now(), "status_since": clock.now()}
+    for amount, status in (("1.10", "succeeded"), ("2.20", "succeeded"), ("4.00", "unknown")):
+        Refund.objects.create(amount=Decimal(amount), status=status, **known)
+    facts = PaymentFacts(
+        reference=payment.reference,
+        amount=Decimal("12.50"),
+        status=PaymentStatus.PAID,
+        expires_at=payment.expires_at,
+        currency="USD",
+        transaction_no=payment.transaction_no,
+        refunded=Decimal("3.30"),
+    )
+    assert facts_of(payment) == facts
+    assert facts_of(payment, Decimal(9)).refunded == 9
+    payment.currency, payment.status = "EUR", "closed"
+    assert (facts_of(payment).currency, facts_of(payment).refunded) == ("EUR", Decimal(0))
+
+
+# Applying ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_that_leaves_all_as_it_was_sets_the_next_look(world: World) -> None:
+    payment = world.fresh(world.start(world.order()))
+    world.time.advance(seconds=20)
+    apply_answer(payment, ask(payment), "test")
+    assert about(world.fresh(payment).next_look_at, 10), "thirty seconds after it was begun"
+    world.time.advance(minutes=30)
+    apply_answer(payment, ask(payment), "test")
+    assert about(world.fresh(payment).next_look_at, 600)
+    apply_answer(payment, NoNews(because="time-out"), "test")
+    assert about(world.fresh(payment).next_look_at, 120)
+    Payment.objects.update(next_look_at=clock.now(), notices=7)
+    apply_answer(payment, ask(payment), "test")
+    assert about(world.fresh(payment).next_look_at, 0), "a notice that came since has brought it forward"
+
+
+def test_no_news_that_a_person_must_see_is_raised_and_tried_again_soon(world: World) -> None:
+    payment = world.fresh(world.start(world.order()))
+    world.time.advance(minutes=30)
+    seen = apply_answer(payment, NoNews(because="bad signature", attention=AttentionReason.SIGNATURE_MISMATCH), "test")
+    assert seen.status == "pending"
+    attention = Attention.objects.get()
+    assert (attention.reason, attention.sentence) == ("signature-mismatch", "Account default: bad signature.")
+    assert (attention.payment, attention.account, attention.evidence) == (payment, "default", {"reference": payment.reference})
+    assert about(world.fresh(payment).next_look_at, 120)
+
+
+@pytest.mark.parametrize(
+    ("word", "status", "seconds"),
+    [("success", "paid", 3600), ("failed", "failed", 3600), ("closed", "closed", 3600), ("pending", "pending", 600)],
+)
+def test_what_an_answer_brought_is_written_with_its_time_and_its_next_look(world: World, word: str, status: str, seconds: float) -> None:
+    world.sandbox.control.fault("lost_response", occasion="pay")
+    payment = world.fresh(world.start(world.order()))
+    began = payment.status_since
+    world.time.advance(minutes=5)
+    if word != "pending":
+        world.shopper_pays(payment)
+        world.sandbox.control.set_options({"word_paid": word})
+    try:
+        seen = apply_answer(payment, ask(payment), "test")
+    finally:
+        world.sandbox.control.set_options({"word_paid": "success"})
+    row = world.fresh(payment)
+    assert (seen.status, row.status) == (status, status)
+    assert row.transaction_no
+    assert about(row.status_since, 0)
+    assert row.status_since > began
+    assert about(row.next_look_at, seconds)
+    entry = TimelineEntry.objects.get(event=f"payment.{status}")
+    assert (entry.payment, entry.cause, entry.evidence["status"]) == (payment, "test", word)
+    unpaid = row.order.unpaid_check_at
+    assert about(unpaid, 3600) if status in ("failed", "closed") else unpaid is None
+    assert Delivery.objects.filter(kind="payment-paid", payment=payment).count() == (status == "paid")
+
+
+def test_i7_a_notice_that_comes_while_an_answer_is_under_way_keeps_the_look_that_it_brought_forward(world: World) -> None:
+    world.sandbox.control.fault("lost_response", occasion="pay")
+    payment = world.fresh(world.start(world.order()))
+    answer = ask(payment)
+    soon = clock.now() + timedelta(seconds=1)
+    Payment.objects.update(notices=1, next_look_at=soon)
+    apply_answer(payment, answer, "test")
+    assert (world.fresh(payment).status, world.fresh(payment).next_look_at) == ("pending", soon)
+
+
+def test_i9_an_answer_that_was_asked_for_before_the_status_it_finds_moves_nothing(world: World) -> None:
+    payment = world.fresh(world.start(world.order()))
+    before = ask(payment)
+    world.shopper_pays(payment)
+    world.notice(payment)
+    paid = world.fresh(payment)
+    apply_answer(payment, before, "test")
+    assert apply_answer(paid, before, "test").status == "paid"
+    assert world.attentions() == []
+    assert world.fresh(payment).next_look_at == paid.next_look_at
+
+
+def test_a_number_that_the_gateway_gave_to_two_payments_is_raised_and_both_are_paid(world: World) -> None:
+    first, second = world.paid_payment(), world.start(world.order())
+    Payment.objects.filter(pk=first.pk).update(transaction_no=second.transaction_no)
+    world.shopper_pays(second)
+    world.notice(second)
+    assert world.shop.is_paid(second.order.key)
+    attention = Attention.objects.get()
+    assert (attention.reason, attention.payment, attention.order) == ("duplicate-transaction-no", second, second.order)
+    said = f"The gateway gave transaction {second.transaction_no} to {second.reference} and to {first.reference}."
+    assert (attention.sentence, TimelineEntry.objects.get(event="attention.raised").cause) == (said, "notice")
+
+
+def test_what_the_shop_must_hear_of_a_paid_payment_is_queued_with_it(world: World) -> None:
+    payment = world.paid_payment()
+    delivery = Delivery.objects.get()
+    assert (delivery.kind, delivery.payment, delivery.order) == ("payment-paid", payment, payment.order)
+    assert about(delivery.created_at, 0)

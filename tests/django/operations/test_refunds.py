@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.db import transaction
 
 from tests.django.conftest import World
-from tillgate import InvalidRequest
-from tillgate.django import operations
-from tillgate.django.models import Payment, Refund
+from tests.smallest_shop.models import ShopOrder
+from tillgate import ConfigurationError, InvalidRequest, NotSent, RefundRequest, hooks
+from tillgate.django import clock, operations
+from tillgate.django.models import Attention, Delivery, Order, Payment, Refund
 from tillgate.django.operations import RefundNotPossible
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.refunds import enter_external_refund, refundable, settle_by_person
@@ -237,3 +241,342 @@ def test_money_that_went_back_releases_no_order_that_another_payment_has_paid(wo
         operations.refund(payment.pk, payment.amount)
         world.a_day_passes()
         assert world.shop.is_paid(order), "what becomes of an order that was paid and given back is the shop's own affair"
+
+
+# Word for word ----------------------------------------------------------------------------------------------------------------------------
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, act: Callable[[RefundRequest], Any]) -> None:
+    """Let the gateway's place be taken by a function of the request."""
+    monkeypatch.setattr(hooks, "refund", lambda account, request: act(request))
+
+
+def failing(error: Exception) -> Callable[[RefundRequest], Any]:
+    def act(_: RefundRequest) -> Any:
+        raise error
+
+    return act
+
+
+def queued(payment: Payment, amount: str = "2.50", **options: Any) -> Refund:
+    """Queue a refund whose process dies before it can send it."""
+    with transaction.atomic():
+        refund = operations.queue_refund(payment.pk, amount, **options)
+        transaction.get_connection().run_on_commit.clear()
+    return refund
+
+
+def about(moment: Any, expected: Any) -> bool:
+    return moment is not None and abs(moment - expected) < timedelta(seconds=5)
+
+
+def test_a_queued_refund_is_written_in_every_field(world: World) -> None:
+    payment = world.paid_payment()
+    refund = Refund.objects.get(pk=queued(payment, person="p" * 151, reason="r" * 256, data={"press": "x"}).pk)
+    assert (refund.payment, refund.amount, refund.status, refund.external) == (payment, Decimal("2.50"), "queued", False)
+    assert (refund.requested_by, refund.reason, refund.data, refund.answer) == ("p" * 150, "r" * 255, {"press": "x"}, "")
+    assert refund.created_at == refund.status_since == refund.due_at
+    assert about(refund.created_at, clock.now())
+    plain = Refund.objects.get(pk=queued(payment).pk)
+    assert (plain.requested_by, plain.reason, plain.data) == ("", "", {})
+    assert plain.notice_key != refund.notice_key
+    assert world.sweep().refunds_sent == 2
+
+
+def test_a_refund_is_sent_with_its_own_address_for_notices(
+    world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(PUBLIC_URL="https://shop.example")
+    payment = world.paid_payment()
+    sent: list[RefundRequest] = []
+    answering(monkeypatch, lambda request: sent.append(request) or failing(NotSent("refund", "x", "refused"))(request))  # type: ignore[func-returns-value]
+    refund = operations.refund(payment.pk, "2.50")
+    url = f"https://shop.example/payments/refund-notice/{refund.notice_key}/"
+    assert sent == [RefundRequest(reference=payment.reference, amount=Decimal("2.50"), ipn_url=url)]
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [("pending", "is pending, and only a paid one can be refunded"), ("closed", "is closed, and only a paid one can be refunded")],
+)
+def test_what_cannot_be_refunded_is_refused_in_words(world: World, status: str, sentence: str) -> None:
+    payment = world.start(world.order())
+    Payment.objects.filter(pk=payment.pk).update(status=status)
+    with pytest.raises(RefundNotPossible) as caught:
+        operations.refund(payment.pk, "1.00")
+    assert str(caught.value) == f"payment {payment.reference} {sentence}"
+    assert refundable(world.fresh(payment)) == 0
+
+
+def test_what_was_refunded_elsewhere_or_meanwhile_or_is_too_much_is_refused_in_words(world: World) -> None:
+    payment = world.paid_payment()
+    operations.refund(payment.pk, "2.50")
+    newest = Refund.objects.get().pk
+    with pytest.raises(InvalidRequest) as too_much:
+        operations.refund(payment.pk, "10.01", seen=newest)
+    left = f"is more than the USD 10.00 that can still be given back of {payment.reference}"
+    assert str(too_much.value) == f"amount: Decimal('10.01') {left}"
+    with pytest.raises(InvalidRequest) as entered:
+        enter_external_refund(payment.pk, "10.01", person="ann")
+    assert str(entered.value) == f"amount: Decimal('10.01') {left}"
+    acts: list[Callable[[], object]] = [
+        lambda: operations.refund(payment.pk, "1.00", seen=0),
+        lambda: enter_external_refund(payment.pk, "1.00", person="ann", seen=0),
+    ]
+    for act in acts:
+        with pytest.raises(RefundNotPossible) as meanwhile:
+            act()
+        assert str(meanwhile.value) == f"a refund of USD 2.50 of payment {payment.reference} was asked for in the meantime"
+    Attention.objects.create(payment=payment, reason="changed-after-paid", sentence="x", raised_at=clock.now())
+    with pytest.raises(RefundNotPossible) as elsewhere:
+        operations.refund(payment.pk, "1.00")
+    assert str(elsewhere.value) == f"payment {payment.reference} may have been refunded elsewhere: enter that amount first"
+    assert operations.refund(world.paid_payment().pk, "12.50").status == "succeeded", "another payment is another matter"
+    Attention.objects.update(resolved_at=clock.now())
+    assert operations.refund(payment.pk, "10.00").status == "succeeded"
+
+
+def test_a_refund_that_waits_until_it_is_known_what_was_refunded_elsewhere_is_tried_in_an_hour(world: World) -> None:
+    payment = world.paid_payment()
+    refund = queued(payment)
+    attention = Attention.objects.create(payment=payment, reason="changed-after-paid", sentence="x", raised_at=clock.now())
+    kept = operations.send_refund(refund.pk)
+    assert (kept.pk, kept.status, kept.payment.order) == (refund.pk, "queued", payment.order)
+    refund.refresh_from_db()
+    assert (refund.status, about(refund.due_at, clock.now() + timedelta(hours=1))) == ("queued", True)
+    attention.delete()
+    assert operations.send_refund(refund.pk).status == "succeeded"
+    assert operations.send_refund(refund.pk).status == "succeeded", "one that is not queued any more is returned as it stands"
+    assert given_back(world, payment) == Decimal("2.50")
+
+
+def test_a_refund_under_way_counts_as_lost_in_a_quarter_of_an_hour(world: World) -> None:
+    refund = queued(world.paid_payment())
+    claimed = operations.refunds._claim(refund.pk)
+    assert claimed
+    refund.refresh_from_db()
+    assert (claimed.status, refund.status) == ("sending", "sending")
+    assert refund.due_at
+    assert refund.due_at - refund.status_since == timedelta(minutes=15)
+    assert refund.status_since > refund.created_at
+    assert operations.refunds._claim(refund.pk) is None
+
+
+def test_a_refund_that_never_leaves_is_tried_ever_more_rarely(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment()
+    answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
+    refund = operations.refund(payment.pk, "2.50")
+    for after, pause in ((0, 60), (5, 300), (24, 1440 + 300), (60, 3600)):
+        world.time.advance(minutes=after)
+        if after:
+            refund = operations.send_refund(refund.pk)
+        assert refund.status == "queued"
+        assert about(refund.due_at, clock.now() + timedelta(seconds=pause)), after
+    assert refund.answer == str(NotSent("refund", "x", "connection refused"))
+
+
+def test_what_is_settled_is_never_due_again(world: World) -> None:
+    payment = world.paid_payment()
+    operations.refund(payment.pk, "1.00")
+    for fault in ("refused", "lost_response"):
+        world.sandbox.control.fault(fault, occasion="refund")
+        operations.refund(payment.pk, "1.00")
+    assert list(Refund.objects.order_by("id").values_list("status", "due_at")) == [
+        ("succeeded", None),
+        ("refused", None),
+        ("unknown", None),
+    ]
+
+
+def test_i6_a_plugin_that_raises_around_a_refund_leaves_it_unknown(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answering(monkeypatch, failing(ZeroDivisionError("x" * 300)))
+    refund = operations.refund(world.paid_payment().pk, "2.50")
+    assert (refund.status, refund.answer) == ("unknown", "ZeroDivisionError in a plugin")
+    assert f"refund {refund.pk} failed in a plugin" in caplog.text
+
+
+def test_an_answer_of_any_length_is_kept_within_bounds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, failing(NotSent("refund", "x", "r" * 300)))
+    assert len(operations.refund(world.paid_payment().pk, "2.50").answer) == 255
+
+
+def test_a_refund_whose_account_is_gone_stays_queued_and_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment()
+    error = ConfigurationError("token", "***", "is empty")
+    answering(monkeypatch, failing(error))
+    refund = operations.refund(payment.pk, "2.50")
+    assert (refund.status, refund.answer) == ("queued", str(error))
+    attention = Attention.objects.get()
+    assert (attention.reason, attention.account, attention.payment, attention.order) == ("account-gone", "default", payment, None)
+    assert attention.sentence == f"Account default: {error}."
+
+
+def test_i6_an_answer_that_comes_after_the_refund_was_taken_for_lost_is_as_good_as_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment, real = world.paid_payment(), hooks.refund
+
+    def slow(account: Any, request: RefundRequest) -> Any:
+        world.time.advance(minutes=16)
+        assert world.sweep().refunds_lost == 1
+        return real(account, request)
+
+    monkeypatch.setattr(hooks, "refund", slow)
+    refund = operations.refund(payment.pk, "2.50")
+    assert (refund.status, refund.answer) == ("succeeded", "refund success")
+    assert (world.attentions(), world.shop.refunded(payment.order.key)) == ([], Decimal("2.50"))
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    assert operations.refund(payment.pk, "1.00").status == "unknown", "an answer that says nothing changes nothing"
+
+
+def test_i7_a_notice_that_came_before_the_answer_was_lost_settles_the_refund(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment()
+
+    def lost(request: RefundRequest) -> Any:
+        refund_notice(world, Refund.objects.get())
+        raise TimeoutError
+
+    answering(monkeypatch, lost)
+    refund = operations.refund(payment.pk, "2.50")
+    assert (refund.status, refund.answer) == ("succeeded", "TimeoutError in a plugin; a notice had confirmed it")
+    assert world.attentions() == []
+
+
+@pytest.mark.parametrize("body", ["status=failed", "status=success&verifySign=00000000000000000000000000000000"])
+def test_i7_a_notice_that_confirms_nothing_or_is_forged_settles_nothing(world: World, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    payment = world.paid_payment()
+
+    def lost(request: RefundRequest) -> Any:
+        refund_notice(world, Refund.objects.get(), body)
+        raise TimeoutError
+
+    answering(monkeypatch, lost)
+    assert operations.refund(payment.pk, "2.50").status == "unknown"
+
+
+def test_the_shop_is_told_each_outcome_once_and_of_no_attempt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment()
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(payment.pk, "2.50")
+    settle_by_person(refund.pk, done=True, person="ann")
+    settle_by_person(refund.pk, done=False, person="bob")
+    with monkeypatch.context() as patch:
+        answering(patch, failing(NotSent("refund", "x", "connection refused")))
+        operations.refund(payment.pk, "1.00")
+    told = Delivery.objects.filter(kind="refund-changed").order_by("id")
+    assert [(one.refund, one.payment, one.data) for one in told] == [
+        (refund, payment, {"status": "unknown"}),
+        (refund, payment, {"status": "succeeded"}),
+    ]
+    assert all(one.created_at and one.done_at for one in told)
+
+
+def test_an_order_that_was_paid_is_not_checked_when_its_money_goes_back_and_one_that_was_not_is(world: World) -> None:
+    paid = world.paid_payment()
+    operations.refund(paid.pk, "12.50")
+    held = world.start(world.order())
+    ShopOrder.objects.filter(pk=held.order.key).update(status="cancelled")
+    world.shopper_pays(held)
+    world.notice(held)
+    operations.refund(held.pk, "12.49")
+    assert world.attentions() == ["paid-not-payable"]
+    assert Order.objects.get(pk=held.order_id).unpaid_check_at is None
+    operations.refund(held.pk, "0.01", person="ann")
+    assert Order.objects.get(pk=paid.order_id).unpaid_check_at is None
+    assert about(Order.objects.get(pk=held.order_id).unpaid_check_at, clock.now() + timedelta(minutes=60))
+    resolved = Attention.objects.get()
+    assert (resolved.resolution, resolved.resolved_by) == ("all of it was given back: USD 12.50", "ann")
+
+
+def test_what_software_gave_back_is_concluded_by_itself(world: World) -> None:
+    held = world.start(world.order())
+    ShopOrder.objects.update(status="cancelled")
+    world.shopper_pays(held)
+    world.notice(held)
+    Attention.objects.create(payment=held, reason="forged-notices", sentence="x", raised_at=clock.now())
+    operations.refund(held.pk, "12.50")
+    assert list(Attention.objects.order_by("id").values_list("reason", "resolved_by")) == [
+        ("paid-not-payable", "tillgate"),
+        ("forged-notices", ""),
+    ]
+
+
+def test_a_refund_made_elsewhere_is_written_in_every_field(world: World) -> None:
+    payment = world.paid_payment()
+    entered = Refund.objects.get(pk=enter_external_refund(payment.pk, "2.50", person="p" * 151).pk)
+    assert (entered.payment, entered.amount, entered.status, entered.external) == (payment, Decimal("2.50"), "succeeded", True)
+    assert (entered.requested_by, entered.reason, entered.due_at) == ("p" * 150, "made elsewhere", None)
+    assert entered.created_at == entered.status_since
+    told = Delivery.objects.get(kind="refund-changed")
+    assert (told.refund, told.payment, told.order, told.data) == (entered, payment, payment.order, {"status": "succeeded"})
+
+
+def test_a_refund_made_elsewhere_of_all_concludes_what_a_person_was_asked_about_the_payment(world: World) -> None:
+    held = world.start(world.order())
+    ShopOrder.objects.update(status="cancelled")
+    world.shopper_pays(held)
+    world.notice(held)
+    other = Attention.objects.create(payment=world.paid_payment(), reason="changed-after-paid", sentence="x", raised_at=clock.now())
+    Attention.objects.create(payment=held, reason="changed-after-paid", sentence="x", raised_at=clock.now())
+    enter_external_refund(held.pk, "12.50", person="ann")
+    assert list(Attention.objects.exclude(pk=other.pk).order_by("id").values_list("resolution", "resolved_by")) == [
+        ("all of it was given back: USD 12.50", "ann"),
+        ("USD 12.50 was refunded elsewhere", "ann"),
+    ]
+    other.refresh_from_db()
+    assert other.resolved_at is None
+
+
+def test_a_refund_that_cannot_be_sent_on_commit_is_for_the_sweeper(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    payment = world.paid_payment()
+
+    def away(_: int) -> None:
+        raise ConnectionError("the database is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(operations.refunds, "send_refund", away)
+        with transaction.atomic():
+            refund = operations.queue_refund(payment.pk, "2.50")
+    assert f"refund {refund.pk} could not be sent on commit" in caplog.text
+    assert world.sweep().refunds_sent == 1
+
+
+def test_i12_no_refund_is_sent_inside_a_transaction(world: World) -> None:
+    refund = queued(world.paid_payment())
+    acts: dict[str, Callable[[], object]] = {
+        "refund": lambda: operations.refund(refund.payment_id, "1.00"),
+        "send_refund": lambda: operations.send_refund(refund.pk),
+    }
+    for name, act in acts.items():
+        with pytest.raises(InsideTransaction, match=rf"^{name} uses the network"), transaction.atomic():
+            act()
+
+
+def test_what_concludes_one_payment_or_refund_leaves_the_others_open(world: World) -> None:
+    first, second = (world.start(world.order()) for _ in range(2))
+    ShopOrder.objects.update(status="cancelled")
+    for payment in (first, second):
+        world.shopper_pays(payment)
+        world.notice(payment)
+    operations.refund(first.pk, "12.50")
+    assert list(Attention.objects.filter(resolved_at__isnull=True).values_list("payment", flat=True)) == [second.pk]
+    unknown = []
+    for _ in range(2):
+        world.sandbox.control.fault("lost_response", occasion="refund")
+        unknown.append(operations.refund(second.pk, "1.00"))
+    about_it = {"order": second.order, "payment": second, "refund": unknown[0], "sentence": "x", "raised_at": clock.now()}
+    failing_delivery = Attention.objects.create(reason="delivery-failing", **about_it)
+    settle_by_person(unknown[0].pk, done=False, person="ann")
+    open_ones = Attention.objects.filter(resolved_at__isnull=True).order_by("id")
+    assert [(one.reason, one.refund) for one in open_ones] == [
+        ("paid-not-payable", None),
+        ("refund-unknown", unknown[1]),
+        ("delivery-failing", unknown[0]),
+    ]
+    enter_external_refund(second.pk, "1.00", person="ann")
+    failing_delivery.refresh_from_db()
+    assert failing_delivery.resolved_at is None

@@ -1,0 +1,68 @@
+"""Which account a payment belongs to, and what is said when it is gone or another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.django.conftest import World
+from tillgate import Account, ConfigurationError, hooks
+from tillgate.django.operations.accounts import account_of, dialect_of, find_account
+from tillgate.sandbox import PUBLISHED_MERCHANT_NO
+from tillgate.wire.dialects import REFERENCE, Dialect
+
+OWN = Account(base_url="https://pay.example", merchant_no="1", token="t", dialect=Dialect(name="own"))
+
+
+class Keeper:
+    """A plugin that keeps an account of its own."""
+
+    @hooks.hookimpl
+    def tillgate_account(self, alias: str) -> Account | None:
+        return OWN if alias == "own" else None
+
+
+def test_an_account_is_found_in_the_settings_or_with_a_plugin_that_keeps_it(world: World) -> None:
+    hooks.plugin_manager().register(Keeper(), name="keeper")
+    try:
+        assert find_account("default").merchant_no == PUBLISHED_MERCHANT_NO
+        assert find_account("own") is OWN
+        with pytest.raises(ConfigurationError) as caught:
+            find_account("elsewhere")
+    finally:
+        hooks.plugin_manager().unregister(name="keeper")
+    assert str(caught.value) == "account: 'elsewhere' is not in TILLGATE['ACCOUNTS'], and no plugin keeps it"
+
+
+@pytest.mark.parametrize(
+    ("field", "setting", "other"), [("merchant_no", "MERCHANT_NO", "999"), ("base_url", "BASE_URL", "http://127.0.0.1:9")]
+)
+def test_i1_a_payment_belongs_to_the_account_that_made_it_and_to_no_other(
+    world: World, configure: Callable[..., None], field: str, setting: str, other: str
+) -> None:
+    payment = world.start(world.order())
+    assert account_of(payment) == find_account("default")
+    configure({setting: other})
+    with pytest.raises(ConfigurationError) as caught:
+        account_of(payment)
+    remedy = "when payments that are still watched were made: configure the old account again under 'default'"
+    assert str(caught.value) == f"{field}: {other!r} was {getattr(payment, field)!r} {remedy}"
+
+
+def test_i1_a_sandbox_payment_does_not_belong_to_a_live_account(world: World) -> None:
+    payment = world.start(world.order())
+    payment.sandbox = False
+    with pytest.raises(ConfigurationError, match=r"^sandbox: True was False"):
+        account_of(payment)
+
+
+def test_a_gateway_speaks_as_its_account_says_and_as_the_reference_when_that_is_gone(world: World) -> None:
+    payment = world.start(world.order())
+    hooks.plugin_manager().register(Keeper(), name="keeper")
+    try:
+        payment.account = "own"
+        assert dialect_of(payment) is OWN.dialect
+    finally:
+        hooks.plugin_manager().unregister(name="keeper")
+    assert dialect_of(payment) is REFERENCE

@@ -1,0 +1,282 @@
+"""What a person can do about what needs one: each act's outcome in words, and what refuses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from tests.django.conftest import World
+from tests.smallest_shop.models import ShopOrder
+from tillgate import InvalidRequest
+from tillgate.django import clock, operations
+from tillgate.django.models import Attention, Delivery, Order, Payment, Refund
+from tillgate.django.operations import ActNotPossible
+from tillgate.django.operations.deliveries import enqueue_remote
+
+
+def held(world: World) -> tuple[Payment, Attention]:
+    """Return a payment that is paid and did not pay its order, which was cancelled, and what was raised."""
+    payment = world.start(world.order())
+    ShopOrder.objects.update(status="cancelled")
+    world.shopper_pays(payment)
+    world.notice(payment)
+    return world.fresh(payment), Attention.objects.select_related("order").get(payment=payment)
+
+
+def tell_again(attention: Attention) -> operations.Done:
+    return operations.perform(attention.pk, "tell-again", person="ann")
+
+
+def test_an_act_that_comes_too_late_changes_nothing_and_says_who_was_quicker(world: World) -> None:
+    _, attention = held(world)
+    operations.perform(attention.pk, "accept", person="bob", note="  fine so ")
+    done = operations.perform(attention.pk, "refund", person="ann", amount="12.50")
+    assert (done.resolved, done.sentence, done.refund) == (True, "bob had resolved it already: fine so", None)
+    assert operations.acts_for(Attention.objects.get(pk=attention.pk)) == ()
+    assert not Refund.objects.exists()
+
+
+def test_an_act_that_does_not_fit_is_refused_in_words(world: World) -> None:
+    _, attention = held(world)
+    with pytest.raises(ActNotPossible, match=r"^'retry' does not resolve 'paid-not-payable'$"):
+        operations.perform(attention.pk, "retry", person="ann")
+    with pytest.raises(ActNotPossible, match=r"^a note must say why it can stay as it is$"):
+        operations.perform(attention.pk, "accept", person="ann")
+
+
+def test_telling_again_fails_in_words_while_the_shop_does_not_take_the_money(world: World) -> None:
+    _, attention = held(world)
+    done = tell_again(attention)
+    assert (done.resolved, done.sentence) == (False, "the shop says: not-payable")
+
+
+def test_i4_telling_again_is_refused_once_the_order_is_paid(world: World) -> None:
+    payment, attention = held(world)
+    ShopOrder.objects.update(status="open")
+    other = world.start(payment.order.key)
+    world.shopper_pays(other)
+    world.notice(other)
+    with pytest.raises(ActNotPossible, match=f"^order {payment.order} is paid already$"):
+        tell_again(attention)
+
+
+def test_telling_again_is_refused_for_a_payment_that_is_not_paid(world: World) -> None:
+    payment, attention = held(world)
+    Payment.objects.filter(pk=payment.pk).update(status="pending")
+    with pytest.raises(ActNotPossible, match=f"^payment {payment.reference} is not paid$"):
+        tell_again(attention)
+
+
+def test_telling_again_is_refused_once_a_part_was_given_back(world: World) -> None:
+    payment, attention = held(world)
+    operations.refund(payment.pk, "1.00")
+    ShopOrder.objects.update(status="open")
+    sentence = f"^some of payment {payment.reference} was given back, or may have been: the order is not paid by the rest$"
+    with pytest.raises(ActNotPossible, match=sentence):
+        tell_again(attention)
+    assert world.shop.times_paid(payment.order.key) == 0
+
+
+def test_telling_again_waits_for_a_delivery_that_is_under_way_and_queues_no_other(world: World) -> None:
+    payment, attention = held(world)
+    ShopOrder.objects.update(status="open")
+    with world.failing_handler("tillgate_payment_paid", times=9):
+        first = tell_again(attention)
+        second = tell_again(attention)
+    fault = "ShopIsDown: tillgate_payment_paid was made to fail by the test"
+    assert (first.resolved, first.sentence, second.sentence) == (False, f"the shop says: {fault}", f"the shop says: {fault}")
+    assert Delivery.objects.filter(kind="payment-paid").count() == 2
+    delivery = Delivery.objects.filter(kind="payment-paid").latest("id")
+    assert (delivery.payment, delivery.data, delivery.attempts) == (payment, {"again": attention.pk}, 1)
+
+
+def test_telling_again_waits_its_turn_behind_an_earlier_delivery(world: World) -> None:
+    payment, attention = held(world)
+    ShopOrder.objects.update(status="open")
+    later = clock.now() + timedelta(minutes=5)
+    Delivery.objects.create(order=payment.order, kind="order-unpaid", created_at=clock.now(), due_at=later)
+    Delivery.objects.filter(kind="attention-raised").delete()
+    done = tell_again(attention)
+    assert (done.resolved, done.sentence) == (False, "the shop says: not yet, an earlier delivery is waiting")
+    queued = Delivery.objects.latest("id")
+    assert (queued.kind, queued.due_at) == ("payment-paid", queued.created_at)
+
+
+@pytest.mark.parametrize(("status", "reopened"), [("open", True), ("cancelled", False), ("gone", False)])
+def test_an_order_is_reopened_only_if_the_shop_takes_money_for_it_again(world: World, status: str, reopened: bool) -> None:
+    order, other = world.order(), world.order()
+    operations.close(world.shop.plugin, other)
+    payment = world.start(order)
+    operations.close(world.shop.plugin, order)
+    world.shopper_pays(payment)
+    world.notice(payment)
+    attention = Attention.objects.get()
+    assert attention.sentence == f"Payment {payment.reference}: it was paid, but the shop closed the order."
+    ShopOrder.objects.filter(pk=order).update(status=status)
+    if status == "gone":
+        ShopOrder.objects.filter(pk=order).delete()
+    tell_again(attention)
+    assert (Order.objects.get(key=order).closed_at is None) is reopened
+    assert Order.objects.get(key=other).closed_at is not None
+
+
+def test_an_order_that_was_never_closed_is_not_reopened(world: World) -> None:
+    _, attention = held(world)
+    ShopOrder.objects.update(status="open")
+    assert tell_again(attention).resolved
+    assert not Attention.objects.get().order.timeline.filter(event="order.reopened").exists()  # type: ignore[union-attr]
+
+
+def test_a_failing_delivery_is_tried_again_and_its_outcome_told(world: World, configure: Callable[..., None]) -> None:
+    configure(DELIVERY_ATTEMPTS_BEFORE_ATTENTION=1)
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    with world.failing_handler("tillgate_payment_paid", times=2):
+        world.notice(payment)
+        attention = Attention.objects.get()
+        said = "ShopIsDown: tillgate_payment_paid was made to fail by the test"
+        whole = f"The shop could not be told payment-paid of order {payment.order} in 1 attempts: {said}"
+        assert (attention.sentence, attention.payment, attention.order) == (whole, payment, payment.order)
+        done = operations.perform(attention.pk, "retry", person="ann")
+        assert (done.resolved, done.sentence) == (False, f"it failed again: {said}")
+    done = operations.perform(attention.pk, "retry", person="ann")
+    assert (done.resolved, done.sentence) == (True, "the shop was told at attempt 3")
+    assert world.shop.is_paid(payment.order.key)
+
+
+def test_a_delivery_that_was_made_meanwhile_is_resolved_by_trying_again(world: World) -> None:
+    payment = world.paid_payment()
+    delivery = Delivery.objects.get()
+    attention = Attention.objects.create(
+        reason="delivery-failing", sentence="It failed.", raised_at=clock.now(), order=payment.order, delivery=delivery
+    )
+    done = operations.perform(attention.pk, "retry", person="ann")
+    assert (done.resolved, done.sentence) == (True, "the shop was told: payment-paid")
+    assert world.shop.times_paid(payment.order.key) == 1
+
+
+def test_a_remote_delivery_is_tried_again_over_the_network(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment()
+    enqueue_remote(world.shop.plugin, payment.order.key, "invoice")
+    delivery = Delivery.objects.get(kind="remote")
+    attention = Attention.objects.create(
+        reason="delivery-failing", sentence="It failed.", raised_at=clock.now(), order=payment.order, delivery=delivery
+    )
+    done = operations.perform(attention.pk, "retry", person="ann")
+    assert (done.resolved, done.sentence) == (True, "the shop was told: remote")
+
+
+def test_a_refund_made_elsewhere_is_entered_and_what_a_person_has_not_seen_refuses_it(world: World) -> None:
+    payment = world.paid_payment()
+    world.sandbox.control.reverse(payment.reference)
+    operations.look_again(payment, "ann")
+    attention = Attention.objects.get()
+    for amount in (None, ""):
+        with pytest.raises(InvalidRequest, match="amount"):
+            operations.perform(attention.pk, "enter-refund", person="ann", amount=amount)
+    seen = Refund.objects.create(
+        payment=payment, amount=Decimal("1.00"), status="refused", created_at=clock.now(), status_since=clock.now()
+    )
+    with pytest.raises(
+        operations.RefundNotPossible, match=f"^a refund of USD 1.00 of payment {payment.reference} was asked for in the meantime$"
+    ):
+        operations.perform(attention.pk, "enter-refund", person="ann", amount="2.50", seen=0)
+    done = operations.perform(attention.pk, "enter-refund", person="ann", amount="2.50", seen=seen.pk)
+    assert (done.resolved, done.sentence) == (True, "USD 2.50 was given back elsewhere")
+    assert done.refund == Refund.objects.latest("id")
+
+
+@pytest.mark.parametrize(("act", "status", "found"), [("refund-done", "succeeded", "done"), ("refund-not-done", "refused", "not done")])
+def test_what_a_person_found_of_an_unknown_refund_resolves_it(world: World, act: str, status: str, found: str) -> None:
+    payment = world.paid_payment()
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(payment.pk, "2.50")
+    done = operations.perform(Attention.objects.get().pk, act, person="ann")
+    assert (done.resolved, done.sentence, done.refund) == (True, f"ann found that it was {found}", None)
+    refund.refresh_from_db()
+    assert refund.status == status
+
+
+def test_giving_back_by_an_act_notes_who_why_and_which_press(world: World) -> None:
+    payment, attention = held(world)
+    part = operations.perform(attention.pk, "refund", person="ann", amount="2.50", press="p1", seen=0)
+    assert (part.resolved, part.sentence) == (False, "refund success")
+    assert part.refund
+    assert (part.refund.requested_by, part.refund.reason, part.refund.data) == ("ann", "paid-not-payable", {"press": "p1"})
+    with pytest.raises(operations.RefundNotPossible, match="in the meantime"):
+        operations.perform(attention.pk, "refund", person="ann", amount="10.00", press="p2", seen=0)
+    with pytest.raises(InvalidRequest, match="amount"):
+        operations.perform(attention.pk, "refund", person="ann")
+    rest = operations.perform(attention.pk, "refund", person="ann", amount="10.00", seen=part.refund.pk)
+    assert (rest.resolved, rest.refund and rest.refund.data) == (True, {})
+    attention.refresh_from_db()
+    assert (attention.resolution, attention.resolved_by) == ("all of it was given back: USD 12.50", "ann")
+    assert payment.given_back == Decimal("12.50")
+
+
+def test_an_overpaid_order_is_settled_by_any_refund_that_succeeds_and_by_no_other(world: World) -> None:
+    order = world.order("30.00")
+    payment = world.start(order)
+    world.shop.edit_total(order, Decimal("28.00"))
+    world.shopper_pays(payment)
+    world.notice(payment)
+    attention = Attention.objects.get()
+    world.sandbox.control.fault("refused", occasion="refund")
+    assert not operations.perform(attention.pk, "refund", person="ann", amount="2.00").resolved
+    done = operations.perform(attention.pk, "refund", person="ann", amount="2.00")
+    attention.refresh_from_db()
+    assert (done.resolved, attention.resolution, attention.resolved_by) == (True, "USD 2.00 was given back", "ann")
+
+
+# Asking again.
+
+
+def test_looking_again_says_what_the_gateway_answered(world: World, configure: Callable[..., None]) -> None:
+    payment = world.start(world.order())
+    done = operations.look_again(payment, "ann")
+    assert (done.resolved, done.sentence) == (True, "the gateway waits for the shopper")
+    configure(NOTICE_THROTTLE_SECONDS=5)
+    done = operations.look_again(payment, "ann")
+    assert (done.resolved, done.sentence) == (False, "the gateway was asked a moment ago: try again in a few seconds")
+
+
+def test_asking_again_resolves_a_doubt_once_the_answer_is_in_order_and_not_before(world: World) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    world.sandbox.control.fault("wrong_amount", occasion="query")
+    world.notice(payment)
+    attention = Attention.objects.get()
+    world.sandbox.control.fault("wrong_amount", occasion="query")
+    again = operations.perform(attention.pk, "query", person="ann")
+    assert (again.resolved, again.sentence) == (False, attention.sentence.removeprefix(f"Payment {payment.reference}: ").removesuffix("."))
+    done = operations.perform(attention.pk, "query", person="ann")
+    assert (done.resolved, done.sentence) == (True, "asked again: the gateway says that it is paid")
+    assert ("payment.paid", "person:ann") in payment.order.timeline.values_list("event", "cause")
+
+
+def test_the_newest_payment_is_asked_about_when_a_gateway_is_silent_to_all(world: World, configure: Callable[..., None]) -> None:
+    world.start(world.order())
+    newest = world.start(world.order())
+    attention = Attention.objects.create(reason="gateway-silent", sentence="Silent.", account="default", raised_at=clock.now())
+    assert operations.perform(attention.pk, "query", person="ann").resolved
+    asked = [entry.reference for entry in world.sandbox.service.journal.all() if entry.operation == "query"]
+    assert set(asked) == {newest.reference}
+    empty = Attention.objects.create(reason="gateway-silent", sentence="Silent.", account="other", raised_at=clock.now())
+    with pytest.raises(ActNotPossible, match=r"^there is no payment of account other to ask about$"):
+        operations.perform(empty.pk, "query", person="ann")
+
+
+def test_i12_no_act_is_done_inside_a_transaction(world: World) -> None:
+    payment, attention = held(world)
+    acts: dict[str, Callable[[], Any]] = {
+        "perform": lambda: operations.perform(attention.pk, "accept", person="ann", note="x"),
+        "look_again": lambda: operations.look_again(payment, "ann"),
+    }
+    for name, act in acts.items():
+        with pytest.raises(RuntimeError, match=f"^{name} uses the network"), transaction.atomic():
+            act()

@@ -1,0 +1,115 @@
+"""What needs a person: raised once while it is open, resolved once, and told to whom it concerns."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from tests.django.conftest import World
+from tillgate.django import clock, operations
+from tillgate.django.models import Attention, Delivery, Payment, TimelineEntry
+from tillgate.django.operations.attention import ITSELF, raise_attention, resolve, settle
+from tillgate.lifecycle import AttentionReason
+
+FORGED, GONE = AttentionReason.FORGED_NOTICES, AttentionReason.ACCOUNT_GONE
+
+
+def forged(payment: Payment, sentence: str = "Forged.") -> Attention | None:
+    return raise_attention(FORGED, sentence, "notice", order=payment.order, payment=payment)
+
+
+def test_the_same_matter_is_open_once_and_the_same_of_another_payment_beside_it(world: World) -> None:
+    first, second = world.start(world.order()), world.start(world.order())
+    raised = forged(first)
+    assert raised
+    assert raised.open_key == f"forged-notices:payment:{first.pk}"
+    assert forged(first) is None
+    assert forged(second)
+    assert Attention.objects.count() == 2
+
+
+def test_an_accounts_matter_is_open_once_for_it_whichever_payment_met_it(world: World) -> None:
+    first, second = world.start(world.order()), world.start(world.order())
+    raised = raise_attention(GONE, "Gone.", "sweep", payment=first, account="default", evidence={"reference": "r" * 501})
+    assert raised
+    assert (raised.open_key, raised.account, raised.evidence) == ("account-gone:account:default", "default", {"reference": "r" * 500})
+    assert raise_attention(GONE, "Gone.", "sweep", payment=second, account="default") is None
+    assert raise_attention(GONE, "Gone.", "sweep", payment=second, account="other")
+
+
+@pytest.mark.parametrize("subject", ["refund", "delivery", "payment", "nothing"])
+def test_a_matter_is_that_of_its_refund_or_delivery_or_payment(world: World, subject: str) -> None:
+    payment = world.paid_payment()
+    refund, delivery = operations.refund(payment.pk, "1.00"), Delivery.objects.earliest("id")
+    given = {"payment": payment, "refund": refund} if subject == "refund" else {"payment": payment, "delivery": delivery}
+    given = {"payment": payment} if subject == "payment" else {} if subject == "nothing" else given
+    raised = raise_attention(FORGED, "Forged.", "notice", order=payment.order, **given)  # type: ignore[arg-type]
+    assert raised
+    whom = {"refund": f"refund:{refund.pk}", "delivery": f"delivery:{delivery.pk}", "payment": f"payment:{payment.pk}"}
+    assert raised.open_key == f"forged-notices:{whom.get(subject, 'nonetype:')}"
+
+
+def test_a_key_that_would_not_fit_is_cut(world: World) -> None:
+    raised = raise_attention(GONE, "Gone.", "sweep", account="a" * 200)
+    assert raised
+    assert raised.open_key == f"account-gone:account:{'a' * 200}"[:190]
+
+
+def test_a_worker_that_is_overtaken_raises_nothing_and_keeps_its_transaction(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.start(world.order())
+
+    def overtaken(*_: object, **__: object) -> None:
+        raise IntegrityError("UNIQUE constraint failed")
+
+    with transaction.atomic():
+        with monkeypatch.context() as patch:
+            patch.setattr(Attention, "save", overtaken)
+            assert forged(payment) is None
+        assert forged(payment)
+    assert Attention.objects.count() == 1
+
+
+def test_the_shop_hears_of_a_matter_of_its_order_but_not_of_a_delivery_that_fails(world: World) -> None:
+    payment = world.paid_payment()
+    delivery = Delivery.objects.get()
+    raise_attention(AttentionReason.DELIVERY_FAILING, "Failing.", "delivery", order=payment.order, payment=payment, delivery=delivery)
+    assert Delivery.objects.count() == 1
+    raised = forged(payment)
+    told = Delivery.objects.latest("id")
+    assert raised
+    assert (told.kind, told.attention, told.payment, told.order) == ("attention-raised", raised, payment, payment.order)
+    assert told.created_at == told.due_at == raised.raised_at
+
+
+def test_a_matter_is_resolved_once_and_stays_as_it_was(world: World) -> None:
+    payment = world.start(world.order())
+    raised = forged(payment)
+    assert raised
+    resolved = resolve(raised.pk, "r" * 256, "p" * 151)
+    assert (resolved.resolution, resolved.resolved_by, resolved.open_key) == ("r" * 255, "p" * 150, None)
+    assert resolved.resolved_at
+    entries = TimelineEntry.objects.count()
+    again = resolve(raised.pk, "otherwise", "bob")
+    assert (again.resolution, again.resolved_at) == ("r" * 255, resolved.resolved_at)
+    assert Attention.objects.get().resolution == "r" * 255
+    assert TimelineEntry.objects.count() == entries
+    entry = TimelineEntry.objects.latest("id")
+    assert (entry.event, entry.payment, entry.sentence) == ("attention.resolved", payment, "r" * 256)
+
+
+def test_an_accounts_matter_is_resolved_without_a_timeline(world: World) -> None:
+    raised = raise_attention(GONE, "Gone.", "sweep", account="default")
+    assert raised
+    assert resolve(raised.pk, "it is back", "ann").resolved_by == "ann"
+    assert not TimelineEntry.objects.exists()
+
+
+def test_what_is_over_by_itself_is_taken_back_unless_a_person_was_quicker(world: World) -> None:
+    first, second = world.start(world.order()), world.start(world.order())
+    open_one, resolved = forged(first), forged(second)
+    assert open_one
+    assert resolved
+    resolve(resolved.pk, "a scanner", "ann")
+    settle(Attention.objects.all(), "over")
+    assert list(Attention.objects.order_by("id").values_list("resolution", "resolved_by")) == [("over", ITSELF), ("a scanner", "ann")]
+    assert clock.now() >= Attention.objects.earliest("id").resolved_at  # type: ignore[operator]

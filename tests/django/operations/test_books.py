@@ -1,0 +1,393 @@
+"""What the books say of a difference, word for word: what we believe, what the other side says, and what to do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tillgate.django.models import Attention, Delivery, Order, Payment, Refund
+from tillgate.django.operations.books import (
+    Difference,
+    DifferenceKind,
+    OrderBooks,
+    compare_with_gateway,
+    compare_with_shop,
+    examine,
+    is_held_as_paid,
+    twins,
+)
+from tillgate.django.operations.payments import facts_of
+from tillgate.hooks import OrderDescription
+from tillgate.lifecycle import Answer, AttentionReason, Found, NoNews, NotFound
+from tillgate.wire.dialects import REFERENCE
+from tillgate.wire.messages import Transaction
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+ASK = "“Ask the gateway now” in the admin"
+SETTLE = "settle it under “needs a person” in the admin"
+TELL_US = "no run of the software does this: see which row was changed by hand, or tell Tillgate's authors"
+SHOWN = "paid, USD 12.50, transaction 3001"
+RAISED = "2026-11-21 06:00:00"
+"""Noon in Chicago, where Django has its clocks by default."""
+
+
+def order(pk: int = 1, **fields: Any) -> Order:
+    return Order(**{"pk": pk, "plugin": "shop", "key": str(pk), "created_at": NOW, **fields})
+
+
+def payment(pk: int = 1, of: Order | None = None, **fields: Any) -> Payment:
+    known = {"reference": f"S{pk}", "amount": Decimal("12.50"), "status": "paid", "transaction_no": "3001", "account": "default"}
+    times = {"created_at": NOW, "status_since": NOW, "expires_at": NOW + timedelta(hours=2), "next_look_at": NOW + timedelta(hours=1)}
+    return Payment(**{"pk": pk, "order": of or order(), **known, **times, **fields})
+
+
+def refund(of: Payment, pk: int = 1, **fields: Any) -> Refund:
+    return Refund(**{"pk": pk, "payment": of, "amount": Decimal("2.50"), "status": "succeeded", "created_at": NOW, **fields})
+
+
+def told(of: Payment, pk: int = 1, **fields: Any) -> Delivery:
+    known = {"kind": "payment-paid", "done_at": NOW, "outcome": "applied", "created_at": NOW}
+    return Delivery(**{"pk": pk, "order": of.order, "payment": of, **known, **fields})
+
+
+def attention(**fields: Any) -> Attention:
+    return Attention(**{"raised_at": NOW, **fields})
+
+
+def books(*payments: Payment, paid_by: Payment | None = None, **rows: Any) -> OrderBooks:
+    whole = payments[0].order if payments else order()
+    whole.paid_by = paid_by
+    events: dict[Any, str] = {one: f"payment.{one.status}" for one in payments}
+    events |= {one: f"refund.{one.status}" for one in rows.get("refunds", ())}
+    events |= rows.pop("last_events", {})
+    given = {"payments": payments, "refunds": (), "deliveries": (), "attentions": (), **rows}
+    return OrderBooks(order=whole, last_events=events, **given)
+
+
+def said(word: str = "success", **changes: Any) -> Answer:
+    known = {"transaction_no": "3001", "amount": Decimal("12.50"), "currency": "USD", "settle_currency": "USD"}
+    transaction = Transaction(**{"reference": "S1", "status": REFERENCE.status(word), "status_text": word, "raw": {}, **known, **changes})
+    return Found(transaction=transaction, asked_at=NOW)
+
+
+def compared(one: Payment, answer: Answer, *attentions: Attention) -> Difference | None:
+    return compare_with_gateway(one, facts_of(one, Decimal(0)), answer, attentions)
+
+
+def spoken(difference: Difference | None) -> tuple[str, ...] | None:
+    return (difference.here, difference.there, difference.remedy, difference.told) if difference else None
+
+
+@pytest.mark.parametrize(
+    ("fields", "answer", "kind", "words"),
+    [
+        (
+            {"status": "pending", "transaction_no": None},
+            said(),
+            "paid-there",
+            (
+                "pending, USD 12.50",
+                "the gateway says 'success', USD 12.50, transaction 3001",
+                f"{ASK}; the sweeper looks next at 2026-11-21 07:00:00",
+                "",
+            ),
+        ),
+        (
+            {"status": "closed", "next_look_at": None},
+            said(),
+            "paid-there",
+            (
+                "closed, USD 12.50, transaction 3001",
+                "the gateway says 'success', USD 12.50, transaction 3001",
+                f"{ASK}; the sweeper does not look any more",
+                "",
+            ),
+        ),
+        (
+            {"status": "pending"},
+            said("failed", transaction_no=None, amount=None, currency=None, settle_currency=None),
+            "open-here",
+            (
+                "pending, USD 12.50, transaction 3001",
+                "the gateway says 'failed', no currency without an amount, no transactionNo",
+                f"{ASK}; the sweeper looks next at 2026-11-21 07:00:00",
+                "",
+            ),
+        ),
+        (
+            {"status": "pending"},
+            said(settle_currency="EUR"),
+            "currency-mismatch",
+            (
+                "pending, USD 12.50, transaction 3001",
+                "the gateway says 'success', USD 12.50, settled in EUR, transaction 3001",
+                f"{ASK}: that puts it under “needs a person”",
+                "",
+            ),
+        ),
+        (
+            {},
+            said(settle_currency=None),
+            "currency-mismatch",
+            (
+                SHOWN,
+                "the gateway says 'success', USD 12.50, settled in nothing, transaction 3001",
+                f"{ASK}: that puts it under “needs a person”",
+                "",
+            ),
+        ),
+        (
+            {},
+            NotFound(asked_at=NOW),
+            "unknown-there",
+            (
+                SHOWN,
+                "the gateway knows no such reference",
+                "run `manage.py tillgate doctor`: is it still the same merchant? A gateway may also forget what is old",
+                "",
+            ),
+        ),
+    ],
+)
+def test_what_the_gateway_says_otherwise(fields: dict[str, Any], answer: Answer, kind: str, words: tuple[str, ...]) -> None:
+    found = compared(payment(**fields), answer)
+    assert found
+    assert (found.kind, found.reference, found.order) == (kind, "S1", "shop:1")
+    assert spoken(found) == words
+
+
+@pytest.mark.parametrize(
+    ("fields", "answer"),
+    [
+        ({}, said()),
+        ({"status": "pending"}, said("pending")),
+        ({"status": "created", "transaction_no": None}, NotFound(asked_at=NOW)),
+        ({"status": "created", "transaction_no": None}, said("pending")),
+        ({"status": "failed"}, said("failed")),
+        ({"status": "closed"}, said("pending")),
+        ({"status": "failed", "transaction_no": None}, NotFound(asked_at=NOW)),
+        ({}, NoNews(because="time-out", attention=AttentionReason.WRONG_CREDENTIALS)),
+    ],
+)
+def test_what_agrees_or_proves_nothing_is_no_difference(fields: dict[str, Any], answer: Answer) -> None:
+    assert compared(payment(**fields), answer) is None
+
+
+@pytest.mark.parametrize(("status", "number"), [("pending", None), ("paid", None), ("closed", "3001"), ("created", "3001")])
+def test_what_the_gateway_has_created_it_must_know(status: str, number: str | None) -> None:
+    found = compared(payment(status=status, transaction_no=number), NotFound(asked_at=NOW))
+    assert found
+    assert found.kind is DifferenceKind.UNKNOWN_THERE
+
+
+def test_who_knows_of_a_difference_and_what_is_left_to_do() -> None:
+    one, answer = payment(), said(amount=Decimal("12.49"))
+    open_one = attention(reason="amount-mismatch")
+    resolved = attention(reason="amount-mismatch", resolved_at=NOW, resolved_by="ann", resolution="it is fine")
+    by_itself = attention(reason="amount-mismatch", resolved_at=NOW, resolved_by="tillgate", resolution="over")
+    here_there = (SHOWN, "the gateway says 'success', USD 12.49, transaction 3001")
+    put = f"{ASK}: that puts it under “needs a person”"
+    resolves = "ann resolved it: it is fine"
+    again = f"nothing, if that still holds; otherwise: {put}"
+    for attentions, remedy, knows in (
+        ([], put, ""),
+        ([open_one], SETTLE, f"needs a person since {RAISED}"),
+        ([resolved, open_one], SETTLE, f"needs a person since {RAISED}"),
+        ([open_one, resolved], SETTLE, f"needs a person since {RAISED}"),
+        ([resolved], again, resolves),
+        ([resolved, by_itself], again, resolves),
+        ([by_itself, resolved], again, resolves),
+        ([by_itself], put, ""),
+        ([attention(reason="amount-missing")], put, ""),
+    ):
+        assert spoken(compared(one, answer, *attentions)) == (*here_there, remedy, knows)
+
+
+def test_wrong_credentials_are_why_the_gateway_does_not_know_a_payment() -> None:
+    found = compared(payment(), NotFound(asked_at=NOW), attention(reason="wrong-credentials"))
+    assert found
+    assert (found.told, found.remedy) == (f"needs a person since {RAISED}", SETTLE)
+
+
+# The shop.
+
+
+def test_an_order_is_held_as_paid_until_all_of_its_payment_went_back() -> None:
+    one, other = payment(), payment(2)
+    assert not is_held_as_paid(books(one))
+    assert is_held_as_paid(books(one, paid_by=one))
+    back = [refund(one, amount=Decimal("12.49")), refund(other, 2, amount=Decimal("12.50")), refund(one, 3, status="unknown")]
+    assert is_held_as_paid(books(one, paid_by=one, refunds=back))
+    assert not is_held_as_paid(books(one, paid_by=one, refunds=[*back, refund(one, 4, amount=Decimal("0.01"))]))
+
+
+def test_what_the_shop_says_of_an_order_that_is_paid() -> None:
+    one = payment()
+    paid = books(one, paid_by=one)
+    unaware, waits = compare_with_shop(paid, None), compare_with_shop(paid, OrderDescription(number="7", amount=Decimal("9.99")))
+    here = f"the order is paid: {SHOWN}"
+    assert unaware
+    assert waits
+    assert (unaware.kind, waits.kind) == (DifferenceKind.SHOP_UNAWARE, DifferenceKind.SHOP_WAITS)
+    remedy = "find out in the shop what became of it; the money can be given back in the admin"
+    assert spoken(unaware) == (here, "the shop knows no such order", remedy, "")
+    assert spoken(waits) == (
+        here,
+        "the shop still waits for USD 9.99",
+        "find out in the shop who took it back, and mark the order paid",
+        "",
+    )
+    assert compare_with_shop(paid, OrderDescription(number="7", amount=Decimal("9.99"), not_payable_because="it is paid")) is None
+
+
+# Our own books.
+
+
+def test_books_in_order_have_no_difference() -> None:
+    one = payment()
+    assert list(examine(books(one, paid_by=one, deliveries=[told(one)]))) == []
+    assert list(examine(books(payment(status="pending")))) == []
+
+
+def found(whole: OrderBooks) -> list[tuple[str, ...]]:
+    return [(str(one.kind), one.reference, *(spoken(one) or ())) for one in examine(whole)]
+
+
+def test_an_order_that_is_paid_by_the_payment_of_another() -> None:
+    other = payment(2, of=order(2))
+    assert found(books(payment(status="pending"), paid_by=other)) == [
+        ("delivered-unpaid", "S2", "order shop:1 is paid by it", "it is a payment of order shop:2", TELL_US, "")
+    ]
+
+
+def test_a_timeline_that_tells_another_status_or_none() -> None:
+    one = payment(status="pending")
+    back = refund(payment())
+    for event, there in (("payment.paid", "the last entry of its timeline is payment.paid"), ("", "its timeline is empty")):
+        assert found(books(one, last_events={one: event})) == [
+            ("timeline", "S1", "pending, USD 12.50, transaction 3001", there, TELL_US, "")
+        ]
+    paid = back.payment
+    in_order: dict[str, Any] = {
+        "paid_by": paid,
+        "deliveries": [told(paid), told(paid, 2, kind="refund-changed", refund=back, data={"status": "succeeded"})],
+    }
+    assert found(books(paid, refunds=[back], **in_order)) == []
+    assert found(books(paid, refunds=[back], last_events={back: "refund.external"}, **in_order)) == []
+    there = "the last entry of its timeline is refund.sending"
+    assert found(books(paid, refunds=[back], last_events={back: "refund.sending"}, **in_order)) == [
+        ("timeline", "S1", "refund of USD 2.50: succeeded", there, TELL_US, "")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("is_payer", "is_applied", "kind", "here", "there"),
+    [
+        (True, False, "not-delivered", f"{SHOWN}, and the order is paid by it", "the shop has never applied it"),
+        (False, True, "not-recorded", f"{SHOWN}, and the order is paid by nothing", "the shop was told of it and has applied it"),
+    ],
+)
+def test_a_payment_and_its_delivery_that_disagree(is_payer: bool, is_applied: bool, kind: str, here: str, there: str) -> None:
+    one = payment()
+    deliveries = [told(one)] if is_applied else [told(one, done_at=None), told(one, 2, outcome="not-payable")]
+    assert found(books(one, paid_by=one if is_payer else None, deliveries=deliveries)) == [(kind, "S1", here, there, TELL_US, "")]
+
+
+@pytest.mark.parametrize(("is_applied", "there"), [(True, "the shop has applied it"), (False, "the order is paid by it")])
+def test_a_payment_that_is_not_paid_and_pays_an_order(is_applied: bool, there: str) -> None:
+    one = payment(status="failed")
+    whole = books(one, paid_by=None if is_applied else one, deliveries=[told(one)] if is_applied else [])
+    assert found(whole) == [("delivered-unpaid", "S1", "failed, USD 12.50, transaction 3001", there, TELL_US, "")]
+
+
+def test_a_paid_payment_that_was_applied_to_an_order_which_another_pays() -> None:
+    first, second = payment(), payment(2, of=order())
+    whole = books(first, second, paid_by=first, deliveries=[told(first), told(second, 2)])
+    assert found(whole) == [
+        ("not-recorded", "S2", f"{SHOWN}, and the order is paid by S1", "the shop was told of it and has applied it", TELL_US, "")
+    ]
+
+
+def test_a_paid_payment_of_which_nobody_was_told() -> None:
+    one = payment()
+    assert found(books(one)) == [("not-delivered", "S1", SHOWN, "nothing was ever queued to tell the shop", TELL_US, "")]
+    refused = told(one, outcome="not-payable")
+    there = "the shop was told and has not applied it (not-payable), and no person knows"
+    shown = ("not-shown", "S1", SHOWN, there, "give it back in the admin, or settle it in the shop", "")
+    assert found(books(one, deliveries=[refused])) == [shown]
+    assert found(books(one, deliveries=[refused], attentions=[attention(payment=one, reason="amount-missing")])) == [shown]
+    assert found(books(one, deliveries=[refused], attentions=[attention(payment=payment(2), reason="underpaid")])) == [shown]
+    assert found(books(one, deliveries=[refused], attentions=[attention(payment=one, reason="underpaid")])) == []
+
+
+def test_a_delivery_that_waits() -> None:
+    one = payment()
+    waits = told(one, done_at=None, outcome="", attempts=0, due_at=None)
+    remedy = "repair the shop's code or its network, if it is that; the sweeper tries again"
+    assert found(books(one, deliveries=[waits])) == [("not-delivered", "S1", SHOWN, "the shop was not told yet", remedy, "")]
+    failing = told(one, done_at=None, outcome="", attempts=3, due_at=NOW, fault="x" * 201)
+    there = f"the shop was not told in 3 attempts: {'x' * 200}"
+    assert found(books(one, deliveries=[failing])) == [("not-delivered", "S1", SHOWN, there, f"{remedy} at {RAISED}", "")]
+    knows = attention(delivery=failing, reason="delivery-failing")
+    needs = ("not-delivered", "S1", SHOWN, there, SETTLE, f"needs a person since {RAISED}")
+    assert found(books(one, deliveries=[failing], attentions=[knows])) == [needs]
+    assert found(books(one, deliveries=[failing], attentions=[attention(payment=one, reason="underpaid")])) == [needs]
+
+
+@pytest.mark.parametrize("status", ["queued", "sending", "unknown", "succeeded"])
+def test_i5_refunds_that_exceed_what_was_paid(status: str) -> None:
+    one = payment(status="pending")
+    back = refund(one, status=status, amount=Decimal("12.50"))
+    here = "refunds of USD 12.50: given back, on their way or of unknown outcome"
+    there = "the payment is pending, USD 12.50, transaction 3001"
+    assert found(books(one, refunds=[back]))[0] == ("refunds-exceed", "S1", here, there, TELL_US, "")
+    paid = payment()
+    assert "refunds-exceed" not in {
+        line[0] for line in found(books(paid, paid_by=paid, deliveries=[told(paid)], refunds=[refund(paid, status=status)]))
+    }
+
+
+def test_i6_a_refund_of_unknown_outcome() -> None:
+    one = payment()
+    back = refund(one, status="unknown")
+    deliveries = [told(one), told(one, 2, kind="refund-changed", refund=back, data={"status": "unknown"})]
+    here, there = "refund of USD 2.50: unknown", "nobody can ask: the interface has no query for refunds"
+    office = "look at the gateway's back office"
+    assert found(books(one, paid_by=one, refunds=[back], deliveries=deliveries)) == [("refund-unknown", "S1", here, there, office, "")]
+    for knows, is_it in (
+        (attention(refund=back, reason="refund-unknown"), True),
+        (attention(refund=back, reason="underpaid"), False),
+        (attention(refund=refund(one, 2), reason="refund-unknown"), False),
+    ):
+        [line] = found(books(one, paid_by=one, refunds=[back], deliveries=deliveries, attentions=[knows]))
+        assert (line[-1] == f"needs a person since {RAISED}") is is_it
+
+
+def test_a_refund_of_which_the_shop_was_not_told() -> None:
+    one = payment()
+    back, other = refund(one), refund(one, 2)
+    here = "refund of USD 2.50: succeeded"
+    never = ("not-delivered", "S1", here, "nothing was ever queued to tell the shop", TELL_US, "")
+
+    def about(**fields: Any) -> list[tuple[str, ...]]:
+        delivery = told(one, 2, kind="refund-changed", **{"refund": back, "data": {"status": "succeeded"}, **fields})
+        return found(books(one, paid_by=one, refunds=[back], deliveries=[told(one), delivery]))
+
+    assert about() == []
+    assert about(data={"status": "unknown"}) == [never]
+    assert about(refund=other) == [never]
+    remedy = "repair the shop's code or its network, if it is that; the sweeper tries again"
+    assert about(done_at=None) == [("not-delivered", "S1", here, "the shop was not told yet", remedy, "")]
+    queued = refund(one, status="queued")
+    assert found(books(one, paid_by=one, refunds=[queued], deliveries=[told(one)])) == []
+
+
+def test_two_payments_that_one_transaction_pays() -> None:
+    difference = twins(payment(2), payment(1), [])
+    assert (difference.kind, difference.reference) == ("duplicate-transaction-no", "S2")
+    here = f"{SHOWN}, as is payment S1 of order shop:1"
+    assert spoken(difference) == (here, "a number stands for one transaction", "compare both with the gateway's back office", "")
+    assert twins(payment(2), payment(1), [attention()]).told == f"needs a person since {RAISED}"

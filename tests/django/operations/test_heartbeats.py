@@ -1,0 +1,37 @@
+"""Heartbeats: written by many at once, and turns that one of them gets."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tillgate.django.models import Heartbeat
+from tillgate.django.operations.heartbeats import begin, set_heartbeat, take_turn
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def test_a_heartbeat_that_is_there_is_not_begun_again() -> None:
+    begin("a", NOW, {"since": "noon"})
+    begin("a", NOW + HOUR, {"since": "one"})
+    begin("b", NOW)
+    assert list(Heartbeat.objects.order_by("name").values_list("name", "at", "detail")) == [("a", NOW, {"since": "noon"}), ("b", NOW, {})]
+
+
+def test_a_heartbeat_is_set_over_an_older_one_and_no_other() -> None:
+    set_heartbeat("a", NOW, {"looked": 1})
+    set_heartbeat("b", NOW, {"looked": 2})
+    set_heartbeat("a", NOW + HOUR, {"looked": 3})
+    assert list(Heartbeat.objects.order_by("name").values_list("at", "detail")) == [(NOW + HOUR, {"looked": 3}), (NOW, {"looked": 2})]
+
+
+@pytest.mark.parametrize(("after", "taken"), [(timedelta(), False), (HOUR - timedelta(seconds=1), False), (HOUR, True), (2 * HOUR, True)])
+def test_a_turn_is_taken_at_once_and_then_once_in_an_interval(after: timedelta, taken: bool) -> None:
+    assert take_turn("mail", NOW, HOUR)
+    assert take_turn("other", NOW, HOUR)
+    assert Heartbeat.objects.get(name="mail").at == NOW
+    assert take_turn("mail", NOW + after, HOUR) is taken
+    assert Heartbeat.objects.get(name="mail").at == (NOW + after if taken else NOW)
+    assert Heartbeat.objects.get(name="other").at == NOW

@@ -1,0 +1,94 @@
+"""The owner's mail, word for word, and who gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.db import transaction
+
+from tests.django.conftest import World
+from tillgate.django import clock
+from tillgate.django.models import Attention
+from tillgate.django.operations.locking import InsideTransaction
+from tillgate.django.operations.mail import mail_attentions, recipients_of_attentions
+
+WHERE = "See “needs a person” in the admin: https://shop.example/admin/tillgate/attention/"
+
+
+@pytest.fixture(autouse=True)
+def owner(world: World, configure: Callable[..., None]) -> None:
+    configure(ATTENTION_MAIL_TO=["owner@shop.example", "ann@shop.example"], ATTENTION_MAIL_MINUTES=30, PUBLIC_URL="https://shop.example")
+
+
+def matters(count: int) -> list[Attention]:
+    rows = [Attention(reason="underpaid", sentence=f"Matter {number}.", raised_at=clock.now()) for number in range(count)]
+    return Attention.objects.bulk_create(rows)
+
+
+@pytest.mark.parametrize(
+    ("count", "subject", "more"),
+    [
+        (1, "1 payment matter needs a person", []),
+        (20, "20 payment matters need a person", []),
+        (21, "21 payment matters need a person", ["... and 1 more."]),
+        (600, "500 payment matters need a person", ["... and 480 more."]),
+    ],
+)
+def test_the_mail_tells_the_oldest_matters_first_and_where_the_others_are(count: int, subject: str, more: list[str]) -> None:
+    matters(count)
+    assert mail_attentions() == 1
+    [sent] = mail.outbox
+    told = [f"- Matter {number}." for number in range(min(count, 20))]
+    assert (sent.subject, sent.to) == (subject, ["owner@shop.example", "ann@shop.example"])
+    assert sent.body == "\n\n".join([*told, *more, WHERE])
+    assert Attention.objects.filter(mailed_at__isnull=True).count() == max(0, count - 500)
+
+
+def test_what_was_mailed_or_resolved_is_not_mailed_and_takes_no_turn() -> None:
+    mailed, resolved = matters(2)
+    Attention.objects.filter(pk=mailed.pk).update(mailed_at=clock.now())
+    Attention.objects.filter(pk=resolved.pk).update(resolved_at=clock.now())
+    assert mail_attentions() == 0
+    matters(1)
+    assert mail_attentions() == 1, "the turn was not taken for nothing"
+    assert mail.outbox[0].subject == "1 payment matter needs a person"
+
+
+def test_a_mail_goes_once_in_an_interval(world: World) -> None:
+    matters(1)
+    assert mail_attentions() == 1
+    matters(1)
+    world.time.advance(minutes=29)
+    assert mail_attentions() == 0
+    world.time.advance(minutes=1)
+    assert mail_attentions() == 1
+    assert Attention.objects.latest("id").mailed_at >= clock.now() - timedelta(minutes=1)  # type: ignore[operator]
+
+
+def test_what_a_person_resolves_in_the_moment_of_mailing_is_not_mailed(monkeypatch: pytest.MonkeyPatch) -> None:
+    matters(1)
+
+    def quicker(*_: object) -> bool:
+        Attention.objects.update(resolved_at=clock.now())
+        return True
+
+    monkeypatch.setattr("tillgate.django.operations.mail.take_turn", quicker)
+    assert mail_attentions() == 0
+    assert mail.outbox == []
+
+
+def test_the_managers_are_mailed_as_any_django_names_them_unless_somebody_is_chosen(settings: Any, configure: Callable[..., None]) -> None:
+    settings.MANAGERS = [("Bob", "bob@shop.example"), "eve@shop.example"]
+    assert recipients_of_attentions() == ["owner@shop.example", "ann@shop.example"]
+    configure()
+    assert recipients_of_attentions() == ["bob@shop.example", "eve@shop.example"]
+
+
+def test_i12_no_mail_is_sent_inside_a_transaction() -> None:
+    matters(1)
+    with pytest.raises(InsideTransaction, match=r"^mail_attentions uses the network"), transaction.atomic():
+        mail_attentions()

@@ -1,0 +1,91 @@
+"""Pauses: who rests, for how long, and when a person hears of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.django.conftest import World
+from tillgate import hooks
+from tillgate.django import clock
+from tillgate.django.models import Attention, Heartbeat
+from tillgate.django.operations.pauses import PAUSE, pause, resume, without_paused
+
+LONG = "a" * 128
+
+
+@pytest.mark.parametrize("account", ["default", "a" * 57, "a" * 58, LONG])
+def test_a_paused_account_rests_for_two_minutes_and_no_other_does(world: World, account: str) -> None:
+    pause(account, "time-out", is_told=False)
+    assert without_paused(["z", account, f"{account}b", "other"]) == ["z", f"{account}b", "other"]
+    world.time.advance(seconds=119)
+    assert without_paused([account]) == []
+    world.time.advance(seconds=1)
+    assert without_paused([account]) == [account]
+    name = Heartbeat.objects.get().name
+    assert name.startswith("silent:")
+    assert len(name) <= 64
+    assert (name == f"silent:{account}") is (len(account) <= 57)
+
+
+def test_a_pause_that_is_repeated_begins_anew_and_remembers_since_when(world: World) -> None:
+    pause("default", "time-out", is_told=False)
+    since = Heartbeat.objects.get().detail["since"]
+    world.time.advance(minutes=1)
+    pause("default", "time-out", is_told=False)
+    beat = Heartbeat.objects.get()
+    assert beat.detail == {"since": since}
+    assert timedelta(minutes=2) - timedelta(seconds=5) < beat.at - clock.now() <= PAUSE
+
+
+def test_a_pause_lasts_no_longer_than_a_pause_whatever_the_clock_did(world: World) -> None:
+    pause("default", "time-out", is_told=False)
+    Heartbeat.objects.update(at=clock.now() + timedelta(days=1))
+    assert without_paused(["default"]) == ["default"]
+
+
+@pytest.mark.parametrize(("minutes", "is_told", "raised"), [(29, False, False), (30, False, True), (95, False, True), (95, True, False)])
+def test_a_silence_is_told_to_a_person_after_half_an_hour_unless_they_hear_why_otherwise(
+    world: World, minutes: int, is_told: bool, raised: bool
+) -> None:
+    pause("default", "time-out", is_told=False)
+    assert not Attention.objects.exists()
+    world.time.advance(minutes=minutes)
+    pause("default", "connection refused", is_told=is_told)
+    said = [(one.reason, one.account, one.sentence) for one in Attention.objects.all()]
+    sentence = f"Account default: its gateway has not answered for {minutes} minutes (connection refused)."
+    assert said == ([("gateway-silent", "default", sentence)] if raised else [])
+
+
+def test_an_account_that_answers_rests_no_more_and_what_was_told_of_it_is_taken_back(world: World) -> None:
+    for account in ("default", "other"):
+        pause(account, "time-out", is_told=False)
+    world.time.advance(minutes=31)
+    for account in ("default", "other"):
+        pause(account, "time-out", is_told=False)
+    resume("default")
+    resume("never paused")
+    assert without_paused(["default", "other"]) == ["default"]
+    assert list(Attention.objects.order_by("id").values_list("account", "resolution", "resolved_by")) == [
+        ("default", "the gateway answers again", "tillgate"),
+        ("other", "", ""),
+    ]
+    assert [beat.name for beat in Heartbeat.objects.all()] == ["silent:other"]
+
+
+def test_what_was_told_of_something_else_is_not_taken_back(world: World) -> None:
+    Attention.objects.create(reason="account-gone", account="default", sentence="Gone.", raised_at=clock.now())
+    pause("default", "time-out", is_told=False)
+    resume("default")
+    assert Attention.objects.get().resolved_at is None
+
+
+def test_a_silence_of_exactly_half_an_hour_is_told_by_the_sweep(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, heard = datetime(2026, 11, 21, 12, 0, tzinfo=UTC), list[hooks.Event]()
+    monkeypatch.setattr(hooks, "emit", heard.append)
+    for after in (timedelta(), timedelta(minutes=30) - timedelta(microseconds=1), timedelta(minutes=30)):
+        assert heard == []
+        monkeypatch.setattr(clock, "now", lambda now=began + after: now)
+        pause("default", "time-out", is_told=False)
+    assert [(event.name, event.fields["cause"], event.fields["account"]) for event in heard] == [("attention.raised", "sweep", "default")]

@@ -1,0 +1,341 @@
+"""Starting: what is sent and written, whom a second press gets, and what refuses in words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from tests.django.conftest import World
+from tests.smallest_shop.models import ShopOrder
+from tillgate import ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown, hooks
+from tillgate.django import clock, operations
+from tillgate.django.models import Delivery, Order, Payment, TimelineEntry
+from tillgate.django.operations import NotPayable, StartOutcome, starting
+from tillgate.django.operations.starting import is_cashier_live
+from tillgate.hooks import OrderDescription
+from tillgate.wire.messages import Goods, PaymentRequest
+
+Describe = Callable[..., None]
+
+
+@pytest.fixture
+def described(monkeypatch: pytest.MonkeyPatch) -> Describe:
+    """Let the shop describe every order otherwise."""
+
+    def describe(**changes: Any) -> None:
+        known = {"number": "100017", "amount": Decimal("12.50")}
+        description = OrderDescription(**{**known, **changes})
+        real = hooks.call_owner
+        monkeypatch.setattr(
+            hooks, "call_owner", lambda plugin, hook, **rest: description if "describe" in hook else real(plugin, hook, **rest)
+        )
+
+    return describe
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[PaymentRequest]:
+    """What was asked of the gateway."""
+    requests: list[PaymentRequest] = []
+    real = hooks.pay
+
+    def pay(account: Any, request: PaymentRequest) -> Any:
+        requests.append(request)
+        return real(account, request)
+
+    monkeypatch.setattr(hooks, "pay", pay)
+    return requests
+
+
+def begin(world: World, order: str, **options: Any) -> operations.Started:
+    return operations.start(world.shop.plugin, order, **{"vendor": "alipay", **options})
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def pay(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(hooks, "pay", pay)
+
+
+def test_a_payment_is_written_and_asked_for_in_every_field(
+    world: World, configure: Callable[..., None], described: Describe, sent: list[PaymentRequest]
+) -> None:
+    configure(TIMEOUT_MINUTES=60, EXPIRY_GRACE_MINUTES=7, PUBLIC_URL="https://shop.example")
+    described(description="Two pots", lines=(Goods.named("Pot"),))
+    started = begin(world, "7", vendor="paypal", terminal="WAP", data={"language": "de"}, cause="checkout")
+    payment = world.fresh(started.payment)
+    assert (started.outcome, started.because) == (StartOutcome.REDIRECT, "")
+    assert (payment.order.plugin, payment.order.key) == (world.shop.plugin, "7")
+    assert (payment.vendor, payment.terminal, payment.amount, payment.currency) == ("paypal", "WAP", Decimal("12.50"), "USD")
+    assert (payment.account, payment.merchant_no, payment.base_url, payment.sandbox) == ("default", "200043", world.sandbox.base_url, True)
+    assert (payment.description, payment.data, payment.status) == ("Two pots", {"language": "de"}, "pending")
+    assert payment.reference.startswith("100017-")
+    assert payment.cashier_closes_at - payment.created_at == timedelta(minutes=60)
+    assert payment.expires_at - payment.cashier_closes_at == timedelta(minutes=7)
+    assert payment.next_look_at
+    assert payment.next_look_at - payment.created_at == timedelta(seconds=5)
+    assert payment.status_since > payment.created_at
+    assert len({payment.notice_key, payment.return_key}) == 2
+    [request] = sent
+    assert (request.reference, request.amount, request.vendor, request.terminal) == (payment.reference, Decimal("12.50"), "paypal", "WAP")
+    assert (request.description, request.timeout, request.goods_info) == ("Two pots", 60, (Goods.named("Pot"),))
+    assert request.ipn_url == f"https://shop.example/payments/notice/{payment.notice_key}/"
+    assert request.callback_url.startswith(f"https://shop.example/payments/return/{payment.return_key}/?")
+    assert [entry.cause for entry in TimelineEntry.objects.all()] == ["checkout"] * 2
+
+
+def test_a_description_that_the_shop_does_not_give_is_the_orders_number_and_a_long_one_is_cut(world: World, described: Describe) -> None:
+    described()
+    assert begin(world, "7").payment.description == "Order 100017"
+    described(description="d" * 256)
+    assert begin(world, "8").payment.description == "d" * 255
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "sentence"),
+    [
+        ({"not_payable_because": "it was cancelled"}, NotPayable, "it was cancelled"),
+        ({"currency": "EUR"}, NotPayable, "only USD can be paid, and the order is in EUR"),
+        ({"amount": Decimal(10**13)}, InvalidRequest, "amount: Decimal('10000000000000') is more than can be recorded exactly"),
+    ],
+)
+def test_what_cannot_be_paid_is_refused_in_words_and_leaves_no_row(
+    world: World, described: Describe, changes: dict[str, Any], error: type[Exception], sentence: str
+) -> None:
+    described(**changes)
+    with pytest.raises(error) as caught:
+        begin(world, "7")
+    assert str(caught.value) == sentence
+    assert not Order.objects.exists()
+
+
+def test_the_largest_amount_that_can_be_recorded_is_recorded_exactly(world: World, described: Describe) -> None:
+    described(amount=Decimal(10**13) - Decimal("0.01"))
+    assert world.fresh(begin(world, "7").payment).amount == Decimal("9999999999999.99")
+
+
+def test_an_order_that_is_closed_or_paid_is_refused_in_words(world: World, described: Describe) -> None:
+    operations.close(world.shop.plugin, "closed")
+    paid = world.paid_payment()
+    described()
+    with pytest.raises(NotPayable, match=r"^the order is closed$"):
+        begin(world, "closed")
+    with pytest.raises(NotPayable, match=r"^the order is paid$"):
+        begin(world, paid.order.key)
+
+
+def test_a_vendor_that_is_not_offered_and_a_shop_that_describes_nothing_are_told(
+    world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(VENDORS=["paypal", "creditcard"])
+    with pytest.raises(InvalidRequest) as refused:
+        begin(world, "7")
+    assert str(refused.value) == "vendor: 'alipay' is not offered by this shop: paypal, creditcard"
+    monkeypatch.setattr(ShopOrder.objects, "filter", lambda **_: ShopOrder.objects.none())
+    with pytest.raises(ConfigurationError) as silent:
+        begin(world, "7", vendor="paypal")
+    assert str(silent.value) == "plugin: 'smallest-shop' does not implement tillgate_describe_order"
+
+
+def test_i12_no_payment_is_started_inside_a_transaction(world: World) -> None:
+    with pytest.raises(RuntimeError, match=r"^start uses the network"), transaction.atomic():
+        begin(world, world.order())
+
+
+# A second press.
+
+
+def test_a_second_press_gets_the_open_payment_for_the_same_vendor_amount_and_account(world: World, settings: Any) -> None:
+    accounts = settings.TILLGATE["ACCOUNTS"]
+    settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {**accounts, "other": accounts["default"]}}
+    order = world.order()
+    first = begin(world, order)
+    again = begin(world, order)
+    assert (again.payment, again.outcome) == (first.payment, StartOutcome.REDIRECT)
+    assert again.payment.cashier_url == first.payment.cashier_url
+    other = begin(world, order, vendor="paypal").payment
+    elsewhere = begin(world, order, account="other").payment
+    world.shop.edit_total(order, Decimal("13.00"))
+    dearer = begin(world, order).payment
+    assert len({first.payment.pk, other.pk, elsewhere.pk, dearer.pk}) == 4
+    assert begin(world, order).payment == dearer
+    assert begin(world, order, account="other").payment.amount == Decimal("13.00")
+
+
+def test_a_cashier_page_that_closes_in_two_minutes_is_not_handed_out_again(world: World, configure: Callable[..., None]) -> None:
+    configure(TIMEOUT_MINUTES=60)
+    first = world.start(world.order())
+    for minutes, live in ((57, True), (1, False)):
+        world.time.advance(minutes=minutes, seconds=30)
+        assert is_cashier_live(world.fresh(first)) is live
+        assert (begin(world, first.order.key).payment == first) is live
+    first.cashier_url = ""
+    assert not is_cashier_live(first)
+
+
+@pytest.mark.parametrize("status", ["failed", "closed", "expired", "paid"])
+def test_a_cashier_page_of_what_is_over_is_not_live(world: World, status: str) -> None:
+    payment = world.start(world.order())
+    assert is_cashier_live(payment)
+    payment.status = status
+    assert not is_cashier_live(payment)
+
+
+def being_created(world: World, monkeypatch: pytest.MonkeyPatch) -> Payment:
+    """Return a payment whose creation another press has begun, and that may not be asked about: it was just now."""
+    with monkeypatch.context() as patch:
+        refuse(patch, OutcomeUnknown("pay", "x", "time-out"))
+        return begin(world, world.order()).payment
+
+
+def test_the_press_that_comes_while_a_payment_is_being_created_waits_for_its_address(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = being_created(world, monkeypatch)
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            Payment.objects.filter(pk=payment.pk).update(status="pending", cashier_url="https://pay.example/1")
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    again = begin(world, payment.order.key)
+    assert (again.payment, again.outcome, slept) == (payment, StartOutcome.REDIRECT, [0.1] * 3)
+    assert again.payment.cashier_url == "https://pay.example/1"
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "because"),
+    [
+        ("paid", StartOutcome.PAID, ""),
+        ("failed", StartOutcome.REFUSED, "the payment could not be started"),
+        ("created", StartOutcome.UNKNOWN, "the payment could not be started"),
+    ],
+)
+def test_the_press_that_waited_in_vain_hears_what_became_of_the_payment(
+    world: World, monkeypatch: pytest.MonkeyPatch, status: str, outcome: StartOutcome, because: str
+) -> None:
+    payment = being_created(world, monkeypatch)
+    seconds = [1000.0]
+
+    def sleep(more: float) -> None:
+        seconds[0] += more * 10
+        Payment.objects.filter(pk=payment.pk).update(status=status)
+
+    monkeypatch.setattr(starting, "time", type("Clock", (), {"sleep": staticmethod(sleep), "monotonic": staticmethod(lambda: seconds[0])}))
+    again = begin(world, payment.order.key)
+    assert (again.payment, again.outcome, again.because) == (payment, outcome, because)
+    assert seconds[0] == (1010.0 if status == "created" else 1001.0)
+
+
+def test_a_creation_that_was_lost_ten_seconds_ago_is_not_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = being_created(world, monkeypatch)
+    world.time.advance(seconds=10)
+    again = begin(world, payment.order.key)
+    assert (again.payment != payment, again.outcome) == (True, StartOutcome.REDIRECT)
+
+
+def test_a_paid_payment_that_the_shop_was_told_of_makes_no_new_one_needless(world: World) -> None:
+    order = world.order()
+    payment = world.start(order)
+    world.shopper_pays(payment)
+    ShopOrder.objects.update(total=Decimal("20.00"))
+    world.notice(payment)
+    again = begin(world, order)
+    assert (again.payment != payment, again.payment.amount) == (True, Decimal("20.00"))
+    Delivery.objects.filter(payment=payment, kind="payment-paid").update(done_at=None, due_at=clock.now() + timedelta(minutes=5))
+    told = begin(world, order, vendor="paypal")
+    assert (told.payment, told.outcome, told.because) == (payment, StartOutcome.PAID, "")
+
+
+# What came of a creation.
+
+
+def test_a_creation_that_may_have_arrived_is_watched_from_when_it_was_begun(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, OutcomeUnknown("pay", "x", "time-out"))
+    started = begin(world, world.order())
+    payment = world.fresh(started.payment)
+    assert (started.outcome, payment.status, payment.cashier_url, payment.transaction_no) == (StartOutcome.UNKNOWN, "created", "", None)
+    assert payment.next_look_at
+    assert payment.next_look_at - payment.created_at == timedelta(seconds=5)
+    assert Order.objects.get().unpaid_check_at is None
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (NotSent("pay", "x", "connection refused"), StartOutcome.UNKNOWN),
+        (ConfigurationError("token", "***", "is empty"), StartOutcome.UNKNOWN),
+    ],
+)
+def test_a_creation_that_certainly_failed_is_looked_at_later_and_its_order_told_unpaid_in_time(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: StartOutcome
+) -> None:
+    refuse(monkeypatch, error)
+    started = begin(world, world.order())
+    payment = world.fresh(started.payment)
+    assert (started.outcome, started.because, payment.status) == (outcome, str(error), "failed")
+    assert payment.next_look_at
+    assert payment.next_look_at - payment.status_since == timedelta(hours=1)
+    check_at = Order.objects.get().unpaid_check_at
+    assert check_at
+    assert timedelta(0) <= check_at - payment.status_since - timedelta(minutes=60) < timedelta(seconds=5)
+
+
+def test_a_plugin_that_raises_around_a_creation_leaves_it_watched(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse(monkeypatch, ZeroDivisionError())
+    started = begin(world, world.order())
+    assert (started.outcome, started.because) == (StartOutcome.UNKNOWN, "ZeroDivisionError in a plugin")
+    assert started.payment.status == "created"
+    assert f"the creation of {started.payment.reference} failed in a plugin" in caplog.text
+
+
+def test_a_creation_that_money_overtakes_is_paid(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = hooks.pay
+
+    def pay(*arguments: Any) -> Any:
+        created = real(*arguments)
+        payment = Payment.objects.get()
+        world.shopper_pays(payment)
+        world.notice(payment)
+        return created
+
+    monkeypatch.setattr(hooks, "pay", pay)
+    started = begin(world, world.order())
+    assert (started.outcome, started.payment.status) == (StartOutcome.PAID, "paid")
+    assert world.fresh(started.payment).cashier_url
+
+
+# Expected and closed.
+
+
+def test_an_expected_order_is_checked_after_the_time_to_pay(world: World, configure: Callable[..., None]) -> None:
+    configure(ORDER_UNPAID_AFTER_MINUTES=45)
+    operations.expect(world.shop.plugin, "7")
+    order = Order.objects.get()
+    assert order.unpaid_check_at
+    assert timedelta(0) <= order.created_at - (order.unpaid_check_at - timedelta(minutes=45)) < timedelta(seconds=5)
+    assert (order.key, order.closed_at, order.paid_by) == ("7", None, None)
+
+
+def test_an_order_is_closed_once_and_no_other_with_it(world: World) -> None:
+    first, second = world.start(world.order()).order, world.start(world.order()).order
+    operations.close(world.shop.plugin, first.key)
+    closed_at = Order.objects.get(pk=first.pk).closed_at
+    world.time.advance(minutes=1)
+    operations.close(world.shop.plugin, first.key)
+    assert Order.objects.get(pk=first.pk).closed_at == closed_at
+    assert closed_at
+    assert Order.objects.get(pk=second.pk).closed_at is None
+    with transaction.atomic():
+        operations.close(world.shop.plugin, second.key)
+        transaction.set_rollback(True)
+    assert Order.objects.get(pk=second.pk).closed_at is None

@@ -1,0 +1,98 @@
+"""What a plugin is told: every field of a value is its row's."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from tests.django.conftest import World
+from tillgate import hooks
+from tillgate.django import clock, operations
+from tillgate.django.models import Attention, Delivery, Payment, Refund
+from tillgate.django.operations.values import attention_value, delivery_value, order_value, payment_value, refund_value
+from tillgate.lifecycle import PaymentStatus, RefundStatus
+
+
+@pytest.fixture
+def payment(world: World) -> Payment:
+    order = world.order()
+    started = operations.start(world.shop.plugin, order, vendor="paypal", data={"language": "de"}).payment
+    world.shopper_pays(started)
+    world.notice(started)
+    return world.fresh(started)
+
+
+def test_a_payments_value_is_its_row(world: World, payment: Payment) -> None:
+    value = payment_value(payment)
+    assert value == hooks.Payment(
+        id=str(payment.pk),
+        order=hooks.Order(plugin=world.shop.plugin, key=payment.order.key),
+        reference=payment.reference,
+        vendor="paypal",
+        amount=Decimal("12.50"),
+        currency="USD",
+        status=PaymentStatus.PAID,
+        transaction_no=payment.transaction_no,
+        data={"language": "de"},
+    )
+    assert value.transaction_no
+
+
+def test_a_refunds_value_has_the_status_that_is_being_told(payment: Payment) -> None:
+    refund = operations.refund(payment.pk, "2.50", data={"press": "p"})
+    value = refund_value(refund)
+    assert value == hooks.Refund(
+        id=str(refund.pk), payment=payment_value(payment), amount=Decimal("2.50"), status=RefundStatus.SUCCEEDED, data={"press": "p"}
+    )
+    assert refund_value(refund, "unknown").status is RefundStatus.UNKNOWN
+
+
+def test_an_attentions_value_names_its_order_if_it_has_one(payment: Payment) -> None:
+    attention = Attention.objects.create(reason="underpaid", sentence="Too little.", order=payment.order, raised_at=clock.now())
+    assert attention_value(attention) == hooks.Attention(
+        id=str(attention.pk), reason="underpaid", sentence="Too little.", order=order_value(payment.order)
+    )
+    attention.order = None
+    assert attention_value(attention).order is None
+
+
+def test_a_remote_deliverys_value_is_all_that_was_queued(world: World, payment: Payment) -> None:
+    refund = operations.refund(payment.pk, "2.50")
+    event = operations.enqueue_remote(
+        world.shop.plugin, payment.order.key, "receipt", data={"to": "ann"}, payment_id=str(payment.pk), refund_id=str(refund.pk)
+    )
+    assert delivery_value(Delivery.objects.get(event_id=event)) == hooks.RemoteDelivery(
+        event_id=event,
+        name="receipt",
+        order=order_value(payment.order),
+        payment=payment_value(payment),
+        refund=refund_value(Refund.objects.get(pk=refund.pk)),
+        data={"to": "ann"},
+    )
+    plain = delivery_value(Delivery.objects.get(event_id=operations.enqueue_remote(world.shop.plugin, payment.order.key, "hello")))
+    assert (plain.payment, plain.refund, plain.data) == (None, None, {})
+
+
+def test_what_a_plugin_carries_over_the_network_is_the_value_of_what_was_queued(world: World, payment: Payment) -> None:
+    carried: list[hooks.RemoteDelivery] = []
+
+    class Carrier:
+        @hooks.hookimpl
+        def tillgate_deliver(self, delivery: hooks.RemoteDelivery) -> None:
+            carried.append(delivery)
+
+    hooks.plugin_manager().register(Carrier(), name="carrier")
+    try:
+        payment.order.plugin = "carrier"
+        payment.order.save()
+        event = operations.enqueue_remote("carrier", payment.order.key, "receipt", payment_id=str(payment.pk))
+        world.sweep()
+    finally:
+        hooks.plugin_manager().unregister(name="carrier")
+    assert [(one.event_id, one.payment and one.payment.id) for one in carried] == [(event, str(payment.pk))]
+    delivery = Delivery.objects.get(event_id=event)
+    assert (delivery.attempts, delivery.due_at, delivery.fault, delivery.done_at is not None) == (1, None, "", True)
+    entry = payment.order.timeline.latest("id")
+    assert (entry.event, entry.cause, entry.sentence) == ("delivery.done", f"delivery:{event}", "carried over the network: receipt")
+    assert entry.payment == payment
