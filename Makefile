@@ -11,7 +11,7 @@ comma := ,
 ANYWHERE := tests/django/security tests/django/test_checks.py tests/django/test_settings.py tests/django/test_tutorial.py \
     tests/smallest_shop/test_mutants.py
 # What takes long, and is run by `make test-long` and no other.
-LONG := tests/fuzz tests/proving tests/test_scaffold.py tests/testing/test_conformance.py
+LONG := tests/benchmarks tests/fuzz tests/proving tests/test_scaffold.py tests/testing/test_conformance.py
 
 .PHONY: help setup demo test test-plugins test-long test-shop test-databases test-pythons test-pretix lint types imports cassettes reference reliability conformance simulate simulate-mutants mutation exhaust outage chaos storm kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
 
@@ -39,14 +39,14 @@ demo: $(VENV)/demo  ## a shop to buy in, with the gateway's emulator; ONCE=1 wal
 	@$(BIN)/python -m example_shop.demo $(if $(ONCE),--once)
 
 test: setup lint types imports  ## what must hold before a change lands, but for what takes long
-	@$(BIN)/pytest -n 2 --ignore tests/django --ignore tests/browser --ignore tests/benchmarks $(LONG:%=--ignore %)
-	@$(BIN)/pytest -n 2 tests/django tests/benchmarks
+	@$(BIN)/pytest -n 2 --ignore tests/django --ignore tests/browser $(LONG:%=--ignore %)
+	@$(BIN)/pytest -n 2 tests/django
 	@$(BIN)/pytest tests/browser --ignore tests/browser/shop
 
 test-plugins: setup  ## the plugins for Oscar, django-payments and Saleor, each on its framework
 	@$(foreach plugin,$(PLUGINS),echo "$(plugin)" && (cd $(plugin) && ../../$(BIN)/pytest -n 2) &&) true
 
-test-long: setup  ## what takes long: fresh environments, the kit's own tests, the simulator, the fuzzer
+test-long: setup  ## what takes long: fresh environments, the kit's own tests, the benchmarks, the simulator, the fuzzer
 	@$(BIN)/pytest -n 2 $(LONG)
 
 test-shop: setup  ## buy in the example shop with a browser, and look at every page
@@ -63,7 +63,7 @@ test-pythons:  ## the tests of the core on the other Pythons that are installed
 	        || { echo "Python $$version is not installed: skipped"; continue; }; \
 	    $$python -m venv .venv-$$version && .venv-$$version/bin/pip install --quiet --disable-pip-version-check \
 	        --constraint constraints.txt --editable '.[dev]' && .venv-$$version/bin/pytest -q -n 2 --ignore tests/django --ignore tests/browser \
-	            --ignore tests/benchmarks --ignore tests/example_shop $(LONG:%=--ignore %) || exit 1; \
+	            --ignore tests/example_shop $(LONG:%=--ignore %) || exit 1; \
 	done
 
 .venv-pretix/developer: pyproject.toml plugins/pretix/pyproject.toml plugins/pretix/constraints.txt

@@ -208,6 +208,11 @@ def test_nobody_paid_in_time_is_expired(answer: Answer) -> None:
     assert decide(replace(FACTS, transaction_no=None), answer).status is PaymentStatus.EXPIRED
 
 
+def test_the_time_to_pay_has_passed_at_the_very_moment_at_which_it_expires() -> None:
+    assert decide(FACTS, found(said("pending"), FACTS.expires_at)).status is PaymentStatus.EXPIRED
+    assert decide(FACTS, found(said("pending"), FACTS.expires_at - timedelta(microseconds=1))).status is PaymentStatus.PENDING
+
+
 def test_an_unrecognised_status_waits_until_expiry_and_is_raised_after_it() -> None:
     early, late = decide(FACTS, found(said("settled"))), decide(FACTS, found(said("settled"), LATER))
     assert (early.status, early.attention) == (PaymentStatus.PENDING, None)
@@ -270,6 +275,7 @@ def test_an_answer_in_order_teaches_the_transaction_number_and_a_doubtful_one_do
     assert decide(known, found(said(word))).transaction_no == "3001"
     assert decide(known, found(said(word, reference="OTHER"))).transaction_no is None
     assert decide(replace(known, transaction_no="3001"), found(said(word, reference="OTHER"))).transaction_no == "3001"
+    assert decide(replace(known, refunded=known.amount), found(said(word))).transaction_no == "3001"
 
 
 @pytest.mark.parametrize("word", ["failed", "closed", "pending"])

@@ -49,12 +49,6 @@ def test_a_matter_is_that_of_its_refund_or_delivery_or_payment(world: World, sub
     assert raised.open_key == f"forged-notices:{whom.get(subject, 'nonetype:')}"
 
 
-def test_a_key_that_would_not_fit_is_cut(world: World) -> None:
-    raised = raise_attention(GONE, "Gone.", "sweep", account="a" * 200)
-    assert raised
-    assert raised.open_key == f"account-gone:account:{'a' * 200}"[:190]
-
-
 def test_a_worker_that_is_overtaken_raises_nothing_and_keeps_its_transaction(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.start(world.order())
 

@@ -64,7 +64,7 @@ def raise_attention(
     """Raise attention within the running transaction, or do nothing when the same is open already. Returns what was raised."""
     subject = refund or delivery or payment
     whom = f"account:{account}" if reason in ACCOUNT_REASONS else f"{type(subject).__name__.lower()}:{subject.pk if subject else ''}"
-    open_key = f"{reason}:{whom}"[:190]
+    open_key = f"{reason}:{whom}"
     if Attention.objects.filter(open_key=open_key).exists():
         return None
     attention = Attention(
