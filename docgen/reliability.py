@@ -209,7 +209,8 @@ def pages(summary: Summary) -> dict[Path, str]:
     """Return the page as the summary has it."""
     page = PAGE.read_text("utf-8")
     for name, (title, wanted, columns) in _TABLES.items():
-        entries = sorted(summary.get(name, {}).values(), key=lambda entry: -int(entry["count"]))
+        kept = summary.get(name, {})
+        entries = [kept[key] for key in sorted(kept, key=lambda key: (-int(kept[key]["count"]), key))]
         page = replaced(page, name, COMMAND, _table(title, wanted, columns, entries))
     return {PAGE: page}
 

@@ -22,7 +22,7 @@ def test_the_same_matter_is_open_once_and_the_same_of_another_payment_beside_it(
     first, second = world.start(world.order()), world.start(world.order())
     raised = forged(first)
     assert raised
-    assert raised.open_key == f"forged-notices:payment:{first.pk}"
+    assert (raised.open_key, raised.account) == (f"forged-notices:payment:{first.pk}", "")
     assert forged(first) is None
     assert forged(second)
     assert Attention.objects.count() == 2

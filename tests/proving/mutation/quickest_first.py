@@ -1,6 +1,7 @@
-"""A pytest plugin for mutmut: the quickest tests run first, since the first that fails ends the matter, and nothing is shrunk.
+"""A pytest plugin for mutmut: the likeliest and quickest tests run first, since the first that fails ends it, and nothing is shrunk.
 
-Of the tests that come by a mutant those are left out that would take it longer than some seconds: it may survive for that.
+The tests whose file mirrors the mutant's all run. Of the others that come by, those for which some seconds do not suffice are left out, and
+a mutant may survive for that.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pytest
 
 _STATISTICS: Final = Path("mutmut-stats.json")
 """Where mutmut notes how long each test took, in the folder that it runs pytest in."""
-_AT_MOST_SECONDS: Final = 20.0
+_AT_MOST_SECONDS: Final = 10.0
 
 
 def pytest_configure() -> None:
@@ -26,12 +27,15 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the quickest first, and leave out what there is no time for."""
-    if config.option.collectonly or os.environ.get("MUTANT_UNDER_TEST") == "stats" or not _STATISTICS.exists():
+    """Put those first whose file mirrors the mutant's, and of each the quickest; leave out what there is no time for."""
+    mutant = os.environ.get("MUTANT_UNDER_TEST", "")
+    if config.option.collectonly or mutant == "stats" or not _STATISTICS.exists():
         return  # mutmut wants to know of all
     seconds: dict[str, float] = json.loads(_STATISTICS.read_text("utf-8"))["duration_by_test"]
-    items.sort(key=lambda item: seconds.get(item.nodeid, 0.0))
-    ends = accumulate(seconds.get(item.nodeid, 0.0) for item in items)
-    kept = sum(1 for end in ends if end <= _AT_MOST_SECONDS)
+    module = mutant.partition(".x")[0].rpartition(".")[2]
+    order = {item: (item.path.stem != f"test_{module}", seconds.get(item.nodeid, 0.0)) for item in items}
+    items.sort(key=order.__getitem__)
+    ends = accumulate(order[item][1] for item in items)
+    kept = sum(end <= _AT_MOST_SECONDS or item.path.stem == f"test_{module}" for item, end in zip(items, ends, strict=True))
     config.hook.pytest_deselected(items=items[kept:])
     del items[kept:]
