@@ -32,7 +32,7 @@ from tillgate.wire import signing
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
-NOT_OURS = {"artefacts", "build", "dist", "node_modules"}
+NOT_OURS = {"artefacts", "build", "dist", "mutants", "node_modules"}
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(page for folder in ROOT.glob("[!.]*/") if folder.name not in NOT_OURS for page in folder.rglob("*.md"))]
 )
