@@ -20,6 +20,7 @@ from tillgate.testing.simulation.scheduler import Scheduler
 __all__ = ["DATABASE_FAULTS", "Interposed", "Interposer", "switching"]
 
 _WRITES: Final = ("INSERT", "UPDATE", "DELETE")
+_TIMELINE: Final = "tillgate_timelineentry"
 
 DATABASE_FAULTS: Final = {
     "deadlock": "deadlock detected",
@@ -68,8 +69,8 @@ class Interposed(BaseDatabaseWrapper):
 
     interposer: Interposer | None = None
     scheduler: Scheduler | None = None
-    writes: ClassVar[int] = 0
-    """How many statements have changed rows, so that whoever looks at them knows when to."""
+    recorded: ClassVar[int] = 0
+    """How many lines the timeline was given, so that whoever looks at them knows when to."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -97,7 +98,7 @@ class Interposed(BaseDatabaseWrapper):
         word = sql.split(maxsplit=1)[0].upper()
         if word not in _WRITES:
             return execute(sql, *rest)
-        Interposed.writes += 1
+        Interposed.recorded += word == "INSERT" and _TIMELINE in sql
         interposer.dies(f"before an {word}")
         if fault := interposer.strikes("deadlock", "serialization", "disk_full"):
             raise OperationalError(DATABASE_FAULTS[fault])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
@@ -76,16 +76,18 @@ class Prepared:
     """A query about one number, compiled once: after every step the same few are asked, and compiling would take longest."""
 
     def __init__(self, rows: QuerySet[Any, Any]) -> None:
-        self._compiler = rows.query.get_compiler(connection=connection)
-        self._sql, (number, *self._rest) = self._compiler.as_sql()
+        compiler = rows.query.get_compiler(connection=connection)
+        self._sql, (number, *self._rest) = compiler.as_sql()
         assert number == 0, "the number that changes stands first"
+        self._converters = compiler.get_converters([column for column, *_ in compiler.select])
+        self._converted = compiler.apply_converters
 
-    def about(self, number: int) -> Iterator[tuple[Any, ...]]:
+    def about(self, number: int) -> Iterable[tuple[Any, ...]]:
         """Return the rows that it finds."""
         with connection.cursor() as cursor:
             cursor.execute(self._sql, (number, *self._rest))
             found = cursor.fetchall()
-        return iter(self._compiler.results_iter([found]))
+        return map(tuple, self._converted(found, self._converters)) if self._converters else found
 
 
 class Judge:

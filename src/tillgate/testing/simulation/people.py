@@ -289,17 +289,17 @@ class People:
     def sweeper(self) -> None:
         """Sweep when something is due, at the world's pace at most, for ever."""
         world, chance = self._world, self._chance()
-        patience = world.pace
+        vain = 0
         while True:
             swept = self.process("sweep", lambda: operations.sweep())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
             due = self._next_due()
             if due is None and world.is_quiet:
                 return
             # What is due and cannot be done, since its gateway is away, is tried less and less often.
-            patience = world.pace if swept and swept.work else 2 * patience
+            vain = 0 if swept and swept.work else vain + 1
+            pace, longest = (world.pace, _LONGEST_PAUSE) if world.is_busy else (world.slow_pace, _DAY / 4)
             wait = (due - world.scheduler.now()).total_seconds() if due else _DAY
-            longest = _LONGEST_PAUSE if world.is_busy else _DAY / 4
-            world.scheduler.pause(min(max(wait, patience), longest) + chance.uniform(0, world.pace))
+            world.scheduler.pause(min(max(wait, pace * 2**vain), longest) + chance.uniform(0, pace))
 
     def _next_due(self) -> datetime | None:
         """Return when something is due next, if anything ever will be."""

@@ -48,14 +48,16 @@ _PUBLIC_URL: Final = "https://shop.example"
 _HOOKS: Final = ("tillgate_payment_paid", "tillgate_order_unpaid", "tillgate_refund_changed")
 _HOUR: Final = 3600.0
 _LONG_AGO: Final = datetime(2025, 1, 1, tzinfo=UTC)
-_EVERYTHING_EVERY: Final = 20
+_EVERYTHING_EVERY: Final = 30
 """After so many steps for each order the whole books are judged."""
 _FEWEST: Final = 100
 """Of fewer orders they are not judged more often than of so many."""
 _SECONDS_PER_ORDER: Final = (0.3, 1.0, 3.0, 12.0)
 """How dense the orders come: each world has its own."""
-_PACES: Final = (10.0, 30.0, 120.0)
-"""How many seconds a sweeper rests at least: each world has its own."""
+_PACES: Final = (10.0, 60.0, 300.0)
+"""How many seconds a sweeper rests at least while orders come: each world has its own."""
+_SLOW_PACES: Final = (600.0, 3600.0)
+"""And in the days after, when most is about single payments: often enough for what is awaited in hours."""
 _DAYS_OF_TROUBLE: Final = 4
 _LONGEST_QUIET: Final = 200 * 86_400.0
 
@@ -160,12 +162,14 @@ class SimulatedWorld:
         self.people = People(self)
         chance = Random(f"{seed}:world")  # noqa: S311  # repeatable on purpose
         self.pace, self._seconds_per_order = chance.choice(_PACES), chance.choice(_SECONDS_PER_ORDER)
+        self.slow_pace = chance.choice(_SLOW_PACES)
         self.is_quiet = False
         self.orders: dict[str, str] = {}
         """The story of each order."""
         self.steps = 0
         self._everything_every = _EVERYTHING_EVERY * _FEWEST
         self._shoppers: list[Actor] = []
+        self._busy_until = 0.0
 
     # What people need ---------------------------------------------------------------------------------------------------------------------
 
@@ -204,7 +208,8 @@ class SimulatedWorld:
         self.scheduler.spawn("owner", self.people.owner, story="owner")
         self._troubles(span)
         end = self.scheduler.seconds + span + _DAYS_OF_TROUBLE * 86_400.0
-        self._until(lambda: self.scheduler.seconds > end and not self.is_busy)
+        self._busy_until = self.scheduler.seconds + span + _HOUR
+        self._until(lambda: self.scheduler.seconds > end and not self._has_shoppers)
         self.finish()
         return self._outcome()
 
@@ -219,7 +224,11 @@ class SimulatedWorld:
 
     @property
     def is_busy(self) -> bool:
-        """Whether shoppers are about."""
+        """Whether orders come, or have just come."""
+        return self.scheduler.seconds < self._busy_until
+
+    @property
+    def _has_shoppers(self) -> bool:
         return any(not actor.thread.dead for actor in self._shoppers)
 
     def _until(self, is_over: Callable[[], bool]) -> None:
@@ -230,10 +239,10 @@ class SimulatedWorld:
             if due is not None and (at is None or due <= at):
                 self.scheduler.seconds = max(self.scheduler.seconds, due)
             else:
-                written = Interposed.writes
+                recorded = Interposed.recorded
                 self.scheduler.step()
                 self.steps += 1
-                if Interposed.writes > written:
+                if Interposed.recorded > recorded:
                     self.judge.after_a_step()
                 if self.steps % self._everything_every == 0:
                     self.judge.everything()
