@@ -62,8 +62,8 @@ test-pythons:  ## the tests of the core on the other Pythons that are installed
 	    $$python --version >/dev/null 2>&1 \
 	        || { echo "Python $$version is not installed: skipped"; continue; }; \
 	    $$python -m venv .venv-$$version && .venv-$$version/bin/pip install --quiet --disable-pip-version-check \
-	        --constraint constraints.txt --editable '.[dev]' && .venv-$$version/bin/pytest -q -n 2 --ignore tests/django --ignore tests/browser \
-	            --ignore tests/example_shop $(LONG:%=--ignore %) || exit 1; \
+	        --constraint constraints.txt --editable '.[dev]' && HYPOTHESIS_PROFILE=brief .venv-$$version/bin/pytest -q -n 2 \
+	            --ignore tests/django --ignore tests/browser --ignore tests/example_shop $(LONG:%=--ignore %) || exit 1; \
 	done
 
 .venv-pretix/developer: pyproject.toml plugins/pretix/pyproject.toml plugins/pretix/constraints.txt

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import time
 import traceback
@@ -26,9 +27,10 @@ TOKEN_DIGEST = "186abea4b8610d7ff03768255588597a"
 REFERENCE = "100017-7Q2MZK4RXW3DA"
 CASHIER = "https://pay.example/cashier/1"
 
-# A busy machine is no failure.
+# A busy machine is no failure. A second look, as on another Python, may be brief.
 hypothesis.settings.register_profile("unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("unhurried")
+hypothesis.settings.register_profile("brief", hypothesis.settings.get_profile("unhurried"), max_examples=15)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "unhurried"))
 
 KINDS = ("sync", "aiohttp", "httpx pools")
 """The three ways a request travels: Gateway, AsyncGateway, and AsyncGateway where aiohttp is not installed."""
