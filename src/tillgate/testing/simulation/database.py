@@ -43,25 +43,24 @@ class Interposer(Protocol):
 
 
 class _Heard(CursorWrapper):
-    """A cursor that tells the scheduler what came out of it."""
+    """A cursor of which the scheduler hears what comes out."""
 
-    def _hear(self, rows: Any) -> Any:
+    def _hear(self, read: Callable[[], Any]) -> Any:
         assert Interposed.scheduler
-        Interposed.scheduler.observe(rows)
-        return rows
+        return Interposed.scheduler.hear(read)
 
     def fetchone(self) -> Any:
-        return self._hear(self.cursor.fetchone())
+        return self._hear(self.cursor.fetchone)
 
     def fetchmany(self, *size: int) -> Any:
-        return self._hear(self.cursor.fetchmany(*size))
+        return self._hear(lambda: self.cursor.fetchmany(*size))
 
     def fetchall(self) -> Any:
-        return self._hear(self.cursor.fetchall())
+        return self._hear(self.cursor.fetchall)
 
     @property
     def rowcount(self) -> Any:
-        return self._hear(self.cursor.rowcount)
+        return self._hear(lambda: self.cursor.rowcount)
 
 
 class Interposed(BaseDatabaseWrapper):

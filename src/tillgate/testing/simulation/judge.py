@@ -15,7 +15,9 @@ from tillgate.sandbox.transactions import Transaction
 from tillgate.testing.driver import ShopDriver
 from tillgate.testing.simulation.network import Network, Violated, key_of
 
-__all__ = ["Judge", "Prepared"]
+__all__ = ["Judge", "Prepared", "Remembered"]
+
+Remembered = tuple[tuple[tuple[int, str], ...], tuple[tuple[int, str], ...]]
 
 _FORWARD: Final = {
     "created": {"created", "pending", "failed", "closed", "expired", "paid"},
@@ -111,9 +113,13 @@ class Judge:
         self._seen = TimelineEntry.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
 
     @property
-    def remembered(self) -> object:
+    def remembered(self) -> Remembered:
         """What the verdict on a next step depends on, besides what it finds."""
-        return sorted(self._statuses.items()), sorted(self._refund_statuses.items())
+        return tuple(sorted(self._statuses.items())), tuple(sorted(self._refund_statuses.items()))
+
+    @remembered.setter
+    def remembered(self, remembered: Remembered) -> None:
+        self._statuses, self._refund_statuses = map(dict, remembered)
 
     def after_a_step(self) -> None:
         """Judge the orders that a step has touched: each change leaves a line in the timeline (I10)."""

@@ -80,8 +80,7 @@ class Network(httpx.BaseTransport):
         notice_fault = self._interposer.strikes(*NOTICE_FAULTS)
         if notice_fault:
             self.service.faults.plan(notice_fault, occasion="notice", reference=reference)
-        answer = self.service.handle(path, request.headers["content-type"], body)
-        scheduler.observe(answer)
+        answer = scheduler.hear(lambda: self.service.handle(path, request.headers["content-type"], body))
         self.service.faults.planned.clear()
         scheduler.tell(f"{operation} {reference} -> {fault.partition('.')[2] or _said(answer)}")
         self._interposer.dies(f"before it heard the answer to the {operation}")

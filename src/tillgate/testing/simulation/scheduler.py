@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Callable
 from datetime import UTC, datetime
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 from greenlet import getcurrent, greenlet
 
@@ -23,6 +23,7 @@ __all__ = ["Actor", "Scheduler"]
 _BEGINNING: Final = 1_767_225_600.0
 """The start of 2026, in seconds since 1970."""
 _SWITCH_SECONDS: Final = 0.02
+_T = TypeVar("_T")
 
 
 class Actor:
@@ -136,8 +137,9 @@ class Scheduler:
         if self.failure:
             raise self.failure
 
-    def observe(self, what: object) -> None:
-        """Hear what the actor has read; only who must know all that an actor knows listens."""
+    def hear(self, read: Callable[[], _T]) -> _T:
+        """Return what the actor reads; only who must know all that an actor knows listens."""
+        return read()
 
     # What has happened --------------------------------------------------------------------------------------------------------------------
 
