@@ -425,10 +425,21 @@ def test_an_open_payment_is_tried_again_after_no_news_in_two_minutes_or_when_it_
         assert lifecycle.next_try(status, since, expires_at, NOW) == NOW + timedelta(seconds=looks)
 
 
-def test_an_open_payment_whose_time_has_passed_is_tried_every_two_minutes_and_looked_at_every_five() -> None:
+def test_an_open_payment_whose_time_has_passed_is_tried_again_in_two_minutes_and_looked_at_in_five() -> None:
     arguments = (PaymentStatus.PENDING, NOW - timedelta(hours=1), NOW, NOW)
     assert lifecycle.next_look(*arguments) == NOW + timedelta(minutes=5)
     assert lifecycle.next_try(*arguments) == NOW + timedelta(minutes=2)
+
+
+@pytest.mark.parametrize(
+    ("overdue", "pause"), [({"minutes": 100}, {"minutes": 5}), ({"days": 1}, {"minutes": 72}), ({"days": 100}, {"days": 5})]
+)
+def test_what_no_answer_settles_is_looked_at_less_and_less_often_and_is_tried_as_soon_as_ever(
+    overdue: dict[str, int], pause: dict[str, int]
+) -> None:
+    now = NOW + timedelta(**overdue)
+    assert lifecycle.next_look(PaymentStatus.PENDING, NOW - timedelta(hours=1), NOW, now) == now + timedelta(**pause)
+    assert lifecycle.next_try(PaymentStatus.PENDING, NOW - timedelta(hours=1), NOW, now) == now + timedelta(minutes=2)
 
 
 def test_a_look_is_never_sooner_than_a_second_after_the_last_one() -> None:

@@ -298,12 +298,13 @@ def next_look(status: PaymentStatus, since: datetime, expires_at: datetime, now:
     """Return when a payment is looked at next, always after `now`, or None when never again.
 
     `since` is when an open payment was created, or when another one came to its status. An open one is watched closely at first and is
-    looked at once more when its time to pay is over; past that, until an answer is had, every few minutes. The others get tail looks.
+    looked at once more when its time to pay is over. Past that it is open only because the answers settle nothing, and a contradiction may
+    stand for ever: the pauses grow from a few minutes on, with the time that has passed. The others get tail looks.
     """
     if status not in OPEN_PAYMENT_STATUSES:
         return next((moment for after in _TAIL_LOOKS if (moment := since + after) > now), None)
     if now >= expires_at:
-        return now + _OVERDUE_LOOK
+        return now + max(_OVERDUE_LOOK, (now - expires_at) / _TAIL_RETRIES)
     early = (since + after for after in _EARLY_LOOKS)
     moment = next((moment for moment in early if moment > now), now + _LOOK)
     return min(moment, max(expires_at, now + timedelta(seconds=1)))

@@ -297,7 +297,7 @@ class People:
                 return
             # What is due and cannot be done, since its gateway is away, is tried less and less often.
             vain = 0 if swept and swept.work else vain + 1
-            pace, longest = (world.pace, _LONGEST_PAUSE) if world.is_busy else (world.slow_pace, _DAY / 4)
+            pace, longest = (world.pace, _LONGEST_PAUSE) if world.is_busy else (world.slow_pace, 5 * _DAY if world.is_quiet else _DAY / 4)
             wait = (due - world.scheduler.now()).total_seconds() if due else _DAY
             world.scheduler.pause(min(max(wait, pace * 2**vain), longest) + chance.uniform(0, pace))
 

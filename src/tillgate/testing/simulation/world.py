@@ -307,8 +307,8 @@ class SimulatedWorld:
                 if not difference.told:
                     raise Violated(f"the books: {difference.kind} {difference.reference}: {difference.here}; {difference.there}")
 
-        self.scheduler.spawn("accountant", closing, story="owner")
-        self._until(lambda: False)
+        accountant = self.scheduler.spawn("accountant", closing, story="owner")
+        self._until(lambda: accountant.thread.dead)
 
     def _configure(self) -> None:
         accounts = {
