@@ -310,8 +310,15 @@ class Stepping(Scheduler):
 
     def abandon_all(self) -> None:
         """Let go of every actor."""
+        self.abandon_waiting()
         while self._standing:
             self._abandon(self._standing.popitem()[1])
+
+    def abandon_waiting(self) -> None:
+        """Let go of whoever waits for a later time."""
+        for _, _, actor in self._waiting:
+            self._abandon(actor)
+        self._waiting.clear()
 
     def _abandon(self, actor: Actor) -> None:
         """Let go of an actor at its pause: nothing that its end sets off reaches anything."""
@@ -381,7 +388,7 @@ _REMEMBERED: Final = "the judge"
 _TIME: Final = "the time"
 _SHOWN: Final = "2026-01-01 00:00:00"
 _BOOK: Final = ("_numbers", "faults", "outbox", "_transactions", "_by_reference", "_by_token", "_events", "_event_count")
-_ONLY_SHOWN: Final = {
+_ONLY_SHOWN: Final[dict[Any, dict[str, Any]]] = {
     Order: {"created_at": _SHOWN},
     Payment: {"repeated_notices": 0},
     Delivery: {"created_at": _SHOWN, "done_at": _SHOWN},  # whether it is done counts, and not when
@@ -473,7 +480,7 @@ class _SmallWorld(SimulatedWorld):
             scheduler.touched.add(_GATEWAY)
             return handle(*request)
 
-        self.service.handle = handling  # type: ignore[method-assign]
+        self.service.handle = handling  # type: ignore[method-assign, assignment]  # the same, and noted
 
     # Actors -------------------------------------------------------------------------------------------------------------------------------
 
@@ -658,6 +665,7 @@ class _SmallWorld(SimulatedWorld):
         self.judge.begin()
         stepping.spawn("sweeper", self._sweep_until_quiet, story="sweeper")
         self.finish(_LONGEST_QUIET)
+        stepping.abandon_waiting()
         stepping.is_exploring, self.is_quiet, self.faults.is_calm = True, False, False
         self._loaded = [None] * len(self.places)
 

@@ -1,0 +1,36 @@
+"""Explore a small scope, and play every step again in each world in which it was taken for granted."""
+
+from __future__ import annotations
+
+import django
+from django.core.management import call_command
+
+
+def main() -> None:
+    """Raise when a step comes to something else where it was not played before."""
+    django.setup()
+    call_command("migrate", run_syncdb=True, verbosity=0)
+    from tests.smallest_shop.driver import SmallestShopDriver
+    from tillgate.testing.simulation import exhaustion
+
+    taken, step = 0, exhaustion._Exploration._step
+
+    def again(self: exhaustion._Exploration, world: tuple[int, ...], actor: int, plan: tuple[int, ...], *, dies: bool) -> object:
+        nonlocal taken
+        played = self.counts.played
+        outcome = step(self, world, actor, plan, dies=dies)
+        if self.counts.played == played:
+            taken += 1
+            other, _ = self._play(world, actor, plan, dies=dies)
+            assert other[:-1] == outcome[:-1], (outcome, other)  # all but the lines, which are told with the time
+        return outcome
+
+    exhaustion._Exploration._step = again  # type: ignore[assignment, method-assign]
+    exhaustion.explore(
+        SmallestShopDriver(), exhaustion.Scope(payments=1, refunds=0, sweeps=0, returns=1, crashes=0, faults=0), lambda _: None
+    )
+    assert taken > 100, taken
+
+
+if __name__ == "__main__":
+    main()
