@@ -111,13 +111,15 @@ def _mutation(lines: list[Line]) -> dict[str, Any]:
 
 
 def _killing(lines: list[Line]) -> dict[str, Any]:
-    newest = list({(line["act"], line["point"]): line for line in lines}.values())
+    of_point = {line["point"]: line for line in lines}
+    newest, last = list(of_point.values()), max(of_point)
     killed = [line for line in newest if line["place"]]
     places = {line["place"] for line in killed}
     return {
         "count": len(killed),
         "places": len(places),
         "ours": sum(place.startswith("tillgate/") for place in places),
+        "whole": "yes" if len(newest) == last and not of_point[last]["place"] else "no",  # it was over before the last
         "violations": sum(line["outcome"] != HELD for line in newest),
     }
 
@@ -172,7 +174,7 @@ _FOLDS: Final[dict[str, tuple[tuple[str, ...], Callable[[list[Line]], dict[str, 
     "exhaustion": (("commit", "scope", "python"), _exhaustion),
     "outage": (("commit", "database", "days", "python"), _outage),
     "mutation": (("commit", "module", "mutmut", "python", "django"), _mutation),
-    "kill-lines": (("commit", "source", "database"), _killing),
+    "kill-lines": (("commit", "source", "database", "act"), _killing),
     "fuzz": (("commit", "database", "python"), _fuzz),
     "chaos": (("commit", "python"), _chaos),
     "storm": (("commit", "database", "copies", "connections", "python"), _storm),
@@ -281,8 +283,14 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         "kills were made",
         "every line on all three databases",
         (
-            *(("database", "database"), ("count", "kills"), ("places", "places"), ("ours", "of them in tillgate")),
-            *(("violations", "violations"), ("commit", "commit"), ("source", "source")),
+            *(
+                ("database", "database"),
+                ("act", "what was killed"),
+                ("count", "kills"),
+                ("places", "places"),
+                ("ours", "of them in tillgate"),
+            ),
+            *(("whole", "every line"), ("violations", "violations"), ("commit", "commit"), ("source", "source")),
         ),
     ),
     "fuzz": (

@@ -122,6 +122,23 @@ def test_a_run_keeps_its_report_and_tells_what_failed(tmp_path: Path, monkeypatc
 # Reliability ------------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("points", "places", "whole"),
+    [
+        ((1, 2, 3), ("tillgate/a.py:1", "tillgate/a.py:2", ""), "yes"),
+        ((1, 3), ("tillgate/a.py:1", ""), "no"),
+        ((1, 2), ("tillgate/a.py:1", "tillgate/a.py:2"), "no"),
+    ],
+)
+def test_an_act_is_whole_once_it_was_killed_at_every_line_until_it_was_over(
+    points: tuple[int, ...], places: tuple[str, ...], whole: str
+) -> None:
+    about = {"commit": "c", "source": "s", "database": "sqlite", "act": "start", "outcome": "held"}
+    lines = [{**about, "point": point, "place": place} for point, place in zip(points, places, strict=True)]
+    [entry] = reliability.folded("kill-lines", lines).values()
+    assert (entry["whole"], entry["count"], entry["violations"]) == (whole, sum(map(bool, places)), 0)
+
+
 def test_the_page_of_reliability_is_made_of_the_summary_alone() -> None:
     for path, text in reliability.pages(reliability.read_summary()).items():
         assert parts.is_written(path, text), "run `make reliability`"
