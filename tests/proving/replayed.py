@@ -11,11 +11,12 @@ def main() -> None:
     django.setup()
     call_command("migrate", run_syncdb=True, verbosity=0)
     from tests.smallest_shop.driver import SmallestShopDriver
-    from tillgate.testing.simulation import exhaustion
+    from tillgate.testing.simulation.exhaustion import Scope, explore
+    from tillgate.testing.simulation.exhaustion.exploration import Exploration
 
-    taken, step = 0, exhaustion._Exploration._step
+    taken, step = 0, Exploration._step
 
-    def again(self: exhaustion._Exploration, world: tuple[int, ...], actor: int, plan: tuple[int, ...], *, dies: bool) -> object:
+    def again(self: Exploration, world: tuple[int, ...], actor: int, plan: tuple[int, ...], *, dies: bool) -> object:
         nonlocal taken
         played = self.counts.played
         outcome = step(self, world, actor, plan, dies=dies)
@@ -25,10 +26,8 @@ def main() -> None:
             assert other[:-1] == outcome[:-1], (outcome, other)  # all but the lines, which are told with the time
         return outcome
 
-    exhaustion._Exploration._step = again  # type: ignore[assignment, method-assign]
-    exhaustion.explore(
-        SmallestShopDriver(), exhaustion.Scope(payments=1, refunds=0, sweeps=0, returns=1, crashes=0, faults=0), lambda _: None
-    )
+    Exploration._step = again  # type: ignore[assignment, method-assign]
+    explore(SmallestShopDriver(), Scope(payments=1, refunds=0, sweeps=0, returns=1, crashes=0, faults=0))
     assert taken > 100, taken
 
 

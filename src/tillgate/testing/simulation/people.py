@@ -297,9 +297,16 @@ class People:
                 return
             # What is due and cannot be done, since its gateway is away, is tried less and less often.
             vain = 0 if swept and swept.work else vain + 1
-            pace, longest = (world.pace, _LONGEST_PAUSE) if world.is_busy else (world.slow_pace, 5 * _DAY if world.is_quiet else _DAY / 4)
+            shortest, longest = self._rest()
             wait = (due - world.scheduler.now()).total_seconds() if due else _DAY
-            world.scheduler.pause(min(max(wait, pace * 2**vain), longest) + chance.uniform(0, pace))
+            world.scheduler.pause(min(max(wait, shortest * 2**vain), longest) + chance.uniform(0, shortest))
+
+    def _rest(self) -> tuple[float, float]:
+        """Return how long a sweeper rests at least, and at most."""
+        world = self._world
+        if world.is_busy:
+            return world.pace, _LONGEST_PAUSE
+        return world.slow_pace, 5 * _DAY if world.is_quiet else _DAY / 4
 
     def _next_due(self) -> datetime | None:
         """Return when something is due next, if anything ever will be."""

@@ -1,0 +1,306 @@
+"""The exploration: every state that can come about, the deepest first, each step played once for all that it touches."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+from django.db import connection
+
+from tillgate.django.models import Attention, Heartbeat, Notice
+from tillgate.testing.driver import ShopDriver
+from tillgate.testing.simulation.exhaustion.small_world import GATEWAY, REMEMBERED, TIME, Numbered, SmallWorld, always
+from tillgate.testing.simulation.exhaustion.stepping import Known, Scope, Stepping, World
+from tillgate.testing.simulation.network import Violated
+from tillgate.testing.simulation.world import empty_tables
+
+__all__ = ["Counts", "Exploration", "explore"]
+
+_PROGRESS_EVERY: Final = 100
+
+
+@dataclass
+class Counts:
+    """What was explored, and what that took."""
+
+    states: int = 0
+    steps: int = 0
+    """Between states."""
+    ends: int = 0
+    """States in which nobody may have anything more to do."""
+    worlds: int = 0
+    places: int = 0
+    """Where actors may stand."""
+    played: int = 0
+    """Steps that were played; all others came to the same as one of these."""
+    judged: int = 0
+    ended: int = 0
+    """Worlds that were let come to rest."""
+
+
+class _Outcome(NamedTuple):
+    """What came of a step: which parts of the world have another content, where the actor stands, and who has begun."""
+
+    changes: tuple[tuple[int, int], ...]
+    actor: int | None
+    begun: tuple[int, ...]
+    choices: tuple[tuple[str, int], ...]
+    lines: tuple[str, ...]
+
+
+class _Move(NamedTuple):
+    """Where a step leads in one world: who stands where then, who has begun, and what may still happen."""
+
+    world: int
+    begun: tuple[int, ...]
+    crashes: int
+    faults: int
+    actor: int
+    lines: tuple[str, ...]
+
+
+class _State(NamedTuple):
+    """A world, where each actor may stand, and what may still happen."""
+
+    world: int
+    crashes: int
+    faults: int
+    actors: tuple[int, ...]
+
+
+_GONE: Final = -1
+"""Where an actor stands that has nothing more to do."""
+
+
+class Exploration:
+    """Finds every state."""
+
+    def __init__(self, small: SmallWorld, scope: Scope, progress: Callable[[Counts], object]) -> None:
+        self.small, self.scope, self.progress, self.counts = small, scope, progress, Counts()
+        self._worlds, self._actors, self._sets = Numbered[World](), Numbered[Known](), Numbered[frozenset[int]]()
+        self._played: dict[tuple[int, bool, tuple[int, ...]], dict[tuple[int, ...], dict[tuple[int, ...], _Outcome]]] = {}
+        self._moves: dict[tuple[int, int, int, int], list[_Move]] = {}
+        self._closures: dict[tuple[int, int], int] = {}
+        self._changing: dict[tuple[int, int, int, int], list[tuple[_State, tuple[str, ...]]]] = {}
+        self._judged: dict[World, int] = {}
+        self._ended: set[tuple[int, ...]] = set()
+        unjudged = [model._meta.db_table for model in (Notice, Attention, Heartbeat)] + [TIME]
+        self._judged_places = [at for name, at in small.places.items() if name not in unjudged]
+
+    def _world(self, world: World) -> int:
+        number = self._worlds.number(world, lambda: world)
+        self.counts.worlds = len(self._worlds)
+        return number
+
+    def _actor(self, known: Known) -> int:
+        number = self._actors.number(known.identity, lambda: known)
+        self.counts.places = len(self._actors)
+        return number
+
+    def _set(self, actors: frozenset[int]) -> int:
+        return self._sets.number(actors, lambda: actors)
+
+    # Steps --------------------------------------------------------------------------------------------------------------------------------
+
+    def _step(self, world: World, actor: int, plan: tuple[int, ...], *, dies: bool) -> _Outcome:
+        known = self._played.setdefault((actor, dies, plan), {})
+        for places, outcomes in known.items():
+            if outcome := outcomes.get(tuple(world[at] for at in places)):
+                return outcome
+        outcome, places = self._play(world, actor, plan, dies=dies)
+        known.setdefault(places, {})[tuple(world[at] for at in places)] = outcome
+        return outcome
+
+    def _play(self, world: World, actor: int, plan: tuple[int, ...], *, dies: bool) -> tuple[_Outcome, tuple[int, ...]]:
+        self.counts.played += 1
+        small, stepping, known = self.small, self.small.stepping, self._actors[actor]
+        stepping.is_exploring = True
+        has_more = stepping.play(known, lambda: small.put(world), plan=plan, dies=dies)
+        begun = small.begun() if GATEWAY in stepping.touched else []
+        after = list(world)
+        for name in stepping.touched - {TIME}:
+            after[small.places[name]] = small.number(name)
+        if small.is_momentous(world, tuple(after)):
+            stepping.ticks += 1
+        after[small.places[TIME]] = small.number(TIME)
+        places = tuple(sorted({small.places[name] for name in (*stepping.touched, TIME)}))
+        changes = tuple((at, after[at]) for at in places if after[at] != world[at])
+        stands = (
+            self._actor(known._replace(heard=(*known.heard, *stepping.told), is_mortal=stepping.is_mortal, is_ready=always))
+            if has_more
+            else None
+        )
+        lines = tuple(line for _, line in stepping.lines)
+        return _Outcome(changes, stands, tuple(map(self._actor, begun)), tuple(stepping.choices), lines), places
+
+    def _judge(self, world: World) -> World:
+        key = tuple(world[at] for at in self._judged_places)
+        remembered = self._judged.get(key)
+        if remembered is None:
+            self.counts.judged += 1
+            remembered = self._judged[key] = self.small.judge_all(world)
+        at = self.small.places[REMEMBERED]
+        return (*world[:at], remembered, *world[at + 1 :])
+
+    def _moves_of(self, number: int, actor: int, crashes: int, faults: int) -> list[_Move]:
+        """Return where an actor can go from where it stands."""
+        key = (number, actor, crashes, faults)
+        moves = self._moves.get(key)
+        if moves is None:
+            moves = self._moves[key] = list(self._all_moves(number, actor, crashes, faults))
+        return moves
+
+    def _all_moves(self, number: int, actor: int, crashes: int, faults: int) -> Iterator[_Move]:
+        world = self._worlds[number]
+        if actor == _GONE or not self._actors[actor].is_ready(world):
+            return
+        deaths = (False, True) if crashes and self._actors[actor].is_mortal else (False,)
+        plans: list[tuple[bool, tuple[int, ...], int, int]] = [(dies, (), crashes - dies, faults) for dies in deaths]
+        while plans:
+            dies, plan, crashes_left, faults_left = plans.pop()
+            outcome = self._step(world, actor, plan, dies=dies)
+            after = list(world)
+            for at, content in outcome.changes:
+                after[at] = content
+            try:
+                reached = self._world(self._judge(tuple(after)))
+            except Violated:
+                self.small.stepping.lines = [("", line) for line in outcome.lines]
+                raise
+            stands = _GONE if outcome.actor is None else outcome.actor
+            yield _Move(reached, outcome.begun, crashes_left, faults_left, stands, outcome.lines)
+            for place in range(len(plan), len(outcome.choices)):
+                kind, ways = outcome.choices[place]
+                if crashes_left if kind == "crash" else faults_left:
+                    ordinary = tuple(count - 1 for _, count in outcome.choices[len(plan) : place])
+                    left = (crashes_left - (kind == "crash"), faults_left - (kind == "fault"))
+                    plans += [(dies, (*plan, *ordinary, way), *left) for way in range(ways - 1)]
+
+    # Sets of where an actor may stand -----------------------------------------------------------------------------------------------------
+
+    def _closure(self, world: int, number: int) -> int:
+        """Return where an actor may stand once it has taken such steps as change nothing."""
+        closure = self._closures.get((world, number))
+        if closure is None:
+            found, new = set(self._sets[number]), list(self._sets[number])
+            while new:
+                for move in self._moves_of(world, new.pop(), 0, 0):
+                    if move.world == world and not move.begun and move.actor not in found:
+                        found.add(move.actor)
+                        new.append(move.actor)
+            closure = self._closures[world, number] = self._set(frozenset(found))
+        return closure
+
+    def _changes(self, world: int, number: int, crashes: int, faults: int) -> list[tuple[_State, tuple[str, ...]]]:
+        """Return the steps of an actor that change something; those that change the same are one."""
+        key = (world, number, crashes, faults)
+        changes = self._changing.get(key)
+        if changes is None:
+            grouped: dict[tuple[Any, ...], set[int]] = {}
+            lines: dict[tuple[Any, ...], tuple[str, ...]] = {}
+            for actor in self._sets[number]:
+                for move in self._moves_of(world, actor, crashes, faults):
+                    if move[:4] != (world, (), crashes, faults):
+                        grouped.setdefault(move[:4], set()).add(move.actor)
+                        lines.setdefault(move[:4], move.lines)
+            changes = self._changing[key] = []
+            for (reached, begun, crashes_left, faults_left), actors in grouped.items():
+                sets = [self._set(frozenset(actors)), *(self._set(frozenset([one])) for one in begun)]
+                closed = tuple(self._closure(reached, one) for one in sets)
+                changes.append((_State(reached, crashes_left, faults_left, closed), lines[reached, begun, crashes_left, faults_left]))
+        return changes
+
+    # States -------------------------------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Find every state, the deepest first."""
+        small = self.small
+        small.judge.begin()
+        first = small.actors()
+        small.stepping.is_exploring = True
+        world = self._world(tuple(small.number(name) for name in small.places))
+        actors = [self._closure(world, self._set(frozenset([self._actor(known)]))) for known in first]
+        begin = _State(world, self.scope.crashes, self.scope.faults, tuple(sorted(actors)))
+        seen: set[bytes] = {_digest(begin)}
+        self.counts.states = 1
+        path: list[tuple[Iterator[tuple[_State, tuple[str, ...]]], tuple[str, ...]]] = [(self._after(begin), ())]
+        try:
+            while path:
+                following = next(path[-1][0], None)
+                if following is None:
+                    path.pop()
+                    continue
+                state, lines = following
+                self.counts.steps += 1
+                digest = _digest(state)
+                if digest in seen:
+                    continue
+                seen.add(digest)
+                self.counts.states += 1
+                if self.counts.states % _PROGRESS_EVERY == 0:
+                    self.progress(self.counts)
+                path.append((self._after(state), lines))
+        except BaseException:
+            self._print([line for _, told in path for line in told])
+            raise
+
+    def _after(self, state: _State) -> Iterator[tuple[_State, tuple[str, ...]]]:
+        world, crashes, faults, actors = state
+        gone = self._set(frozenset([_GONE]))
+        for place, actor in enumerate(actors):
+            for change, lines in self._changes(world, actor, crashes, faults):
+                others = actors[:place] + actors[place + 1 :]
+                if change.world != world:
+                    others = tuple([self._closure(change.world, one) for one in others])
+                both = sorted([one for one in (*others, *change.actors) if one != gone])
+                yield _State(change.world, change.crashes, change.faults, tuple(both)), lines
+        if all(self._may_rest(world, actor) for actor in actors):
+            self._end(world)
+
+    def _may_rest(self, world: int, number: int) -> bool:
+        """Tell whether an actor may have nothing to do."""
+        return any(one == _GONE or not self._actors[one].is_ready(self._worlds[world]) for one in self._sets[number])
+
+    def _end(self, number: int) -> None:
+        self.counts.ends += 1
+        key = self.small.in_seconds(self._worlds[number])
+        if key not in self._ended:
+            self._ended.add(key)
+            self.counts.ended += 1
+            self.small.end(self._worlds[number])
+
+    def _print(self, told: list[str]) -> None:
+        sys.stdout.write("\n".join([*told, *(line for _, line in self.small.stepping.lines), ""]))
+        sys.stdout.flush()
+
+
+def _digest(state: _State) -> bytes:
+    return blake2b(repr(tuple(state)).encode(), digest_size=16).digest()
+
+
+def explore(shop: ShopDriver, scope: Scope, progress: Callable[[Counts], object] = lambda _: None) -> Counts:
+    """Explore everything in an emptied database. Raises `Violated` when an invariant did not hold somewhere."""
+    if connection.vendor != "sqlite":
+        raise TypeError("only SQLite's rows are put back as quickly as it takes here")
+    empty_tables()
+    stepping = Stepping(scope)
+    small = SmallWorld(shop, stepping, scope)
+    exploration = Exploration(small, scope, progress)
+    gc.collect()
+    gc.freeze()
+    with small.in_place():
+        connection.execute_wrappers.append(stepping.executing)
+        try:
+            exploration.run()
+        except Violated as violated:
+            sys.stdout.write(f"{violated}\n")
+            raise
+        finally:
+            stepping.abandon_all()
+            connection.execute_wrappers.remove(stepping.executing)
+            gc.unfreeze()
+    return exploration.counts

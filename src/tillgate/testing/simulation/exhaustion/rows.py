@@ -1,0 +1,88 @@
+"""A database's rows, as states of the world hold them: without what makes no difference."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections import Counter
+from functools import cache
+from typing import Any, Final
+
+from django.apps import apps
+
+from tillgate.django.models import Delivery, Heartbeat, Notice, Order, Payment, TimelineEntry
+from tillgate.django.operations.books import STATUS_EVENTS
+
+__all__ = ["DELIVERIES", "canonical", "columns_of", "insert", "models_by_table", "select", "tables_in"]
+
+_Rows = tuple[tuple[Any, ...], ...]
+DELIVERIES: Final = Delivery._meta.db_table
+_SHOWN: Final = "2026-01-01 00:00:00"
+ONLY_SHOWN: Final[dict[Any, dict[str, Any]]] = {
+    Order: {"created_at": _SHOWN},
+    Payment: {"repeated_notices": 0},
+    Delivery: {"created_at": _SHOWN, "done_at": _SHOWN},  # whether it is done counts, and not when
+    Notice: {"received_at": _SHOWN},
+    TimelineEntry: {"at": _SHOWN, "cause": "", "sentence": "", "evidence": "{}"},
+}
+
+
+@cache
+def models_by_table() -> dict[str, Any]:
+    """Return the models of every app but Django's own, by their tables."""
+    models = [model for model in apps.get_models(include_auto_created=True) if not model.__module__.startswith("django.")]
+    return {model._meta.db_table: model for model in models if model._meta.managed}
+
+
+@cache
+def columns_of(table: str) -> tuple[str, ...]:
+    """Return the names of a table's columns."""
+    return tuple(one.column for one in models_by_table()[table]._meta.concrete_fields)
+
+
+@cache
+def tables_in(sql: str) -> tuple[str, ...]:
+    """Return the tables that a statement names."""
+    return tuple(name for name in models_by_table() if re.search(rf"\b{name}\b", sql))
+
+
+def canonical(table: str, rows: list[tuple[Any, ...]]) -> _Rows:
+    """Return a table's rows without what makes no difference."""
+    model, columns = models_by_table()[table], columns_of(table)
+    if not rows:
+        return ()
+    for column, shown in ONLY_SHOWN.get(model, {}).items():
+        at = columns.index(column)
+        rows = [row if row[at] is None else (*row[:at], shown, *row[at + 1 :]) for row in rows]
+    if model is Heartbeat:
+        sweeper = importlib.import_module("tillgate.django.operations.sweep").SWEEPER
+        rows = [row if row[0] != sweeper else (sweeper, _SHOWN, "{}") for row in rows]
+    if model is TimelineEntry:
+        event, subject = columns.index("event"), [columns.index(name) for name in ("order_id", "payment_id", "refund_id")]
+        rows = [row for row in rows if row[event] in STATUS_EVENTS]
+        rows.sort(key=lambda row: [row[at] or 0 for at in subject])  # stable: in the order in which they came, per payment and refund
+        rows = [(number, *row[1:]) for number, row in enumerate(rows, 1)]
+    if model is Notice:
+        slot, subject = columns.index("slot"), [columns.index(name) for name in ("payment_id", "refund_id")]
+        rows = [(*row[:slot], 0, *row[slot + 1 :]) for row in rows]
+        rows.sort(key=lambda row: [str(cell) for cell in row[1:]])
+        counts: Counter[tuple[Any, ...]] = Counter()
+        sorted_rows, rows = rows, []
+        for number, row in enumerate(sorted_rows, 1):
+            of = tuple(row[at] for at in subject)
+            rows.append((number, *row[1:slot], counts[of], *row[slot + 1 :]))
+            counts[of] += 1
+    return tuple(rows)
+
+
+@cache
+def select(table: str) -> str:
+    """Return the statement that reads a table whole."""
+    columns = ", ".join(f"+{name}" for name in columns_of(table))  # a sign keeps the driver from converting what it reads
+    return f"SELECT {columns} FROM {table} ORDER BY 1"  # noqa: S608  # the apps' own names
+
+
+@cache
+def insert(table: str) -> str:
+    """Return the statement that puts a row back."""
+    return f"INSERT INTO {table} ({', '.join(columns_of(table))}) VALUES ({', '.join('?' * len(columns_of(table)))})"  # noqa: S608

@@ -1,0 +1,306 @@
+"""The world of an exhaustion: one order and whoever has to do with it, in parts that can be put in their places one by one."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Hashable
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+from django.db import connection
+from django.http import HttpResponseBase
+
+from tillgate.django import operations
+from tillgate.django.models import Attention, Delivery, Payment, Refund
+from tillgate.testing.driver import ShopDriver
+from tillgate.testing.simulation.exhaustion.rows import canonical, columns_of, insert, models_by_table, select
+from tillgate.testing.simulation.exhaustion.stepping import STORY, Known, Scope, Stepping, World
+from tillgate.testing.simulation.faults import KINDS, Faults
+from tillgate.testing.simulation.people import People
+from tillgate.testing.simulation.world import SimulatedWorld
+
+__all__ = ["GATEWAY", "REMEMBERED", "TIME", "Numbered", "SmallWorld", "always"]
+
+_T = TypeVar("_T")
+_Content = TypeVar("_Content")
+_LONGEST_QUIET: Final = 40 * 86_400.0
+_SHORTEST_REST: Final = 60.0
+_UNTIL_DUE: Final = 15 * 60.0
+"""Seconds after which every payment is due to be looked at."""
+GATEWAY: Final = "the gateway"
+REMEMBERED: Final = "the judge"
+TIME: Final = "the time"
+_BOOK: Final = ("_numbers", "faults", "outbox", "_transactions", "_by_reference", "_by_token", "_events", "_event_count")
+_FRACTION: Final = re.compile(r"(20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d)\.\d+")
+_MOMENTOUS: Final = {Payment: ("id", "status"), Refund: ("id", "status"), Attention: ("id",), Delivery: ("id",)}
+"""What a change is at which the clock advances."""
+
+
+class Numbered(Generic[_Content]):
+    """Contents, such as a part of the world has had, by their numbers."""
+
+    def __init__(self) -> None:
+        self._contents: list[_Content] = []
+        self._numbers: dict[Hashable, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._contents)
+
+    def __getitem__(self, number: int) -> _Content:
+        return self._contents[number]
+
+    def number(self, key: Hashable, content: Callable[[], _Content]) -> int:
+        """Return the number of a content, which may be another thing than what tells it from others."""
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._contents)
+            self._contents.append(content())
+        return number
+
+
+def always(_: World) -> bool:
+    """Let an actor begin in whatever world."""
+    return True
+
+
+class _OneFault(Faults):
+    """Strikes wherever the scheduler chooses to."""
+
+    def strikes(self, *faults: str) -> str:
+        """Return a fault of those that differ in what the shop knows and in what the gateway does."""
+        assert isinstance(self.scheduler, Stepping)
+        distinct = [name for name in faults if name.endswith(("unreachable", ".lost_request", ".lost_response")) or "commit_" in name]
+        return self.scheduler.fault(*distinct) if distinct else ""
+
+    def dies(self, where: str) -> None:
+        """Die between a commit and what waits for it; every other death is chosen where actors switch."""
+        scheduler = self.scheduler
+        assert isinstance(scheduler, Stepping)
+        if where == "after COMMIT" and connection.run_on_commit and scheduler.may_die():
+            assert scheduler.actor
+            raise scheduler.actor.die(where)
+
+
+class _People(People):
+    """Forget what a process has heard once it is over."""
+
+    def process(self, what: str, act: Callable[[], _T]) -> _T | None:
+        result = super().process(what, act)
+        scheduler = self._world.scheduler
+        assert isinstance(scheduler, Stepping)
+        # Nobody here uses what an operation returns; a notice's answer is what the gateway hears.
+        answer = (result.status_code, getattr(result, "content", b"")) if isinstance(result, HttpResponseBase) else ""
+        scheduler.forget(answer)
+        return result
+
+
+class SmallWorld(SimulatedWorld):
+    """One order, and whoever has to do with it."""
+
+    def __init__(self, shop: ShopDriver, scheduler: Stepping, scope: Scope) -> None:
+        super().__init__(shop, scheduler, _OneFault(scheduler, dict.fromkeys(KINDS, 0.0)))
+        self.people = _People(self)
+        self.stepping, self._scope = scheduler, scope
+        self.places = {name: place for place, name in enumerate((*models_by_table(), GATEWAY, REMEMBERED, TIME))}
+        self.parts = [Numbered[Any]() for _ in self.places]
+        self._loaded: list[int | None] = [None] * len(self.places)
+        self._marks: dict[tuple[int, int], Any] = {}
+        self._in_seconds: dict[tuple[int, int], int] = {}
+        self._second_texts: dict[str, int] = {}
+        handle = self.service.handle
+
+        def handling(*request: Any) -> Any:
+            scheduler.touched.add(GATEWAY)
+            return handle(*request)
+
+        self.service.handle = handling  # type: ignore[method-assign, assignment]  # the same, and noted
+
+    # Actors -------------------------------------------------------------------------------------------------------------------------------
+
+    def actors(self) -> list[Known]:
+        """Place the order, and return who will have to do with it."""
+        key = self.place_order(Decimal("12.50"), STORY)
+        scope = self._scope
+        actors = [Known("shopper", lambda: self._shop_for(key), always)]
+        for number, vendor in enumerate(scope.vendors):
+            act = partial(self._pay, vendor, comes_back=number < scope.returns)
+            actors.append(Known(f"payer by {vendor}", act, partial(self._is_pending, vendor)))
+        actors += [Known(f"sweeper {number}", self._sweep, always) for number in range(scope.sweeps)]
+        actors += [Known(f"clerk {number}", self._refund, self._is_paid) for number in range(scope.refunds)]
+        return actors
+
+    def _is_pending(self, vendor: str, world: World) -> bool:
+        place = self.places[GATEWAY]
+        return vendor in self.parts[place][world[place]][1]
+
+    def _is_paid(self, world: World) -> bool:
+        place, at = self.places[Payment._meta.db_table], columns_of(Payment._meta.db_table).index("status")
+        return any(row[at] == "paid" for row in self.parts[place][world[place]])
+
+    def _shop_for(self, key: str) -> None:
+        for vendor in self._scope.vendors:
+            self.people.start(key, vendor, "default")
+
+    def _pay(self, vendor: str, *, comes_back: bool) -> None:
+        def pay() -> str | None:
+            self.stepping.touched.add(GATEWAY)
+            there = next(one for one in self.service.transactions() if one.vendor == vendor and one.status == "pending")
+            return self.service.decide(there.transaction_no, "pay")
+
+        way_back = self.stepping.hear(pay)
+        self.scheduler.tell(f"paid by {vendor}")
+        self.scheduler.pause()
+        if comes_back and way_back:
+            self.people.visit("GET", way_back)
+
+    def _sweep(self) -> None:
+        self.scheduler.seconds += _UNTIL_DUE
+        self.stepping.touched.add(GATEWAY)  # a notice may be due by now
+        self.people.process("sweep", lambda: operations.sweep())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
+
+    def _refund(self) -> None:
+        payment = Payment.objects.filter(status="paid").order_by("pk")[0]
+        self.people.process("refund", lambda: operations.refund(payment.pk, payment.amount, person="clerk"))
+
+    def _carry(self, attempt: Any) -> None:
+        self.people.carry(attempt)
+        self.stepping.touched.add(GATEWAY)
+
+    def begun(self) -> list[Known]:
+        """Return who begins, since the gateway sends a notice."""
+        begun = []
+        for attempt in self.service.due_notices(self.scheduler.seconds):
+            vendor = self.service.find(attempt.transaction_no).vendor
+            name = f"{attempt.notice_no} {attempt.kind} notice of {vendor}, {attempt.attempt_no}"
+            begun.append(Known(name, partial(self._carry, attempt), always))
+        return begun
+
+    # The world --------------------------------------------------------------------------------------------------------------------------
+
+    def number(self, name: str) -> int:
+        """Return the number of what a part of the world holds now."""
+        place = self.places[name]
+        part = self.parts[place]
+        if name == GATEWAY:
+            number = part.number(self._told_of_gateway(), self._gateway)
+        elif name == REMEMBERED:
+            remembered = self.judge.remembered
+            number = part.number(remembered, lambda: remembered)
+        elif name == TIME:
+            instant = self.scheduler.seconds, self.stepping.ticks
+            number = part.number(instant, lambda: instant)
+        else:
+            rows = connection.connection.execute(select(name)).fetchall()
+            kept = canonical(name, rows)
+            number = part.number(kept, lambda: kept)
+            self._loaded[place] = number if tuple(rows) == kept else None
+            return number
+        self._loaded[place] = number
+        return number
+
+    def _told_of_gateway(self) -> str:
+        service, network = self.service, self.network
+        events = [(at, what, one.transaction_no) for at, _, what, one in sorted(service._events, key=lambda event: event[:2])]
+        sent = sorted(network.creations.items()), sorted(network.refunds.items())
+        return repr((list(service._transactions.values()), service.outbox, events, sent))
+
+    def _gateway(self) -> tuple[bytes, frozenset[str]]:
+        service, network = self.service, self.network
+        pending = frozenset(one.vendor for one in service._transactions.values() if one.status == "pending")
+        kept = {name: getattr(service, name) for name in _BOOK}
+        return pickle.dumps((kept, network.creations, network.refunds)), pending
+
+    def put(self, world: World) -> None:
+        """Put a world in place."""
+        database, is_open = connection.connection, False
+        self._loaded[self.places[GATEWAY]] = None  # an actor that is told again what it heard counts again what it sends
+        for (name, place), number in zip(self.places.items(), world, strict=True):
+            if self._loaded[place] == number:
+                continue
+            content = self.parts[place][number]
+            self._loaded[place] = number
+            if name == GATEWAY:
+                kept, self.network.creations, self.network.refunds = pickle.loads(content[0])  # noqa: S301  # our own
+                vars(self.service).update(kept)
+            elif name == REMEMBERED:
+                self.judge.remembered = content
+            elif name == TIME:
+                self.scheduler.seconds, self.stepping.ticks = content
+            else:
+                if not is_open:
+                    database.execute("BEGIN")
+                    is_open = True
+                database.execute(f"DELETE FROM {name}")  # noqa: S608  # the apps' own names
+                if content:
+                    database.executemany(insert(name), content)
+                last = content[-1][0] if content and isinstance(content[-1][0], int) else 0
+                database.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (last, name))
+        if is_open:
+            database.execute("COMMIT")
+
+    def is_momentous(self, before: World, after: World) -> bool:
+        """Tell whether a step has changed what lets the clock advance."""
+        places = [self.places[model._meta.db_table] for model in _MOMENTOUS]
+        return any(before[at] != after[at] and self._mark(at, before[at]) != self._mark(at, after[at]) for at in places)
+
+    def _mark(self, place: int, number: int) -> Any:
+        mark = self._marks.get((place, number))
+        if mark is None:
+            table = next(name for name, at in self.places.items() if at == place)
+            columns = [columns_of(table).index(name) for name in _MOMENTOUS[models_by_table()[table]]]
+            mark = self._marks[place, number] = [[row[at] for at in columns] for row in self.parts[place][number]]
+        return mark
+
+    def in_seconds(self, world: World) -> tuple[int, ...]:
+        """Return what tells one world from another in which nobody acts any more: of all instants the whole seconds.
+
+        Whoever asks from then on asks later than any change was. That of two payments which are due in one second now this and now that
+        would be looked at first is not told apart.
+        """
+        key = []
+        for name, place in self.places.items():
+            content = self.parts[place][world[place]]
+            if name == TIME:
+                key.append(int(content[0]))
+            elif name in (GATEWAY, REMEMBERED):
+                key.append(world[place])
+            else:
+                number = self._in_seconds.get((place, world[place]))
+                if number is None:
+                    text = _FRACTION.sub(r"\1", repr(content))
+                    number = self._in_seconds[place, world[place]] = self._second_texts.setdefault(text, len(self._second_texts))
+                key.append(number)
+        return tuple(key)
+
+    def judge_all(self, world: World) -> int:
+        """Judge a world, and return the number of what the judge remembers from then on."""
+        self.put(world)
+        self.judge.everything()
+        return self.number(REMEMBERED)
+
+    def _sweep_until_quiet(self) -> None:
+        """Sweep whenever something is due, less and less often what comes to nothing."""
+        end, vain = self.scheduler.seconds + _LONGEST_QUIET, 0
+        while self.scheduler.seconds < end:
+            swept = self.people.process("sweep", lambda: operations.sweep())  # noqa: PLW0108  # as above
+            due = self.people._next_due()
+            if due is None:
+                return
+            vain = 0 if swept and swept.work else vain + 1
+            self.scheduler.pause(max((due - self.scheduler.now()).total_seconds(), _SHORTEST_REST * 2**vain))
+
+    def end(self, world: World) -> None:
+        """Let everything come to rest, and judge it. Actors that never could act do not."""
+        self.put(world)
+        stepping = self.stepping
+        stepping.is_exploring = False
+        stepping.lines.clear()
+        stepping._actors.clear()
+        self.judge.begin()
+        stepping.spawn("sweeper", self._sweep_until_quiet, story="sweeper")
+        self.finish(_LONGEST_QUIET)
+        stepping.abandon_waiting()
+        stepping.is_exploring, self.is_quiet, self.faults.is_calm = True, False, False
+        self._loaded = [None] * len(self.places)
