@@ -230,9 +230,11 @@ class Judge:
             unseen = 0
             if (
                 self._service.word(there) == self._service.options.word_paid
-            ):  # what was given back elsewhere shows in no answer (silence 18)
+            ):  # what was given back elsewhere shows in no answer (silence 18), and is ours only once a person has entered it
                 keys = set(payment.refunds.values_list("notice_key", flat=True))
-                unseen = sum(one.cents for one in there.refunds if key_of(one.ipn_url) not in keys)
+                elsewhere = sum(one.cents for one in there.refunds if key_of(one.ipn_url) not in keys)
+                entered = sum((_cents(refund.amount) for refund in payment.refunds.filter(external=True)), 0)
+                unseen = max(elsewhere - entered, 0)
             _must(
                 ours + unseen == there.refunded_cents,
                 "I5",
