@@ -241,7 +241,7 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
     ),
     "exhaustion": (
         "states were explored",
-        "two payments, one refund, a sweep, a return, a crash and a fault, all at once",
+        "two payments, one refund, one crash and one fault",
         (("scope", "scope"), ("states", "states"), ("steps", "steps"), ("ends", "ends"), ("commit", "commit"), ("python", "Python")),
     ),
     "outage": (

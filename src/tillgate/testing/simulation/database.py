@@ -45,9 +45,16 @@ class Interposer(Protocol):
 class _Heard(CursorWrapper):
     """A cursor of which the scheduler hears what comes out."""
 
+    _sql = ""
+
+    def execute(self, sql: Any, params: Any = None) -> Any:
+        """Execute a statement."""
+        self._sql = str(sql)
+        return super().execute(sql, params)
+
     def _hear(self, read: Callable[[], Any]) -> Any:
         assert Interposed.scheduler
-        return Interposed.scheduler.hear(read)
+        return Interposed.scheduler.hear(read, self._sql)
 
     def fetchone(self) -> Any:
         return self._hear(self.cursor.fetchone)

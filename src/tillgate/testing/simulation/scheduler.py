@@ -137,8 +137,8 @@ class Scheduler:
         if self.failure:
             raise self.failure
 
-    def hear(self, read: Callable[[], _T]) -> _T:
-        """Return what the actor reads; only who must know all that an actor knows listens."""
+    def hear(self, read: Callable[[], _T], sql: str = "") -> _T:
+        """Return what the actor reads, of a statement perhaps; only who must know all that an actor knows listens."""
         return read()
 
     # What has happened --------------------------------------------------------------------------------------------------------------------

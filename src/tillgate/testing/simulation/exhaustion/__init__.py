@@ -1,8 +1,8 @@
 """Small-scope exhaustion: everything that can happen to one order, in every order in which it can happen.
 
-A shopper begins two payments, both are paid at the cashier, notices and a return come in, a sweeper sweeps, a clerk gives the money back;
-one process may die and one fault may strike. Wherever actors switch, every choice is tried: who goes on next, who dies there, and at calls
-and commits which fault strikes. What is left when nobody acts any more is swept until it is quiet, and judged as in any simulated world.
+A shopper begins two payments, both are paid at the cashier, their notices come in, and a clerk gives the money back; a return and a sweep
+may be added. One process may die and one fault may strike. Wherever actors switch, every choice is tried: who goes on next, who dies there,
+and at calls and commits which fault strikes. What is left when nobody acts any more is swept until it is quiet, and judged as in any simulated world.
 
 **States.** A state is a world and, of each actor, all that it has heard so far. A world comprises the rows, the gateway's book, what was
 sent to it, what the judge remembers, and the time. What an actor does next follows from what it has heard, and from nothing else: clock,
@@ -19,20 +19,28 @@ not, whatever the others do. So what is stored is no state alone but all those t
 of each actor the *set* of places where it may stand by then. A change is made from each of those places; those that change the same from
 several of them are one, and lead to the set of places where the actor may stand after it. Each world that can come about, each change in
 it, and each end, in which all may stand where they have nothing more to do, is found all the same; only the order of steps that nobody
-could have seen is not told apart.
+could have seen is not told apart. Two such states of one world that differ in where one actor may stand, and in nothing else, are joined.
 
-**What makes no difference.** Two worlds that differ in nothing but what follows here have the same future, and are taken for one:
+**States in others.** A state is left out when another has the same world, lets at least as much still happen, and lets every actor stand
+wherever it may stand here: everything that can follow follows there too. Those in which most may still happen are explored first.
+
+**What makes no difference.** Two worlds, or two places, that differ in nothing but what follows here have the same future, and are taken
+for one:
 
 - *The process that is over.* All that a process of the shop leaves to its actor is its answer. What it heard before is forgotten.
+- *What is loaded and never looked at.* A query for a model reads all its columns. Those that a process never looks at are kept from it,
+  and looking at one is an error: `unread` has them.
 - *Instants.* All that happens between two jumps of the clock happens within a fraction of a second, while whatever is compared with an
-  offset (a throttle, a lease, a look that is due) is whole seconds away. Of two instants of that time only the order can matter, and only
-  where one is the moment of a change: *status_since* and *raised_at* are compared with the moment at which the gateway was asked, and what
-  a change makes due is looked for later. So the clock advances with each such change (of a payment's or refund's status, an attention, a
-  delivery), and not otherwise. Within a transaction it is half a tick later than outside: whoever asked before a change asked earlier.
+  offset (a throttle, a lease, a look that is due) is whole seconds away, or is looked for by whoever comes later. So moments are kept to
+  the second. Of two instants only the order can matter, and only where one is the moment of a change that somebody compares with the one
+  at which the gateway was asked: *status_since* of a payment and, for a sweeper, *raised_at*. So the clock advances with each such change
+  (of a payment's status, an attention), and not otherwise. Within a transaction it is half a tick later than outside: whoever asked before
+  a change asked earlier. A row that is only changed if it is as it was read is locked, read again and changed the same way if it is not.
 - *The timeline.* No operation reads it. The judge and the audit read which events told a status, in which order per payment and refund.
 - *Notices that were kept.* Nobody refers to one, and which slot it has plays no part before there are twenty.
 - *What is only shown*: the columns of `ONLY_SHOWN` in `rows`.
-- *Random numbers.* They are each process's own; how long anything takes is not drawn from them. The event ids of deliveries count on.
+- *Random numbers.* They are each process's own, and the gateway's follow from what it was asked for; how long anything takes is not drawn
+  from them. The event ids of deliveries count on.
 """
 
 from tillgate.testing.simulation.exhaustion.exploration import Counts, explore

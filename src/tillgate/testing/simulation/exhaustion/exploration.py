@@ -1,4 +1,4 @@
-"""The exploration: every state that can come about, the deepest first, each step played once for all that it touches."""
+"""The exploration: every state that can come about, each step played once for all that it touches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gc
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from django.db import connection
@@ -15,6 +14,7 @@ from tillgate.django.models import Attention, Heartbeat, Notice
 from tillgate.testing.driver import ShopDriver
 from tillgate.testing.simulation.exhaustion.small_world import GATEWAY, REMEMBERED, TIME, Numbered, SmallWorld, always
 from tillgate.testing.simulation.exhaustion.stepping import Known, Scope, Stepping, World
+from tillgate.testing.simulation.exhaustion.unread import keeping
 from tillgate.testing.simulation.network import Violated
 from tillgate.testing.simulation.world import empty_tables
 
@@ -72,6 +72,16 @@ class _State(NamedTuple):
     actors: tuple[int, ...]
 
 
+class _Node(NamedTuple):
+    """A state, and how it came about."""
+
+    state: _State
+    lines: tuple[str, ...]
+    before: _Node | None
+
+
+_Stand = tuple[tuple[str, int], ...]
+"""The set of where each actor may stand."""
 _GONE: Final = -1
 """Where an actor stands that has nothing more to do."""
 
@@ -87,6 +97,8 @@ class Exploration:
         self._closures: dict[tuple[int, int], int] = {}
         self._changing: dict[tuple[int, int, int, int], list[tuple[_State, tuple[str, ...]]]] = {}
         self._judged: dict[World, int] = {}
+        self._gone = self._set(frozenset([_GONE]))
+        self._found: dict[int, list[tuple[int, int, _Stand]]] = {}
         self._ended: set[tuple[int, ...]] = set()
         unjudged = [model._meta.db_table for model in (Notice, Attention, Heartbeat)] + [TIME]
         self._judged_places = [at for name, at in small.places.items() if name not in unjudged]
@@ -217,46 +229,89 @@ class Exploration:
     # States -------------------------------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Find every state, the deepest first."""
+        """Find every state: those first in which most may still happen, and of these those that fewest changes have led to."""
         small = self.small
         small.judge.begin()
         first = small.actors()
         small.stepping.is_exploring = True
         world = self._world(tuple(small.number(name) for name in small.places))
         actors = [self._closure(world, self._set(frozenset([self._actor(known)]))) for known in first]
-        begin = _State(world, self.scope.crashes, self.scope.faults, tuple(sorted(actors)))
-        seen: set[bytes] = {_digest(begin)}
-        self.counts.states = 1
-        path: list[tuple[Iterator[tuple[_State, tuple[str, ...]]], tuple[str, ...]]] = [(self._after(begin), ())]
-        try:
-            while path:
-                following = next(path[-1][0], None)
-                if following is None:
-                    path.pop()
+        begin = _Node(_State(world, self.scope.crashes, self.scope.faults, tuple(sorted(actors))), (), None)
+        most = self.scope.crashes + self.scope.faults
+        waiting: list[dict[int, list[_Node]]] = [{} for _ in range(most + 1)]
+        waiting[most][0] = [begin]
+        for left in range(most, -1, -1):
+            while waiting[left]:
+                changes = min(waiting[left])
+                for node in self._new(waiting[left].pop(changes)):
+                    self.counts.states += 1
+                    if self.counts.states % _PROGRESS_EVERY == 0:
+                        self.progress(self.counts)
+                    try:
+                        for state, lines in self._after(node.state):
+                            self.counts.steps += 1
+                            waiting[state.crashes + state.faults].setdefault(changes + 1, []).append(_Node(state, lines, node))
+                    except BaseException:
+                        self._print(node)
+                        raise
+
+    def _new(self, nodes: list[_Node]) -> Iterator[_Node]:
+        """Return what is not in states that were found, with those joined that differ in where one actor may stand, and in nothing else."""
+        alike: dict[_State, list[_Node]] = {}
+        for node in nodes:
+            alike.setdefault(node.state._replace(actors=()), []).append(node)
+        for state, of_world in alike.items():
+            found = self._found.setdefault(state.world, [])
+            stands = {self._stand(node.state): node for node in of_world}
+            for stand, node in self._joined(stands).items():
+                if any(
+                    crashes >= state.crashes and faults >= state.faults and self._includes(others, stand)
+                    for crashes, faults, others in found
+                ):
                     continue
-                state, lines = following
-                self.counts.steps += 1
-                digest = _digest(state)
-                if digest in seen:
-                    continue
-                seen.add(digest)
-                self.counts.states += 1
-                if self.counts.states % _PROGRESS_EVERY == 0:
-                    self.progress(self.counts)
-                path.append((self._after(state), lines))
-        except BaseException:
-            self._print([line for _, told in path for line in told])
-            raise
+                found.append((state.crashes, state.faults, stand))
+                yield node._replace(state=state._replace(actors=tuple(number for _, number in stand)))
+
+    def _joined(self, stands: dict[_Stand, _Node]) -> dict[_Stand, _Node]:
+        """Join what differs in where one actor may stand: what follows from either follows from both together, and nothing else."""
+        before = 0
+        while len(stands) != before:
+            before = len(stands)
+            for name in sorted({name for stand in stands for name, _ in stand}):
+                others: dict[_Stand, tuple[set[int], _Node]] = {}
+                for stand, node in stands.items():
+                    rest = tuple(one for one in stand if one[0] != name)
+                    where = self._sets[dict(stand).get(name, self._gone)]
+                    others.setdefault(rest, (set(), node))[0].update(where)
+                stands = {
+                    tuple(sorted((*rest, (name, self._set(frozenset(where)))))) if where != {_GONE} else rest: node
+                    for rest, (where, node) in others.items()
+                }
+        return stands
+
+    def _stand(self, state: _State) -> _Stand:
+        """Return where who may stand; who is not there has nothing more to do."""
+        return tuple(sorted((self._name(one), one) for one in state.actors))
+
+    def _name(self, number: int) -> str:
+        """Return of whom a set tells where it may stand."""
+        return next(self._actors[one].name for one in self._sets[number] if one != _GONE)
+
+    def _includes(self, all_of: _Stand, of: _Stand) -> bool:
+        """Tell whether everybody may stand where the others may."""
+        ours, theirs = dict(all_of), dict(of)
+        return all(
+            self._sets[theirs.get(name, self._gone)] <= self._sets[ours.get(name, self._gone)] for name in ours.keys() | theirs.keys()
+        )
 
     def _after(self, state: _State) -> Iterator[tuple[_State, tuple[str, ...]]]:
         world, crashes, faults, actors = state
-        gone = self._set(frozenset([_GONE]))
         for place, actor in enumerate(actors):
             for change, lines in self._changes(world, actor, crashes, faults):
                 others = actors[:place] + actors[place + 1 :]
                 if change.world != world:
                     others = tuple([self._closure(change.world, one) for one in others])
-                both = sorted([one for one in (*others, *change.actors) if one != gone])
+                both = sorted([one for one in (*others, *change.actors) if one != self._gone])
                 yield _State(change.world, change.crashes, change.faults, tuple(both)), lines
         if all(self._may_rest(world, actor) for actor in actors):
             self._end(world)
@@ -273,13 +328,13 @@ class Exploration:
             self.counts.ended += 1
             self.small.end(self._worlds[number])
 
-    def _print(self, told: list[str]) -> None:
-        sys.stdout.write("\n".join([*told, *(line for _, line in self.small.stepping.lines), ""]))
+    def _print(self, node: _Node | None) -> None:
+        told = [f"{line}\n" for _, line in self.small.stepping.lines]
+        while node:
+            told[:0] = [f"{line}\n" for line in node.lines]
+            node = node.before
+        sys.stdout.write("".join(told))
         sys.stdout.flush()
-
-
-def _digest(state: _State) -> bytes:
-    return blake2b(repr(tuple(state)).encode(), digest_size=16).digest()
 
 
 def explore(shop: ShopDriver, scope: Scope, progress: Callable[[Counts], object] = lambda _: None) -> Counts:
@@ -292,7 +347,7 @@ def explore(shop: ShopDriver, scope: Scope, progress: Callable[[Counts], object]
     exploration = Exploration(small, scope, progress)
     gc.collect()
     gc.freeze()
-    with small.in_place():
+    with small.in_place(), keeping():
         connection.execute_wrappers.append(stepping.executing)
         try:
             exploration.run()

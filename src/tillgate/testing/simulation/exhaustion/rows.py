@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from django.apps import apps
 
-from tillgate.django.models import Delivery, Heartbeat, Notice, Order, Payment, TimelineEntry
+from tillgate.django.models import Attention, Delivery, Heartbeat, Notice, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.books import STATUS_EVENTS
 
 __all__ = ["DELIVERIES", "canonical", "columns_of", "insert", "models_by_table", "select", "tables_in"]
@@ -18,6 +18,7 @@ __all__ = ["DELIVERIES", "canonical", "columns_of", "insert", "models_by_table",
 _Rows = tuple[tuple[Any, ...], ...]
 DELIVERIES: Final = Delivery._meta.db_table
 _SHOWN: Final = "2026-01-01 00:00:00"
+_A_SECOND: Final = len(_SHOWN)
 ONLY_SHOWN: Final[dict[Any, dict[str, Any]]] = {
     Order: {"created_at": _SHOWN},
     Payment: {"repeated_notices": 0},
@@ -25,6 +26,16 @@ ONLY_SHOWN: Final[dict[Any, dict[str, Any]]] = {
     Notice: {"received_at": _SHOWN},
     TimelineEntry: {"at": _SHOWN, "cause": "", "sentence": "", "evidence": "{}"},
 }
+_TO_THE_SECOND: Final = {
+    Order: ("unpaid_check_at", "closed_at"),
+    Payment: ("created_at", "expires_at", "cashier_closes_at", "looked_at"),
+    Refund: ("created_at", "status_since", "due_at"),
+    Delivery: ("due_at",),
+    Attention: ("mailed_at", "resolved_at"),
+}
+"""Moments that are compared with others at least a second away, or with whoever comes later."""
+_UNLESS_SWEPT: Final = {Payment: ("next_look_at",), Attention: ("raised_at",)}
+"""And those that only a sweep compares more closely: with its lease, and with when it asked."""
 
 
 @cache
@@ -46,14 +57,17 @@ def tables_in(sql: str) -> tuple[str, ...]:
     return tuple(name for name in models_by_table() if re.search(rf"\b{name}\b", sql))
 
 
-def canonical(table: str, rows: list[tuple[Any, ...]]) -> _Rows:
-    """Return a table's rows without what makes no difference."""
+def canonical(table: str, rows: list[tuple[Any, ...]], *, is_swept: bool) -> _Rows:
+    """Return a table's rows without what makes no difference, to others or to a sweeper among them."""
     model, columns = models_by_table()[table], columns_of(table)
     if not rows:
         return ()
     for column, shown in ONLY_SHOWN.get(model, {}).items():
         at = columns.index(column)
         rows = [row if row[at] is None else (*row[:at], shown, *row[at + 1 :]) for row in rows]
+    for column in (*_TO_THE_SECOND.get(model, ()), *(() if is_swept else _UNLESS_SWEPT.get(model, ()))):
+        at = columns.index(column)
+        rows = [row if row[at] is None else (*row[:at], row[at][:_A_SECOND], *row[at + 1 :]) for row in rows]
     if model is Heartbeat:
         sweeper = importlib.import_module("tillgate.django.operations.sweep").SWEEPER
         rows = [row if row[0] != sweeper else (sweeper, _SHOWN, "{}") for row in rows]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
+from zlib import crc32
 
 from django.db import connection
 from django.http import HttpResponseBase
 
 from tillgate.django import operations
-from tillgate.django.models import Attention, Delivery, Payment, Refund
+from tillgate.django.models import Attention, Payment
+from tillgate.sandbox.notices import Notice, NoticeKind, Outbox
+from tillgate.sandbox.transactions import Transaction
 from tillgate.testing.driver import ShopDriver
 from tillgate.testing.simulation.exhaustion.rows import canonical, columns_of, insert, models_by_table, select
 from tillgate.testing.simulation.exhaustion.stepping import STORY, Known, Scope, Stepping, World
@@ -32,10 +35,10 @@ _UNTIL_DUE: Final = 15 * 60.0
 GATEWAY: Final = "the gateway"
 REMEMBERED: Final = "the judge"
 TIME: Final = "the time"
-_BOOK: Final = ("_numbers", "faults", "outbox", "_transactions", "_by_reference", "_by_token", "_events", "_event_count")
+_BOOK: Final = ("faults", "outbox", "_transactions", "_by_reference", "_by_token", "_events", "_event_count")
 _FRACTION: Final = re.compile(r"(20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d)\.\d+")
-_MOMENTOUS: Final = {Payment: ("id", "status"), Refund: ("id", "status"), Attention: ("id",), Delivery: ("id",)}
-"""What a change is at which the clock advances."""
+_MOMENTOUS: Final = {Payment: ("id", "status"), Attention: ("id",)}
+"""What a change is at which the clock advances; of an attention, if there is a sweeper."""
 
 
 class Numbered(Generic[_Content]):
@@ -96,6 +99,16 @@ class _People(People):
         return result
 
 
+class _Outbox(Outbox):
+    """Numbers a notice by what it tells of, and not by how many there were: which came first is told apart by nobody."""
+
+    def put(self, *, kind: NoticeKind, transaction: Transaction, payload: Mapping[str, str], **more: Any) -> Notice:
+        self.count = crc32(f"{kind} {transaction.reference} {payload.get('refundTransactionNo')}".encode()) - 1
+        notice = super().put(kind=kind, transaction=transaction, payload=payload, **more)
+        self.count = 0
+        return notice
+
+
 class SmallWorld(SimulatedWorld):
     """One order, and whoever has to do with it."""
 
@@ -103,19 +116,23 @@ class SmallWorld(SimulatedWorld):
         super().__init__(shop, scheduler, _OneFault(scheduler, dict.fromkeys(KINDS, 0.0)))
         self.people = _People(self)
         self.stepping, self._scope = scheduler, scope
+        self._is_swept = scope.sweeps > 0
         self.places = {name: place for place, name in enumerate((*models_by_table(), GATEWAY, REMEMBERED, TIME))}
         self.parts = [Numbered[Any]() for _ in self.places]
         self._loaded: list[int | None] = [None] * len(self.places)
         self._marks: dict[tuple[int, int], Any] = {}
         self._in_seconds: dict[tuple[int, int], int] = {}
         self._second_texts: dict[str, int] = {}
+        self.service.outbox = _Outbox()
         handle = self.service.handle
 
-        def handling(*request: Any) -> Any:
+        def handling(path: str, content_type: str, body: bytes) -> Any:
             scheduler.touched.add(GATEWAY)
-            return handle(*request)
+            refunds = sum(len(one.refunds) for one in self.service.transactions())
+            self.service._numbers.seed(f"{path} {body!r} {refunds}")  # numbers follow from what was asked for, and not from what was before
+            return handle(path, content_type, body)
 
-        self.service.handle = handling  # type: ignore[method-assign, assignment]  # the same, and noted
+        self.service.handle = handling  # type: ignore[method-assign]  # the same, and noted
 
     # Actors -------------------------------------------------------------------------------------------------------------------------------
 
@@ -173,7 +190,7 @@ class SmallWorld(SimulatedWorld):
         begun = []
         for attempt in self.service.due_notices(self.scheduler.seconds):
             vendor = self.service.find(attempt.transaction_no).vendor
-            name = f"{attempt.notice_no} {attempt.kind} notice of {vendor}, {attempt.attempt_no}"
+            name = f"{attempt.kind} notice of {vendor}, {attempt.attempt_no} ({attempt.notice_no})"
             begun.append(Known(name, partial(self._carry, attempt), always))
         return begun
 
@@ -193,7 +210,7 @@ class SmallWorld(SimulatedWorld):
             number = part.number(instant, lambda: instant)
         else:
             rows = connection.connection.execute(select(name)).fetchall()
-            kept = canonical(name, rows)
+            kept = canonical(name, rows, is_swept=self._is_swept)
             number = part.number(kept, lambda: kept)
             self._loaded[place] = number if tuple(rows) == kept else None
             return number
@@ -203,8 +220,10 @@ class SmallWorld(SimulatedWorld):
     def _told_of_gateway(self) -> str:
         service, network = self.service, self.network
         events = [(at, what, one.transaction_no) for at, _, what, one in sorted(service._events, key=lambda event: event[:2])]
+        transactions = sorted(service._transactions.values(), key=lambda one: one.reference)
+        outbox = sorted(service.outbox._waiting, key=lambda waiting: waiting[:2]), sorted(service.outbox._sending.items())
         sent = sorted(network.creations.items()), sorted(network.refunds.items())
-        return repr((list(service._transactions.values()), service.outbox, events, sent))
+        return repr((transactions, outbox, events, sent))
 
     def _gateway(self) -> tuple[bytes, frozenset[str]]:
         service, network = self.service, self.network
@@ -242,7 +261,7 @@ class SmallWorld(SimulatedWorld):
 
     def is_momentous(self, before: World, after: World) -> bool:
         """Tell whether a step has changed what lets the clock advance."""
-        places = [self.places[model._meta.db_table] for model in _MOMENTOUS]
+        places = [self.places[model._meta.db_table] for model in _MOMENTOUS if self._is_swept or model is not Attention]
         return any(before[at] != after[at] and self._mark(at, before[at]) != self._mark(at, after[at]) for at in places)
 
     def _mark(self, place: int, number: int) -> Any:

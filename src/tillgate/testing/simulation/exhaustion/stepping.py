@@ -14,6 +14,7 @@ from greenlet import GreenletExit
 
 from tillgate.testing.crashes import Crash
 from tillgate.testing.simulation.exhaustion.rows import DELIVERIES, tables_in
+from tillgate.testing.simulation.exhaustion.unread import without_unread
 from tillgate.testing.simulation.scheduler import Actor, Scheduler
 
 __all__ = ["STORY", "Known", "Scope", "Stepping", "World"]
@@ -22,7 +23,7 @@ _T = TypeVar("_T")
 STORY: Final = "0"
 _TICK: Final = 10e-6
 _EVENT_ID_BITS: Final = 128
-_MOST_STANDING: Final = 500
+_MOST_STANDING: Final = 5000
 World = tuple[int, ...]
 """The numbers of the contents of its parts."""
 _Heard = tuple[str, Any]
@@ -36,8 +37,8 @@ class Scope:
 
     payments: int = 2
     refunds: int = 1
-    sweeps: int = 1
-    returns: int = 1
+    sweeps: int = 0
+    returns: int = 0
     crashes: int = 1
     faults: int = 1
 
@@ -97,13 +98,13 @@ class Stepping(Scheduler):
         self._place += 1
         return what
 
-    def hear(self, read: Callable[[], _T]) -> _T:
+    def hear(self, read: Callable[[], _T], sql: str = "") -> _T:
         """Return what the actor reads, or read it to it again."""
         if not self.is_exploring or self.actor is None:
             return read()
         if self._is_again:
             return self._again("heard")  # type: ignore[no-any-return]
-        heard = read()
+        heard: _T = without_unread(self.actor.name, sql, read())
         self.told.append(("heard", heard))
         return heard
 

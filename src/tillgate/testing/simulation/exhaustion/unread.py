@@ -1,0 +1,124 @@
+"""What an actor loads and never looks at is kept from it: two places that differ in nothing else are one.
+
+A query for a model loads all columns, and most of them play no part in what a process does then. Which those are is said here and held:
+whoever looks at one ends the exploration with an error that says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final
+from unittest import mock
+
+from django.db.models import DEFERRED, Model
+from django.db.models.query_utils import DeferredAttribute
+
+from tillgate.django.models import Delivery, Order, Payment, Refund
+from tillgate.testing.simulation.exhaustion.rows import columns_of
+
+__all__ = ["keeping", "without_unread"]
+
+_Columns = dict[type[Model], tuple[str, ...]]
+_OF_AN_ORDER: Final = ("unpaid_check_at",)
+_OF_A_REFUND: Final = ("answer", "due_at", "notices", "status_since")
+_OF_A_DELIVERY: Final = ("fault", "outcome")
+_UNREAD: Final[dict[str, _Columns]] = {
+    "shopper": {Order: _OF_AN_ORDER},
+    "payer": {Order: _OF_AN_ORDER},
+    "clerk": {
+        Order: _OF_AN_ORDER,
+        Payment: ("cashier_url", "last_notice", "looked_at", "next_look_at", "notices", "status_since"),
+        Refund: _OF_A_REFUND,
+        Delivery: _OF_A_DELIVERY,
+    },
+    "payment notice": {
+        Order: _OF_AN_ORDER,
+        Payment: ("cashier_url",),
+        Refund: _OF_A_REFUND,
+        Delivery: _OF_A_DELIVERY,
+    },
+    "refund notice": {
+        Order: _OF_AN_ORDER,
+        Payment: ("cashier_url", "last_notice", "looked_at", "next_look_at", "notices", "status_since"),
+        Refund: _OF_A_REFUND,
+    },
+}
+"""By what an actor is, the columns that it never looks at. A sweeper may look at all."""
+_KEPT: Final = datetime.min.replace(tzinfo=UTC)
+"""Stands in a row where a column is kept; a moment, which the driver's converters leave as it is."""
+_COLUMN: Final = re.compile(r'"(\w+)"\."(\w+)"')
+
+
+def without_unread(actor: str, sql: str, read: Any) -> Any:
+    """Return what an actor reads, one row or several, without what it never looks at."""
+    places = _places(actor, sql)
+    if not places or not isinstance(read, list | tuple):
+        return read
+    if isinstance(read, list):
+        return [_without(row, places) for row in read]
+    return _without(read, places)
+
+
+def _without(row: tuple[Any, ...], places: frozenset[int]) -> tuple[Any, ...]:
+    return tuple(_KEPT if place in places else cell for place, cell in enumerate(row))
+
+
+@cache
+def _places(actor: str, sql: str) -> frozenset[int]:
+    """Return where in a row of a query that loads models the columns stand that are kept; a query for single columns looks at them."""
+    unread = next((columns for kind, columns in _UNREAD.items() if kind in actor), None)
+    if unread is None or not sql.startswith("SELECT "):
+        return frozenset()
+    selected = sql.removeprefix("SELECT ").partition(" FROM ")[0].split(", ")
+    columns = [match.groups() if (match := _COLUMN.fullmatch(one)) else ("", "") for one in selected]
+    places: set[int] = set()
+    for model, names in unread.items():
+        table = model._meta.db_table
+        if all((table, name) in columns for name in columns_of(table)):
+            places |= {columns.index((table, name)) for name in names}
+    return frozenset(places)
+
+
+@contextmanager
+def keeping() -> Iterator[None]:
+    """Let models be loaded without what is kept, and raise when it is looked at."""
+    from_db: Callable[..., Model] = Model.from_db.__func__  # type: ignore[attr-defined]
+    refresh, is_loaded_again = Model.refresh_from_db, False
+
+    def loaded(model: type[Model], using: str | None, names: Any, values: Any) -> Model:
+        if is_loaded_again and any(value is _KEPT for value in values):
+            raise _LookedAt(
+                f"a {model.__name__} is loaded again as a whole, of which something is kept: name the fields, or take it out of _UNREAD"
+            )
+        return from_db(model, using, names, [DEFERRED if value is _KEPT else value for value in values])
+
+    def looked_at(attribute: DeferredAttribute, instance: Model | None, owner: object = None) -> Any:
+        if instance is None:
+            return attribute
+        name = attribute.field.attname
+        if name not in vars(instance):
+            raise _LookedAt(f"{attribute.field} is kept from an actor that looks at it: take it out of _UNREAD")
+        return vars(instance)[name]
+
+    def loading_again(instance: Model, using: str | None = None, fields: Any = None, **named: Any) -> None:
+        nonlocal is_loaded_again
+        is_loaded_again = fields is None
+        try:
+            refresh(instance, using, fields, **named)
+        finally:
+            is_loaded_again = False
+
+    with (
+        mock.patch.object(Model, "from_db", classmethod(loaded)),
+        mock.patch.object(DeferredAttribute, "__get__", looked_at),
+        mock.patch.object(Model, "refresh_from_db", loading_again),
+    ):
+        yield
+
+
+class _LookedAt(BaseException):
+    """An actor looked at what was kept from it; no handler of errors may hide that."""
