@@ -2,7 +2,8 @@
 
 A shopper begins two payments, both are paid at the cashier, their notices come in, and a clerk gives the money back; a return and a sweep
 may be added. One process may die and one fault may strike. Wherever actors switch, every choice is tried: who goes on next, who dies there,
-and at calls and commits which fault strikes. What is left when nobody acts any more is swept until it is quiet, and judged as in any simulated world.
+and at calls and commits which fault strikes. What is left when nobody acts any more is swept until it is quiet, and judged as in any
+simulated world.
 
 **States.** A state is a world and, of each actor, all that it has heard so far. A world comprises the rows, the gateway's book, what was
 sent to it, what the judge remembers, and the time. What an actor does next follows from what it has heard, and from nothing else: clock,
