@@ -190,7 +190,7 @@ class SmallWorld(SimulatedWorld):
         begun = []
         for attempt in self.service.due_notices(self.scheduler.seconds):
             vendor = self.service.find(attempt.transaction_no).vendor
-            name = f"{attempt.kind} notice of {vendor}, {attempt.attempt_no} ({attempt.notice_no})"
+            name = f"{attempt.kind} notice of {vendor}, {attempt.attempt_no} ({crc32(repr(attempt).encode()):08x})"  # with what it says
             begun.append(Known(name, partial(self._carry, attempt), always))
         return begun
 
