@@ -1,4 +1,4 @@
-"""Explore a small scope, and play every step again in each world in which it was taken for granted."""
+"""Explore small scopes, and play every step again in each world in which it was taken for granted."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ def main() -> None:
         return outcome
 
     Exploration._step = again  # type: ignore[assignment, method-assign]
-    explore(SmallestShopDriver(), Scope(payments=1, refunds=0, sweeps=0, returns=1, crashes=0, faults=0))
-    assert taken > 100, taken
+    for sweeps, returns in ((0, 1), (1, 0)):
+        taken = 0
+        explore(SmallestShopDriver(), Scope(payments=1, refunds=0, sweeps=sweeps, returns=returns, crashes=0, faults=0))
+        assert taken > 100, taken
 
 
 if __name__ == "__main__":

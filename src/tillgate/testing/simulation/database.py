@@ -46,11 +46,16 @@ class _Heard(CursorWrapper):
     """A cursor of which the scheduler hears what comes out."""
 
     _sql = ""
+    _rowcount: int | None = None
 
     def execute(self, sql: Any, params: Any = None) -> Any:
         """Execute a statement."""
-        self._sql = str(sql)
+        self._sql, self._rowcount = str(sql), None
         return super().execute(sql, params)
+
+    def hear_rowcount(self) -> None:
+        """Hear how many rows a statement has changed, before others act."""
+        self._rowcount = self._hear(lambda: self.cursor.rowcount)
 
     def _hear(self, read: Callable[[], Any]) -> Any:
         assert Interposed.scheduler
@@ -67,7 +72,9 @@ class _Heard(CursorWrapper):
 
     @property
     def rowcount(self) -> Any:
-        return self._hear(lambda: self.cursor.rowcount)
+        if self._rowcount is None:
+            self.hear_rowcount()
+        return self._rowcount
 
 
 class Interposed(BaseDatabaseWrapper):
@@ -111,6 +118,7 @@ class Interposed(BaseDatabaseWrapper):
         result = execute(sql, *rest)
         if not self.in_atomic_block and "RETURNING" not in sql:  # a commit of its own; what returns rows is over when they are read
             interposer.dies(f"after an {word}")
+            rest[-1]["cursor"].hear_rowcount()
             scheduler.pause()
         return result
 

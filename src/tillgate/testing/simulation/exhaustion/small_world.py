@@ -234,7 +234,8 @@ class SmallWorld(SimulatedWorld):
     def put(self, world: World) -> None:
         """Put a world in place."""
         database, is_open = connection.connection, False
-        self._loaded[self.places[GATEWAY]] = None  # an actor that is told again what it heard counts again what it sends
+        for name in (GATEWAY, TIME):  # an actor that is told again what it heard counts again what it sends, and waits again
+            self._loaded[self.places[name]] = None
         for (name, place), number in zip(self.places.items(), world, strict=True):
             if self._loaded[place] == number:
                 continue
