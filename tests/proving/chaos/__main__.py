@@ -41,7 +41,8 @@ _FAULTS: Final = (
     ),
     *("query.wrong_amount=0.01", "notice_missing=0.15", "notice_duplicate=0.2", "notice_late=0.1"),
 )
-_CALM_SECONDS: Final = 240.0
+_CALM_SECONDS: Final = 900.0
+"""Longer than ten minutes: so long may pass between two looks at an open payment, and its notices may all be lost."""
 _STAFF: Final = "staff@example.com"
 
 

@@ -45,30 +45,29 @@ class Interposer(Protocol):
 class _Heard(CursorWrapper):
     """A cursor of which the scheduler hears what comes out."""
 
-    _sql = ""
     _rowcount: int | None = None
 
     def execute(self, sql: Any, params: Any = None) -> Any:
         """Execute a statement."""
-        self._sql, self._rowcount = str(sql), None
+        self._rowcount = None
         return super().execute(sql, params)
 
     def hear_rowcount(self) -> None:
         """Hear how many rows a statement has changed, before others act."""
-        self._rowcount = self._hear(lambda: self.cursor.rowcount)
+        self._rowcount = self._hear(lambda cursor: cursor.rowcount)
 
-    def _hear(self, read: Callable[[], Any]) -> Any:
+    def _hear(self, read: Callable[[Any], Any]) -> Any:
         assert Interposed.scheduler
-        return Interposed.scheduler.hear(read, self._sql)
+        return Interposed.scheduler.hear_rows(self.cursor, read)
 
     def fetchone(self) -> Any:
-        return self._hear(self.cursor.fetchone)
+        return self._hear(lambda cursor: cursor.fetchone())
 
     def fetchmany(self, *size: int) -> Any:
-        return self._hear(lambda: self.cursor.fetchmany(*size))
+        return self._hear(lambda cursor: cursor.fetchmany(*size))
 
     def fetchall(self) -> Any:
-        return self._hear(self.cursor.fetchall)
+        return self._hear(lambda cursor: cursor.fetchall())
 
     @property
     def rowcount(self) -> Any:
@@ -84,6 +83,8 @@ class Interposed(BaseDatabaseWrapper):
     scheduler: Scheduler | None = None
     recorded: ClassVar[int] = 0
     """How many lines the timeline was given, so that whoever looks at them knows when to."""
+    written: ClassVar[int] = 0
+    """How many commits and writes without a transaction came about."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -117,6 +118,7 @@ class Interposed(BaseDatabaseWrapper):
             raise OperationalError(DATABASE_FAULTS[fault])
         result = execute(sql, *rest)
         if not self.in_atomic_block and "RETURNING" not in sql:  # a commit of its own; what returns rows is over when they are read
+            Interposed.written += 1
             interposer.dies(f"after an {word}")
             rest[-1]["cursor"].hear_rowcount()
             scheduler.pause()
@@ -138,6 +140,7 @@ class Interposed(BaseDatabaseWrapper):
             self._rollback()  # type: ignore[attr-defined]
         else:
             commit()
+            Interposed.written += 1
         if fault:
             self.run_on_commit = []
             raise OperationalError(DATABASE_FAULTS[fault])

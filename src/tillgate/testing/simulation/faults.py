@@ -16,9 +16,11 @@ KINDS: Final = {
     "network": (0.0, 0.03, 0.1, 0.3),
     "notices": (0.0, 0.1, 0.5),
     "database": (0.0, 0.001, 0.01),
-    "crashes": (0.0, 0.001, 0.01),
+    "crashes": (0.0, 0.002, 0.02),
     "handlers": (0.0, 0.05, 0.4),
-    "outages": (0.0, 1.0),
+    "closings": (0.0, 0.03, 0.2),
+    "amounts": (0.0, 0.0, 0.1),
+    "outages": (0.0, 0.0, 1.0),
     "credentials": (0.0, 0.0, 1.0),
     "clock": (0.0, 0.0, 1.0),
 }
@@ -66,4 +68,4 @@ def _kind(fault: str) -> str:
         return "database"
     if fault in NOTICE_FAULTS:
         return "notices"
-    return {"crash": "crashes", "handler": "handlers"}.get(fault, "network")
+    return {"crash": "crashes", "handler": "handlers", "closed_meanwhile": "closings"}.get(fault, "network")

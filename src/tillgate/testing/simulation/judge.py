@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from django.db import connection
 from django.db.models import QuerySet
 
+from tillgate import hooks
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
+from tillgate.django.operations.locking import InsideTransaction
 from tillgate.sandbox.service import Service
 from tillgate.sandbox.transactions import Transaction
 from tillgate.testing.driver import ShopDriver
@@ -35,6 +39,9 @@ _REFUND_FORWARD: Final = {
     "refused": {"refused"},
 }
 _TAKEN: Final = ("queued", "sending", "unknown", "succeeded")
+_SECRET: Final = re.compile(r"[0-9a-fA-F]{32,}")
+"""A token, a signature, or a key in an address: whatever is unguessable has this form here."""
+_LONG_ENOUGH: Final = timedelta(minutes=10)
 _ABOUT_A_PAID_ONE: Final = ("second-payment", "paid-not-payable", "underpaid")
 
 
@@ -101,6 +108,9 @@ class Judge:
         self._statuses: dict[int, str] = {}
         self._refund_statuses: dict[int, str] = {}
         self.judged = 0
+        self._prices: dict[str, Decimal] = {}
+        self._asked: dict[str, set[Decimal]] = {}
+        self._heard: list[Violated] = []
         self._lines = Prepared(TimelineEntry.objects.filter(pk__gt=0).order_by("pk").values_list("pk", "order_id"))
         self._orders = Prepared(Order.objects.filter(pk=0).order_by("pk").values_list(*_Order._fields))
         self._payments = Prepared(Payment.objects.filter(order=0).order_by("pk").values_list(*_Payment._fields))
@@ -123,6 +133,7 @@ class Judge:
 
     def after_a_step(self) -> None:
         """Judge the orders that a step has touched: each change leaves a line in the timeline (I10)."""
+        self._hear()
         touched = list(self._lines.about(self._seen))
         if touched:
             self._seen = touched[-1][0]
@@ -131,9 +142,60 @@ class Judge:
 
     def everything(self) -> None:
         """Judge every order, so that a change which left no line is found as well."""
+        self._hear()
         for order_id in Order.objects.order_by("pk").values_list("pk", flat=True):
             self._judge(order_id)
         _must(all(count == 1 for count in self._network.creations.values()), "I8", "a reference was sent in two creations")
+
+    # What is heard ------------------------------------------------------------------------------------------------------------------------
+
+    def hear_of_price(self, order_key: str, total: Decimal, *, is_settled: bool = True) -> None:
+        """Take note of what an order costs by now; while it is being changed, that it may cost the one or the other."""
+        self._asked.setdefault(order_key, set()).add(total)
+        self._prices[order_key] = total if is_settled else min(total, self._prices[order_key])
+
+    def hear_of_applied(self, payment: hooks.Payment, *, is_payable: bool) -> None:
+        """Take note that the shop says a payment has paid an order, and whether it still waited for one when it was told."""
+        name, key = payment.reference, payment.order.key
+        if not is_payable:
+            self._note(f"I4: payment {name} paid order {key}, which was not to be paid", key)
+        if payment.amount < self._prices[key]:
+            self._note(f"I4: payment {name} of {payment.amount} paid order {key}, which costs {self._prices[key]}", key)
+
+    def hear_of_start(self, payment: Payment, paid: str) -> None:
+        """Take note of a payment that was begun with nothing in the way, when another was known to the gateway to be paid, perhaps."""
+        if paid and paid != payment.reference:
+            self._note(f"I4: payment {payment.reference} was begun, though payment {paid} of its order was paid by then", payment.order.key)
+        long = payment.created_at + _LONG_ENOUGH
+        same = {"order": payment.order_id, "vendor": payment.vendor, "amount": payment.amount, "account": payment.account}
+        earlier = Payment.objects.filter(**same, pk__lt=payment.pk, status="pending", status_since__lt=payment.created_at).exclude(
+            cashier_url=""
+        )
+        if twin := earlier.filter(cashier_closes_at__gt=long).first():
+            self._note(
+                f"I4: payment {payment.reference} was begun, though the cashier of {twin.reference} was still open", payment.order.key
+            )
+
+    def hear_of_given_up(self, order: hooks.Order) -> None:
+        """Take note that the shop is told to give an order up."""
+        if still := Payment.objects.filter(order__key=order.key, status__in=("created", "pending")).first():
+            self._note(f"I2: order {order.key} was given up while its payment {still.reference} was {still.status}", order.key)
+
+    def hear_of_log(self, message: str, error: BaseException | None) -> None:
+        """Take note of what is logged: no secret and no signature, and no call within a transaction."""
+        if isinstance(error, InsideTransaction):
+            self._note(f"I12: {error}")
+        if _SECRET.search(message) or _SECRET.search(str(error)):
+            self._note(f"I11: a secret or a signature is logged: {_SECRET.sub('...', message)}")
+
+    def _note(self, what: str, order_key: str = "") -> None:
+        """Keep a violation that was heard of in the middle of a step, where a handler of errors might hide it."""
+        self._heard.append(Violated(what))
+        self._heard[-1].order_key = order_key
+
+    def _hear(self) -> None:
+        if self._heard:
+            raise self._heard[0]
 
     # After every step ---------------------------------------------------------------------------------------------------------------------
 
@@ -145,6 +207,8 @@ class Judge:
         applied = [payment_id for (payment_id,) in self._applied.about(order_id)]
         try:
             for payment in payments.values():
+                asked = self._asked[order.key]
+                _must(payment.amount in asked, "I1", f"payment {payment.reference} asks for {payment.amount}, which its order never cost")
                 self._payment(payment, [refund for refund in refunds if refund.payment_id == payment.pk])
             self._order(order, payments, refunds, applied)
         except Violated as violated:
@@ -214,6 +278,9 @@ class Judge:
                     "I4",
                     f"paid payment {name} paid no order, and nobody is told",
                 )
+            if payment.status == "paid" and not payment.order.paid_by_id and not payment.refunds.exists():
+                waits = payment.amount >= self._prices[payment.order.key] and self._shop.is_payable(payment.order.key)
+                _must(not waits, "I2", f"order {payment.order} still waits for the money of payment {name}, which it costs at most")
         undone = Delivery.objects.filter(done_at__isnull=True).count()
         _must(not undone, "I3", f"{undone} deliveries were never done")
         for refund in Refund.objects.select_related("payment"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -68,23 +69,31 @@ class Network(httpx.BaseTransport):
             raise httpx.ConnectTimeout("no connection came about")
         self._interposer.dies(f"before the gateway received the {operation}")
         scheduler.pause(actor.chance.uniform(0.01, 0.4))
+        fault = self._interposer.strikes(*(f"{operation}.{name}" for name in CALL_FAULTS[operation]))
+        notice_fault = self._interposer.strikes(*NOTICE_FAULTS)
+
+        def arrive() -> Answer:
+            self._count(operation, reference, sent)
+            if fault:
+                self.service.faults.plan(fault.partition(".")[2], occasion=operation, reference=reference)
+            if notice_fault:
+                self.service.faults.plan(notice_fault, occasion="notice", reference=reference)
+            answered = self.service.handle(path, request.headers["content-type"], body)
+            self.service.faults.planned.clear()
+            return answered
+
+        answer = scheduler.hear(arrive)
+        scheduler.tell(f"{operation} {reference} -> {fault.partition('.')[2] or _said(answer)}")
+        self._interposer.dies(f"before it heard the answer to the {operation}")
+        return self._back(answer, request, slow=self._interposer.strikes("late_answer"))
+
+    def _count(self, operation: str, reference: str, sent: Mapping[str, str]) -> None:
         if operation == "pay":
             self.creations[reference] += 1
         elif operation == "refund":
             self.refunds[key_of(sent.get("ipnUrl", ""))] += 1
         else:
             self.queries[reference] += 1
-        fault = self._interposer.strikes(*(f"{operation}.{name}" for name in CALL_FAULTS[operation]))
-        if fault:
-            self.service.faults.plan(fault.partition(".")[2], occasion=operation, reference=reference)
-        notice_fault = self._interposer.strikes(*NOTICE_FAULTS)
-        if notice_fault:
-            self.service.faults.plan(notice_fault, occasion="notice", reference=reference)
-        answer = scheduler.hear(lambda: self.service.handle(path, request.headers["content-type"], body))
-        self.service.faults.planned.clear()
-        scheduler.tell(f"{operation} {reference} -> {fault.partition('.')[2] or _said(answer)}")
-        self._interposer.dies(f"before it heard the answer to the {operation}")
-        return self._back(answer, request, slow=self._interposer.strikes("late_answer"))
 
     def _back(self, answer: Answer, request: httpx.Request, *, slow: str) -> httpx.Response:
         chance = self._scheduler.actor.chance if self._scheduler.actor else None

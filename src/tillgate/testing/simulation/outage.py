@@ -102,9 +102,9 @@ class _Outage(SimulatedWorld):
         chance = scheduler.actor.chance
         key = self.place_order(Decimal(chance.randint(1, 90_000)) / 100, story)
         scheduler.pause(chance.uniform(0, begins - scheduler.seconds - 60))
-        started = self.people.start(key, "paypal", chance.choice(self.accounts))
-        assert started
-        there = self.service.known(started.payment.merchant_no, started.payment.reference)
+        payment = self.people.start(key, "paypal", chance.choice(self.accounts))
+        assert payment
+        there = self.service.known(payment.merchant_no, payment.reference)
         assert there
         scheduler.pause(chance.uniform(begins, ends) - scheduler.seconds)
         pays = chance.random() < _OFTEN_PAYS

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
+from http import HTTPStatus
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlencode
 
+from django.core.handlers.base import BaseHandler
 from django.db import Error as DatabaseFault
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.http import Http404, HttpResponseBase
 from django.test import RequestFactory
 from django.urls import resolve, reverse
@@ -25,10 +27,13 @@ from tillgate.errors import TillgateError
 from tillgate.sandbox import NoticeAttempt
 from tillgate.sandbox.errors import NotPossible
 from tillgate.sandbox.faults import FAULTS
+from tillgate.sandbox.notices import acknowledges
 from tillgate.sandbox.requests import Refusal
 from tillgate.testing.crashes import Crash
+from tillgate.testing.simulation.database import Interposed
 from tillgate.testing.simulation.judge import Prepared
-from tillgate.testing.simulation.network import NOTICE_FAULTS, key_of
+from tillgate.testing.simulation.network import NOTICE_FAULTS, Violated, key_of
+from tillgate.testing.world import ShopIsDown
 
 if TYPE_CHECKING:
     from tillgate.testing.simulation.world import SimulatedWorld
@@ -42,7 +47,7 @@ _RETURN_FAULTS: Final = tuple(name for name, fault in FAULTS.items() if "callbac
 _DAY: Final = 86_400.0
 _LONGEST_PAUSE: Final = 300.0
 _FORM: Final = "application/x-www-form-urlencoded"
-_REFUSALS: Final = (operations.NotPayable, operations.RefundNotPossible, operations.ActNotPossible, TillgateError)
+_REFUSALS: Final = (operations.NotPayable, operations.RefundNotPossible, operations.ActNotPossible, TillgateError, ShopIsDown)
 """What an operation says no with; nothing was done."""
 
 
@@ -52,6 +57,7 @@ class People:
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
         self._requests = RequestFactory()
+        self._handler = BaseHandler()
         self._dues = [
             Prepared(rows.filter(pk__gt=0, **{f"{due}__isnull": False}).order_by(due).values_list(due)[:1])
             for rows, due in (
@@ -74,6 +80,8 @@ class People:
             result = act()
         except Crash as crash:
             scheduler.tell(f"{what}: {crash}")
+        except IntegrityError as error:
+            raise Violated(f"{what} wrote what must not be written: {error}") from error
         except DatabaseFault as error:
             scheduler.tell(f"{what}: {error}")
         except _REFUSALS as error:
@@ -93,9 +101,10 @@ class People:
     def _answer(self, method: str, url: str, body: bytes, content_type: str) -> HttpResponseBase:
         path, _, query = url.removeprefix(self._world.public_url).partition("?")
         request = self._requests.generic(method, path, body, content_type, QUERY_STRING=query)
+        vars(request)["_dont_enforce_csrf_checks"] = True  # as Django's own test client asks for; tests of their own are about that
         found = resolve(path)
         try:
-            answer: HttpResponseBase = found.func(request, *found.args, **found.kwargs)
+            answer: HttpResponseBase = self._handler.make_view_atomic(found.func)(request, *found.args, **found.kwargs)
         except Http404:
             return HttpResponseBase(status=404)
         return answer
@@ -114,19 +123,19 @@ class People:
             vendor, account = chance.choice(_VENDORS), chance.choice(world.accounts)
             if chance.random() < 0.1:
                 world.scheduler.spawn(f"double click {story}", lambda: self.start(key, vendor, account), story=story)  # noqa: B023  # it begins before the next turn
-            started = self.start(key, vendor, account)
-            if started is None or started.outcome != operations.StartOutcome.REDIRECT:
+            payment = self.press(key, vendor) if chance.random() < 0.1 else self.start(key, vendor, account)
+            if payment is None:
                 world.scheduler.pause(chance.uniform(5, 200))
                 continue
             world.scheduler.pause(chance.expovariate(1 / 60))
-            self._at_cashier(started.payment.reference, started.payment.merchant_no)
+            self._at_cashier(payment.reference, payment.merchant_no)
             world.scheduler.pause(chance.uniform(1, 300))
 
     def _beside(self, story: str, key: str, draw: Callable[[], float]) -> None:
         """Let others have to do with an order as well."""
         spawn = self._world.scheduler.spawn
-        if draw() < 0.05:
-            spawn(f"editor {story}", lambda: self.editor(key), story=story, after=draw() * 1800)
+        if draw() < 0.1:
+            spawn(f"editor {story}", lambda: self.editor(key), story=story, after=draw() ** 2 * 1800)
         if draw() < 0.05:
             spawn(f"closer {story}", lambda: self.closer(key), story=story, after=draw() * 3600)
         if draw() < 0.25:
@@ -138,10 +147,36 @@ class People:
         if draw() < 0.03:
             spawn(f"back office {story}", lambda: self.back_office(key), story=story, after=draw() * 3 * _DAY)
 
-    def start(self, key: str, vendor: str, account: str) -> operations.Started | None:
-        """Start a payment of an order."""
-        plugin = self._world.shop.plugin
-        return self.process(f"start {key} {vendor}", lambda: operations.start(plugin, key, vendor=vendor, account=account))
+    def start(self, key: str, vendor: str, account: str) -> Payment | None:
+        """Start a payment of an order, and return it if its cashier is to be gone to."""
+        world, plugin = self._world, self._world.shop.plugin
+        paid, struck = self._paid_there(key), sum(world.faults.struck.values())
+        started = self.process(f"start {key} {vendor}", lambda: operations.start(plugin, key, vendor=vendor, account=account))
+        if started is None or started.outcome != operations.StartOutcome.REDIRECT:
+            return None
+        if sum(world.faults.struck.values()) == struck:
+            world.judge.hear_of_start(started.payment, paid)
+        return started.payment
+
+    def _paid_there(self, key: str) -> str:
+        """Return the open payment of an order that the shop can learn to be paid: it was a minute ago, and nothing is in the way."""
+        world = self._world
+        if any(world.faults.rates[kind] for kind in ("credentials", "clock")) or world.network.dark_until:
+            return ""
+        for reference, merchant_no, amount in Payment.objects.filter(order__key=key, status="pending").values_list(
+            "reference", "merchant_no", "amount"
+        ):
+            there = world.service.known(merchant_no, reference)
+            if there and there.status == "paid" and there.cents == amount * 100 and (there.decided_at or 0) < world.scheduler.seconds - 60:
+                return str(reference)
+        return ""
+
+    def press(self, key: str, vendor: str) -> Payment | None:
+        """Start a payment on the page where one is chosen, and return it if its cashier is to be gone to."""
+        world = self._world
+        status, _ = self.visit("POST", world.public_url + world.shop.pay_path(key), urlencode({"vendor": vendor}).encode())
+        pressed = Payment.objects.filter(order__key=key, vendor=vendor, status="pending").order_by("-pk").first()
+        return pressed if status == HTTPStatus.FOUND else None
 
     def _at_cashier(self, reference: str, merchant_no: str) -> None:
         world, chance = self._world, self._chance()
@@ -153,6 +188,10 @@ class People:
             return
         if decision == "late":
             world.scheduler.pause(chance.uniform(0, 3 * _DAY))
+        if chance.random() < world.faults.rates["amounts"] and not world.faults.is_calm:
+            there.cents += chance.choice((-7, 700)) if there.cents > 7 else 7  # no fault's wrong amount, which would make it right again
+            there.amount = f"{Decimal(there.cents) / 100:.2f}"
+            world.faults.note("pays_another_amount")
         world.plan(reference, "callback", *_RETURN_FAULTS)
         world.plan(reference, "notice", *NOTICE_FAULTS)
         try:
@@ -173,9 +212,11 @@ class People:
 
     def editor(self, key: str) -> None:
         """Change what an order costs."""
-        cents = self._chance().randint(1, 90_000)
-        self._world.shop.edit_total(key, Decimal(cents) / 100)
-        self._world.scheduler.tell(f"order {key} costs {cents} cents now")
+        world, total = self._world, Decimal(self._chance().randint(1, 90_000)) / 100
+        world.judge.hear_of_price(key, total, is_settled=False)
+        world.shop.edit_total(key, total)
+        world.judge.hear_of_price(key, total)
+        world.scheduler.tell(f"order {key} costs {total} now")
 
     def closer(self, key: str) -> None:
         """Close an order."""
@@ -252,7 +293,10 @@ class People:
 
     def carry(self, attempt: NoticeAttempt) -> None:
         """Carry a notice of the gateway to the shop."""
+        written = Interposed.written
         status, body = self.visit(attempt.method, attempt.url, attempt.body, attempt.content_type or _FORM)
+        if acknowledges(status, body, self._world.service.options.acknowledgement) and Interposed.written == written:
+            raise Violated(f"I2: a notice of {attempt.transaction_no} was acknowledged, and nothing of it was kept")
         self._world.service.notice_answered(attempt, status, body)
 
     def attacker(self, key: str) -> None:

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Callable
 from datetime import UTC, datetime
 from random import Random
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from greenlet import getcurrent, greenlet
 
@@ -66,12 +66,16 @@ class Scheduler:
 
     def now(self) -> datetime:
         """Return the time, as the shop reads it."""
-        return datetime.fromtimestamp(self.seconds + self.skew_seconds, UTC)
+        return datetime.fromtimestamp(self.time(), UTC)
 
     @property
     def elapsed(self) -> float:
         """Seconds since the beginning."""
         return self.seconds - _BEGINNING
+
+    def time(self) -> float:
+        """Return the time, as the shop reads it; stands in for `time.time`."""
+        return self.seconds + self.skew_seconds
 
     def monotonic(self) -> float:
         """Return the time; stands in for `time.monotonic`."""
@@ -137,9 +141,13 @@ class Scheduler:
         if self.failure:
             raise self.failure
 
-    def hear(self, read: Callable[[], _T], sql: str = "") -> _T:
-        """Return what the actor reads, of a statement perhaps; only who must know all that an actor knows listens."""
+    def hear(self, read: Callable[[], _T]) -> _T:
+        """Return what the actor reads; only who must know all that an actor knows listens."""
         return read()
+
+    def hear_rows(self, cursor: Any, read: Callable[[Any], _T]) -> _T:
+        """Return what the actor reads of a statement."""
+        return read(cursor)
 
     # What has happened --------------------------------------------------------------------------------------------------------------------
 

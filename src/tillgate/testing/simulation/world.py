@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -16,6 +17,7 @@ from unittest import mock
 
 from django.apps import apps
 from django.conf import settings
+from django.core import signing
 from django.core.management.color import no_style
 from django.core.signals import setting_changed
 from django.db import connection
@@ -45,7 +47,7 @@ __all__ = ["Outcome", "SimulatedWorld", "empty_tables", "simulate"]
 sweeping = importlib.import_module("tillgate.django.operations.sweep")  # the package has a function of that name
 
 _PUBLIC_URL: Final = "https://shop.example"
-_HOOKS: Final = ("tillgate_payment_paid", "tillgate_order_unpaid", "tillgate_refund_changed")
+_HOOKS: Final = ("tillgate_describe_order", "tillgate_payment_paid", "tillgate_order_unpaid", "tillgate_refund_changed")
 _HOUR: Final = 3600.0
 _LONG_AGO: Final = datetime(2025, 1, 1, tzinfo=UTC)
 _EVERYTHING_EVERY: Final = 30
@@ -147,6 +149,17 @@ class _Adapter(GatewayAdapter):
         return super().tillgate_refund(account, request)
 
 
+class _Reader(logging.Handler):
+    """Reads the log to the judge."""
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        super().__init__()
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._world.judge.hear_of_log(record.getMessage(), record.exc_info[1] if record.exc_info else None)
+
+
 class SimulatedWorld:
     """One seed's world."""
 
@@ -177,6 +190,7 @@ class SimulatedWorld:
         """Place an order; nothing happens to the shop's own part of it."""
         key = self.shop.place_order(total)
         self.orders[key] = story
+        self.judge.hear_of_price(key, total)
         self.scheduler.tell(f"order {key} costs {total}")
         return key
 
@@ -349,7 +363,7 @@ class SimulatedWorld:
             put = stack.enter_context
             put(override_settings(TILLGATE=dict(settings.TILLGATE)))
             put(mock.patch.object(clock, "now", scheduler.now))
-            for module in (turns, starting, client, transport):
+            for module in (turns, starting, client, transport, signing):
                 put(mock.patch.object(module, "time", scheduler))
             put(mock.patch.object(client, "random", chance))
             put(mock.patch.object(references, "secrets", chance))
@@ -358,6 +372,8 @@ class SimulatedWorld:
             put(mock.patch.object(sweeping, "ThreadPoolExecutor", _Inline))
             put(switching(scheduler, self.faults))
             put(self._handlers_that_fail())
+            put(self._log_that_is_read())
+            put(mock.patch.dict(connection.settings_dict, ATOMIC_REQUESTS=True))  # which no view of ours may be harmed by
             hooks.plugin_manager().register(adapter, name="simulated-gateway")
             stack.callback(hooks.plugin_manager().unregister, adapter)
             self._configure()
@@ -372,9 +388,24 @@ class SimulatedWorld:
             for name in _HOOKS:
                 for implementation in getattr(manager.hook, name).get_hookimpls():
                     if implementation.plugin is owner:
-                        failing = self._failing(implementation.function)
+                        function = implementation.function
+                        overheard = {"tillgate_payment_paid": self._paid, "tillgate_order_unpaid": self._given_up}.get(name)
+                        failing = self._failing(overheard(function) if overheard else function)
                         stack.enter_context(mock.patch.object(implementation, "function", failing))
             yield
+
+    @contextmanager
+    def _log_that_is_read(self) -> Iterator[None]:
+        """Let the judge read all that is logged, to the last detail."""
+        reader, root = _Reader(self), logging.getLogger()
+        level = root.level
+        root.addHandler(reader)
+        root.setLevel(logging.DEBUG)
+        try:
+            yield
+        finally:
+            root.setLevel(level)
+            root.removeHandler(reader)
 
     def _failing(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def handler(*arguments: Any) -> Any:
@@ -385,6 +416,30 @@ class SimulatedWorld:
             if actor.chance.random() < 0.5:
                 real(*arguments)
             raise ShopIsDown("the shop's handler failed")
+
+        return handler
+
+    def _given_up(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Let the judge hear that the shop is told to give an order up."""
+
+        def handler(order: hooks.Order) -> Any:
+            self.judge.hear_of_given_up(order)
+            return real(order)
+
+        return handler
+
+    def _paid(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Let staff close an order now and then after it was found payable, and the judge hear what the shop makes of a payment."""
+
+        def handler(payment: hooks.Payment) -> Any:
+            key = payment.order.key
+            if self.faults.strikes("closed_meanwhile"):
+                self.shop.close_order(key)
+            is_payable = self.shop.is_payable(key)
+            outcome = real(payment)
+            if outcome == hooks.PaidOutcome.APPLIED:
+                self.judge.hear_of_applied(payment, is_payable=is_payable)
+            return outcome
 
         return handler
 

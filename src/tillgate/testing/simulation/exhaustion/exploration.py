@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +12,7 @@ from django.db import connection
 
 from tillgate.django.models import Attention, Heartbeat, Notice
 from tillgate.testing.driver import ShopDriver
+from tillgate.testing.simulation.exhaustion.scripts import Scripts, hearing_the_end_of_transactions
 from tillgate.testing.simulation.exhaustion.small_world import GATEWAY, REMEMBERED, TIME, Numbered, SmallWorld, always
 from tillgate.testing.simulation.exhaustion.stepping import Known, Scope, Stepping, World
 from tillgate.testing.simulation.exhaustion.unread import keeping
@@ -37,6 +38,8 @@ class Counts:
     """Where actors may stand."""
     played: int = 0
     """Steps that were played; all others came to the same as one of these."""
+    followed: int = 0
+    """Steps that came to the same as one that was played by another way, since the actor heard the same."""
     judged: int = 0
     ended: int = 0
     """Worlds that were let come to rest."""
@@ -93,6 +96,8 @@ class Exploration:
         self.small, self.scope, self.progress, self.counts = small, scope, progress, Counts()
         self._worlds, self._actors, self._sets = Numbered[World](), Numbered[Known](), Numbered[frozenset[int]]()
         self._played: dict[tuple[int, bool, tuple[int, ...]], dict[tuple[int, ...], dict[tuple[int, ...], _Outcome]]] = {}
+        self._scripts: dict[tuple[Any, ...], Scripts[tuple[_Outcome, Collection[str]]]] = {}
+        self._time = small.places[TIME]
         self._moves: dict[tuple[int, int, int, int], list[_Move]] = {}
         self._closures: dict[tuple[int, int], int] = {}
         self._changing: dict[tuple[int, int, int, int], list[tuple[_State, tuple[str, ...]]]] = {}
@@ -123,7 +128,8 @@ class Exploration:
         for places, outcomes in known.items():
             if outcome := outcomes.get(tuple(world[at] for at in places)):
                 return outcome
-        outcome, places = self._play(world, actor, plan, dies=dies)
+        key = (actor, dies, plan, world[self._time])
+        outcome, places = self._follow(world, key) or self._play(world, actor, plan, dies=dies)
         known.setdefault(places, {})[tuple(world[at] for at in places)] = outcome
         return outcome
 
@@ -132,22 +138,46 @@ class Exploration:
         small, stepping, known = self.small, self.small.stepping, self._actors[actor]
         stepping.is_exploring = True
         has_more = stepping.play(known, lambda: small.put(world), plan=plan, dies=dies)
-        begun = small.begun() if GATEWAY in stepping.touched else []
-        after = list(world)
-        for name in stepping.touched - {TIME}:
-            after[small.places[name]] = small.number(name)
-        if small.is_momentous(world, tuple(after)):
-            stepping.ticks += 1
-        after[small.places[TIME]] = small.number(TIME)
-        places = tuple(sorted({small.places[name] for name in (*stepping.touched, TIME)}))
-        changes = tuple((at, after[at]) for at in places if after[at] != world[at])
+        changes, begun, places = self._came_of(world, stepping.touched)
         stands = (
             self._actor(known._replace(heard=(*known.heard, *stepping.told), is_mortal=stepping.is_mortal, is_ready=always))
             if has_more
             else None
         )
         lines = tuple(line for _, line in stepping.lines)
-        return _Outcome(changes, stands, tuple(map(self._actor, begun)), tuple(stepping.choices), lines), places
+        outcome = _Outcome(changes, stands, begun, tuple(stepping.choices), lines)
+        if stepping.script.is_whole:
+            key = (actor, dies, plan, world[self._time])
+            self._scripts.setdefault(key, Scripts()).add(stepping.script, (outcome, stepping.touched), stepping.touched)
+        return outcome, places
+
+    def _follow(self, world: World, key: tuple[Any, ...]) -> tuple[_Outcome, tuple[int, ...]] | None:
+        """Return what comes of a step by its script, if the actor would hear what it has heard in such a step before."""
+        scripts = self._scripts.get(key)
+        if scripts is None:
+            return None
+        self.small.put(world)
+        played = scripts.follow()
+        if played is None:
+            self.small.take_out(scripts.touched)
+            return None
+        self.counts.followed += 1
+        outcome, touched = played
+        changes, begun, places = self._came_of(world, touched)
+        return outcome._replace(changes=changes, begun=begun), places
+
+    def _came_of(self, world: World, touched: Collection[str]) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...], tuple[int, ...]]:
+        """Return which parts of a world a step has changed that touched some, who has begun, and the places of what it depends on."""
+        small, after = self.small, list(world)
+        begun = tuple(map(self._actor, small.begun())) if GATEWAY in touched else ()
+        for name in touched:
+            if name != TIME:
+                after[small.places[name]] = small.number(name)
+        if small.is_momentous(world, tuple(after)):
+            small.stepping.ticks += 1
+        after[self._time] = small.number(TIME)
+        places = tuple(sorted({small.places[name] for name in (*touched, TIME)}))
+        return tuple((at, after[at]) for at in places if after[at] != world[at]), begun, places
 
     def _judge(self, world: World) -> World:
         key = tuple(world[at] for at in self._judged_places)
@@ -347,7 +377,7 @@ def explore(shop: ShopDriver, scope: Scope, progress: Callable[[Counts], object]
     exploration = Exploration(small, scope, progress)
     gc.collect()
     gc.freeze()
-    with small.in_place(), keeping():
+    with small.in_place(), keeping(), hearing_the_end_of_transactions(stepping.hear_end):
         connection.execute_wrappers.append(stepping.executing)
         try:
             exploration.run()

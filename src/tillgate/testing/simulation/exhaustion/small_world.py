@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -132,7 +132,14 @@ class SmallWorld(SimulatedWorld):
             self.service._numbers.seed(f"{path} {body!r} {refunds}")  # numbers follow from what was asked for, and not from what was before
             return handle(path, content_type, body)
 
+        answered = self.service.notice_answered
+
+        def answering(*arguments: Any) -> None:
+            scheduler.touched.add(GATEWAY)
+            scheduler.say(lambda: answered(*arguments))
+
         self.service.handle = handling  # type: ignore[method-assign]  # the same, and noted
+        self.service.notice_answered = answering  # type: ignore[assignment, method-assign]  # as well
 
     # Actors -------------------------------------------------------------------------------------------------------------------------------
 
@@ -174,6 +181,7 @@ class SmallWorld(SimulatedWorld):
 
     def _sweep(self) -> None:
         self.scheduler.seconds += _UNTIL_DUE
+        self.stepping.script.is_whole = False  # no statement lets time pass
         self.stepping.touched.add(GATEWAY)  # a notice may be due by now
         self.people.process("sweep", lambda: operations.sweep())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
 
@@ -231,11 +239,15 @@ class SmallWorld(SimulatedWorld):
         kept = {name: getattr(service, name) for name in _BOOK}
         return pickle.dumps((kept, network.creations, network.refunds)), pending
 
+    def take_out(self, names: Iterable[str]) -> None:
+        """Take note that parts may hold something else than was put there."""
+        for name in names:
+            self._loaded[self.places[name]] = None
+
     def put(self, world: World) -> None:
         """Put a world in place."""
         database, is_open = connection.connection, False
-        for name in (GATEWAY, TIME):  # an actor that is told again what it heard counts again what it sends, and waits again
-            self._loaded[self.places[name]] = None
+        self._loaded[self.places[TIME]] = None  # an actor that is told again what it heard waits again
         for (name, place), number in zip(self.places.items(), world, strict=True):
             if self._loaded[place] == number:
                 continue

@@ -14,6 +14,7 @@ from greenlet import GreenletExit
 
 from tillgate.testing.crashes import Crash
 from tillgate.testing.simulation.exhaustion.rows import DELIVERIES, tables_in
+from tillgate.testing.simulation.exhaustion.scripts import Script
 from tillgate.testing.simulation.exhaustion.unread import without_unread
 from tillgate.testing.simulation.scheduler import Actor, Scheduler
 
@@ -84,6 +85,8 @@ class Stepping(Scheduler):
         self._standing: dict[bytes, Actor] = {}
         """Actors at the pauses at which their steps ended, by where they stand: who goes on from there need not begin anew."""
         self.is_mortal = False
+        self.script = Script()
+        """What the actor has said to the database in this step, and heard."""
 
     # What an actor hears ------------------------------------------------------------------------------------------------------------------
 
@@ -98,15 +101,55 @@ class Stepping(Scheduler):
         self._place += 1
         return what
 
-    def hear(self, read: Callable[[], _T], sql: str = "") -> _T:
+    def hear(self, read: Callable[[], _T]) -> _T:
         """Return what the actor reads, or read it to it again."""
+        is_new = self._is_acting
+        heard = self._hear(read)
+        if is_new:
+            self.script.ask(lambda _: read(), heard)
+        return heard
+
+    def say(self, act: Callable[[], object]) -> None:
+        """Let the actor do something of which it hears nothing."""
+        act()
+        if self._is_acting:
+            self.script.say(act)
+
+    def hear_rows(self, cursor: Any, read: Callable[[Any], _T]) -> _T:
+        """Return what the actor reads of a statement, or read it to it again."""
+        if not self._is_acting:
+            return self._hear(lambda: read(cursor))
+        assert self.actor
+        name, (script, statement, sql) = self.actor.name, cursor.noted
+
+        def rows(cursor: Any) -> Any:
+            return without_unread(name, sql, read(cursor))
+
+        heard: _T = self._hear(lambda: rows(cursor))
+        if script is self.script:
+            script.ask(lambda cursors: rows(cursors[statement]), heard)
+        else:
+            self.script.is_whole = False  # an earlier step's statement, which this one reads on
+        return heard
+
+    @property
+    def _is_acting(self) -> bool:
+        """Whether an actor acts, and is not told again what it heard."""
+        return self.is_exploring and self.actor is not None and not self._is_again
+
+    def _hear(self, read: Callable[[], _T]) -> _T:
         if not self.is_exploring or self.actor is None:
             return read()
         if self._is_again:
             return self._again("heard")  # type: ignore[no-any-return]
-        heard: _T = without_unread(self.actor.name, sql, read())
+        heard = read()
         self.told.append(("heard", heard))
         return heard
+
+    def hear_end(self, how: str) -> None:
+        """Take note of a commit or a rollback."""
+        if self._is_acting:
+            self.script.end(how)
 
     def executing(self, execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
         """Stand between the actor and the database."""
@@ -117,20 +160,23 @@ class Stepping(Scheduler):
                 raise self._again("failed")
             return None
         self.touched.update(tables_in(sql))
+        params, _, context = rest
+        context["cursor"].cursor.noted = self.script, self.script.execute(sql, params), sql
         try:
             return execute(sql, *rest)
         except Exception as error:
+            self.script.is_whole = False
             self.told.append(("failed", error))
             raise
 
     def now(self) -> datetime:
         """Return the time, as the shop reads it."""
         ticks = self.ticks + (0.5 if connection.in_atomic_block else 0.0)
-        return self.hear(lambda: datetime.fromtimestamp(self.seconds + ticks * _TICK, UTC))
+        return self._hear(lambda: datetime.fromtimestamp(self.seconds + ticks * _TICK, UTC))
 
     def monotonic(self) -> float:
         """Return the time; stands in for `time.monotonic`."""
-        return self.hear(lambda: self.seconds)
+        return self._hear(lambda: self.seconds)
 
     def forget(self, answer: object) -> None:
         """Note that a process is over: its answer is all that is left of it."""
@@ -199,6 +245,7 @@ class Stepping(Scheduler):
     def play(self, known: Known, put: Callable[[], object], *, plan: tuple[int, ...] = (), dies: bool = False) -> bool:
         """Bring an actor to where it stood, put the world in place, and let it act; return whether it has more to do."""
         self._plan, self.choices, self.told, self.touched = plan, [], [], set()
+        self.script = Script()
         actor = self._standing.pop(known.identity, None) or self._begin_anew(known)
         self._past = ()
         self._place = 0
