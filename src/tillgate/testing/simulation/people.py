@@ -159,7 +159,7 @@ class People:
         return started.payment
 
     def _paid_there(self, key: str) -> str:
-        """Return the open payment of an order that the shop can learn to be paid: it was a minute ago, and nothing is in the way."""
+        """Return the open payment of an order that the shop can learn to be paid: it was some time ago, and nothing is in the way."""
         world = self._world
         if any(world.faults.rates[kind] for kind in ("credentials", "clock")) or world.network.dark_until:
             return ""
@@ -167,7 +167,7 @@ class People:
             "reference", "merchant_no", "amount"
         ):
             there = world.service.known(merchant_no, reference)
-            if there and there.status == "paid" and there.cents == amount * 100 and (there.decided_at or 0) < world.scheduler.seconds - 60:
+            if there and there.status == "paid" and there.cents == amount * 100 and (there.decided_at or 0) < world.scheduler.seconds - 15:
                 return str(reference)
         return ""
 
