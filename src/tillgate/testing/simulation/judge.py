@@ -164,7 +164,7 @@ class Judge:
 
     def hear_of_start(self, payment: Payment, paid: str) -> None:
         """Take note of a payment that was begun with nothing in the way, when another was known to the gateway to be paid, perhaps."""
-        if paid and paid != payment.reference:
+        if paid and paid != payment.reference and not Attention.objects.filter(payment__reference=paid).exists():
             self._note(f"I4: payment {payment.reference} was begun, though payment {paid} of its order was paid by then", payment.order.key)
         long = payment.created_at + _LONG_ENOUGH
         same = {"order": payment.order_id, "vendor": payment.vendor, "amount": payment.amount, "account": payment.account}
