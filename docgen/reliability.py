@@ -93,8 +93,9 @@ def _mutants(lines: list[Line]) -> dict[str, Any]:
 
 
 def _exhaustion(lines: list[Line]) -> dict[str, Any]:
-    last = lines[-1]
-    return {"count": last["states"], **{name: last[name] for name in ("states", "steps", "ends", "seconds")}}
+    of_part = {line["part"]: line for line in lines}
+    sums = {name: sum(line[name] for line in of_part.values()) for name in ("states", "steps", "ends", "played", "followed", "seconds")}
+    return {"count": sums["states"], "parts": f"{len(of_part)} of {lines[-1]['parts']}", **sums}
 
 
 def _outage(lines: list[Line]) -> dict[str, Any]:
@@ -242,7 +243,10 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
     "exhaustion": (
         "states were explored",
         "two payments, one refund, one crash and one fault",
-        (("scope", "scope"), ("states", "states"), ("steps", "steps"), ("ends", "ends"), ("commit", "commit"), ("python", "Python")),
+        (
+            *(("scope", "scope"), ("parts", "parts"), ("states", "states"), ("steps", "steps between them"), ("ends", "ends")),
+            *(("played", "played"), ("followed", "followed"), ("seconds", "seconds"), ("commit", "commit"), ("python", "Python")),
+        ),
     ),
     "outage": (
         "payments went through an outage",

@@ -85,27 +85,39 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _exhaust(shop: Any, scope: str, results: Path | None) -> int:
-    """Explore everything within a scope; 1 when an invariant was violated."""
+def _exhaust(shop: Any, text: str, results: Path | None) -> int:
+    """Explore everything within a scope, by who dies and who meets a fault; 1 when an invariant was violated."""
     from tillgate.testing.simulation.exhaustion import Counts, Scope, explore
 
-    began = time.perf_counter()
+    given = dict(part.split("=") for part in text.split(",") if part)
+    of_whom = {name: given.pop(name) for name in ("dying", "failing") if name in given}
+    numbers: dict[str, Any] = {name: int(number) for name, number in given.items()}
+    scope = Scope(**numbers)
+    parts = [part for part in scope.parts if all(getattr(part, name) == whom for name, whom in of_whom.items())]
+    origin = _origin(1) | {"scope": ",".join(f"{name}={number}" for name, number in given.items()) or "whole"}
+    done = _done(results, origin, "part") if results else set()
+    total = Counts()
+    for number, part in enumerate(parts, 1):
+        name = ", ".join(filter(None, (part.dying and f"{part.dying} dies", part.failing and f"{part.failing} fails"))) or "all"
+        if name in done:
+            continue
+        began = time.perf_counter()
 
-    def show(counts: Counts) -> None:
-        rate = counts.states / (time.perf_counter() - began)
-        sys.stderr.write(f"\r{counts.states:,} states, {counts.ends:,} ends ({rate:.0f} states/s) ")
-        sys.stderr.flush()
+        def show(counts: Counts, name: str = name, number: int = number, began: float = began) -> None:
+            rate = counts.states / (time.perf_counter() - began)
+            sys.stderr.write(f"\r{number} of {len(parts)}: {name}: {counts.states:,} states, {counts.ends:,} ends ({rate:.0f} states/s) ")
+            sys.stderr.flush()
 
-    numbers = {name: int(number) for name, _, number in (part.partition("=") for part in scope.split(",") if part)}
-    try:
-        counts = explore(shop, Scope(**numbers), show)
-    except Violated:
-        return 1
-    sys.stderr.write("\n")
-    if results:
-        noted = {"scope": scope or "whole", **asdict(counts), "seconds": round(time.perf_counter() - began, 1)}
-        _append(results, _origin(1) | noted)
-    _say(f"{counts.states} states, {counts.steps} steps between them, {counts.ends} ends: all explored, no violation")
+        try:
+            counts = explore(shop, part, show)
+        except Violated:
+            return 1
+        sys.stderr.write("\n")
+        if results:
+            seconds = round(time.perf_counter() - began, 1)
+            _append(results, origin | {"part": name, "parts": len(scope.parts), **asdict(counts), "seconds": seconds})
+        total = Counts(**{field: count + getattr(counts, field) for field, count in asdict(total).items()})
+    _say(f"{total.states} states, {total.steps} steps between them, {total.ends} ends: all explored, no violation")
     return 0
 
 
@@ -174,12 +186,12 @@ def _origin(orders: int) -> dict[str, Any]:
     return {"commit": source_commit(Path.cwd()), "database": connection.vendor, "orders_each": orders, **versions}
 
 
-def _done(results: Path, origin: dict[str, Any]) -> set[int]:
-    """Return the seeds that were simulated just so."""
+def _done(results: Path, origin: dict[str, Any], what: str = "seed") -> set[Any]:
+    """Return the seeds that were simulated just so, or the parts that were explored."""
     if not results.exists():
         return set()
     lines = (json.loads(line) for line in results.read_text("utf-8").splitlines())
-    return {line["seed"] for line in lines if all(line.get(name) == value for name, value in origin.items())}
+    return {line[what] for line in lines if all(line.get(name) == value for name, value in origin.items())}
 
 
 def _report(violated: Violated, world: Any, given: argparse.Namespace, shop: Any) -> None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from tillgate import hooks
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
@@ -42,6 +42,8 @@ _TAKEN: Final = ("queued", "sending", "unknown", "succeeded")
 _SECRET: Final = re.compile(r"[0-9a-fA-F]{32,}")
 """A token, a signature, or a key in an address: whatever is unguessable has this form here."""
 _LONG_ENOUGH: Final = timedelta(minutes=10)
+_LATELY: Final = timedelta(seconds=15)
+"""Longer than a payment is not asked about again (I7)."""
 _ABOUT_A_PAID_ONE: Final = ("second-payment", "paid-not-payable", "underpaid")
 
 
@@ -164,7 +166,8 @@ class Judge:
 
     def hear_of_start(self, payment: Payment, paid: str) -> None:
         """Take note of a payment that was begun with nothing in the way, when another was known to the gateway to be paid, perhaps."""
-        if paid and paid != payment.reference and not Attention.objects.filter(payment__reference=paid).exists():
+        lately = Q(looked_at__gt=payment.created_at - _LATELY) | Q(attentions__isnull=False)
+        if paid and paid != payment.reference and not Payment.objects.filter(lately, reference=paid).exists():
             self._note(f"I4: payment {payment.reference} was begun, though payment {paid} of its order was paid by then", payment.order.key)
         long = payment.created_at + _LONG_ENOUGH
         same = {"order": payment.order_id, "vendor": payment.vendor, "amount": payment.amount, "account": payment.account}

@@ -200,7 +200,8 @@ class Exploration:
         world = self._worlds[number]
         if actor == _GONE or not self._actors[actor].is_ready(world):
             return
-        deaths = (False, True) if crashes and self._actors[actor].is_mortal else (False,)
+        may_die = crashes and self._actors[actor].is_mortal and self.scope.concerns(self.scope.dying, self._actors[actor].name)
+        deaths = (False, True) if may_die else (False,)
         plans: list[tuple[bool, tuple[int, ...], int, int]] = [(dies, (), crashes - dies, faults) for dies in deaths]
         while plans:
             dies, plan, crashes_left, faults_left = plans.pop()

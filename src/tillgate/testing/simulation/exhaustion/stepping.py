@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from random import Random
@@ -42,6 +42,32 @@ class Scope:
     returns: int = 0
     crashes: int = 1
     faults: int = 1
+    dying: str = ""
+    """Whose process may die, if not everybody's; one of `mortals`."""
+    failing: str = ""
+    """Who may meet a fault, if not everybody."""
+
+    @property
+    def mortals(self) -> tuple[str, ...]:
+        """Whose processes there are."""
+        notices = tuple(f"payment notice of {vendor}" for vendor in self.vendors)
+        refunding = ("clerk", "refund notice") if self.refunds else ()
+        return ("shopper", *notices, *refunding, *(("payer",) if self.returns else ()), *(("sweeper",) if self.sweeps else ()))
+
+    @property
+    def parts(self) -> tuple[Scope, ...]:
+        """The scopes by who dies and who meets a fault, which make up this one together if not more than one process and fault may."""
+        if max(self.crashes, self.faults) > 1:
+            raise ValueError("only what has one crash and one fault at most comes in parts")
+        dying = self.mortals if self.crashes else ("",)
+        failing = self.mortals if self.faults else ("",)
+        return tuple(replace(self, dying=dies, failing=fails) for dies in dying for fails in failing)
+
+    def concerns(self, whom: str, name: str) -> bool:
+        """Tell whether an actor is of those whom something may happen to."""
+        if not any(name.startswith(mortal) for mortal in self.mortals):
+            raise ValueError(f"{name} is none of {', '.join(self.mortals)}")
+        return name.startswith(whom)
 
     @property
     def vendors(self) -> tuple[str, ...]:
@@ -211,13 +237,15 @@ class Stepping(Scheduler):
         """Return the fault that strikes here, or nothing."""
         if not (self.is_exploring and self._scope.faults and self.actor and self.actor.is_mortal):
             return ""
+        if not self._scope.concerns(self._scope.failing, self.actor.name):
+            return ""
         return (*faults, "")[self.choose("fault", len(faults) + 1)]
 
     def may_die(self) -> bool:
         """Tell whether the actor may die here, and does."""
         if not (self.is_exploring and self._scope.crashes and self.actor and self.actor.is_mortal):
             return False
-        return self.choose("crash", 2) == 0
+        return self._scope.concerns(self._scope.dying, self.actor.name) and self.choose("crash", 2) == 0
 
     def pause(self, seconds: float | None = None) -> None:
         """End the step."""
