@@ -15,7 +15,11 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     ("mutant", "status", "said"),
-    [("says applied and does nothing", 0, "I3: being paid took effect 0 times"), ("logs the token", 1, "not noticed")],
+    [
+        ("says applied and does nothing", 0, "I3: being paid took effect 0 times"),
+        ("logs the token", 0, "I11: a secret or a signature is logged"),
+        ("starts without looking at open payments", 1, "not noticed"),
+    ],
 )
 def test_a_mutant_is_noticed_or_said_not_to_be(mutant: str, status: int, said: str, tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"

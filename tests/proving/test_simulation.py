@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -54,7 +55,7 @@ def test_a_seed_that_is_on_file_is_not_simulated_again(tmp_path: Path) -> None:
 
 
 def test_a_shop_that_is_paid_twice_is_found_and_the_smallest_trace_replays() -> None:
-    said = simulate("--seed", "1", "--payments", "8", driver="tests.proving.broken:PaidTwiceDriver")
+    said = simulate("--seed", "8", "--payments", "20", driver="tests.proving.broken:PaidTwiceDriver")
     assert "I3: being paid took effect 2 times in the shop" in said
     assert "exit status 1" in said
     [line] = [line for line in said.splitlines() if line.startswith("replay it: make simulate ")]
@@ -106,6 +107,21 @@ def test_what_is_broken_is_found_by_trying_everything(driver: str, scope: str, v
     said = simulate("--exhaust", f"payments=1,sweeps=0,returns=0,{scope}", driver=f"tests.proving.broken:{driver}")
     assert violated in said
     assert "exit status 1" in said
+
+
+def test_an_exhaustion_goes_on_with_the_parts_that_it_has_not_explored(tmp_path: Path) -> None:
+    results = tmp_path / "exhaustion.jsonl"
+    scope = "refunds=0,payments=1"
+    first = simulate("--exhaust", f"{scope},dying=shopper,failing=shopper", "--results", str(results))
+    rest = simulate("--exhaust", scope, "--results", str(results))
+    lines = [json.loads(line) for line in results.read_text("utf-8").splitlines()]
+    parts = [line["part"] for line in lines]
+    others = ("shopper", "payment notice of paypal")
+    assert parts[0] == "shopper dies, shopper fails"
+    assert sorted(parts) == sorted(f"{dies} dies, {fails} fails" for dies in others for fails in others)
+    assert {line["parts"] for line in lines} == {4}
+    assert "shopper dies, shopper fails" not in rest
+    assert "all explored, no violation" in first
 
 
 def test_a_step_that_is_played_once_comes_to_the_same_wherever_it_could_be_played() -> None:

@@ -19,6 +19,8 @@ _Rows = tuple[tuple[Any, ...], ...]
 DELIVERIES: Final = Delivery._meta.db_table
 _SHOWN: Final = "2026-01-01 00:00:00"
 _A_SECOND: Final = len(_SHOWN)
+_WHOLE: Final = (":30.500000", ":30.5")
+"""How an instant ends to which no tick was added."""
 ONLY_SHOWN: Final[dict[Any, dict[str, Any]]] = {
     Order: {"created_at": _SHOWN},
     Payment: {"repeated_notices": 0},
@@ -68,6 +70,8 @@ def canonical(table: str, rows: list[tuple[Any, ...]], *, is_swept: bool) -> _Ro
     for column in (*_TO_THE_SECOND.get(model, ()), *(() if is_swept else _UNLESS_SWEPT.get(model, ()))):
         at = columns.index(column)
         rows = [row if row[at] is None else (*row[:at], row[at][:_A_SECOND], *row[at + 1 :]) for row in rows]
+    if model is Payment and any(str(row[columns.index("status_since")]).endswith(_WHOLE) for row in rows):
+        raise RuntimeError("a payment's status_since is to the second: name the function that asked for the time in _TO_THE_TICK")
     if model is Heartbeat:
         sweeper = importlib.import_module("tillgate.django.operations.sweep").SWEEPER
         rows = [row if row[0] != sweeper else (sweeper, _SHOWN, "{}") for row in rows]

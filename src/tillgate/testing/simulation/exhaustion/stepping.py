@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -23,6 +24,8 @@ __all__ = ["STORY", "Known", "Scope", "Stepping", "World"]
 _T = TypeVar("_T")
 STORY: Final = "0"
 _TICK: Final = 10e-6
+_TO_THE_TICK: Final = ("ask", "_new_payment", "_create", "_write")
+"""The functions that note when the gateway was asked, or when a payment came to its status."""
 _EVENT_ID_BITS: Final = 128
 _MOST_STANDING: Final = 5000
 World = tuple[int, ...]
@@ -196,8 +199,9 @@ class Stepping(Scheduler):
             raise
 
     def now(self) -> datetime:
-        """Return the time, as the shop reads it."""
-        ticks = self.ticks + (0.5 if connection.in_atomic_block else 0.0)
+        """Return the time, as the shop reads it: to the tick if it is compared so, and to the second otherwise."""
+        is_close = self._scope.sweeps or sys._getframe(1).f_code.co_name in _TO_THE_TICK
+        ticks = self.ticks + (0.5 if connection.in_atomic_block else 0.0) if is_close else 0.0
         return self._hear(lambda: datetime.fromtimestamp(self.seconds + ticks * _TICK, UTC))
 
     def monotonic(self) -> float:
