@@ -89,13 +89,13 @@ def _simulation(lines: list[Line]) -> dict[str, Any]:
 
 def _mutants(lines: list[Line]) -> dict[str, Any]:
     last = lines[-1]
-    return {"count": 1, **{name: last[name] for name in ("scenario", "noticed", "payments")}}
+    return {"count": 1, **{name: last[name] for name in ("scenario", "noticed", "payments", "commit")}}
 
 
 def _exhaustion(lines: list[Line]) -> dict[str, Any]:
-    of_part = {line["part"]: line for line in lines}
-    sums = {name: sum(line[name] for line in of_part.values()) for name in ("states", "steps", "ends", "played", "followed", "seconds")}
-    return {"count": sums["states"], "parts": f"{len(of_part)} of {lines[-1]['parts']}", **sums}
+    last = lines[-1]
+    sums = {name: last[name] for name in ("parts", "states", "steps", "ends", "played", "followed", "seconds")}
+    return {"count": last["states"], **sums}
 
 
 def _outage(lines: list[Line]) -> dict[str, Any]:
@@ -171,8 +171,8 @@ def _effects(parts: list[Line]) -> str:
 
 _FOLDS: Final[dict[str, tuple[tuple[str, ...], Callable[[list[Line]], dict[str, Any]]]]] = {
     "simulation": (("commit", "database", "orders_each", "python", "django"), _simulation),
-    "mutants": (("commit", "mutant"), _mutants),
-    "exhaustion": (("commit", "scope", "python"), _exhaustion),
+    "mutants": (("mutant",), _mutants),
+    "exhaustion": (("commit", "scope", "part", "python"), _exhaustion),
     "outage": (("commit", "database", "days", "python"), _outage),
     "mutation": (("commit", "module", "mutmut", "python", "django"), _mutation),
     "kill-lines": (("commit", "source", "database", "act"), _killing),
@@ -244,7 +244,14 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         "states were explored",
         "two payments, one refund, one crash and one fault",
         (
-            *(("scope", "scope"), ("parts", "parts"), ("states", "states"), ("steps", "steps between them"), ("ends", "ends")),
+            *(
+                ("scope", "scope"),
+                ("part", "part"),
+                ("parts", "of so many"),
+                ("states", "states"),
+                ("steps", "steps between them"),
+                ("ends", "ends"),
+            ),
             *(("played", "played"), ("followed", "followed"), ("seconds", "seconds"), ("commit", "commit"), ("python", "Python")),
         ),
     ),
