@@ -12,7 +12,9 @@ and is told again what it heard. Nothing that it then sends or writes goes anywh
 
 **Steps.** A step is what an actor does until it pauses. It depends on what the actor had heard and on the *parts* of the world that it
 touches: the tables that its statements name, the gateway's book, the time. A step is played once for each content of those parts; in every
-other world that has the same content in them it comes to the same, and only the parts that it changed are put in their places.
+other world that has the same content in them it comes to the same, and only the parts that it changed are put in their places. Where they
+have another content, what the actor said to database and gateway in such a step is said once more without it: as long as all answers are
+those that it has heard in one of them, it would go on as it did then (`scripts`).
 
 **Steps that change nothing.** A step that changes no part of the world, begins nobody and uses up no crash and no fault is seen by nobody
 but the actor that takes it: it listens, and goes on knowing more. Between two changes of the world every actor takes such steps, or does
@@ -21,6 +23,9 @@ of each actor the *set* of places where it may stand by then. A change is made f
 several of them are one, and lead to the set of places where the actor may stand after it. Each world that can come about, each change in
 it, and each end, in which all may stand where they have nothing more to do, is found all the same; only the order of steps that nobody
 could have seen is not told apart. Two such states of one world that differ in where one actor may stand, and in nothing else, are joined.
+
+**Parts.** Where one crash and one fault at most may happen, they happen to somebody. The exploration comes in parts by who that may be, for
+each pair of those who can; together they hold all of it.
 
 **States in others.** A state is left out when another has the same world, lets at least as much still happen, and lets every actor stand
 wherever it may stand here: everything that can follow follows there too. Those in which most may still happen are explored first.
@@ -37,6 +42,7 @@ for one:
   at which the gateway was asked: *status_since* of a payment and, for a sweeper, *raised_at*. So the clock advances with each such change
   (of a payment's status, an attention), and not otherwise. Within a transaction it is half a tick later than outside: whoever asked before
   a change asked earlier. A row that is only changed if it is as it was read is locked, read again and changed the same way if it is not.
+  Who asks for the time for another purpose is told the second (`_TO_THE_TICK`); a *status_since* to the second is an error.
 - *The timeline.* No operation reads it. The judge and the audit read which events told a status, in which order per payment and refund.
 - *Notices that were kept.* Nobody refers to one, and which slot it has plays no part before there are twenty.
 - *What is only shown*: the columns of `ONLY_SHOWN` in `rows`.
