@@ -29,7 +29,8 @@ def main() -> None:
     Exploration._step = again  # type: ignore[assignment, method-assign]
     for sweeps, returns in ((0, 1), (1, 0)):
         taken = 0
-        explore(SmallestShopDriver(), Scope(payments=1, refunds=0, sweeps=sweeps, returns=returns, crashes=0, faults=0))
+        for _ in explore(SmallestShopDriver(), [Scope(payments=1, refunds=0, sweeps=sweeps, returns=returns, crashes=0, faults=0)]):
+            pass
         assert taken > 100, taken
 
 

@@ -96,27 +96,25 @@ def _exhaust(shop: Any, text: str, results: Path | None) -> int:
     parts = [part for part in scope.parts if all(getattr(part, name) == whom for name, whom in of_whom.items())]
     origin = _origin(1) | {"scope": ",".join(f"{name}={number}" for name, number in given.items()) or "whole"}
     done = _done(results, origin, "part") if results else set()
-    total = Counts()
-    for number, part in enumerate(parts, 1):
-        name = ", ".join(filter(None, (part.dying and f"{part.dying} dies", part.failing and f"{part.failing} fails"))) or "all"
-        if name in done:
-            continue
-        began = time.perf_counter()
+    left = [part for part in parts if part.name not in done]
+    total, names, began = Counts(), iter([part.name for part in left]), time.perf_counter()
 
-        def show(counts: Counts, name: str = name, number: int = number, began: float = began) -> None:
-            rate = counts.states / (time.perf_counter() - began)
-            sys.stderr.write(f"\r{number} of {len(parts)}: {name}: {counts.states:,} states, {counts.ends:,} ends ({rate:.0f} states/s) ")
-            sys.stderr.flush()
+    def show(counts: Counts) -> None:
+        rate = counts.states / (time.perf_counter() - began)
+        sys.stderr.write(f"\r{name}: {counts.states:,} states, {counts.ends:,} ends ({rate:.0f} states/s) ")
+        sys.stderr.flush()
 
-        try:
-            counts = explore(shop, part, show)
-        except Violated:
-            return 1
-        sys.stderr.write("\n")
-        if results:
-            seconds = round(time.perf_counter() - began, 1)
-            _append(results, origin | {"part": name, "parts": len(scope.parts), **asdict(counts), "seconds": seconds})
-        total = Counts(**{field: count + getattr(counts, field) for field, count in asdict(total).items()})
+    name = next(names, "")
+    try:
+        for counts in explore(shop, left, show) if left else ():
+            sys.stderr.write("\n")
+            if results:
+                seconds = round(time.perf_counter() - began, 1)
+                _append(results, origin | {"part": name, "parts": len(scope.parts), **asdict(counts), "seconds": seconds})
+            total = Counts(**{field: count + getattr(counts, field) for field, count in asdict(total).items()})
+            name, began = next(names, ""), time.perf_counter()
+    except Violated:
+        return 1
     _say(f"{total.states} states, {total.steps} steps between them, {total.ends} ends: all explored, no violation")
     return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -94,6 +94,7 @@ class Exploration:
 
     def __init__(self, small: SmallWorld, scope: Scope, progress: Callable[[Counts], object]) -> None:
         self.small, self.scope, self.progress, self.counts = small, scope, progress, Counts()
+        self._first: _State | None = None
         self._worlds, self._actors, self._sets = Numbered[World](), Numbered[Known](), Numbered[frozenset[int]]()
         self._played: dict[tuple[int, bool, tuple[int, ...]], dict[tuple[int, ...], dict[tuple[int, ...], _Outcome]]] = {}
         self._scripts: dict[tuple[Any, ...], Scripts[tuple[_Outcome, Collection[str]]]] = {}
@@ -200,8 +201,15 @@ class Exploration:
         world = self._worlds[number]
         if actor == _GONE or not self._actors[actor].is_ready(world):
             return
-        may_die = crashes and self._actors[actor].is_mortal and self.scope.concerns(self.scope.dying, self._actors[actor].name)
-        deaths = (False, True) if may_die else (False,)
+        name = self._actors[actor].name
+        crashes_here = crashes if name.startswith(self.scope.dying) else 0
+        faults_here = faults if name.startswith(self.scope.failing) else 0
+        for move in self._ways(world, actor, crashes_here, faults_here):
+            yield move._replace(crashes=crashes - crashes_here + move.crashes, faults=faults - faults_here + move.faults)
+
+    def _ways(self, world: World, actor: int, crashes: int, faults: int) -> Iterator[_Move]:
+        """Return where an actor can go, with what may still happen to it."""
+        deaths = (False, True) if crashes and self._actors[actor].is_mortal else (False,)
         plans: list[tuple[bool, tuple[int, ...], int, int]] = [(dies, (), crashes - dies, faults) for dies in deaths]
         while plans:
             dies, plan, crashes_left, faults_left = plans.pop()
@@ -259,15 +267,29 @@ class Exploration:
 
     # States -------------------------------------------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Find every state: those first in which most may still happen, and of these those that fewest changes have led to."""
+    def part(self, scope: Scope) -> Counts:
+        """Explore a part of the scope, and return its counts; what a step comes to is known from the parts before."""
+        self.scope, self.counts = scope, Counts(worlds=len(self._worlds), places=len(self._actors))
+        self._moves.clear()
+        self._changing.clear()
+        self._found.clear()
+        self._run()
+        return self.counts
+
+    def _begin(self) -> _State:
+        """Return the state in which everything begins."""
         small = self.small
         small.judge.begin()
         first = small.actors()
         small.stepping.is_exploring = True
         world = self._world(tuple(small.number(name) for name in small.places))
         actors = [self._closure(world, self._set(frozenset([self._actor(known)]))) for known in first]
-        begin = _Node(_State(world, self.scope.crashes, self.scope.faults, tuple(sorted(actors))), (), None)
+        return _State(world, self.scope.crashes, self.scope.faults, tuple(sorted(actors)))
+
+    def _run(self) -> None:
+        """Find every state: those first in which most may still happen, and of these those that fewest changes have led to."""
+        self._first = self._first or self._begin()
+        begin = _Node(self._first, (), None)
         most = self.scope.crashes + self.scope.faults
         waiting: list[dict[int, list[_Node]]] = [{} for _ in range(most + 1)]
         waiting[most][0] = [begin]
@@ -368,20 +390,24 @@ class Exploration:
         sys.stdout.flush()
 
 
-def explore(shop: ShopDriver, scope: Scope, progress: Callable[[Counts], object] = lambda _: None) -> Counts:
-    """Explore everything in an emptied database. Raises `Violated` when an invariant did not hold somewhere."""
+def explore(shop: ShopDriver, parts: Sequence[Scope], progress: Callable[[Counts], object] = lambda _: None) -> Iterator[Counts]:
+    """Explore parts of one scope in an emptied database, one after the other, and yield the counts of each.
+
+    Raises `Violated` when an invariant did not hold somewhere.
+    """
     if connection.vendor != "sqlite":
         raise TypeError("only SQLite's rows are put back as quickly as it takes here")
     empty_tables()
-    stepping = Stepping(scope)
-    small = SmallWorld(shop, stepping, scope)
-    exploration = Exploration(small, scope, progress)
+    stepping = Stepping(parts[0])
+    small = SmallWorld(shop, stepping, parts[0])
+    exploration = Exploration(small, parts[0], progress)
     gc.collect()
     gc.freeze()
     with small.in_place(), keeping(), hearing_the_end_of_transactions(stepping.hear_end):
         connection.execute_wrappers.append(stepping.executing)
         try:
-            exploration.run()
+            for part in parts:
+                yield exploration.part(part)
         except Violated as violated:
             sys.stdout.write(f"{violated}\n")
             raise
@@ -389,4 +415,3 @@ def explore(shop: ShopDriver, scope: Scope, progress: Callable[[Counts], object]
             stepping.abandon_all()
             connection.execute_wrappers.remove(stepping.executing)
             gc.unfreeze()
-    return exploration.counts

@@ -66,11 +66,15 @@ class Scope:
         failing = self.mortals if self.faults else ("",)
         return tuple(replace(self, dying=dies, failing=fails) for dies in dying for fails in failing)
 
-    def concerns(self, whom: str, name: str) -> bool:
-        """Tell whether an actor is of those whom something may happen to."""
-        if not any(name.startswith(mortal) for mortal in self.mortals):
-            raise ValueError(f"{name} is none of {', '.join(self.mortals)}")
-        return name.startswith(whom)
+    @property
+    def name(self) -> str:
+        """What is said of a part."""
+        return ", ".join(filter(None, (self.dying and f"{self.dying} dies", self.failing and f"{self.failing} fails"))) or "all"
+
+    def check(self, name: str) -> None:
+        """Raise when somebody has a process who is in no part."""
+        if not name.startswith(self.mortals):
+            raise ValueError(f"{name} has a process, and is none of {', '.join(self.mortals)}")
 
     @property
     def vendors(self) -> tuple[str, ...]:
@@ -231,6 +235,8 @@ class Stepping(Scheduler):
         """Return which way to go; the last is the ordinary one, and every other uses up one of what may happen of a kind."""
         if self._is_again:
             return int(self._again("chose"))
+        assert self.actor
+        self._scope.check(self.actor.name)
         planned = len(self.choices) < len(self._plan)
         choice = self._plan[len(self.choices)] if planned else ways - 1
         self.choices.append((kind, ways))
@@ -241,15 +247,13 @@ class Stepping(Scheduler):
         """Return the fault that strikes here, or nothing."""
         if not (self.is_exploring and self._scope.faults and self.actor and self.actor.is_mortal):
             return ""
-        if not self._scope.concerns(self._scope.failing, self.actor.name):
-            return ""
         return (*faults, "")[self.choose("fault", len(faults) + 1)]
 
     def may_die(self) -> bool:
         """Tell whether the actor may die here, and does."""
         if not (self.is_exploring and self._scope.crashes and self.actor and self.actor.is_mortal):
             return False
-        return self._scope.concerns(self._scope.dying, self.actor.name) and self.choose("crash", 2) == 0
+        return self.choose("crash", 2) == 0
 
     def pause(self, seconds: float | None = None) -> None:
         """End the step."""
@@ -288,6 +292,8 @@ class Stepping(Scheduler):
         if actor.thread.dead:
             return False
         self.is_mortal = actor.is_mortal
+        if self.is_mortal:
+            self._scope.check(actor.name)
         identity = known._replace(heard=(*known.heard, *self.told)).identity
         if identity in self._standing:
             self._abandon(actor)
