@@ -89,6 +89,26 @@ _GONE: Final = -1
 """Where an actor stands that has nothing more to do."""
 
 
+class _Found(NamedTuple):
+    """What tells whether a state is in this one of the same world."""
+
+    crashes: int
+    faults: int
+    places: int
+    """Where actors may stand, a bit for each place."""
+    stayers: int
+    """Who has more to do for sure, a bit for each."""
+
+    def includes(self, other: _Found) -> bool:
+        """Tell whether as much may still happen, and everybody may stand where the others may; who is not there has nothing more to do."""
+        return (
+            self.crashes >= other.crashes
+            and self.faults >= other.faults
+            and not other.places & ~self.places
+            and not self.stayers & ~other.stayers
+        )
+
+
 class Exploration:
     """Finds every state."""
 
@@ -104,7 +124,8 @@ class Exploration:
         self._changing: dict[tuple[int, int, int, int], list[tuple[_State, tuple[str, ...]]]] = {}
         self._judged: dict[World, int] = {}
         self._gone = self._set(frozenset([_GONE]))
-        self._found: dict[int, list[tuple[int, int, _Stand]]] = {}
+        self._found: dict[int, list[_Found]] = {}
+        self._bits: dict[int, dict[int | str, int]] = {}
         self._ended: set[tuple[int, ...]] = set()
         unjudged = [model._meta.db_table for model in (Notice, Attention, Heartbeat)] + [TIME]
         self._judged_places = [at for name, at in small.places.items() if name not in unjudged]
@@ -273,6 +294,7 @@ class Exploration:
         self._moves.clear()
         self._changing.clear()
         self._found.clear()
+        self._bits.clear()
         self._run()
         return self.counts
 
@@ -317,12 +339,11 @@ class Exploration:
             found = self._found.setdefault(state.world, [])
             stands = {self._stand(node.state): node for node in of_world}
             for stand, node in self._joined(stands).items():
-                if any(
-                    crashes >= state.crashes and faults >= state.faults and self._includes(others, stand)
-                    for crashes, faults, others in found
-                ):
+                new = self._as_found(state, stand)
+                if any(one.includes(new) for one in found):
                     continue
-                found.append((state.crashes, state.faults, stand))
+                found[:] = [one for one in found if not new.includes(one)]
+                found.append(new)
                 yield node._replace(state=state._replace(actors=tuple(number for _, number in stand)))
 
     def _joined(self, stands: dict[_Stand, _Node]) -> dict[_Stand, _Node]:
@@ -350,12 +371,16 @@ class Exploration:
         """Return of whom a set tells where it may stand."""
         return next(self._actors[one].name for one in self._sets[number] if one != _GONE)
 
-    def _includes(self, all_of: _Stand, of: _Stand) -> bool:
-        """Tell whether everybody may stand where the others may."""
-        ours, theirs = dict(all_of), dict(of)
-        return all(
-            self._sets[theirs.get(name, self._gone)] <= self._sets[ours.get(name, self._gone)] for name in ours.keys() | theirs.keys()
-        )
+    def _as_found(self, state: _State, stand: _Stand) -> _Found:
+        bits = self._bits.setdefault(state.world, {})  # few places are of one world
+        places = stayers = 0
+        for name, number in stand:
+            for place in self._sets[number]:
+                if place != _GONE:
+                    places |= 1 << bits.setdefault(place, len(bits))
+            if _GONE not in self._sets[number]:
+                stayers |= 1 << bits.setdefault(name, len(bits))
+        return _Found(state.crashes, state.faults, places, stayers)
 
     def _after(self, state: _State) -> Iterator[tuple[_State, tuple[str, ...]]]:
         world, crashes, faults, actors = state
