@@ -120,6 +120,7 @@ class Exploration:
         self._scripts: dict[tuple[Any, ...], Scripts[tuple[_Outcome, Collection[str]]]] = {}
         self._time = small.places[TIME]
         self._moves: dict[tuple[int, int, int, int], list[_Move]] = {}
+        self._reached: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}
         self._closures: dict[tuple[int, int], int] = {}
         self._changing: dict[tuple[int, int, int, int], list[tuple[_State, tuple[str, ...]]]] = {}
         self._judged: dict[World, int] = {}
@@ -201,6 +202,16 @@ class Exploration:
         places = tuple(sorted({small.places[name] for name in (*touched, TIME)}))
         return tuple((at, after[at]) for at in places if after[at] != world[at]), begun, places
 
+    def _after_changes(self, number: int, changes: tuple[tuple[int, int], ...]) -> int:
+        """Return the world that changes make of a world, judged."""
+        reached = self._reached.get((number, changes))
+        if reached is None:
+            after = list(self._worlds[number])
+            for at, content in changes:
+                after[at] = content
+            reached = self._reached[number, changes] = self._world(self._judge(tuple(after)))
+        return reached
+
     def _judge(self, world: World) -> World:
         key = tuple(world[at] for at in self._judged_places)
         remembered = self._judged.get(key)
@@ -225,21 +236,19 @@ class Exploration:
         name = self._actors[actor].name
         crashes_here = crashes if name.startswith(self.scope.dying) else 0
         faults_here = faults if name.startswith(self.scope.failing) else 0
-        for move in self._ways(world, actor, crashes_here, faults_here):
+        for move in self._ways(number, actor, crashes_here, faults_here):
             yield move._replace(crashes=crashes - crashes_here + move.crashes, faults=faults - faults_here + move.faults)
 
-    def _ways(self, world: World, actor: int, crashes: int, faults: int) -> Iterator[_Move]:
+    def _ways(self, number: int, actor: int, crashes: int, faults: int) -> Iterator[_Move]:
         """Return where an actor can go, with what may still happen to it."""
+        world = self._worlds[number]
         deaths = (False, True) if crashes and self._actors[actor].is_mortal else (False,)
         plans: list[tuple[bool, tuple[int, ...], int, int]] = [(dies, (), crashes - dies, faults) for dies in deaths]
         while plans:
             dies, plan, crashes_left, faults_left = plans.pop()
             outcome = self._step(world, actor, plan, dies=dies)
-            after = list(world)
-            for at, content in outcome.changes:
-                after[at] = content
             try:
-                reached = self._world(self._judge(tuple(after)))
+                reached = self._after_changes(number, outcome.changes)
             except Violated:
                 self.small.stepping.lines = [("", line) for line in outcome.lines]
                 raise
