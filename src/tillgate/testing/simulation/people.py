@@ -6,6 +6,7 @@ Each acts at a moment of its own, by its own stream of chance. What they do to t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from http import HTTPStatus
@@ -23,6 +24,7 @@ from django.urls import resolve, reverse
 from tillgate.django import operations
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund
 from tillgate.django.operations import Act
+from tillgate.django.operations.sweep import Swept
 from tillgate.errors import TillgateError
 from tillgate.sandbox import NoticeAttempt
 from tillgate.sandbox.errors import NotPossible
@@ -363,10 +365,15 @@ class People:
 
 
 def _short(result: object) -> str:
+    """Return what a trace says of a result: no row's number, since what was rolled back uses one up in some databases only."""
     if isinstance(result, operations.Started):
         return f"{result.outcome} {result.payment.reference}"
     if isinstance(result, HttpResponseBase):
         return f"HTTP {result.status_code}"
     if isinstance(result, Refund):
-        return f"refund {result.pk} {result.status} {result.answer}"
+        return f"refund of {result.amount} {result.status} {result.answer}"
+    if isinstance(result, Swept):
+        return str(replace(result, faults=[fault.partition(": ")[2] for fault in result.faults]))[:200]
+    if isinstance(result, operations.Done):
+        return f"{result.sentence}{'' if result.resolved else ', not resolved'}"
     return str(result)[:200]
