@@ -242,12 +242,12 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
     ),
     "exhaustion": (
         "states were explored",
-        "two payments, one refund, one crash and one fault",
+        "two payments, one refund, one crash and one fault, in 25 parts",
         (
             *(
                 ("scope", "scope"),
                 ("part", "part"),
-                ("parts", "of so many"),
+                ("parts", "parts in all"),
                 ("states", "states"),
                 ("steps", "steps between them"),
                 ("ends", "ends"),

@@ -122,6 +122,10 @@ def test_an_exhaustion_goes_on_with_the_parts_that_it_has_not_explored(tmp_path:
     assert {line["parts"] for line in lines} == {4}
     assert "shopper dies, shopper fails" not in rest
     assert "all explored, no violation" in first
+    assert "no violation (1 of 4 parts were on file)" in rest
+    unknown = simulate("--exhaust", f"{scope},dying=cashier")
+    assert "dying=cashier: nobody of that name; whose processes there are: shopper, payment notice of paypal" in unknown
+    assert "exit status 1" in unknown
 
 
 def test_a_step_that_is_played_once_comes_to_the_same_wherever_it_could_be_played() -> None:

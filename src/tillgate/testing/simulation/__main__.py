@@ -94,6 +94,8 @@ def _exhaust(shop: Any, text: str, results: Path | None) -> int:
     numbers: dict[str, Any] = {name: int(number) for name, number in given.items()}
     scope = Scope(**numbers)
     parts = [part for part in scope.parts if all(getattr(part, name) == whom for name, whom in of_whom.items())]
+    if not parts:
+        sys.exit(f"{text}: nobody of that name; whose processes there are: {', '.join(scope.mortals)}")
     origin = _origin(1) | {"scope": ",".join(f"{name}={number}" for name, number in given.items()) or "whole"}
     done = _done(results, origin, "part") if results else set()
     left = [part for part in parts if part.name not in done]
@@ -115,7 +117,8 @@ def _exhaust(shop: Any, text: str, results: Path | None) -> int:
             name, began = next(names, ""), time.perf_counter()
     except Violated:
         return 1
-    _say(f"{total.states} states, {total.steps} steps between them, {total.ends} ends: all explored, no violation")
+    on_file = f" ({len(parts) - len(left)} of {len(parts)} parts were on file)" if len(left) < len(parts) else ""
+    _say(f"{total.states} states, {total.steps} steps between them, {total.ends} ends: all explored, no violation{on_file}")
     return 0
 
 

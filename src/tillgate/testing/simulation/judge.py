@@ -43,7 +43,7 @@ _SECRET: Final = re.compile(r"[0-9a-fA-F]{32,}")
 """A token, a signature, or a key in an address: whatever is unguessable has this form here."""
 _LONG_ENOUGH: Final = timedelta(minutes=10)
 _LATELY: Final = timedelta(seconds=15)
-"""Longer than a payment is not asked about again (I7)."""
+"""Longer than the pause in which a payment is not asked about again (I7)."""
 _ABOUT_A_PAID_ONE: Final = ("second-payment", "paid-not-payable", "underpaid")
 
 
@@ -165,7 +165,7 @@ class Judge:
             self._note(f"I4: payment {name} of {payment.amount} paid order {key}, which costs {self._prices[key]}", key)
 
     def hear_of_start(self, payment: Payment, paid: str) -> None:
-        """Take note of a payment that was begun with nothing in the way, when another was known to the gateway to be paid, perhaps."""
+        """Take note of a payment that was begun with nothing in the way, and of the open one, if any, that the gateway held to be paid."""
         lately = Q(looked_at__gt=payment.created_at - _LATELY) | Q(attentions__isnull=False)
         if paid and paid != payment.reference and not Payment.objects.filter(lately, reference=paid).exists():
             self._note(f"I4: payment {payment.reference} was begun, though payment {paid} of its order was paid by then", payment.order.key)

@@ -59,9 +59,9 @@ class Scope:
 
     @property
     def parts(self) -> tuple[Scope, ...]:
-        """The scopes by who dies and who meets a fault, which make up this one together if not more than one process and fault may."""
+        """The scopes by who dies and who meets a fault, which make up this one together; itself if more than one process or fault may."""
         if max(self.crashes, self.faults) > 1:
-            raise ValueError("only what has one crash and one fault at most comes in parts")
+            return (self,)
         dying = self.mortals if self.crashes else ("",)
         failing = self.mortals if self.faults else ("",)
         return tuple(replace(self, dying=dies, failing=fails) for dies in dying for fails in failing)
