@@ -18,7 +18,7 @@ _MOST_DOUBLINGS: Final = 4
 
 
 def main() -> int:
-    """Break the shop in each way, and simulate until it is noticed; 1 when a mutant was not, and no other proof is named for it."""
+    """Break the shop in each way, and simulate until it is noticed; 1 when a mutant was not."""
     parser = argparse.ArgumentParser("make simulate-mutants", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--payments", type=int, default=5000, help="give up after so many, by default 5000")
     parser.add_argument(

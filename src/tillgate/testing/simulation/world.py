@@ -152,12 +152,12 @@ class _Adapter(GatewayAdapter):
 class _Reader(logging.Handler):
     """Reads the log to the judge."""
 
-    def __init__(self, world: SimulatedWorld) -> None:
+    def __init__(self, judge: Judge) -> None:
         super().__init__()
-        self._world = world
+        self._judge = judge
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._world.judge.hear_of_log(record.getMessage(), record.exc_info[1] if record.exc_info else None)
+        self._judge.hear_of_log(record.getMessage(), record.exc_info[1] if record.exc_info else None)
 
 
 class SimulatedWorld:
@@ -397,7 +397,7 @@ class SimulatedWorld:
     @contextmanager
     def _log_that_is_read(self) -> Iterator[None]:
         """Let the judge read all that is logged, to the last detail."""
-        reader, root = _Reader(self), logging.getLogger()
+        reader, root = _Reader(self.judge), logging.getLogger()
         level = root.level
         root.addHandler(reader)
         root.setLevel(logging.DEBUG)
