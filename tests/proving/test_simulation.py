@@ -128,9 +128,10 @@ def test_an_exhaustion_goes_on_with_the_parts_that_it_has_not_explored(tmp_path:
     assert "exit status 1" in unknown
 
 
-def test_a_step_that_is_played_once_comes_to_the_same_wherever_it_could_be_played() -> None:
-    """Each state reached by what was played elsewhere is one that playing it there reaches."""
+@pytest.mark.parametrize("program", ["compiled", "replayed"])
+def test_what_is_remembered_is_what_doing_it_again_comes_to(program: str) -> None:
+    """A query that was compiled, and a step that was played, where it could be played as well."""
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
-    command = [sys.executable, "-m", "tests.proving.replayed"]
+    command = [sys.executable, "-m", f"tests.proving.{program}"]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # our own line
     assert ran.returncode == 0, ran.stdout + ran.stderr

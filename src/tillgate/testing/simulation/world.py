@@ -33,6 +33,7 @@ from tillgate.hooks.adapter import GatewayAdapter
 from tillgate.sandbox.options import Options
 from tillgate.sandbox.service import Service
 from tillgate.testing.driver import ShopDriver
+from tillgate.testing.simulation.compiling import compiled_once
 from tillgate.testing.simulation.database import Interposed, switching
 from tillgate.testing.simulation.faults import Faults
 from tillgate.testing.simulation.judge import Judge
@@ -370,6 +371,7 @@ class SimulatedWorld:
             put(mock.patch.object(models, "secrets", chance))
             put(mock.patch.object(event_id, "_get_default", chance.uuid4))
             put(mock.patch.object(sweeping, "ThreadPoolExecutor", _Inline))
+            put(compiled_once())
             put(switching(scheduler, self.faults))
             put(self._handlers_that_fail())
             put(self._log_that_is_read())
