@@ -51,7 +51,7 @@ def _deliver_next(order_id: int) -> tuple[bool, bool]:
     try:
         with locked_order(order_id) as order:
             waiting = order.deliveries.exclude(kind=DeliveryKind.REMOTE).filter(done_at__isnull=True)
-            oldest = list(waiting.select_related("payment", "refund__payment", "attention").order_by("id")[:2])
+            oldest = list(waiting.select_related("payment").order_by("id")[:2])
             if not oldest or (oldest[0].due_at and oldest[0].due_at > clock.now()):
                 return False, False
             delivery = oldest[0]
@@ -148,9 +148,10 @@ def _order_unpaid(order: Order, delivery: Delivery) -> str:
 
 
 def _refund_changed(order: Order, delivery: Delivery) -> str:
-    refund = delivery.refund
+    refund, payment = delivery.refund, delivery.payment
     assert refund is not None
-    refund.payment.order = order
+    assert payment is not None
+    refund.payment, payment.order = payment, order
     hooks.call_owner(order.plugin, "tillgate_refund_changed", refund=refund_value(refund, delivery.data.get("status")))
     return str(delivery.data.get("status", ""))
 

@@ -331,6 +331,7 @@ class Exploration:
                     self.counts.states += 1
                     if self.counts.states % _PROGRESS_EVERY == 0:
                         self.progress(self.counts)
+                        _keep_all()
                     try:
                         for state, lines in self._after(node.state):
                             self.counts.steps += 1
@@ -424,6 +425,12 @@ class Exploration:
         sys.stdout.flush()
 
 
+def _keep_all() -> None:
+    """Take what is known by now out of the collector's sight: it is kept, and would be looked through for garbage again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def explore(shop: ShopDriver, parts: Sequence[Scope], progress: Callable[[Counts], object] = lambda _: None) -> Iterator[Counts]:
     """Explore parts of one scope in an emptied database, one after the other, and yield the counts of each.
 
@@ -435,8 +442,7 @@ def explore(shop: ShopDriver, parts: Sequence[Scope], progress: Callable[[Counts
     stepping = Stepping(parts[0])
     small = SmallWorld(shop, stepping, parts[0])
     exploration = Exploration(small, parts[0], progress)
-    gc.collect()
-    gc.freeze()
+    _keep_all()
     with small.in_place(), keeping(), hearing_the_end_of_transactions(stepping.hear_end):
         connection.execute_wrappers.append(stepping.executing)
         try:
