@@ -22,6 +22,8 @@ from tillgate.testing.simulation.world import empty_tables
 __all__ = ["Counts", "Exploration", "explore"]
 
 _PROGRESS_EVERY: Final = 100
+_COLLECTED_EVERY: Final = 200
+"""Of the steps that are played; nothing else leaves garbage."""
 
 
 @dataclass
@@ -158,6 +160,8 @@ class Exploration:
 
     def _play(self, world: World, actor: int, plan: tuple[int, ...], *, dies: bool) -> tuple[_Outcome, tuple[int, ...]]:
         self.counts.played += 1
+        if self.counts.played % _COLLECTED_EVERY == 0:
+            _keep_all()
         small, stepping, known = self.small, self.small.stepping, self._actors[actor]
         stepping.is_exploring = True
         has_more = stepping.play(known, lambda: small.put(world), plan=plan, dies=dies)
@@ -331,7 +335,6 @@ class Exploration:
                     self.counts.states += 1
                     if self.counts.states % _PROGRESS_EVERY == 0:
                         self.progress(self.counts)
-                        _keep_all()
                     try:
                         for state, lines in self._after(node.state):
                             self.counts.steps += 1
@@ -426,7 +429,7 @@ class Exploration:
 
 
 def _keep_all() -> None:
-    """Take what is known by now out of the collector's sight: it is kept, and would be looked through for garbage again and again."""
+    """Collect the garbage, and take what else there is out of the collector's sight: it would be looked through again and again."""
     gc.collect()
     gc.freeze()
 
@@ -443,6 +446,7 @@ def explore(shop: ShopDriver, parts: Sequence[Scope], progress: Callable[[Counts
     small = SmallWorld(shop, stepping, parts[0])
     exploration = Exploration(small, parts[0], progress)
     _keep_all()
+    gc.disable()
     with small.in_place(), keeping(), hearing_the_end_of_transactions(stepping.hear_end):
         connection.execute_wrappers.append(stepping.executing)
         try:
@@ -455,3 +459,4 @@ def explore(shop: ShopDriver, parts: Sequence[Scope], progress: Callable[[Counts
             stepping.abandon_all()
             connection.execute_wrappers.remove(stepping.executing)
             gc.unfreeze()
+            gc.enable()
