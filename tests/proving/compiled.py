@@ -16,7 +16,7 @@ def main() -> None:
     from django.db.models.sql.compiler import SQLCompiler
 
     from tests.smallest_shop.driver import SmallestShopDriver
-    from tillgate.testing.simulation import world
+    from tillgate.testing.simulation import stand_ins, world
     from tillgate.testing.simulation.compiling import compiled_once
 
     compile_it, compiled = SQLCompiler.as_sql, 0
@@ -29,7 +29,7 @@ def main() -> None:
     SQLCompiler.as_sql = counting  # type: ignore[assignment, method-assign]  # compiled_once() stands before it
     remembering = world.simulate(SmallestShopDriver(), 11, 40)
     once, compiled = compiled, 0
-    with mock.patch.object(world, "compiled_once", partial(compiled_once, compared_every=1)):
+    with mock.patch.object(stand_ins, "compiled_once", partial(compiled_once, compared_every=1)):
         comparing = world.simulate(SmallestShopDriver(), 11, 40)
     assert remembering.digest == comparing.digest
     assert compiled > 3 * once, (once, compiled)

@@ -17,6 +17,7 @@ from tillgate.testing.driver import ShopDriver
 from tillgate.testing.simulation.faults import KINDS, Faults
 from tillgate.testing.simulation.network import Violated
 from tillgate.testing.simulation.scheduler import Scheduler
+from tillgate.testing.simulation.stand_ins import in_place
 from tillgate.testing.simulation.world import SimulatedWorld, empty_tables
 
 __all__ = ["Endured", "endure"]
@@ -136,5 +137,5 @@ def endure(shop: ShopDriver, seed: int, orders: int, days: float, watch: Callabl
     empty_tables()
     world = _Outage(shop, Scheduler(seed), days)
     watch(world)
-    with world.in_place():
+    with in_place(world):
         return world.endure(orders)

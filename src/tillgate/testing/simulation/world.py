@@ -2,53 +2,35 @@
 
 from __future__ import annotations
 
-import importlib
-import logging
-import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from random import Random
-from typing import Any, Final
-from unittest import mock
+from typing import Final
 
 from django.apps import apps
 from django.conf import settings
-from django.core import signing
 from django.core.management.color import no_style
 from django.core.signals import setting_changed
 from django.db import connection
-from django.test.utils import override_settings
 
-from tillgate import client, hooks, transport
-from tillgate.client import Gateway
-from tillgate.django import clock, models
-from tillgate.django.operations import starting, turns
+from tillgate.django import models
 from tillgate.django.operations.audit import audit
-from tillgate.hooks import hookimpl
-from tillgate.hooks.adapter import GatewayAdapter
 from tillgate.sandbox.options import Options
 from tillgate.sandbox.service import Service
 from tillgate.testing.driver import ShopDriver
-from tillgate.testing.simulation.compiling import compiled_once
-from tillgate.testing.simulation.database import Interposed, switching
+from tillgate.testing.simulation.database import Interposed
 from tillgate.testing.simulation.faults import Faults
 from tillgate.testing.simulation.judge import Judge
 from tillgate.testing.simulation.network import Network, Violated
 from tillgate.testing.simulation.people import People
 from tillgate.testing.simulation.scheduler import Actor, Scheduler
-from tillgate.testing.world import ShopIsDown
-from tillgate.wire import references
+from tillgate.testing.simulation.stand_ins import in_place
 
 __all__ = ["Outcome", "SimulatedWorld", "empty_tables", "simulate"]
 
-sweeping = importlib.import_module("tillgate.django.operations.sweep")  # the package has a function of that name
-
 _PUBLIC_URL: Final = "https://shop.example"
-_HOOKS: Final = ("tillgate_describe_order", "tillgate_payment_paid", "tillgate_order_unpaid", "tillgate_refund_changed")
 _HOUR: Final = 3600.0
 _LONG_AGO: Final = datetime(2025, 1, 1, tzinfo=UTC)
 _EVERYTHING_EVERY: Final = 30
@@ -80,85 +62,6 @@ class Outcome:
     digest: str
     struck: dict[str, int] = field(default_factory=dict)
     attentions: dict[str, int] = field(default_factory=dict)
-
-
-class _Chance:
-    """Stands in for `secrets`, `random` and `uuid` in what is simulated: the stream of whoever acts."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-
-    @property
-    def _stream(self) -> Random:
-        assert self._scheduler.actor, "only actors draw"
-        return self._scheduler.actor.chance
-
-    def choice(self, of: Any) -> Any:
-        return self._stream.choice(of)
-
-    def uniform(self, low: float, high: float) -> float:
-        return self._stream.uniform(low, high)
-
-    def token_urlsafe(self, size: int) -> str:
-        return f"{self._stream.getrandbits(8 * size):0{2 * size}x}"[: size * 4 // 3]
-
-    def uuid4(self) -> uuid.UUID:
-        return uuid.UUID(int=self._stream.getrandbits(128), version=4)
-
-
-class _Inline:
-    """Stands in for a pool of threads: each task is done where it is submitted."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def __enter__(self) -> _Inline:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def submit(self, act: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        try:
-            done.set_result(act(*arguments))
-        except Exception as error:  # noqa: BLE001  # whoever asks for the result gets it
-            done.set_exception(error)
-        return done
-
-
-class _Adapter(GatewayAdapter):
-    """The built-in adapter over the simulated network."""
-
-    def __init__(self, network: Network) -> None:
-        super().__init__()
-        self._gateway = lambda account: Gateway(account, transport=network)  # type: ignore[assignment]
-
-    @hookimpl(tryfirst=True)
-    def tillgate_pay(self, account: Any, request: Any) -> Any:
-        """Create a payment."""
-        return super().tillgate_pay(account, request)
-
-    @hookimpl(tryfirst=True)
-    def tillgate_query(self, account: Any, reference: str) -> Any:
-        """Query a transaction."""
-        return super().tillgate_query(account, reference)
-
-    @hookimpl(tryfirst=True)
-    def tillgate_refund(self, account: Any, request: Any) -> Any:
-        """Refund."""
-        return super().tillgate_refund(account, request)
-
-
-class _Reader(logging.Handler):
-    """Reads the log to the judge."""
-
-    def __init__(self, judge: Judge) -> None:
-        super().__init__()
-        self._judge = judge
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._judge.hear_of_log(record.getMessage(), record.exc_info[1] if record.exc_info else None)
 
 
 class SimulatedWorld:
@@ -297,7 +200,7 @@ class SimulatedWorld:
         self.service.use(Options.read({"merchants": self._tokens}, self.service.options))
         self.scheduler.tell("the gateway has another token")
         self.scheduler.pause(late)
-        self._configure()
+        self.configure()
         self.scheduler.tell("the shop has the other token")
 
     def _skew(self, seconds: float) -> None:
@@ -308,7 +211,7 @@ class SimulatedWorld:
         """Let nothing go wrong any more."""
         self.is_quiet = self.faults.is_calm = True
         self.network.dark_until = self.scheduler.skew_seconds = 0.0
-        self._configure()
+        self.configure()
         self.scheduler.tell("quiet")
 
     def _close_the_books(self) -> None:
@@ -325,7 +228,8 @@ class SimulatedWorld:
         accountant = self.scheduler.spawn("accountant", closing, story="owner")
         self._until(lambda: accountant.thread.dead)
 
-    def _configure(self) -> None:
+    def configure(self) -> None:
+        """Let the shop have the accounts as they are by now."""
         accounts = {
             alias: {"BASE_URL": "https://gateway.example", "MERCHANT_NO": merchant_no, "TOKEN": self._tokens[merchant_no], "SANDBOX": True}
             for alias, merchant_no in (("default", "200001"), ("second", "200002"))
@@ -352,99 +256,6 @@ class SimulatedWorld:
             attentions=dict(sorted(attentions.items())),
         )
 
-    # The virtual world --------------------------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Put virtual time, chance, network and database in the places of the real ones."""
-        chance, scheduler = _Chance(self.scheduler), self.scheduler
-        event_id = models.Delivery._meta.get_field("event_id")
-        adapter = _Adapter(self.network)
-        with ExitStack() as stack:
-            put = stack.enter_context
-            put(override_settings(TILLGATE=dict(settings.TILLGATE)))
-            put(mock.patch.object(clock, "now", scheduler.now))
-            for module in (turns, starting, client, transport, signing):
-                put(mock.patch.object(module, "time", scheduler))
-            put(mock.patch.object(client, "random", chance))
-            put(mock.patch.object(references, "secrets", chance))
-            put(mock.patch.object(models, "secrets", chance))
-            put(mock.patch.object(event_id, "_get_default", chance.uuid4))
-            put(mock.patch.object(sweeping, "ThreadPoolExecutor", _Inline))
-            put(compiled_once())
-            put(switching(scheduler, self.faults))
-            put(self._handlers_that_fail())
-            put(self._log_that_is_read())
-            put(mock.patch.dict(connection.settings_dict, ATOMIC_REQUESTS=True))  # which no view of ours may be harmed by
-            hooks.plugin_manager().register(adapter, name="simulated-gateway")
-            stack.callback(hooks.plugin_manager().unregister, adapter)
-            self._configure()
-            yield
-
-    @contextmanager
-    def _handlers_that_fail(self) -> Iterator[None]:
-        """Let the shop's own functions raise now and then, before or after their work."""
-        manager = hooks.plugin_manager()
-        owner = manager.get_plugin(self.shop.plugin)
-        with ExitStack() as stack:
-            for name in _HOOKS:
-                for implementation in getattr(manager.hook, name).get_hookimpls():
-                    if implementation.plugin is owner:
-                        function = implementation.function
-                        overheard = {"tillgate_payment_paid": self._paid, "tillgate_order_unpaid": self._given_up}.get(name)
-                        failing = self._failing(overheard(function) if overheard else function)
-                        stack.enter_context(mock.patch.object(implementation, "function", failing))
-            yield
-
-    @contextmanager
-    def _log_that_is_read(self) -> Iterator[None]:
-        """Let the judge read all that is logged, to the last detail."""
-        reader, root = _Reader(self.judge), logging.getLogger()
-        level = root.level
-        root.addHandler(reader)
-        root.setLevel(logging.DEBUG)
-        try:
-            yield
-        finally:
-            root.setLevel(level)
-            root.removeHandler(reader)
-
-    def _failing(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def handler(*arguments: Any) -> Any:
-            if not self.faults.strikes("handler"):
-                return real(*arguments)
-            actor = self.scheduler.actor
-            assert actor
-            if actor.chance.random() < 0.5:
-                real(*arguments)
-            raise ShopIsDown("the shop's handler failed")
-
-        return handler
-
-    def _given_up(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Let the judge hear that the shop is told to give an order up."""
-
-        def handler(order: hooks.Order) -> Any:
-            self.judge.hear_of_given_up(order)
-            return real(order)
-
-        return handler
-
-    def _paid(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Let staff close an order now and then after it was found payable, and the judge hear what the shop makes of a payment."""
-
-        def handler(payment: hooks.Payment) -> Any:
-            key = payment.order.key
-            if self.faults.strikes("closed_meanwhile"):
-                self.shop.close_order(key)
-            is_payable = self.shop.is_payable(key)
-            outcome = real(payment)
-            if outcome == hooks.PaidOutcome.APPLIED:
-                self.judge.hear_of_applied(payment, is_payable=is_payable)
-            return outcome
-
-        return handler
-
 
 def empty_tables() -> None:
     """Empty the tables of every app, and begin their numbers anew."""
@@ -469,5 +280,5 @@ def simulate(
     scheduler = Scheduler(seed)
     world = SimulatedWorld(shop, scheduler, Faults.drawn(scheduler, without))
     watch(world)
-    with world.in_place():
+    with in_place(world):
         return world.run(orders, only)

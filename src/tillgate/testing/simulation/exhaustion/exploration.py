@@ -17,6 +17,7 @@ from tillgate.testing.simulation.exhaustion.small_world import GATEWAY, REMEMBER
 from tillgate.testing.simulation.exhaustion.stepping import Known, Scope, Stepping, World
 from tillgate.testing.simulation.exhaustion.unread import keeping
 from tillgate.testing.simulation.network import Violated
+from tillgate.testing.simulation.stand_ins import in_place
 from tillgate.testing.simulation.world import empty_tables
 
 __all__ = ["Counts", "Exploration", "explore"]
@@ -447,7 +448,7 @@ def explore(shop: ShopDriver, parts: Sequence[Scope], progress: Callable[[Counts
     exploration = Exploration(small, parts[0], progress)
     _keep_all()
     gc.disable()
-    with small.in_place(), keeping(), hearing_the_end_of_transactions(stepping.hear_end):
+    with in_place(small), keeping(), hearing_the_end_of_transactions(stepping.hear_end):
         connection.execute_wrappers.append(stepping.executing)
         try:
             for part in parts:
