@@ -12,11 +12,11 @@ def main() -> None:
     call_command("migrate", run_syncdb=True, verbosity=0)
     from tests.smallest_shop.driver import SmallestShopDriver
     from tillgate.testing.simulation.exhaustion import Scope, explore
-    from tillgate.testing.simulation.exhaustion.exploration import Exploration
+    from tillgate.testing.simulation.exhaustion.steps import Steps
 
-    taken, step = 0, Exploration._step
+    taken, step = 0, Steps._step
 
-    def again(self: Exploration, world: tuple[int, ...], actor: int, plan: tuple[int, ...], *, dies: bool) -> object:
+    def again(self: Steps, world: tuple[int, ...], actor: int, plan: tuple[int, ...], *, dies: bool) -> object:
         nonlocal taken
         played = self.counts.played
         outcome = step(self, world, actor, plan, dies=dies)
@@ -26,7 +26,7 @@ def main() -> None:
             assert other[:-1] == outcome[:-1], (outcome, other)  # all but the lines, which are told with the time
         return outcome
 
-    Exploration._step = again  # type: ignore[assignment, method-assign]
+    Steps._step = again  # type: ignore[assignment, method-assign]
     for sweeps, returns in ((0, 1), (1, 0)):
         taken = 0
         for _ in explore(SmallestShopDriver(), [Scope(payments=1, refunds=0, sweeps=sweeps, returns=returns, crashes=0, faults=0)]):
