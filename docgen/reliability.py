@@ -94,8 +94,8 @@ def _mutants(lines: list[Line]) -> dict[str, Any]:
 
 def _exhaustion(lines: list[Line]) -> dict[str, Any]:
     last = lines[-1]
-    sums = {name: last[name] for name in ("parts", "states", "steps", "ends", "played", "followed", "seconds")}
-    return {"count": last["states"], **sums}
+    names = ("parts", "states", "steps", "ends", "played", "followed", "seconds", "commit", "python")
+    return {"count": last["states"], **{name: last[name] for name in names}}
 
 
 def _outage(lines: list[Line]) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _effects(parts: list[Line]) -> str:
 _FOLDS: Final[dict[str, tuple[tuple[str, ...], Callable[[list[Line]], dict[str, Any]]]]] = {
     "simulation": (("commit", "database", "orders_each", "python", "django"), _simulation),
     "mutants": (("mutant",), _mutants),
-    "exhaustion": (("commit", "scope", "part", "python"), _exhaustion),
+    "exhaustion": (("scope", "part"), _exhaustion),
     "outage": (("commit", "database", "days", "python"), _outage),
     "mutation": (("commit", "module", "mutmut", "python", "django"), _mutation),
     "kill-lines": (("commit", "source", "database", "act"), _killing),
