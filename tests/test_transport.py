@@ -216,6 +216,7 @@ def test_a_leftover_answer_is_never_taken_for_that_of_a_refund(
     to_query, to_refund = LEFTOVERS[leftover]
     server.script = lambda received: to_query if received.operation == "query" else to_refund
     query_then_refund(kind, account(**{**FAST, "base_url": server.url, "max_connections": 1, "deadline_seconds": 1.0}))
+    assert server.wait_until_none_is_open(), "a busy server may hear of the refund after its deadline"
     assert sorted(received.operation for received in server.requests) == ["query", "query", "refund"], "nothing is sent twice"
     assert server.connections > 1, "a connection with a leftover is closed"
 
