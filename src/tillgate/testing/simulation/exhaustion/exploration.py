@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from django.db import connection
 
 from tillgate.testing.driver import ShopDriver
+from tillgate.testing.simulation.exhaustion.found import Found, Stand
 from tillgate.testing.simulation.exhaustion.scripts import hearing_the_end_of_transactions
 from tillgate.testing.simulation.exhaustion.small_world import Numbered, SmallWorld
 from tillgate.testing.simulation.exhaustion.stepping import Scope, Stepping
@@ -41,43 +42,24 @@ class _Node(NamedTuple):
     before: _Node | None
 
 
-_Stand = tuple[tuple[str, int], ...]
-"""The set of where each actor may stand."""
-
-
-class _Found(NamedTuple):
-    """What tells whether a state is in this one of the same world."""
-
-    crashes: int
-    faults: int
-    places: int
-    """Where actors may stand, a bit for each place."""
-    stayers: int
-    """Who has more to do for sure, a bit for each."""
-
-    def includes(self, other: _Found) -> bool:
-        """Tell whether as much may still happen, and everybody may stand where the others may; who is not there has nothing more to do."""
-        return (
-            self.crashes >= other.crashes
-            and self.faults >= other.faults
-            and not other.places & ~self.places
-            and not self.stayers & ~other.stayers
-        )
-
-
 class Exploration:
     """Finds every state."""
 
     def __init__(self, small: SmallWorld, scope: Scope, progress: Callable[[Counts], object]) -> None:
         self.small, self.scope, self.progress, self.counts = small, scope, progress, Counts()
-        self._steps, self._sets = Steps(small, scope), Numbered[frozenset[int]]()
-        self._first: _State | None = None
+        self._steps = Steps(small, scope)
+        self._first: tuple[int, list[int]] | None = None
+        """The world in which everything begins, and who does."""
+        self._ended: set[tuple[int, ...]] = set()
+        self._begin_part()
+
+    def _begin_part(self) -> None:
+        """Forget all but what steps come to, and how worlds end: the rest is of one part, and fills the memory."""
+        self._sets = Numbered[frozenset[int]]()
+        self._gone = self._set(frozenset([GONE]))
         self._closures: dict[tuple[int, int], int] = {}
         self._changing: dict[tuple[int, int, int, int], list[tuple[_State, tuple[str, ...]]]] = {}
-        self._gone = self._set(frozenset([GONE]))
-        self._found: dict[int, list[_Found]] = {}
-        self._bits: dict[int, dict[int | str, int]] = {}
-        self._ended: set[tuple[int, ...]] = set()
+        self._found: dict[int, Found] = {}
 
     def _set(self, actors: frozenset[int]) -> int:
         return self._sets.number(actors, lambda: actors)
@@ -121,26 +103,26 @@ class Exploration:
     def part(self, scope: Scope) -> Counts:
         """Explore a part of the scope, and return its counts; what a step comes to is known from the parts before."""
         self.scope, self.counts = scope, self._steps.begin(scope)
-        self._changing.clear()
-        self._found.clear()
-        self._bits.clear()
+        self._begin_part()
         self._run()
         return self.counts
 
     def _begin(self) -> _State:
         """Return the state in which everything begins."""
-        small = self.small
-        small.judge.begin()
-        first = small.actors()
-        small.stepping.is_exploring = True
-        world = self._steps.world(tuple(small.number(name) for name in small.places))
-        actors = [self._closure(world, self._set(frozenset([self._steps.actor(known)]))) for known in first]
-        return _State(world, self.scope.crashes, self.scope.faults, tuple(sorted(actors)))
+        if self._first is None:
+            small = self.small
+            small.judge.begin()
+            known = small.actors()
+            small.stepping.is_exploring = True
+            world = self._steps.world(tuple(small.number(name) for name in small.places))
+            self._first = world, [self._steps.actor(one) for one in known]
+        world, actors = self._first
+        closures = [self._closure(world, self._set(frozenset([one]))) for one in actors]
+        return _State(world, self.scope.crashes, self.scope.faults, tuple(sorted(closures)))
 
     def _run(self) -> None:
         """Find every state: those first in which most may still happen, and of these those that fewest changes have led to."""
-        self._first = self._first or self._begin()
-        begin = _Node(self._first, (), None)
+        begin = _Node(self._begin(), (), None)
         most = self.scope.crashes + self.scope.faults
         waiting: list[dict[int, list[_Node]]] = [{} for _ in range(most + 1)]
         waiting[most][0] = [begin]
@@ -165,23 +147,19 @@ class Exploration:
         for node in nodes:
             alike.setdefault(node.state._replace(actors=()), []).append(node)
         for state, of_world in alike.items():
-            found = self._found.setdefault(state.world, [])
+            found = self._found.setdefault(state.world, Found(self._sets, self._gone))
             stands = {self._stand(node.state): node for node in of_world}
             for stand, node in self._joined(stands).items():
-                new = self._as_found(state, stand)
-                if any(one.includes(new) for one in found):
-                    continue
-                found[:] = [one for one in found if not new.includes(one)]
-                found.append(new)
-                yield node._replace(state=state._replace(actors=tuple(number for _, number in stand)))
+                if found.is_new(state.crashes, state.faults, stand):
+                    yield node._replace(state=state._replace(actors=tuple(number for _, number in stand)))
 
-    def _joined(self, stands: dict[_Stand, _Node]) -> dict[_Stand, _Node]:
+    def _joined(self, stands: dict[Stand, _Node]) -> dict[Stand, _Node]:
         """Join what differs in where one actor may stand: what follows from either follows from both together, and nothing else."""
         before = 0
         while len(stands) != before:
             before = len(stands)
             for name in sorted({name for stand in stands for name, _ in stand}):
-                others: dict[_Stand, tuple[set[int], _Node]] = {}
+                others: dict[Stand, tuple[set[int], _Node]] = {}
                 for stand, node in stands.items():
                     rest = tuple(one for one in stand if one[0] != name)
                     where = self._sets[dict(stand).get(name, self._gone)]
@@ -192,24 +170,13 @@ class Exploration:
                 }
         return stands
 
-    def _stand(self, state: _State) -> _Stand:
+    def _stand(self, state: _State) -> Stand:
         """Return where who may stand; who is not there has nothing more to do."""
         return tuple(sorted((self._name(one), one) for one in state.actors))
 
     def _name(self, number: int) -> str:
         """Return of whom a set tells where it may stand."""
         return next(self._steps.actors[one].name for one in self._sets[number] if one != GONE)
-
-    def _as_found(self, state: _State, stand: _Stand) -> _Found:
-        bits = self._bits.setdefault(state.world, {})  # few places are of one world
-        places = stayers = 0
-        for name, number in stand:
-            for place in self._sets[number]:
-                if place != GONE:
-                    places |= 1 << bits.setdefault(place, len(bits))
-            if GONE not in self._sets[number]:
-                stayers |= 1 << bits.setdefault(name, len(bits))
-        return _Found(state.crashes, state.faults, places, stayers)
 
     def _after(self, state: _State) -> Iterator[tuple[_State, tuple[str, ...]]]:
         world, crashes, faults, actors = state
