@@ -397,6 +397,7 @@ def test_an_open_payment_is_looked_at_after_5_15_30_60_120_300_seconds_then_ever
     while moment < expires_at:
         following = lifecycle.next_look(PaymentStatus.PENDING, NOW, expires_at, moment)
         assert following is not None
+        assert following > moment
         moment = following
         looks.append((moment - NOW).total_seconds())
     assert looks == [5, 15, 30, 60, 120, 300, 900, 1200]
@@ -406,6 +407,7 @@ def test_an_open_payment_is_looked_at_after_5_15_30_60_120_300_seconds_then_ever
 def test_a_settled_payment_gets_tail_looks_for_thirty_days(status: PaymentStatus) -> None:
     moment, looks = NOW, []
     while following := lifecycle.next_look(status, NOW, NOW, moment):
+        assert following > moment
         moment = following
         looks.append(moment - NOW)
     assert looks == [timedelta(hours=1), timedelta(days=1), timedelta(days=7), timedelta(days=30)]

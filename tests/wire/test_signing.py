@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from typing import Any
 
@@ -102,6 +103,18 @@ def test_a_signature_belongs_to_its_parameters_alone(signed: dict[str, str], oth
 @pytest.mark.parametrize("broken", [{"a\ud800": "b"}, {"a": "\udfff"}])
 def test_text_that_nobody_can_have_signed_does_not_verify(broken: dict[str, str]) -> None:
     assert not signing.verify(broken, TOKEN, "0" * 32)
+
+
+def test_a_machine_that_has_md5_for_no_security_of_its_own_signs_and_verifies(monkeypatch: pytest.MonkeyPatch) -> None:
+    def md5(data: bytes, *, usedforsecurity: bool = True) -> Any:
+        if usedforsecurity:
+            raise ValueError("disabled for FIPS")
+        return hashlib.md5(data, usedforsecurity=usedforsecurity)
+
+    monkeypatch.setattr(signing, "md5", md5)
+    signing._token_digest.cache_clear()
+    assert signing.sign(FAMILY_VECTOR, TOKEN) == FAMILY_SIGNATURE
+    assert signing.verify(FAMILY_VECTOR, TOKEN, FAMILY_SIGNATURE)
 
 
 def test_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,19 @@ def test_each_answer_is_in_its_payments_place(connections: int | None) -> None:
     assert len(threads) <= (connections or 3)
 
 
+def test_as_many_are_asked_at_once_as_there_are_connections() -> None:
+    many = 40
+    together = threading.Barrier(many, timeout=10)
+
+    def ask(payment: Payment) -> Answer:
+        together.wait()
+        return NotFound(asked_at=clock.now())
+
+    with Asker(ask, turn(), many) as asker:
+        answers = asker.about([Payment(pk=number, reference=f"S{number}") for number in range(many)])
+    assert all(isinstance(answer, NotFound) for answer in answers)
+
+
 @pytest.mark.parametrize("connections", [1, 3])
 def test_nobody_is_asked_once_it_shall_stop(connections: int) -> None:
     asked: list[str] = []

@@ -47,6 +47,8 @@ def test_a_matter_is_that_of_its_refund_or_delivery_or_payment(world: World, sub
     assert raised
     whom = {"refund": f"refund:{refund.pk}", "delivery": f"delivery:{delivery.pk}", "payment": f"payment:{payment.pk}"}
     assert raised.open_key == f"forged-notices:{whom.get(subject, 'nonetype:')}"
+    raised.refresh_from_db()
+    assert {name: getattr(raised, name) for name in ("payment", "refund", "delivery") if getattr(raised, name)} == given
 
 
 def test_a_worker_that_is_overtaken_raises_nothing_and_keeps_its_transaction(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +91,17 @@ def test_a_matter_is_resolved_once_and_stays_as_it_was(world: World) -> None:
     assert TimelineEntry.objects.count() == entries
     entry = TimelineEntry.objects.latest("id")
     assert (entry.event, entry.payment, entry.sentence) == ("attention.resolved", payment, "r" * 256)
+
+
+def test_a_matter_that_was_resolved_is_raised_anew_when_it_comes_again(world: World) -> None:
+    payment = world.start(world.order())
+    first = forged(payment)
+    assert first
+    resolve(first.pk, "a scanner", "ann")
+    again = forged(payment)
+    assert again
+    assert (again.pk != first.pk, again.open_key) == (True, f"forged-notices:payment:{payment.pk}")
+    assert forged(payment) is None
 
 
 def test_an_accounts_matter_is_resolved_without_a_timeline(world: World) -> None:

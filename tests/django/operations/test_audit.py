@@ -115,22 +115,27 @@ def test_books_that_agree_have_no_difference_whatever_became_of_the_payments(wor
 
 
 def test_the_totals_of_both_sides_are_added_up(world: World) -> None:
-    payment, _ = world.paid_payment("12.50"), world.paid_payment("0.10")
-    operations.refund(payment.pk, "2.50")
-    world.shopper_pays(on_the_way(world))
+    payment, _, before = world.paid_payment("12.50"), world.paid_payment("0.10"), world.paid_payment("5.00")
+    for one, amount in ((payment, "2.50"), (payment, "0.25"), (before, "5.00")):
+        operations.refund(one.pk, amount)
+    world.sandbox.control.fault("refused", occasion="refund")
+    operations.refund(payment.pk, "1.00")
+    rewrite(before, created_at=clock.now() - timedelta(days=101))
+    for _ in range(2):
+        world.shopper_pays(on_the_way(world))
     heard: list[Audited] = []
-    assert kinds(progress=heard.append) == ["paid-there"]
+    assert kinds(progress=heard.append) == ["paid-there", "paid-there"]
     assert heard[-1] == Audited(
-        total=3,
-        payments=3,
-        compared=3,
+        total=4,
+        payments=4,
+        compared=4,
         paid_here=2,
         paid_here_amount=Decimal("12.60"),
-        paid_there=3,
-        paid_there_amount=Decimal("25.10"),
-        refunds=1,
-        refunded_amount=Decimal("2.50"),
-        differences=1,
+        paid_there=4,
+        paid_there_amount=Decimal("37.60"),
+        refunds=2,
+        refunded_amount=Decimal("2.75"),
+        differences=2,
     )
 
 
@@ -222,6 +227,19 @@ def test_what_was_told_of_an_account_is_told_of_each_of_its_payments(world: Worl
     assert [bool(found.told) for found in look()] == [True, True]
 
 
+def test_what_was_told_of_another_payment_or_account_is_not_told_of_this_one(world: World) -> None:
+    other = world.paid_payment()
+    payment = world.paid_payment()
+    raised: dict[str, Any] = {"sentence": "x", "raised_at": clock.now()}
+    Attention.objects.create(payment=other, account="default", reason="amount-mismatch", open_key="1", **raised)
+    Attention.objects.create(account="another", reason="wrong-credentials", open_key="2", **raised)
+    by_reference = {one.reference: one.told for one in look(ask=saying(amount=Decimal("12.49")))}
+    assert by_reference[other.reference].startswith("needs a person since ")
+    assert by_reference[payment.reference] == ""
+    world.sandbox.control.reset()
+    assert [found.told for found in look()] == ["", ""]
+
+
 def transaction_like(payment: Payment, **differing: Any) -> Transaction:
     agreeing = {
         "reference": payment.reference,
@@ -288,10 +306,20 @@ def test_a_refund_made_elsewhere_shows_as_far_as_the_status_word_tells(world: Wo
 
 def test_what_was_given_back_entirely_may_be_called_anything_and_is_asked_about_once(world: World) -> None:
     payment = world.paid_payment()
-    operations.refund(payment.pk, "12.50")
+    for amount in ("2.50", "10.00"):
+        operations.refund(payment.pk, amount)
     world.sandbox.control.set_options({"word_refunded": "refunded"})
     before = world.queries()
     assert look() == []
+    assert world.queries() == before + 1
+
+
+def test_what_differs_and_has_not_changed_meanwhile_is_asked_about_once(world: World) -> None:
+    payment = world.paid_payment()
+    operations.refund(payment.pk, "2.50")
+    rewrite(payment, status="pending")
+    before = world.queries()
+    assert "paid-there" in kinds()
     assert world.queries() == before + 1
 
 
@@ -336,6 +364,19 @@ def test_an_account_that_is_silent_is_told_once_and_not_asked_on(world: World) -
     assert len(asked) == 5
 
 
+@pytest.mark.parametrize(("count", "rest"), [(5, ""), (6, ", …")])
+def test_what_could_not_be_asked_is_one_difference_that_names_the_first_five(world: World, count: int, rest: str) -> None:
+    payments = many(world, count)
+    assert only(ask=lambda _: NoNews(because="connection refused"), connections=1) == Difference(
+        kind=DifferenceKind.NOT_ASKED,
+        reference="",
+        order="",
+        here=f"{count} payments: {', '.join(payment.reference for payment in payments[:5])}{rest}",
+        there="the gateway of account default could not be asked: connection refused",
+        remedy="run `manage.py tillgate doctor`, and the audit again",
+    )
+
+
 def test_one_answer_that_proves_nothing_is_no_difference_and_not_forgotten(world: World) -> None:
     world.paid_payment()
     world.sandbox.control.fault("server_error", occasion="query", times=9)
@@ -355,6 +396,32 @@ def test_an_account_that_is_gone_and_a_shop_that_fails_are_told(world: World, se
     assert "account gone could not be asked: account: 'gone' is not in TILLGATE" in gateway.there
 
 
+def test_a_shop_that_fails_is_told_once_with_its_orders_and_logged_with_the_first(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = world.paid_payment(), world.paid_payment()
+    with world.failing_handler("tillgate_describe_order", times=9):
+        found = only()
+    assert found.here == f"2 orders: {first.order}, {second.order}"
+    because = "ShopIsDown: tillgate_describe_order was made to fail by the test"
+    assert found.there == f"the shop, plugin smallest-shop, could not be asked: {because}"
+    logged = [record.getMessage() for record in caplog.records if record.exc_info]
+    assert logged == [f"order {first.order} could not be described"]
+
+
+def test_a_payment_that_changed_while_the_gateway_fell_silent_is_not_asked_about_again(world: World) -> None:
+    changed, *_ = many(world, 6)
+
+    def falling_silent(payment: Payment) -> Answer:
+        if payment.pk != changed.pk:
+            return NoNews(because="connection refused")
+        world.shopper_pays(payment)
+        world.notice(payment)
+        return ask(payment)
+
+    found = only(ask=falling_silent, connections=1)
+    assert found.here.startswith(f"6 payments: {changed.reference}, ")
+    assert found.there == "the gateway of account default could not be asked: connection refused"
+
+
 def test_an_audit_that_is_ended_early_says_what_it_did_not_reach(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auditing, "_BATCH", 4)
     many(world, 10)
@@ -368,7 +435,31 @@ def test_an_audit_that_is_ended_early_says_what_it_did_not_reach(world: World, m
     assert len(asked) == 6
     assert in_flight.here.startswith("2 payments: ")
     assert in_flight.there.endswith("the audit was ended")
-    assert (unreached.here, unreached.kind) == ("2 payments", DifferenceKind.NOT_ASKED)
+    assert unreached == Difference(
+        kind=DifferenceKind.NOT_ASKED,
+        reference="",
+        order="",
+        here="2 payments",
+        there="the audit was ended before it reached them",
+        remedy="run the audit again",
+    )
+
+
+def test_an_audit_that_is_ended_when_it_has_reached_everything_missed_nothing(world: World) -> None:
+    many(world, 3)
+    asked: list[str] = []
+
+    def count(payment: Payment) -> Answer:
+        asked.append(payment.reference)
+        return ask(payment)
+
+    assert look(ask=count, connections=1, stop=lambda: len(asked) == 3) == []
+
+
+def test_an_audit_takes_as_long_as_it_takes_unlike_the_sweepers_turn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    world.paid_payment()
+    assert look() == []
 
 
 # The shop says something else -------------------------------------------------------------------------------------------------------------
@@ -492,6 +583,7 @@ def test_a_refund_of_a_payment_that_is_not_paid(world: World) -> None:
     now = clock.now()
     Refund.objects.create(payment=payment, amount="1.00", status="queued", created_at=now, status_since=now)
     assert kinds() == ["refunds-exceed", "timeline"]
+    assert look()[1].there == "its timeline is empty"
 
 
 def test_i6_a_refund_of_unknown_outcome_stays_a_difference_until_somebody_knows(world: World) -> None:
@@ -533,6 +625,53 @@ def test_two_payments_that_are_paid_by_one_transaction(world: World) -> None:
     Attention.objects.create(payment=first, reason="duplicate-transaction-no", sentence="x", open_key="x", raised_at=clock.now())
     found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
     assert found[0].told.startswith("needs a person since ")
+
+
+def test_a_transaction_of_which_one_payment_is_paid_pays_no_two(world: World) -> None:
+    first, second = world.paid_payment(), world.paid_payment()
+    rewrite(second, transaction_no=first.transaction_no, status="failed")
+    assert "duplicate-transaction-no" not in kinds()
+
+
+def test_two_payments_of_one_transaction_are_not_known_to_a_person_who_was_told_of_something_else(world: World) -> None:
+    first, second, other = (world.paid_payment() for _ in range(3))
+    rewrite(second, transaction_no=first.transaction_no)
+    raised: dict[str, Any] = {"sentence": "x", "raised_at": clock.now()}
+    Attention.objects.create(payment=first, reason="forged-notices", open_key="1", **raised)
+    Attention.objects.create(payment=other, reason="duplicate-transaction-no", open_key="2", **raised)
+    found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
+    assert [(one.reference, one.told) for one in found] == [(second.reference, "")]
+
+
+@contextmanager
+def rows_as_they_come() -> Iterator[None]:
+    """Let SQLite give rows that nobody has put in order the other way round."""
+    connection = connections[database()]
+
+    def set_pragma(value: int) -> None:
+        if connection.vendor == "sqlite":
+            with connection.cursor() as cursor:
+                cursor.execute(f"PRAGMA reverse_unordered_selects = {value}")
+
+    set_pragma(1)
+    try:
+        yield
+    finally:
+        set_pragma(0)
+
+
+def test_books_are_read_in_the_order_in_which_they_were_written(world: World) -> None:
+    payment = world.paid_payment()
+    operations.refund(payment.pk, "2.50")
+    second = second_payment(world)
+    with rows_as_they_come():
+        assert look() == []
+        Attention.objects.all().delete()
+        now = clock.now()
+        Delivery.objects.create(
+            order=second.order, payment=second, kind="payment-paid", created_at=now, due_at=now, done_at=now, outcome="not-payable"
+        )
+        assert "has not applied it (not-payable)" in only().there
 
 
 # Others go on meanwhile -------------------------------------------------------------------------------------------------------------------
@@ -749,6 +888,35 @@ def counted_in_memory() -> Iterator[list[int]]:
         yield counts
     finally:
         post_init.disconnect(begin, sender=Payment)
+
+
+def test_every_payment_is_asked_about_once_whatever_the_moments_and_the_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auditing, "_BATCH", 2)
+    paid_in_bulk(9)
+    now = clock.now()
+    for place, payment in enumerate(Payment.objects.order_by("pk")):
+        rewrite(payment, created_at=now - timedelta(minutes=place // 4), next_look_at=now - timedelta(minutes=place))
+    asked: list[str] = []
+    heard: list[tuple[int, int]] = []
+
+    def answer(payment: Payment) -> Answer:
+        asked.append(payment.reference)
+        return saying()(payment)
+
+    def hear(audited: Audited) -> None:
+        heard.append((audited.payments, audited.compared))
+
+    assert look(ask=answer, connections=1, progress=hear, stop=lambda: len(asked) > 20) == []
+    assert asked == list(Payment.objects.order_by("created_at", "pk").values_list("reference", flat=True))
+    assert heard == [(2, 2), (4, 4), (6, 6), (8, 8), (9, 9), (9, 9)]
+
+
+def test_a_few_batches_of_payments_are_in_memory_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auditing, "_BATCH", 5)
+    paid_in_bulk(80)
+    with counted_in_memory() as counts:
+        assert look(ask=saying(), connections=1) == []
+    assert 5 < counts[1] < 60
 
 
 def test_ten_thousand_payments_are_compared_in_batches_and_never_all_in_memory(world: World) -> None:

@@ -311,6 +311,14 @@ def test_a_paid_payment_that_was_applied_to_an_order_which_another_pays() -> Non
     ]
 
 
+def test_what_the_shop_was_told_of_another_payment_or_of_a_refund_says_nothing_of_a_payment() -> None:
+    first, second = payment(), payment(2, of=order())
+    never = ("not-delivered", "S2", SHOWN, "nothing was ever queued to tell the shop", TELL_US, "")
+    assert found(books(first, second, paid_by=first, deliveries=[told(first)])) == [never]
+    about_a_refund = told(second, 2, kind="refund-changed", done_at=None, outcome="")
+    assert found(books(first, second, paid_by=first, deliveries=[told(first), about_a_refund])) == [never]
+
+
 def test_a_paid_payment_of_which_nobody_was_told() -> None:
     one = payment()
     assert found(books(one)) == [("not-delivered", "S1", SHOWN, "nothing was ever queued to tell the shop", TELL_US, "")]

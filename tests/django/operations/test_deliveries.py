@@ -103,10 +103,12 @@ class Mailer:
     def __init__(self, failures: int = 0) -> None:
         self.failures = failures
         self.carried: list[tuple[str, str]] = []
+        self.languages: list[str | None] = []
 
     @hooks.hookimpl
     def tillgate_deliver(self, delivery: RemoteDelivery) -> None:
         self.carried.append((delivery.event_id, delivery.name))
+        self.languages.append(translation.get_language())
         if self.failures:
             self.failures -= 1
             raise ConnectionError("the mail server is away")
@@ -204,6 +206,27 @@ def test_a_delivery_that_is_done_says_so_in_its_row(world: World) -> None:
     assert Order.objects.get().paid_by == delivery.payment
 
 
+def test_what_the_shop_was_told_and_what_came_of_it_is_in_the_timeline(world: World) -> None:
+    payment = world.paid_payment()
+    refund = operations.refund(payment.pk, "12.50")
+    unpaid = world.start(world.order()).order
+    rows.Payment.objects.filter(order=unpaid).update(status="failed")
+    Delivery.objects.create(order=unpaid, kind="order-unpaid", created_at=clock.now(), due_at=clock.now())
+    deliver(unpaid.pk)
+    told = rows.TimelineEntry.objects.filter(event="delivery.done").order_by("id")
+    assert [(entry.sentence, entry.order, entry.payment, entry.refund) for entry in told] == [
+        ("the shop was told: payment-paid (applied)", payment.order, payment, None),
+        ("the shop was told: refund-changed (succeeded)", payment.order, payment, refund),
+        ("the shop was told: order-unpaid", unpaid, None, None),
+    ]
+    assert [entry.cause for entry in told] == [f"delivery:{delivery.event_id}" for delivery in Delivery.objects.order_by("id")]
+
+
+def test_what_fails_before_there_is_a_delivery_is_no_deliverys_fault(world: World) -> None:
+    with pytest.raises(Order.DoesNotExist):
+        deliver(4711)
+
+
 def test_a_delivery_that_fails_is_tried_again_ever_more_rarely_and_at_least_every_hour(world: World) -> None:
     with world.failing_handler("tillgate_payment_paid", times=99):
         payment = world.paid_payment()
@@ -255,6 +278,7 @@ def test_a_failure_of_a_refunds_delivery_names_the_refund(world: World) -> None:
     attention = Attention.objects.get()
     assert (attention.refund, attention.payment) == (refund, payment)
     assert attention.sentence.startswith(f"The shop could not be told refund-changed of order {payment.order} in 3 attempts: ")
+    assert payment.order.timeline.get(event="attention.raised").cause == "delivery"
 
 
 def test_deliveries_are_carried_out_one_after_the_other_until_one_is_not_due(world: World) -> None:
@@ -287,7 +311,50 @@ def test_what_the_shop_does_not_apply_is_held_for_a_person(
     attention = Attention.objects.get()
     assert (attention.reason, attention.account, attention.payment) == (reason, "default", payment)
     assert attention.sentence == f"Payment {payment.reference}: it was paid, and the shop says: {outcome}."
+    assert payment.order.timeline.get(event="attention.raised").cause == "delivery"
     assert (Delivery.objects.get(kind="payment-paid").outcome, Order.objects.get().paid_by) == (str(outcome), None)
+
+
+def test_money_that_does_not_pay_its_order_is_held_with_why_and_what_can_be_done(world: World) -> None:
+    def gone(order: str) -> None:
+        ShopOrder.objects.filter(pk=order).delete()
+
+    def closed(order: str) -> None:
+        operations.close(world.shop.plugin, order)
+
+    def cancelled(order: str) -> None:
+        ShopOrder.objects.filter(pk=order).update(status="cancelled")
+
+    def dearer(order: str) -> None:
+        world.shop.edit_total(order, Decimal("12.51"))
+
+    def cheaper(order: str) -> None:
+        world.shop.edit_total(order, Decimal("12.49"))
+
+    def paid_twice(order: str) -> None:
+        other = world.start(order, "paypal")
+        world.shopper_pays(other)
+        world.notice(other)
+
+    for happens, reason, because, outcome in (
+        (gone, "paid-not-payable", "it was paid, but the shop does not know the order any more", "not-payable"),
+        (closed, "paid-not-payable", "it was paid, but the shop closed the order", "not-payable"),
+        (cancelled, "paid-not-payable", "it was paid, but it is cancelled", "not-payable"),
+        (dearer, "underpaid", "USD 12.50 was paid, and the order costs USD 12.51 by now", "underpaid"),
+        (cheaper, "overpaid", "USD 12.50 was paid, and the order costs USD 12.49 by now", "applied"),
+        (paid_twice, "second-payment", "the order was paid by another payment already; this one can be refunded", "second-payment"),
+    ):
+        order = world.order()
+        payment = world.start(order)
+        happens(order)
+        world.shopper_pays(payment)
+        world.notice(payment)
+        attention = Attention.objects.get(payment=payment)
+        assert (attention.reason, attention.sentence) == (reason, f"Payment {payment.reference}: {because}.")
+        assert (attention.order, attention.account) == (payment.order, "default")
+        delivery = Delivery.objects.get(kind="payment-paid", payment=payment)
+        assert (delivery.outcome, delivery.fault, world.fresh(payment).status) == (outcome, "", "paid")
+        assert (Order.objects.get(pk=payment.order_id).paid_by == payment) == (outcome == "applied")
 
 
 @pytest.mark.parametrize("outcome", [None, "done", True])
@@ -308,6 +375,71 @@ def test_a_second_payment_that_is_told_twice_is_applied_once(world: World) -> No
     assert deliver(payment.order_id) == 1
     assert Delivery.objects.filter(kind="payment-paid").latest("id").outcome == "not-payable"
     assert world.shop.times_paid(payment.order.key) == 1
+
+
+def test_an_order_that_the_shop_closes_while_it_marks_it_paid_is_paid_and_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = hooks.call_owner
+
+    def closing(plugin: str, hook: str, **arguments: Any) -> Any:
+        outcome = real(plugin, hook, **arguments)
+        if hook == "tillgate_payment_paid":
+            operations.close(plugin, arguments["payment"].order.key)
+        return outcome
+
+    monkeypatch.setattr(hooks, "call_owner", closing)
+    payment = world.paid_payment()
+    order = Order.objects.get()
+    assert (order.paid_by, order.closed_at is not None) == (payment, True)
+
+
+def test_what_the_shop_was_told_again_is_over_once_it_applies_the_payment_and_nothing_else_is(world: World) -> None:
+    held = [world.start(world.order()) for _ in range(2)]
+    ShopOrder.objects.update(status="cancelled")
+    for payment in held:
+        world.shopper_pays(payment)
+        world.notice(payment)
+    ShopOrder.objects.update(status="open")
+    payment, attention = held[0], Attention.objects.get(payment=held[0])
+    about = {"again": attention.pk}
+    Delivery.objects.create(
+        order=payment.order, payment=payment, kind="payment-paid", data=about, created_at=clock.now(), due_at=clock.now()
+    )
+    with world.failing_handler("tillgate_payment_paid"):
+        deliver(payment.order_id)
+        attention.refresh_from_db()
+        assert attention.resolved_at is None
+        world.time.advance(minutes=1)
+        assert deliver(payment.order_id) == 1
+    attention.refresh_from_db()
+    assert (attention.resolution, attention.resolved_by) == ("the shop was told again, and has applied the payment", "tillgate")
+    assert Attention.objects.get(payment=held[1]).resolved_at is None
+
+
+def test_the_shop_hears_every_status_of_a_refund_in_order_though_it_was_away_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, str]] = []
+    real = hooks.call_owner
+
+    def listening(plugin: str, hook: str, **arguments: Any) -> Any:
+        if hook == "tillgate_refund_changed":
+            told.append((arguments["refund"].id, arguments["refund"].status.value))
+        return real(plugin, hook, **arguments)
+
+    payment = world.paid_payment()
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    with world.failing_handler("tillgate_refund_changed", times=2):
+        refund = operations.refund(payment.pk, "12.50")
+        operations.refunds.settle_by_person(refund.pk, done=True, person="ann")
+    Delivery.objects.create(
+        order=payment.order, payment=payment, refund=refund, kind="refund-changed", created_at=clock.now(), due_at=clock.now()
+    )
+    monkeypatch.setattr(hooks, "call_owner", listening)
+    world.time.advance(minutes=1)
+    assert deliver(payment.order_id) == 3
+    assert told == [(str(refund.pk), "unknown"), (str(refund.pk), "succeeded"), (str(refund.pk), "succeeded")]
+    outcomes = Delivery.objects.filter(kind="refund-changed").order_by("id").values_list("outcome", flat=True)
+    assert list(outcomes) == ["unknown", "succeeded", ""], "the last tells the refund as it stands"
 
 
 def test_an_order_is_unpaid_when_none_of_its_payments_is_open_or_holds_money(world: World) -> None:
@@ -360,7 +492,68 @@ def test_an_order_that_nobody_paid_is_told_to_the_shop_that_placed_it(world: Wor
     assert (Delivery.objects.get().outcome, world.shop.is_released(order.key)) == ("", True)
 
 
+def test_a_delivery_is_carried_out_in_the_very_moment_in_which_it_is_due(
+    world: World, mailer: Mailer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order, moment = world.start(world.order()).order, clock.now()
+    monkeypatch.setattr(clock, "now", lambda: moment)
+    Delivery.objects.create(order=order, kind="order-unpaid", created_at=moment, due_at=moment)
+    enqueue_remote("mailing-shop", order.key, "receipt")
+    mailer.failures = 0
+    assert (deliver(order.pk), deliver_remote(order.pk)) == (1, 1)
+
+
+def test_what_changes_the_shop_and_what_goes_over_the_network_do_not_wait_for_each_other(world: World, mailer: Mailer) -> None:
+    first, second = world.start(world.order()).order, world.start(world.order()).order
+    mailer.failures = 0
+    local = {"kind": "order-unpaid", "created_at": clock.now(), "due_at": clock.now()}
+    Delivery.objects.create(order=first, **local)
+    enqueue_remote("mailing-shop", first.key, "receipt")
+    assert deliver_remote(first.pk) == 1
+    assert list(first.deliveries.filter(done_at__isnull=True).values_list("kind", flat=True)) == ["order-unpaid"]
+    enqueue_remote("mailing-shop", second.key, "receipt")
+    Delivery.objects.create(order=second, **local)
+    assert deliver(second.pk) == 1
+    assert list(second.deliveries.filter(done_at__isnull=True).values_list("kind", flat=True)) == ["remote"]
+
+
 # Over the network.
+
+
+def test_what_is_queued_for_the_network_belongs_to_that_order_of_that_shop(world: World) -> None:
+    order = world.start(world.order()).order
+    world.start(world.order())
+    Order.objects.create(plugin="another-shop", key=order.key, created_at=clock.now())
+    event = enqueue_remote(world.shop.plugin, order.key, "receipt")
+    assert Delivery.objects.get(event_id=event).order == order
+
+
+def test_what_goes_over_the_network_is_written_in_the_shops_own_language(world: World, mailer: Mailer) -> None:
+    payment = world.paid_payment()
+    mailer.failures = 0
+    with translation.override("de"):
+        assert deliver_remote(payment.order_id) == 2
+    assert mailer.languages == ["en-us", "en-us"]
+
+
+def test_a_remote_delivery_that_outlasts_its_lease_and_is_carried_twice_is_done_once(
+    world: World, mailer: Mailer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.paid_payment()
+    mailer.failures = 0
+    real = hooks.call_owner
+
+    def slow(plugin: str, hook: str, **arguments: Any) -> Any:
+        monkeypatch.setattr(hooks, "call_owner", real)
+        world.time.advance(minutes=3)
+        assert deliver_remote(payment.order_id) == 2, "another worker takes both"
+        return real(plugin, hook, **arguments)
+
+    monkeypatch.setattr(hooks, "call_owner", slow)
+    deliver_remote(payment.order_id)
+    assert [name for _, name in mailer.carried] == ["confirmation", "invoice", "confirmation"]
+    assert list(Delivery.objects.filter(kind="remote").values_list("attempts", flat=True)) == [1, 1]
+    assert payment.order.timeline.filter(sentence="carried over the network: confirmation").count() == 1
 
 
 def test_what_is_carried_over_the_network_is_due_at_once_and_leased_for_two_minutes(world: World, mailer: Mailer) -> None:

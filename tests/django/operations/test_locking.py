@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
-from django.db import transaction
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from tests.django.conftest import World
 from tillgate.django.models import Order
@@ -15,6 +18,26 @@ from tillgate.django.operations.locking import (
     outside_transactions,
     without_atomic_requests,
 )
+
+
+class KeptElsewhere:
+    """A router of a project that keeps Tillgate's rows in a database of their own."""
+
+    def db_for_write(self, model: type[Any], **hints: object) -> str | None:
+        return "elsewhere" if model._meta.app_label == "tillgate" else None
+
+
+@pytest.fixture
+def elsewhere(settings: Any) -> Iterator[str]:
+    """A second database, where Tillgate's rows are."""
+    alias = "elsewhere"
+    given = {DEFAULT_DB_ALIAS: connections.settings[DEFAULT_DB_ALIAS], alias: {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+    connections.settings[alias] = connections.configure_settings(given)[alias]
+    connections[alias].connect()  # by ourselves: pytest-django lets no test connect to a database that it has not prepared
+    settings.DATABASE_ROUTERS = [KeptElsewhere()]
+    yield alias
+    connections[alias].close()
+    del connections[alias], connections.settings[alias]
 
 
 def test_i12_an_operation_that_uses_the_network_says_where_it_was_called_and_what_to_do() -> None:
@@ -44,3 +67,17 @@ def test_our_own_transactions_are_never_nested_in_the_hosts(world: World) -> Non
 def test_a_view_is_exempt_from_the_transactions_of_every_database() -> None:
     view = without_atomic_requests(lambda request: None)
     assert vars(view)["_non_atomic_requests"] == {"default"}
+
+
+def test_our_transactions_are_in_the_database_that_holds_our_rows(elsewhere: str) -> None:
+    assert database() == elsewhere
+    with durable():
+        assert connections[elsewhere].in_atomic_block
+        assert not connections[DEFAULT_DB_ALIAS].in_atomic_block
+    with durable(), pytest.raises(InsideTransaction, match="of database 'elsewhere'"):
+        outside_transactions("refund")
+
+
+def test_a_view_is_exempt_from_the_transactions_of_the_hosts_database_and_of_ours(elsewhere: str) -> None:
+    view = without_atomic_requests(lambda request: None)
+    assert vars(view)["_non_atomic_requests"] == {DEFAULT_DB_ALIAS, elsewhere}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.core import mail
 from django.db import transaction
+from django.utils import translation
 
 from tests.django.conftest import World
 from tillgate.django import clock
@@ -46,6 +47,19 @@ def test_the_mail_tells_the_oldest_matters_first_and_where_the_others_are(count:
     assert (sent.subject, sent.to) == (subject, ["owner@shop.example", "ann@shop.example"])
     assert sent.body == "\n\n".join([*told, *more, WHERE])
     assert Attention.objects.filter(mailed_at__isnull=True).count() == max(0, count - 500)
+
+
+@pytest.mark.parametrize(("count", "more"), [(21, "... und 1 weiterer."), (22, "... und 2 weitere.")])
+def test_the_mail_is_in_the_language_that_the_sweeper_runs_in(count: int, more: str) -> None:
+    matters(count)
+    with translation.override("de"):
+        assert mail_attentions() == 1
+    [sent] = mail.outbox
+    assert sent.subject == f"{count} Zahlungsvorgänge brauchen einen Menschen"
+    assert sent.body.split("\n\n")[20:] == [
+        more,
+        "Siehe „braucht einen Menschen“ in der Verwaltung: https://shop.example/admin/tillgate/attention/",
+    ]
 
 
 def test_what_was_mailed_or_resolved_is_not_mailed_and_takes_no_turn() -> None:

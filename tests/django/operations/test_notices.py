@@ -1,11 +1,23 @@
-"""What a notice leaves behind once its payment is paid."""
+"""What a notice leaves behind: evidence within a bound, its counts, and what a person is told of forged ones."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import urlencode
+
 import pytest
 
-from tillgate.django.models import Notice, Payment
+from tillgate.django import clock, operations
+from tillgate.django.models import Attention, Notice, Payment, TimelineEntry
+from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.testing.world import World
+from tillgate.wire import signing
+from tillgate.wire.dialects import REFERENCE, SignatureRule
+from tillgate.wire.notices import read_notice
+
+FORM = "application/x-www-form-urlencoded"
+FORGED = "status=success&verifySign=00000000000000000000000000000000"
 
 
 def counters(payment: Payment) -> tuple[int, int, int]:
@@ -57,3 +69,215 @@ def test_a_repeated_return_of_a_paid_payment_is_counted_and_not_kept_again(world
     for repeated in range(3):
         assert world.client.generic(method, address).status_code == 302
         assert counters(payment) == (before + 1, repeated, 0)
+
+
+# What is kept -----------------------------------------------------------------------------------------------------------------------------
+
+
+def signed(**parameters: str) -> str:
+    """Return the body of a notice that is signed with the account's token."""
+    return urlencode({**parameters, signing.SIGNATURE: signing.sign(parameters, PUBLISHED_TEST_TOKEN)})
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    ("body", "signature"),
+    [("status=pending", "absent"), (signed(status="pending"), "matches"), (FORGED.replace("success", "pending"), "forged")],
+)
+def test_a_notice_is_kept_with_its_door_its_method_and_what_its_signature_says(
+    world: World, method: str, body: str, signature: str
+) -> None:
+    payment = world.start(world.order())
+    before = clock.now()
+    path = f"/payments/notice/{payment.notice_key}/"
+    world.client.generic(method, path, QUERY_STRING=body) if method == "GET" else world.client.generic(
+        method, path, body, content_type=FORM
+    )
+    kept = Notice.objects.get()
+    assert (kept.payment, kept.refund, kept.kind, kept.method, kept.signature) == (payment, None, "payment", method, signature)
+    assert kept.evidence == {"status": "pending"}, "the signature is no evidence (I11)"
+    assert before <= kept.received_at <= clock.now()
+
+
+def test_a_shop_whose_own_page_takes_any_method_has_as_much_of_it_kept_as_the_column_holds(world: World) -> None:
+    payment = world.start(world.order())
+    operations.receive_payment_notice(payment.notice_key, read_notice(query="status=pending"), "PROPPATCH")
+    assert Notice.objects.get().method == "PROPPATC"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_return_is_kept_as_one_and_nobody_asks_who_signed_it(world: World, method: str) -> None:
+    payment = world.start(world.order())
+    world.client.generic(method, f"/payments/return/{payment.return_key}/?{FORGED}")
+    kept = Notice.objects.get()
+    assert (kept.payment, kept.refund, kept.kind, kept.method, kept.signature) == (payment, None, "return", method, "absent")
+    assert kept.evidence == {"status": "success"}
+    assert counters(payment) == (1, 0, 0)
+
+
+def test_the_first_twenty_are_all_kept_whether_they_came_before_the_payment_was_paid_or_after(world: World) -> None:
+    payment = world.start(world.order())
+    for number in range(20):
+        if number == 5:
+            world.shopper_pays(payment)
+        world.notice(payment, f"number={number}")
+    assert payment.kept_notices.count() == 20
+    assert [notice.evidence["number"] for notice in payment.kept_notices.order_by("slot")] == [str(number) for number in range(20)]
+
+
+def test_a_refunds_notices_are_kept_beside_its_payments_and_each_has_its_own_bound(world: World) -> None:
+    payment = world.paid_payment()
+    refunds = [operations.refund(payment.pk, "1.00"), operations.refund(payment.pk, "2.00")]
+    for number in range(25):
+        world.notice(payment, f"number={number}")
+        for refund in refunds:
+            world.client.post(
+                f"/payments/refund-notice/{refund.notice_key}/", signed(number=f"{refund.amount}-{number}"), content_type=FORM
+            )
+    for subject in (None, *refunds):
+        kept = Notice.objects.filter(payment=payment, refund=subject)
+        about = f"{subject.amount}-" if subject else ""
+        assert {notice.evidence["number"] for notice in kept} == {f"{about}{number}" for number in range(5, 25)}, "the newest"
+        assert {(notice.kind, notice.signature) for notice in kept} == {("refund", "matches") if subject else ("payment", "absent")}
+        assert sorted(notice.slot for notice in kept) == list(range(20))
+    for refund in refunds:
+        refund.refresh_from_db()
+        assert refund.notices == 25
+
+
+def test_another_payments_notices_are_left_alone(world: World) -> None:
+    first, second = world.start(world.order()), world.start(world.order())
+    world.notice(second, "status=pending")
+    for _ in range(25):
+        world.notice(first, "status=waiting")
+    assert Notice.objects.get(payment=second).evidence == {"status": "pending"}
+
+
+def test_a_notice_that_takes_the_place_of_the_oldest_takes_all_of_it(world: World) -> None:
+    payment = world.start(world.order())
+    for _ in range(20):
+        world.client.get(f"/payments/return/{payment.return_key}/?status=pending")
+    old = Notice.objects.earliest("id")
+    world.time.advance(minutes=5)
+    world.notice(payment, signed(status="success"))
+    new = Notice.objects.get(slot=0)
+    assert (new.pk, new.kind, new.method, new.signature, new.evidence) == (old.pk, "payment", "POST", "matches", {"status": "success"})
+    assert (new.received_at - old.received_at).total_seconds() > 299
+    assert Notice.objects.count() == 20
+
+
+@pytest.mark.parametrize(("length", "is_whole"), [(8 * 1024 - 9, True), (8 * 1024 - 8, False)])
+def test_evidence_is_kept_up_to_8_kb_and_says_so_when_it_was_more(world: World, length: int, is_whole: bool) -> None:
+    world.notice(world.start(world.order()), f"x={'y' * length}")
+    assert Notice.objects.get().evidence == ({"x": "y" * length} if is_whole else {"...": "the rest was not kept"})
+
+
+def test_what_comes_before_the_bound_is_kept(world: World) -> None:
+    parts = {"status": "success", "a": "a" * 5000, "b": "b" * 5000, "amount": "12.50"}
+    world.notice(world.start(world.order()), urlencode(parts))
+    assert Notice.objects.get().evidence == {"status": "success", "a": "a" * 5000, "...": "the rest was not kept"}
+
+
+def test_what_could_not_be_read_of_a_notice_is_evidence_too(world: World) -> None:
+    world.notice(world.start(world.order()), '{"status": ', "application/json")
+    assert Notice.objects.get().evidence == {"?": "the body was not understood (JSONDecodeError)"}
+
+
+# What is the same -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_words_through_another_door_or_by_another_method_or_signed_are_another_notice(world: World) -> None:
+    payment = world.paid_payment()
+    path, back = f"/payments/notice/{payment.notice_key}/", f"/payments/return/{payment.return_key}/"
+    before = counters(payment)[0]
+    others: list[Callable[[], object]] = [
+        lambda: world.client.get(f"{back}?status=success"),
+        lambda: world.client.get(f"{path}?status=success"),
+        lambda: world.client.post(path, "status=success", content_type=FORM),
+        lambda: world.client.post(path, signed(status="success"), content_type=FORM),
+        lambda: world.client.post(path, '{"status": ', content_type="application/json"),
+        lambda: world.client.post(path, "", content_type=FORM),
+    ]
+    for count, send in enumerate(others, 1):
+        for repeated in (count - 1, count):
+            send()
+            assert counters(payment) == (before + count, repeated, 0)
+
+
+def test_the_same_words_in_another_order_are_the_same_notice(world: World) -> None:
+    payment = world.paid_payment()
+    before = counters(payment)[0]
+    for repeated, body in enumerate(("status=success&amount=12.50", "amount=12.50&status=success")):
+        world.notice(payment, body)
+        assert counters(payment) == (before + 1, repeated, 0)
+
+
+def test_what_tells_a_notice_from_another_fills_its_column(world: World) -> None:
+    assert len(world.paid_payment().last_notice) == Payment._meta.get_field("last_notice").max_length
+
+
+# What is forged ---------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "body", "signature"),
+    [
+        (SignatureRule.REQUIRED, "status=pending", "forged"),
+        (SignatureRule.REQUIRED, signed(status="pending"), "matches"),
+        (SignatureRule.REQUIRED, FORGED, "forged"),
+        (SignatureRule.IGNORED, FORGED, "absent"),
+        (SignatureRule.IGNORED, signed(status="pending"), "absent"),
+    ],
+)
+def test_the_accounts_dialect_says_what_a_signature_is_worth(
+    world: World, configure: Callable[..., None], rule: SignatureRule, body: str, signature: str
+) -> None:
+    configure({"DIALECT": replace(REFERENCE, notice_signature=rule)})
+    payment = world.start(world.order())
+    world.notice(payment, body)
+    assert Notice.objects.get().signature == signature
+    assert counters(payment)[2] == (signature == "forged")
+
+
+def test_a_notice_about_a_payment_whose_account_is_gone_is_kept_and_nobody_knows_who_signed_it(world: World) -> None:
+    payment = world.start(world.order())
+    Payment.objects.update(account="gone")
+    assert world.notice(payment, FORGED).status_code == 200
+    assert Notice.objects.get().signature == "absent"
+    assert world.attentions() == ["account-gone"]
+
+
+def test_forged_notices_are_told_to_a_person_once_they_are_many_and_again_when_that_was_dealt_with(
+    world: World, configure: Callable[..., None]
+) -> None:
+    configure(FORGED_NOTICES_BEFORE_ATTENTION=3)
+    payment = world.start(world.order())
+    for open_ones in ([], [], ["forged-notices"], ["forged-notices"]):
+        world.notice(payment, FORGED)
+        assert world.attentions() == open_ones
+    attention = Attention.objects.get()
+    assert attention.sentence == f"Payment {payment.reference}: 3 notices arrived that were not signed with the account's token."
+    assert (attention.order, attention.payment, attention.account) == (payment.order, payment, "default")
+    assert TimelineEntry.objects.get(event="attention.raised").cause == "notice"
+    operations.resolve(attention.pk, "somebody's scanner", "ann")
+    for open_ones in ([], ["forged-notices"]):
+        world.notice(payment, FORGED)
+        assert world.attentions() == open_ones
+
+
+# What it leads to -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cause", ["notice", "return"])
+def test_the_timeline_says_which_door_brought_the_news(world: World, cause: str) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    world.notice(payment) if cause == "notice" else world.come_back(payment)
+    assert TimelineEntry.objects.get(event="payment.paid").cause == cause
+
+
+def test_a_forged_notice_makes_the_gateway_be_asked_all_the_same(world: World) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    world.notice(payment, FORGED)
+    assert world.fresh(payment).status == "paid"

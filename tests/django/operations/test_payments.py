@@ -357,8 +357,21 @@ def test_i7_a_look_that_is_claimed_on_an_old_row_counts_what_came_since(world: W
     payment = world.start(world.order())
     old = world.fresh(payment)
     assert claim_look(payment, notices=1)
-    assert not claim_look(old, notices=1)
+    assert not claim_look(old, "h" * 32, notices=1)
     assert (old.notices, world.fresh(payment).notices) == (2, 2)
+    assert (old.last_notice, world.fresh(payment).last_notice) == ("h" * 32, "h" * 32)
+
+
+def test_i7_a_look_may_be_claimed_again_in_the_very_moment_in_which_the_interval_is_over(
+    world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(NOTICE_THROTTLE_SECONDS=30)
+    payment, moment = world.start(world.order()), clock.now()
+    claims = []
+    for after in (0, 29, 30):
+        monkeypatch.setattr(clock, "now", lambda after=after: moment + timedelta(seconds=after))
+        claims.append(claim_look(world.fresh(payment)))
+    assert claims == [True, False, True]
 
 
 def test_a_notice_about_a_paid_payment_claims_no_look_and_a_person_may(world: World) -> None:
@@ -468,7 +481,52 @@ def test_an_answer_that_leaves_all_as_it_was_sets_the_next_look(world: World) ->
     assert about(world.fresh(payment).next_look_at, 0), "a notice that came since has brought it forward"
 
 
-def test_no_news_that_a_person_must_see_is_raised_and_tried_again_soon(world: World) -> None:
+def test_an_answer_sets_the_next_look_at_its_own_payment_and_at_no_other(world: World) -> None:
+    first, second = world.start(world.order()), world.start(world.order())
+    world.time.advance(minutes=30)
+    later = clock.now() + timedelta(hours=5)
+    Payment.objects.update(status_since=first.status_since, next_look_at=later)
+    payment = world.fresh(first)
+    apply_answer(payment, ask(payment), "test")
+    assert about(world.fresh(first).next_look_at, 600)
+    assert world.fresh(second).next_look_at == later
+
+
+def test_an_answer_leaves_the_next_look_of_a_payment_that_has_moved_since(world: World) -> None:
+    payment = world.fresh(world.start(world.order()))
+    answer = ask(payment)
+    later = clock.now() + timedelta(hours=5)
+    Payment.objects.update(status="closed", status_since=clock.now(), next_look_at=later)
+    apply_answer(payment, answer, "test")
+    assert world.fresh(payment).next_look_at == later
+
+
+def test_an_answer_teaches_the_number_of_a_payment_that_stays_where_it_is(world: World) -> None:
+    payment = world.fresh(world.start(world.order()))
+    number = payment.transaction_no
+    Payment.objects.update(transaction_no=None)
+    payment.transaction_no = None
+    seen = apply_answer(payment, ask(payment), "test")
+    row = world.fresh(payment)
+    assert (seen.transaction_no, row.transaction_no, row.status, row.status_since) == (number, number, "pending", payment.status_since)
+    assert seen.order == payment.order
+    assert not TimelineEntry.objects.filter(cause="test").exists(), "nothing moved"
+
+
+def test_an_answer_that_was_asked_for_in_the_moment_of_the_last_status_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: moment)
+    payment = world.paid_payment()
+    world.sandbox.control.reverse(payment.reference)
+    apply_answer(payment, ask(payment), "test")
+    assert world.attentions() == ["changed-after-paid"]
+    attention = Attention.objects.get()
+    assert (attention.order, attention.payment, attention.account) == (payment.order, payment, "default")
+    assert attention.sentence.startswith(f"Payment {payment.reference}: it was paid, and now the gateway says ")
+    assert TimelineEntry.objects.get(event="attention.raised").cause == "test"
+
+
+def test_no_news_that_a_person_must_see_is_raised_and_tried_again_soon(world: World, caplog: pytest.LogCaptureFixture) -> None:
     payment = world.fresh(world.start(world.order()))
     world.time.advance(minutes=30)
     seen = apply_answer(payment, NoNews(because="bad signature", attention=AttentionReason.SIGNATURE_MISMATCH), "test")
@@ -477,6 +535,8 @@ def test_no_news_that_a_person_must_see_is_raised_and_tried_again_soon(world: Wo
     assert (attention.reason, attention.sentence) == ("signature-mismatch", "Account default: bad signature.")
     assert (attention.payment, attention.account, attention.evidence) == (payment, "default", {"reference": payment.reference})
     assert about(world.fresh(payment).next_look_at, 120)
+    [heard] = [vars(entry) for entry in caplog.records if entry.name == "tillgate.events"]
+    assert (heard["event"], heard["cause"]) == ("attention.raised", "test")
 
 
 @pytest.mark.parametrize(
@@ -518,6 +578,16 @@ def test_i7_a_notice_that_comes_while_an_answer_is_under_way_keeps_the_look_that
     assert (world.fresh(payment).status, world.fresh(payment).next_look_at) == ("pending", soon)
 
 
+def test_i7_a_notice_that_comes_while_an_answer_is_under_way_puts_no_look_off(world: World) -> None:
+    world.sandbox.control.fault("lost_response", occasion="pay")
+    payment = world.fresh(world.start(world.order()))
+    world.time.advance(minutes=30)
+    answer = ask(payment)
+    Payment.objects.update(notices=1, next_look_at=clock.now() + timedelta(hours=5))
+    apply_answer(payment, answer, "test")
+    assert about(world.fresh(payment).next_look_at, 600)
+
+
 def test_i9_an_answer_that_was_asked_for_before_the_status_it_finds_moves_nothing(world: World) -> None:
     payment = world.fresh(world.start(world.order()))
     before = ask(payment)
@@ -542,8 +612,41 @@ def test_a_number_that_the_gateway_gave_to_two_payments_is_raised_and_both_are_p
     assert (attention.sentence, TimelineEntry.objects.get(event="attention.raised").cause) == (said, "notice")
 
 
+@pytest.mark.parametrize("word", ["pending", "failed"])
+def test_a_number_that_the_gateway_gave_to_two_payments_is_nobodys_matter_before_the_second_is_paid(world: World, word: str) -> None:
+    first = world.paid_payment()
+    world.sandbox.control.fault("lost_response", occasion="pay")
+    second = world.fresh(world.start(world.order()))
+    Payment.objects.filter(pk=first.pk).update(transaction_no=world.sandbox.service.find(second.reference).transaction_no)
+    if word == "failed":
+        world.sandbox.control.decline(second.reference)
+    assert apply_answer(second, ask(second), "test").status == word
+    assert world.attentions() == []
+
+
+def test_payments_that_have_no_number_have_not_the_same(world: World) -> None:
+    for _ in range(2):
+        world.sandbox.control.fault("lost_request", occasion="pay")
+        payment = world.fresh(world.start(world.order()))
+        world.time.advance(hours=3)
+        assert apply_answer(payment, ask(payment), "test").status == "expired"
+        assert TimelineEntry.objects.get(event="payment.expired", payment=payment).evidence == {}
+    assert world.attentions() == []
+
+
 def test_what_the_shop_must_hear_of_a_paid_payment_is_queued_with_it(world: World) -> None:
     payment = world.paid_payment()
     delivery = Delivery.objects.get()
     assert (delivery.kind, delivery.payment, delivery.order) == ("payment-paid", payment, payment.order)
     assert about(delivery.created_at, 0)
+
+
+def test_i3_what_the_shop_must_hear_is_told_by_the_sweeper_when_the_process_ends_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(operations.payments, "deliver", lambda order_id: 0)
+        payment = world.paid_payment()
+    assert (payment.status, world.shop.times_paid(payment.order.key)) == ("paid", 0)
+    world.sweep()
+    assert world.shop.times_paid(payment.order.key) == 1

@@ -14,7 +14,7 @@ from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import ConfigurationError, InvalidRequest, NotSent, RefundRequest, hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Attention, Delivery, Order, Payment, Refund
+from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations import RefundNotPossible
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.refunds import enter_external_refund, refundable, settle_by_person
@@ -127,6 +127,21 @@ def test_a_process_that_dies_once_an_unknown_refund_is_settled_leaves_nobody_tol
     refund.refresh_from_db()
     assert refund.status == "succeeded"
     assert world.attentions() == []
+
+
+def test_the_sweeper_tells_the_shop_of_a_refund_whose_process_died_before_it_could(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment("12.50")
+
+    def die(_: int) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(operations.refunds, "deliver", die)
+        with pytest.raises(Crash):
+            operations.refund(payment.pk, "2.50")
+    assert world.shop.refunded(payment.order.key) == 0
+    world.sweep()
+    assert world.shop.refunded(payment.order.key) == Decimal("2.50")
 
 
 def test_a_refused_refund_frees_its_amount(world: World) -> None:
@@ -277,7 +292,9 @@ def test_a_queued_refund_is_written_in_every_field(world: World) -> None:
     assert (refund.requested_by, refund.reason, refund.data, refund.answer) == ("p" * 150, "r" * 255, {"press": "x"}, "")
     assert refund.created_at == refund.status_since == refund.due_at
     assert about(refund.created_at, clock.now())
-    plain = Refund.objects.get(pk=queued(payment).pk)
+    given = queued(payment)
+    assert (given.payment, given.payment.order) == (payment, payment.order)
+    plain = Refund.objects.get(pk=given.pk)
     assert (plain.requested_by, plain.reason, plain.data) == ("", "", {})
     assert plain.notice_key != refund.notice_key
     assert world.sweep().refunds_sent == 2
@@ -427,8 +444,45 @@ def test_i6_an_answer_that_comes_after_the_refund_was_taken_for_lost_is_as_good_
     refund = operations.refund(payment.pk, "2.50")
     assert (refund.status, refund.answer) == ("succeeded", "refund success")
     assert (world.attentions(), world.shop.refunded(payment.order.key)) == ([], Decimal("2.50"))
+    assert TimelineEntry.objects.get(event="refund.succeeded").cause == "refund"
     world.sandbox.control.fault("lost_response", occasion="refund")
     assert operations.refund(payment.pk, "1.00").status == "unknown", "an answer that says nothing changes nothing"
+
+
+def test_i6_a_refund_that_was_taken_for_lost_is_not_queued_again_when_it_turns_out_that_it_never_left(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.paid_payment()
+
+    def slow(_: RefundRequest) -> Any:
+        world.time.advance(minutes=16)
+        assert world.sweep().refunds_lost == 1
+        raise NotSent("refund", "x", "connection refused")
+
+    answering(monkeypatch, slow)
+    assert operations.refund(payment.pk, "2.50").status == "unknown"
+    assert world.attentions() == ["refund-unknown"]
+
+
+def test_i6_what_a_person_has_settled_stays_when_an_answer_comes_after_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment, real, settle = world.paid_payment(), hooks.refund, operations.refunds._settle
+
+    def slow(account: Any, request: RefundRequest) -> Any:
+        world.time.advance(minutes=16)
+        assert world.sweep().refunds_lost == 1
+        monkeypatch.setattr(operations.refunds, "_settle", overtaken)
+        return real(account, request)
+
+    def overtaken(*arguments: Any, **options: Any) -> Refund:
+        monkeypatch.setattr(operations.refunds, "_settle", settle)
+        settled = settle(*arguments, **options)
+        settle_by_person(settled.pk, done=False, person="ann")
+        return settled
+
+    monkeypatch.setattr(hooks, "refund", slow)
+    refund = operations.refund(payment.pk, "2.50")
+    assert (refund.status, refund.answer) == ("refused", "ann found that it was not done")
+    assert world.attentions() == []
 
 
 def test_i7_a_notice_that_came_before_the_answer_was_lost_settles_the_refund(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,16 +9,19 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.db.models import QuerySet
+from django.test.utils import CaptureQueriesContext
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown, hooks
+from tillgate import ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown, Refused, hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Delivery, Order, Payment, TimelineEntry
 from tillgate.django.operations import NotPayable, StartOutcome, starting
 from tillgate.django.operations.starting import is_cashier_live
 from tillgate.hooks import OrderDescription
+from tillgate.wire.dialects import Dialect
 from tillgate.wire.messages import Goods, PaymentRequest
 
 Describe = Callable[..., None]
@@ -88,7 +91,17 @@ def test_a_payment_is_written_and_asked_for_in_every_field(
     assert (request.description, request.timeout, request.goods_info) == ("Two pots", 60, (Goods.named("Pot"),))
     assert request.ipn_url == f"https://shop.example/payments/notice/{payment.notice_key}/"
     assert request.callback_url.startswith(f"https://shop.example/payments/return/{payment.return_key}/?")
-    assert [entry.cause for entry in TimelineEntry.objects.all()] == ["checkout"] * 2
+    entries = TimelineEntry.objects.order_by("id")
+    assert [entry.cause for entry in entries] == ["checkout"] * 2
+    assert entries[1].evidence["transactionNo"] == payment.transaction_no
+
+
+def test_the_shopper_comes_back_with_what_the_accounts_dialect_can_fill_in(
+    world: World, configure: Callable[..., None], sent: list[PaymentRequest]
+) -> None:
+    configure({"DIALECT": Dialect(name="sparse", macros=("amount",))})
+    begin(world, world.order())
+    assert sent[0].callback_url.endswith("/?amount={amount}")
 
 
 def test_a_description_that_the_shop_does_not_give_is_the_orders_number_and_a_long_one_is_cut(world: World, described: Describe) -> None:
@@ -149,7 +162,60 @@ def test_i12_no_payment_is_started_inside_a_transaction(world: World) -> None:
         begin(world, world.order())
 
 
+def test_an_order_of_another_plugin_with_the_same_key_is_another_order(world: World, described: Describe) -> None:
+    described()
+    closed_at = clock.now()
+    foreign = Order.objects.create(plugin="another-shop", key="7", created_at=closed_at, closed_at=closed_at)
+    payment = begin(world, "7").payment
+    assert payment.order != foreign
+    operations.close(world.shop.plugin, "7")
+    assert Order.objects.get(pk=payment.order.pk).closed_at
+    assert Order.objects.get(pk=foreign.pk).closed_at == closed_at
+
+
 # A second press.
+
+
+def test_the_press_that_finds_the_order_paid_at_the_gateway_starts_nothing(world: World) -> None:
+    order = world.order()
+    first = world.start(order)
+    world.shopper_pays(first)
+    again = begin(world, order, vendor="paypal", cause="checkout")
+    assert (again.payment, again.payment.status, again.outcome) == (first, "paid", StartOutcome.PAID)
+    assert TimelineEntry.objects.get(event="payment.paid").cause == "checkout"
+    assert Payment.objects.count() == 1
+    assert world.shop.is_paid(order)
+
+
+def test_the_press_that_comes_between_anothers_look_and_its_writing_has_its_payment_shared(
+    world: World, monkeypatch: pytest.MonkeyPatch, described: Describe
+) -> None:
+    described()
+    Order.objects.create(plugin="another-shop", key="7", created_at=clock.now())
+    begin(world, "8")
+    between: list[operations.Started] = []
+    real = starting._look_up
+
+    def look_up(*arguments: Any) -> Any:
+        seen = real(*arguments)
+        patch.undo()
+        between.append(begin(world, "7"))
+        return seen
+
+    with monkeypatch.context() as patch:
+        patch.setattr(starting, "_look_up", look_up)
+        started = begin(world, "7")
+    assert (started.payment, started.outcome) == (between[0].payment, StartOutcome.REDIRECT)
+
+
+def test_a_second_press_writes_no_second_order(world: World) -> None:
+    order = world.order()
+    begin(world, order)
+    with CaptureQueriesContext(connection) as statements:
+        begin(world, order, vendor="paypal")
+    payments, orders = (f"INSERT INTO {connection.ops.quote_name(rows._meta.db_table)}" for rows in (Payment, Order))
+    written = " ".join(statement["sql"] for statement in statements)
+    assert (payments in written, orders in written) == (True, False)
 
 
 def test_a_second_press_gets_the_open_payment_for_the_same_vendor_amount_and_account(world: World, settings: Any) -> None:
@@ -159,7 +225,7 @@ def test_a_second_press_gets_the_open_payment_for_the_same_vendor_amount_and_acc
     first = begin(world, order)
     again = begin(world, order)
     assert (again.payment, again.outcome) == (first.payment, StartOutcome.REDIRECT)
-    assert again.payment.cashier_url == first.payment.cashier_url
+    assert (again.payment.cashier_url, again.payment.order) == (first.payment.cashier_url, first.payment.order)
     other = begin(world, order, vendor="paypal").payment
     elsewhere = begin(world, order, account="other").payment
     world.shop.edit_total(order, Decimal("13.00"))
@@ -178,6 +244,14 @@ def test_a_cashier_page_that_closes_in_two_minutes_is_not_handed_out_again(world
         assert (begin(world, first.order.key).payment == first) is live
     first.cashier_url = ""
     assert not is_cashier_live(first)
+
+
+def test_a_cashier_page_that_closes_in_exactly_two_minutes_is_not_live(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.start(world.order())
+    last = payment.cashier_closes_at - timedelta(minutes=2)
+    for now, live in ((last - timedelta(microseconds=1), True), (last, False)):
+        monkeypatch.setattr(clock, "now", lambda now=now: now)
+        assert is_cashier_live(payment) is live
 
 
 @pytest.mark.parametrize("status", ["failed", "closed", "expired", "paid"])
@@ -236,7 +310,7 @@ def test_the_press_that_waited_in_vain_hears_what_became_of_the_payment(
 
 def test_a_creation_that_was_lost_ten_seconds_ago_is_not_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = being_created(world, monkeypatch)
-    world.time.advance(seconds=10)
+    monkeypatch.setattr(clock, "now", lambda: payment.created_at + timedelta(seconds=10))
     again = begin(world, payment.order.key)
     assert (again.payment != payment, again.outcome) == (True, StartOutcome.REDIRECT)
 
@@ -247,11 +321,25 @@ def test_a_paid_payment_that_the_shop_was_told_of_makes_no_new_one_needless(worl
     world.shopper_pays(payment)
     ShopOrder.objects.update(total=Decimal("20.00"))
     world.notice(payment)
+    Delivery.objects.filter(payment=world.paid_payment("20.00")).update(done_at=None, due_at=clock.now() + timedelta(minutes=5))
     again = begin(world, order)
     assert (again.payment != payment, again.payment.amount) == (True, Decimal("20.00"))
     Delivery.objects.filter(payment=payment, kind="payment-paid").update(done_at=None, due_at=clock.now() + timedelta(minutes=5))
     told = begin(world, order, vendor="paypal")
     assert (told.payment, told.outcome, told.because) == (payment, StartOutcome.PAID, "")
+
+
+def test_the_open_payment_is_handed_out_though_a_newer_one_was_paid_in_vain(world: World) -> None:
+    order = world.order("20.00")
+    first = world.start(order)
+    world.shop.edit_total(order, Decimal("12.50"))
+    newer = world.start(order)
+    world.shopper_pays(newer)
+    world.shop.edit_total(order, Decimal("20.00"))
+    world.notice(newer)
+    assert world.attentions() == ["underpaid"]
+    again = begin(world, order)
+    assert (again.payment, again.outcome) == (first, StartOutcome.REDIRECT)
 
 
 # What came of a creation.
@@ -271,6 +359,7 @@ def test_a_creation_that_may_have_arrived_is_watched_from_when_it_was_begun(worl
     ("error", "outcome"),
     [
         (NotSent("pay", "x", "connection refused"), StartOutcome.UNKNOWN),
+        (Refused("000030", "vendor is closed", 400), StartOutcome.REFUSED),
         (ConfigurationError("token", "***", "is empty"), StartOutcome.UNKNOWN),
     ],
 )
@@ -314,6 +403,59 @@ def test_a_creation_that_money_overtakes_is_paid(world: World, monkeypatch: pyte
     assert world.fresh(started.payment).cashier_url
 
 
+def test_a_creation_that_a_notice_overtakes_and_then_fails_stays_as_the_notice_found_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = hooks.pay
+
+    def pay(*arguments: Any) -> Any:
+        real(*arguments)
+        world.notice(Payment.objects.get())
+        raise NotSent("pay", "x", "connection reset")
+
+    monkeypatch.setattr(hooks, "pay", pay)
+    started = begin(world, world.order())
+    payment = world.fresh(started.payment)
+    assert (started.outcome, started.because) == (StartOutcome.UNKNOWN, str(NotSent("pay", "x", "connection reset")))
+    assert (payment.status, payment.cashier_url) == ("pending", "")
+    assert payment.transaction_no == world.sandbox.service.find(payment.reference).transaction_no
+
+
+def test_the_number_of_a_creation_that_was_overtaken_without_one_is_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = hooks.pay
+
+    def pay(*arguments: Any) -> Any:
+        created = real(*arguments)
+        Payment.objects.update(status="expired", status_since=clock.now())
+        return created
+
+    monkeypatch.setattr(hooks, "pay", pay)
+    payment = world.fresh(begin(world, world.order()).payment)
+    assert payment.status == "expired"
+    assert payment.transaction_no == world.sandbox.service.find(payment.reference).transaction_no
+
+
+def test_a_creation_that_was_overtaken_overwrites_nothing_that_a_sweeper_claims_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed_until = clock.now() + timedelta(hours=1)
+    real, refresh = hooks.pay, Payment.refresh_from_db
+
+    def pay(*arguments: Any) -> Any:
+        created = real(*arguments)
+        Payment.objects.update(status="expired", status_since=clock.now())
+        return created
+
+    def refresh_and_then_a_claim(payment: Payment, **options: Any) -> None:
+        refresh(payment, **options)
+        Payment.objects.update(next_look_at=claimed_until)
+
+    monkeypatch.setattr(hooks, "pay", pay)
+    monkeypatch.setattr(Payment, "refresh_from_db", refresh_and_then_a_claim)
+    payment = world.fresh(begin(world, world.order()).payment)
+    assert (payment.next_look_at, bool(payment.cashier_url)) == (claimed_until, True)
+
+
 # Expected and closed.
 
 
@@ -339,3 +481,17 @@ def test_an_order_is_closed_once_and_no_other_with_it(world: World) -> None:
         operations.close(world.shop.plugin, second.key)
         transaction.set_rollback(True)
     assert Order.objects.get(pk=second.pk).closed_at is None
+
+
+def test_an_order_that_is_written_while_it_is_closed_is_closed_all_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = QuerySet.exists
+
+    def exists(rows: QuerySet[Any]) -> bool:
+        found = real(rows)
+        if rows.model is Order and not found:
+            operations.expect(world.shop.plugin, "7")
+        return found
+
+    monkeypatch.setattr(QuerySet, "exists", exists)
+    operations.close(world.shop.plugin, "7")
+    assert Order.objects.get().closed_at

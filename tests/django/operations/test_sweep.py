@@ -8,13 +8,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.core import mail
 from django.db import OperationalError, connections, transaction
+from django.db.models import QuerySet
 from django.urls import include, path
 
 from tests.django import project
@@ -23,11 +26,12 @@ from tests.smallest_shop.models import ShopOrder
 from tillgate import NotSent, OutcomeUnknown, hooks
 from tillgate.account import Account
 from tillgate.django import clock, operations
-from tillgate.django.models import Attention, Delivery, Heartbeat, Payment, Refund
-from tillgate.django.operations import turns
+from tillgate.django.models import Attention, Delivery, Heartbeat, Order, Payment, Refund, TimelineEntry
+from tillgate.django.operations import refunds, turns
 from tillgate.django.operations.locking import InsideTransaction, durable
-from tillgate.django.operations.sweep import SWEEPER, Swept, accounts_due, sweep, sweep_account, sweep_mail, sweep_shop
-from tillgate.lifecycle import Found
+from tillgate.django.operations.pauses import pause
+from tillgate.django.operations.sweep import SWEEPER, Swept, accounts_due, beat, sweep, sweep_account, sweep_mail, sweep_shop
+from tillgate.lifecycle import Found, NoNews, NotFound
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 
 sweeping: Any = sys.modules["tillgate.django.operations.sweep"]  # the package gives its function under the same name
@@ -54,6 +58,14 @@ def asked(world: World) -> Counter[str]:
     """Return how often the gateway was asked about each reference."""
     entries = world.sandbox.service.journal.all()
     return Counter(entry.reference for entry in entries if entry.operation == "query" and entry.direction == "in")
+
+
+def queue(payment: Payment, amount: str = "1.00") -> Refund:
+    """Queue a refund whose process dies before it can send."""
+    with transaction.atomic():
+        refund = operations.queue_refund(payment.pk, amount)
+        transaction.get_connection().run_on_commit.clear()
+    return refund
 
 
 def due_in(world: World, payment: Payment) -> float:
@@ -139,8 +151,10 @@ def test_the_lease_is_longer_than_a_turn_and_the_longest_call_that_may_begin_at_
     world: World, configure: Callable[..., None]
 ) -> None:
     configure({"DEADLINE_SECONDS": 500})
-    assert sweeping._lease("default") > timedelta(seconds=60 + 500)
-    assert sweeping._lease("nobody knows it") > timedelta(seconds=60 + 600)
+    assert timedelta(seconds=60 + 600) < sweeping._lease("nobody knows it")
+    assert timedelta(seconds=60 + 500) < sweeping._lease("default") < sweeping._lease("nobody knows it")
+    _, leased_until = sweeping._claim("default", clock.now(), 10)
+    assert leased_until <= clock.now() + sweeping._lease("default")
 
 
 def test_i7_a_notice_that_comes_while_the_sweeper_asks_is_not_forgotten(
@@ -178,16 +192,30 @@ def test_i3_the_lease_that_ran_out_in_the_middle_does_no_harm(world: World) -> N
     assert Delivery.objects.count() == 1
 
 
+def test_what_was_not_asked_about_keeps_its_place_and_the_others_are_due_as_their_answers_say(world: World) -> None:
+    for late, payment in enumerate(many(world, 5)):
+        Payment.objects.filter(pk=payment.pk).update(next_look_at=clock.now() - timedelta(minutes=late))
+    world.time.advance(minutes=30)  # from now on they are looked at every ten minutes
+    batch, leased_until = sweeping._claim("default", clock.now(), 10)
+    swept = Swept()
+    unheard = NoNews(because="time-out")
+    sweeping._apply(batch, [None, unheard, unheard, sweeping.ask(batch[3]), None], leased_until, swept)
+    first, silent_about, _, found, last = batch
+    assert [world.fresh(payment).next_look_at for payment in (first, last)] == [first.next_look_at, last.next_look_at]
+    assert due_in(world, silent_about) <= 300 < 540 < due_in(world, found) <= 600
+    assert swept == Swept(looked=3, no_news=2)
+
+
 # Bounds -----------------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("small_batches")
 def test_limit_bounds_the_payments_looked_at_and_begins_with_those_due_longest(world: World) -> None:
     payments = many(world, 10)
-    for late, payment in enumerate(reversed(payments)):
+    for late, payment in enumerate(payments):
         Payment.objects.filter(pk=payment.pk).update(next_look_at=clock.now() - timedelta(minutes=late))
     assert sweep(limit=7).looked == 7
-    assert set(asked(world)) == {payment.reference for payment in payments[:7]}
+    assert set(asked(world)) == {payment.reference for payment in payments[3:]}
     assert sweep(limit=7).looked == 3
 
 
@@ -198,12 +226,34 @@ def test_the_limit_is_shared_by_all_accounts_and_what_one_does_not_need_is_for_t
     assert sweep(limit=10).looked == 10
 
 
+def test_what_a_turn_does_not_reach_counts_for_no_limit(
+    world: World, monkeypatch: pytest.MonkeyPatch, configure: Callable[..., None], gateway: dict[str, Callable[[], object]]
+) -> None:
+    configure(SWEEP_CONNECTIONS=1)
+    seconds = [0.0]
+    gateway["*"] = lambda: seconds.append(seconds[-1] + 40)
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: seconds[-1], sleep=time.sleep))
+    many(world, 6)
+    assert sweep_account("default").looked == 2
+    many(world, 2)
+    assert sweep(limit=5).looked == 5
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_an_account_that_answers_until_the_limit_is_reached_rests_no_more(world: World) -> None:
+    pause("default", "time-out", is_told=False)
+    many(world, 8)
+    world.time.advance(minutes=3)
+    assert sweep(limit=4).looked == 4
+    assert not Heartbeat.objects.filter(name__startswith="silent:").exists()
+
+
 @pytest.mark.usefixtures("small_batches")
 def test_a_sweep_that_is_asked_to_stop_finishes_what_is_under_way_and_gives_the_rest_back(world: World) -> None:
     payments = many(world, 20)
     heard: list[int] = []
     swept = sweep(progress=lambda done: heard.append(done.looked), stop=lambda: bool(heard) and heard[-1] >= 4)
-    assert 4 <= swept.looked < 20
+    assert (4 <= swept.looked < 20, swept.faults) == (True, [])
     assert Payment.objects.filter(next_look_at__lte=clock.now()).count() == 20 - swept.looked
     assert sweep().looked == 20 - swept.looked
     assert asked(world) == {payment.reference: 1 for payment in payments}
@@ -335,6 +385,53 @@ def test_a_slow_account_starves_no_other(world: World, monkeypatch: pytest.Monke
     assert max(order_of_asking.index(payment.reference) for payment in quick) < order_of_asking.index(slow[-1].reference)
 
 
+def test_eight_accounts_are_swept_at_once_and_no_more(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    aliases = [f"account-{number}" for number in range(16)]
+    settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": dict.fromkeys(aliases, settings.TILLGATE["ACCOUNTS"]["default"])}
+    for alias in aliases:
+        many(world, 1, alias)
+    eight, lock, names = threading.Barrier(8, timeout=10), threading.Lock(), list[str]()
+    now, most = [0], [0]
+
+    def account(*_: object) -> bool:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+            names.append(threading.current_thread().name)
+        eight.wait()
+        with lock:
+            now[0] -= 1
+        return False
+
+    monkeypatch.setattr(sweeping, "_account", account)
+    world.sweep()
+    assert (len(names), most[0]) == (16, 8)
+    assert {name.rpartition("_")[0] for name in names} == {"tillgate-account"}
+
+
+@pytest.mark.usefixtures("two_accounts")
+def test_what_the_accounts_have_done_so_far_is_shown_while_one_is_slow(
+    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]]
+) -> None:
+    real, one_at_a_time = sweeping._claim, threading.Lock()
+
+    def claim(*arguments: Any) -> Any:
+        with one_at_a_time:  # on MariaDB a claim locks rows of others for a moment, which these then pass by
+            return real(*arguments)
+
+    monkeypatch.setattr(sweeping, "_claim", claim)
+    many(world, 1)
+    quick, is_shown, waited = many(world, 3, "other"), threading.Event(), list[bool]()
+    gateway["127.0.0.1"] = lambda: waited.append(is_shown.wait(10))
+
+    def show(swept: Swept) -> None:
+        if swept.looked == len(quick):
+            is_shown.set()
+
+    assert sweep(progress=show) == Swept(looked=4)
+    assert waited == [True]
+
+
 @pytest.mark.usefixtures("two_accounts")
 def test_a_silent_gateway_pauses_its_account_and_no_other(world: World, gateway: dict[str, Callable[[], object]]) -> None:
     lost, found = many(world, 40), many(world, 20, "other")
@@ -416,9 +513,7 @@ def test_refunds_wait_while_the_gateway_is_silent(world: World, gateway: dict[st
     many(world, 10)
     gateway["*"] = silent
     world.sweep()
-    with transaction.atomic():
-        refund = operations.queue_refund(paid.pk, "1.00")
-        transaction.get_connection().run_on_commit.clear()
+    refund = queue(paid)
     world.sweep()
     assert Refund.objects.get(pk=refund.pk).status == "queued"
     world.time.advance(minutes=3)
@@ -431,9 +526,7 @@ def test_refunds_wait_while_the_gateway_is_silent(world: World, gateway: dict[st
 
 def test_refunds_orders_and_deliveries_are_handled(world: World) -> None:
     payment = world.paid_payment()
-    with transaction.atomic():
-        operations.queue_refund(payment.pk, "2.50")
-        transaction.get_connection().run_on_commit.clear()  # the process died before it could send
+    queue(payment, "2.50")
     declined = world.start(world.order())
     world.sandbox.control.decline(declined.reference)
     world.notice(declined)
@@ -445,12 +538,27 @@ def test_refunds_orders_and_deliveries_are_handled(world: World) -> None:
     assert world.shop.is_released(declined.order.key)
 
 
+def test_an_account_whose_refunds_wait_or_are_being_sent_has_nothing_due(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    paid = world.paid_payment()
+
+    def never_left(*_: object) -> None:
+        raise NotSent("refund", "x", "connection refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hooks, "refund", never_left)
+        assert operations.refund(paid.pk, "1.00").status == "queued"
+    refunds._claim(queue(paid).pk)
+    Refund.objects.filter(status="sending").update(due_at=clock.now())
+    assert accounts_due() == []
+    assert sweep_account("default") == Swept()
+    world.time.advance(hours=1)
+    assert accounts_due() == ["default"]
+
+
 def test_one_that_fails_keeps_no_other_from_being_done(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = world.paid_payment(), world.paid_payment()
     for payment in (first, second):
-        with transaction.atomic():
-            operations.queue_refund(payment.pk, "1.00")
-            transaction.get_connection().run_on_commit.clear()
+        queue(payment)
     real = sweeping.send_refund
 
     def fail_first(pk: int) -> Any:
@@ -498,10 +606,225 @@ def test_a_database_that_is_away_ends_the_sweep_instead_of_failing_at_every_row(
     assert len(world.sweep().faults) == 3, "each of three, and once, since no payment brought anything"
 
 
-def test_i12_nothing_is_swept_inside_a_transaction(world: World) -> None:
-    for act in (sweep, sweep_shop, lambda: sweep_account("default"), sweep_mail):
-        with pytest.raises(InsideTransaction), transaction.atomic():
-            act()
+@pytest.mark.parametrize(
+    ("operation", "act"),
+    [("sweep", sweep), ("sweep_shop", sweep_shop), ("sweep_account", lambda: sweep_account("default")), ("mail_attentions", sweep_mail)],
+)
+def test_i12_nothing_is_swept_inside_a_transaction(world: World, operation: str, act: Callable[[], Swept]) -> None:
+    with pytest.raises(InsideTransaction, match=rf"^{operation} uses the network"), transaction.atomic():
+        act()
+
+
+def test_the_shops_turn_does_what_is_due_for_shops_and_asks_no_gateway(world: World) -> None:
+    paid = world.paid_payment()
+    with world.failing_handler("tillgate_payment_paid"):
+        other = world.paid_payment()
+    many(world, 2)
+    queue(paid)
+    for _ in range(2):
+        refunds._claim(queue(paid).pk)
+        operations.expect(world.shop.plugin, world.order())
+    assert sweep_shop() == Swept()
+    assert list(Refund.objects.order_by("pk").values_list("status", flat=True)) == ["queued", "sending", "sending"]
+    world.time.advance(minutes=61)
+    operations.enqueue_remote(world.shop.plugin, other.order.key, "invoice")
+    queries = world.queries()
+    swept = sweep_shop()
+    swept.add(sweep_shop())  # what the first turn brought
+    assert swept == Swept(refunds_lost=2, orders_unpaid=2, deliveries=4)
+    assert swept.work == 8
+    assert world.queries() == queries
+    assert list(Refund.objects.order_by("pk").values_list("status", flat=True)) == ["queued", "unknown", "unknown"]
+    assert not Delivery.objects.filter(done_at=None).exists()
+
+
+@pytest.mark.usefixtures("two_accounts")
+def test_an_accounts_turn_sends_its_refunds_looks_at_its_payments_and_leaves_the_others(world: World) -> None:
+    ours = world.paid_payment()
+    theirs = operations.start(world.shop.plugin, world.order(), vendor="alipay", account="other").payment
+    world.shopper_pays(theirs)
+    world.notice(theirs)
+    for payment in (ours, ours, theirs):
+        queue(payment)
+    looked_at = many(world, 3)
+    many(world, 2, "other")
+    before = asked(world)
+    swept = sweep_account("default")
+    assert swept == Swept(looked=3, refunds_sent=2)
+    assert swept.work == 5
+    assert asked(world) - before == {payment.reference: 1 for payment in looked_at}
+    assert Refund.objects.get(payment=theirs).status == "queued"
+    assert accounts_due() == ["other"]
+
+
+def test_all_that_is_due_is_done_however_much_of_it_is_read_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, configure: Callable[..., None]
+) -> None:
+    configure(ATTENTION_MAIL_TO=["owner@shop.example"])
+    monkeypatch.setattr(sweeping, "_MOST_AT_ONCE", 2)
+    raise_one(world)
+    for _ in range(5):
+        operations.expect(world.shop.plugin, world.order())
+        queue(world.paid_payment())
+    world.time.advance(minutes=61)
+    swept = world.sweep()
+    assert (swept.orders_unpaid, swept.refunds_sent, swept.mails, swept.faults) == (5, 5, 1, [])
+    assert not Delivery.objects.filter(done_at=None).exists()
+
+
+@pytest.mark.parametrize("kind", ["lost refund", "unpaid order", "delivery", "remote delivery"])
+def test_the_shops_turn_says_whether_more_is_left_of_any_kind(world: World, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(sweeping, "_MOST_AT_ONCE", 1)
+    payment = world.paid_payment()
+    if kind == "lost refund":
+        refunds._claim(queue(payment).pk)
+    elif kind == "unpaid order":
+        operations.expect(world.shop.plugin, world.order())
+    elif kind == "delivery":
+        Delivery.objects.update(done_at=None, due_at=clock.now())
+    else:
+        operations.enqueue_remote(world.shop.plugin, payment.order.key, "invoice")
+    later = operations.enqueue_remote(world.shop.plugin, world.start(world.order()).order.key, "reminder")
+    Delivery.objects.filter(event_id=later).update(due_at=clock.now() + timedelta(days=1))
+    world.time.advance(minutes=61)
+    assert sweeping._shop(Swept(), lambda: False) is True, "as many as are read at once"
+    sweep_shop()  # what that brought
+    assert sweeping._shop(Swept(), lambda: False) is False
+
+
+def test_what_one_turn_of_the_shop_leaves_is_done_in_as_many_as_it_takes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(7):
+        operations.enqueue_remote(world.shop.plugin, world.start(world.order()).order.key, "invoice")
+    seconds, real = [0.0], sweeping.deliver_remote
+
+    def deliver_slowly(order_id: int) -> int:
+        seconds[0] += 40
+        return int(real(order_id))
+
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: seconds[0], sleep=time.sleep))
+    monkeypatch.setattr(sweeping, "deliver_remote", deliver_slowly)
+    assert sweep_shop().deliveries == 2
+    assert world.sweep().deliveries == 5
+
+
+def test_a_sweep_makes_no_round_more_than_it_needs(
+    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]]
+) -> None:
+    rounds, real = list[int](), sweeping.beat
+
+    def count(swept: Swept) -> None:
+        rounds.append(swept.work)
+        real(swept)
+
+    monkeypatch.setattr(sweeping, "beat", count)
+    many(world, 2)
+    world.sweep()
+    assert rounds == [2], "all was done"
+    many(world, 2)
+    sweep(limit=1)
+    assert rounds == [2, 1], "the limit was reached"
+    world.sweep()
+    monkeypatch.setattr(sweeping, "_MOST_AT_ONCE", 1)
+    for _ in range(3):
+        operations.enqueue_remote(world.shop.plugin, world.start(world.order()).order.key, "invoice")
+    rounds.clear()
+    sweep(stop=lambda: bool(rounds))
+    assert rounds == [2], "it was asked to stop"
+    world.sweep()
+    gateway["*"] = silent
+    many(world, 6)
+    rounds.clear()
+    world.sweep()
+    assert len(rounds) == 1, "the gateway fell silent"
+    operations.enqueue_remote(world.shop.plugin, world.start(world.order()).order.key, "invoice")
+    rounds.clear()
+    monkeypatch.setattr(sweeping, "_MOST_AT_ONCE", 2)
+    world.sweep()
+    assert rounds == [1], "the account rests"
+
+
+def test_what_a_sweeps_looks_bring_is_done_by_the_same_sweep_however_much_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "_MOST_AT_ONCE", 2)
+    real = hooks.call_owner
+
+    def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
+        if hook == "tillgate_payment_paid":
+            operations.enqueue_remote(plugin, arguments["payment"].order.key, "invoice")
+        return real(plugin, hook, **arguments)
+
+    monkeypatch.setattr(hooks, "call_owner", call_owner)
+    for payment in many(world, 5):
+        world.shopper_pays(payment)
+    assert world.sweep() == Swept(looked=5, changed=5, deliveries=5)
+    assert set(TimelineEntry.objects.filter(event="payment.paid").values_list("cause", flat=True)) == {"sweep"}
+
+
+def test_an_order_is_told_unpaid_when_its_time_is_over_and_not_once_another_sweeper_was_quicker(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operations.expect(world.shop.plugin, world.order())
+    order, swept = Order.objects.get(), Swept()
+    check_at = order.unpaid_check_at
+    assert check_at
+    for now, queued in ((check_at - timedelta(microseconds=1), 0), (check_at, 1), (check_at, 1)):
+        monkeypatch.setattr(clock, "now", lambda now=now: now)
+        sweeping._queue_unpaid(order.pk, swept)
+        assert (swept.orders_unpaid, Delivery.objects.count()) == (queued, queued)
+
+
+@pytest.mark.parametrize(
+    ("broken", "about"),
+    [
+        ("mark_lost", "lost refund {lost}"),
+        ("_queue_unpaid", "order {order}"),
+        ("deliver", "deliveries of order {told}"),
+        ("deliver_remote", "remote deliveries of order {told}"),
+        ("send_refund", "refund {queued}"),
+        ("_payments", "payments of default"),
+        ("apply_answer", "payment {reference}"),
+        ("_settle_troubles", "attentions"),
+        ("_mails", "mail"),
+    ],
+)
+def test_a_failure_is_told_with_what_it_happened_to(world: World, monkeypatch: pytest.MonkeyPatch, broken: str, about: str) -> None:
+    paid, payment = world.paid_payment(), world.start(world.order())
+    with world.failing_handler("tillgate_payment_paid"):
+        told = world.paid_payment()
+    queued, lost = queue(paid), queue(paid)
+    refunds._claim(lost.pk)
+    operations.enqueue_remote(world.shop.plugin, told.order.key, "invoice")
+    Order.objects.filter(pk=paid.order_id).update(unpaid_check_at=clock.now())
+    world.shopper_pays(payment)
+    world.time.advance(minutes=16)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(sweeping, broken, fail)
+    subject = about.format(queued=queued.pk, lost=lost.pk, order=paid.order_id, told=told.order_id, reference=payment.reference)
+    assert set(world.sweep().faults) == {f"{subject}: RuntimeError: a bug"}
+
+
+def test_a_look_that_cannot_be_put_back_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    many(world, 1)
+    real = QuerySet.update
+
+    def update(rows: QuerySet[Any], **changes: Any) -> int:
+        if list(changes) == ["next_look_at"]:
+            raise RuntimeError("a bug")
+        return real(rows, **changes)
+
+    monkeypatch.setattr(QuerySet, "update", update)
+    assert world.sweep().faults == ["putting back: RuntimeError: a bug"]
+
+
+def test_a_sweep_keeps_twenty_failures_at_most_and_the_beginning_of_each() -> None:
+    swept = Swept()
+    for number in range(25):
+        swept.note(ValueError("x" * 400), f"payment {number}")
+    assert swept.faults == [f"payment {number}: ValueError: {'x' * 400}"[:300] for number in range(20)]
+    swept.add(Swept(faults=["one more"]))
+    assert len(swept.faults) == 20
 
 
 # The heartbeat ----------------------------------------------------------------------------------------------------------------------------
@@ -516,6 +839,13 @@ def test_every_sweep_leaves_a_heartbeat_that_says_what_was_done(world: World) ->
     second = Heartbeat.objects.get(name=SWEEPER)
     assert second.at - first.at >= timedelta(minutes=1)
     assert (first.detail["looked"], second.detail["looked"]) == (0, 3)
+
+
+def test_a_heartbeat_says_five_failures_at_most_and_everything_that_was_counted(world: World) -> None:
+    faults = [f"payment {number}: a bug" for number in range(6)]
+    counts = {name: number for number, name in enumerate(Swept.__dataclass_fields__) if name != "faults"}
+    beat(Swept(**counts, faults=faults))
+    assert Heartbeat.objects.get(name=SWEEPER).detail == {**counts, "faults": faults[:5]}
 
 
 # Mail -------------------------------------------------------------------------------------------------------------------------------------
@@ -549,6 +879,47 @@ def test_wrong_credentials_are_taken_back_when_the_payment_that_met_them_is_answ
     world.time.advance(minutes=6)
     world.sweep()
     assert world.attentions() == []
+
+
+def test_what_an_answer_raised_stays_while_the_answers_are_the_same(world: World) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    for _ in range(2):
+        world.sandbox.control.fault("wrong_amount", occasion="query")
+        world.time.advance(minutes=16)
+        world.sweep()
+        assert world.attentions() == ["amount-mismatch"]
+    assert Attention.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "answered", "microseconds_later", "is_over"),
+    [
+        ("amount-mismatch", "found", 1, True),
+        ("amount-mismatch", "found", 0, False),
+        ("amount-mismatch", "not found", 1, False),
+        ("wrong-credentials", "not found", 1, True),
+        ("wrong-credentials", "not found", 0, False),
+        ("wrong-credentials", "no news", 1, False),
+        ("changed-after-paid", "found", 1, False),
+    ],
+)
+def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it(
+    world: World, reason: str, answered: str, microseconds_later: int, is_over: bool
+) -> None:
+    payment, other = world.start(world.order()), world.start(world.order())
+    raised_at = clock.now()
+    for about in (payment, other):
+        Attention.objects.create(reason=reason, payment=about, sentence="Look.", raised_at=raised_at, open_key=about.pk)
+    asked_at = raised_at + timedelta(microseconds=microseconds_later)
+    answers = {
+        "found": replace(sweeping.ask(payment), asked_at=asked_at),
+        "not found": NotFound(asked_at=asked_at),
+        "no news": NoNews(because="time-out"),
+    }
+    sweeping._settle_troubles({payment.pk: answers[answered]})
+    said = dict(Attention.objects.values_list("payment", "resolution"))
+    assert said == {payment.pk: "the gateway's answer is in order by now" if is_over else "", other.pk: ""}
 
 
 def test_a_charge_back_waits_for_a_person_whatever_the_gateway_says_later(world: World) -> None:

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import NotSent, hooks
+from tillgate import ConfigurationError, NotSent, hooks
 from tillgate.django import operations
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.refunds import enter_external_refund, settle_by_person
@@ -322,6 +322,18 @@ def test_observers_hear_of_an_accounts_matter_that_is_in_no_timeline(world: Worl
     assert (event.at, event.reference) == (attention.raised_at, None)
     assert attention.sentence.startswith("Account default: ")
     assert (attention.evidence, attention.order, attention.payment) == ({"reference": payment.reference}, None, payment)
+
+
+def test_observers_hear_that_a_refund_met_an_accounts_matter(world: World, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment()
+
+    def refuse(*_: object) -> None:
+        raise ConfigurationError("token", "***", "is empty")
+
+    monkeypatch.setattr("tillgate.hooks.refund", refuse)
+    operations.refund(payment.pk, "2.50")
+    [event] = [event for event in listener.heard if event.name == "attention.raised"]
+    assert (event.fields["reason"], event.fields["account"], event.fields["cause"]) == ("account-gone", "default", "refund")
 
 
 def test_evidence_is_kept_as_json_knows_it_and_within_bounds(world: World) -> None:

@@ -53,7 +53,9 @@ def test_a_quota_is_shared_until_it_is_spent_and_takes_back_what_was_not_used() 
     quota = Quota(5)
     assert (quota.take(3), quota.take(3), quota.take(3), quota.is_spent) == (3, 2, 0, True)
     quota.give_back(2)
-    assert (quota.is_spent, quota.take(1), quota.take(9)) == (False, 1, 1)
+    assert (quota.is_spent, quota.take(1)) == (False, 1)
+    quota.give_back(3)
+    assert (quota.take(9), quota.is_spent) == (4, True)
 
 
 def test_a_quota_without_a_limit_is_never_spent() -> None:
