@@ -47,7 +47,12 @@ def summarised(kept: Summary, proofs: Path = PROOFS) -> Summary:
 
 
 def _joined(name: str, kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Add up what seeds have shown on two machines; where they share some, or there are none, return what knows more."""
+    """Add up what seeds have shown on two machines; where they share some, or there are none, return what knows more.
+
+    Of an exhaustion the newest run stands: a smaller count may be the better one.
+    """
+    if name == "exhaustion":
+        return found
     if not kept["count"] or "seeds" not in kept or not _numbers(kept["seeds"]).isdisjoint(_numbers(found["seeds"])):
         return max(found, kept, key=lambda entry: int(entry["count"]))
     key_of, _ = _FOLDS[name]

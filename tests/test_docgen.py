@@ -177,6 +177,20 @@ def test_seeds_that_another_machine_has_simulated_are_added_to_those_that_were_k
     assert (entry["count"], entry["seeds"], entry["faults"], entry["kinds"]) == (40, "1-3, 5", 8, 1)
 
 
+def explored(states: int) -> dict[str, object]:
+    part = {"scope": "whole", "part": "shopper dies, clerk fails", "parts": 25, "states": states, "steps": 9, "ends": 2, "played": 3}
+    return {**part, "followed": 4, "seconds": 5.5, "commit": "aaa", "python": "3.11.2"}
+
+
+def test_of_a_part_that_was_explored_again_the_newest_count_stands(tmp_path: Path) -> None:
+    file = tmp_path / "exhaustion.jsonl"
+    file.write_text(f"{json.dumps(explored(200))}\n")
+    kept = reliability.summarised({}, tmp_path)
+    file.write_text(f"{json.dumps(explored(100))}\n")
+    [entry] = reliability.summarised(kept, tmp_path)["exhaustion"].values()
+    assert entry["states"] == 100
+
+
 def stormed(effects: int, p99_ms: float, *, peer: bool = True, doubled: int = 0) -> dict[str, object]:
     setting = {"commit": "aaa", "database": "mariadb", "copies": 64, "connections": 32, "python": "3.11.7"}
     told = {"payments": 1000, "effects": effects, "orders": 1000}

@@ -18,6 +18,7 @@ from tests.django.conftest import World
 from tillgate.django import operations, views
 from tillgate.django.forms import RefundForm, VendorForm
 from tillgate.django.models import Payment
+from tillgate.django.operations import payments
 from tillgate.django.tickets import start_url
 from tillgate.testing.translations import faults_of_catalogue
 
@@ -37,6 +38,20 @@ def text_of(answer: Any) -> str:
 
 def come_back(world: World, payment: Payment, **query: str) -> Any:
     return world.client.get(f"/payments/return/{payment.return_key}/", query)
+
+
+@pytest.mark.parametrize("query", [{}, {"wait": "1"}], ids=["who comes back", "whose page has waited"])
+def test_a_shopper_is_sent_home_to_an_order_that_is_paid_though_whoever_brought_the_news_has_not_told_the_shop(
+    world: World, monkeypatch: pytest.MonkeyPatch, query: dict[str, str]
+) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    with monkeypatch.context() as patch:
+        patch.setattr(payments, "deliver", lambda order_id: 0)
+        assert operations.reconcile(payment, "notice").status == "paid"
+    assert world.shop.times_paid(payment.order.key) == 0
+    assert come_back(world, payment, **query).status_code == 302
+    assert world.shop.times_paid(payment.order.key) == 1
 
 
 def test_every_page_has_one_heading_a_language_and_a_title_and_nothing_inline(world: World, no_home: None) -> None:

@@ -95,6 +95,7 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         raise Http404
     home = _home(payment)
     if home and not payment.is_open:
+        operations.deliver_due(payment.order_id)  # or the shop's page might say that the order is open
         return _private(HttpResponseRedirect(home))
     waits = _waits(request)
     page = {

@@ -367,6 +367,35 @@ def two_accounts(settings: Any, sandbox: Any, configure: Callable[..., None]) ->
     settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {**settings.TILLGATE["ACCOUNTS"], "other": other}}
 
 
+@pytest.mark.usefixtures("two_accounts")
+def test_one_sweep_does_what_is_due_though_a_claim_passed_over_rows_that_the_claim_of_another_account_locked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many(world, 3)
+    many(world, 3, "other")
+    real, passed_over = sweeping._claim, list[str]()
+
+    def claim(account: str, *arguments: Any) -> Any:
+        if account == "other" and not passed_over:
+            passed_over.append(account)
+            return [], clock.now()
+        return real(account, *arguments)
+
+    monkeypatch.setattr(sweeping, "_claim", claim)
+    assert world.sweep().looked == 6
+    assert passed_over
+
+
+def test_one_sweep_does_what_is_due_on_every_account_however_many_there_are(world: World, settings: Any) -> None:
+    accounts = settings.TILLGATE["ACCOUNTS"]
+    aliases = [f"branch{number}" for number in range(16)]
+    settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": accounts | dict.fromkeys(aliases, accounts["default"])}
+    for alias in aliases:
+        many(world, 1, alias)
+    assert world.sweep().looked == len(aliases)
+    assert accounts_due() == []
+
+
 @pytest.mark.usefixtures("two_accounts", "small_batches")
 def test_a_slow_account_starves_no_other(world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]]) -> None:
     monkeypatch.setattr(turns, "TURN_SECONDS", 0.3)

@@ -7,7 +7,7 @@ the network is used, no transaction is open while it is (I12), and status, timel
 from tillgate.django.operations.acts import Act, ActNotPossible, Done, acts_for, look_again, perform
 from tillgate.django.operations.attention import resolve
 from tillgate.django.operations.audit import audit
-from tillgate.django.operations.deliveries import deliver, enqueue_remote
+from tillgate.django.operations.deliveries import deliver, deliver_due, enqueue_remote
 from tillgate.django.operations.notices import receive_payment_notice, receive_refund_notice, receive_return
 from tillgate.django.operations.payments import reconcile
 from tillgate.django.operations.refunds import RefundNotPossible, queue_refund, refund, send_refund
@@ -26,6 +26,7 @@ __all__ = [
     "audit",
     "close",
     "deliver",
+    "deliver_due",
     "enqueue_remote",
     "expect",
     "look_again",

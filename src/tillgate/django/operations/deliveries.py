@@ -26,7 +26,7 @@ from tillgate.errors import ConfigurationError
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, AttentionReason, PaymentStatus
 from tillgate.wire.texts import storable
 
-__all__ = ["deliver", "deliver_remote", "enqueue_remote", "is_unpaid"]
+__all__ = ["deliver", "deliver_due", "deliver_remote", "enqueue_remote", "is_unpaid"]
 
 _log = logging.getLogger("tillgate")
 
@@ -43,6 +43,13 @@ def deliver(order_id: int) -> int:
         done += delivered
         if not more:
             return done
+
+
+def deliver_due(order_id: int) -> None:
+    """Return when the shop was told what is due about an order: whoever brought the news may be at it still, or have died before it."""
+    waiting = Delivery.objects.using(database()).filter(order_id=order_id, done_at__isnull=True, due_at__lte=clock.now())
+    if waiting.exclude(kind=DeliveryKind.REMOTE).exists():
+        deliver(order_id)  # waits for the order's lock
 
 
 def _deliver_next(order_id: int) -> tuple[bool, bool]:

@@ -61,7 +61,7 @@ class Run:
 
     def __init__(self, world: World, zygote: Zygote[_Job], results: Results, say: Callable[[str], object]) -> None:
         self._world, self._zygote, self._results, self._say = world, zygote, results, say
-        self.database = "mariadb" if getattr(connection, "mysql_is_mariadb", False) else connection.vendor
+        self.database = connection.display_name.lower()
         self.kills = 0
         self.violations: list[Result] = []
 

@@ -184,7 +184,7 @@ def _origin(orders: int) -> dict[str, Any]:
     from tillgate.testing.report import source_commit
 
     versions = {"python": platform.python_version(), "django": django.get_version()}
-    return {"commit": source_commit(Path.cwd()), "database": connection.vendor, "orders_each": orders, **versions}
+    return {"commit": source_commit(Path.cwd()), "database": connection.display_name.lower(), "orders_each": orders, **versions}
 
 
 def _done(results: Path, origin: dict[str, Any], what: str = "seed") -> set[Any]:
