@@ -113,7 +113,7 @@ def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others
     assert counts["first notice that finds it paid, with its delivery"] <= 14
     assert counts["repeated notice"] <= 2
     assert counts["another notice beyond those that are kept"] <= 3
-    assert counts["return of a paid payment"] <= 3
+    assert counts["return of a paid payment"] <= 4
     assert counts["status poll"] <= 1
     assert counts == COUNTED.setdefault(project.DATABASE, counts)
     assert TimelineEntry.objects.count() >= others
