@@ -113,7 +113,8 @@ class Views:
 
     def _is_signed_if_at_all(self, request: Request) -> bool:
         """Tell whether a notice of one plain JSON object or form carries no signature, or the right one; of others nothing is said."""
-        said = plain(request.body) if request.body[:1] == b"{" else dict(parse_qsl(request.body.decode("latin-1"), keep_blank_values=True))
+        form = request.body.decode(errors="replace")
+        said = plain(request.body) if request.body[:1] == b"{" else dict(parse_qsl(form, keep_blank_values=True))
         is_plain = isinstance(said, dict) and not request.query and all(isinstance(value, str) for value in said.values())
         if not is_plain or not said.get("verifySign") or request.is_cut or "CONTENT_LENGTH" in request.headers:
             return True
