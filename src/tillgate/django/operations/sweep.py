@@ -53,6 +53,8 @@ _LANES: Final = 8
 _MOST_AT_ONCE: Final = 10_000
 _FAULTS_KEPT: Final = 20
 
+_PUT_BACK: Final = "UPDATE tillgate_payment SET next_look_at = %s WHERE id = %s AND next_look_at = %s"
+
 
 @dataclass
 class Swept:
@@ -338,13 +340,13 @@ def _lease(account: str) -> timedelta:
 
 
 def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: datetime, swept: Swept) -> None:
-    """Apply a batch's answers; the unchanged ones are put back together, a statement for all that are due at the same moment."""
-    put_back: dict[datetime | None, list[int]] = {}
+    """Apply a batch's answers; the unchanged payments are put back together."""
+    dues: list[tuple[datetime | None, int]] = []
     in_order: dict[int, Answer] = {}
     now = clock.now()
     for payment, answer in zip(batch, answers, strict=True):
         if answer is None:
-            put_back.setdefault(payment.next_look_at, []).append(payment.pk)  # in its place: who waited longest is next
+            dues.append((payment.next_look_at, payment.pk))  # in its place: who waited longest is next
             continue
         swept.looked += 1
         decision = decide(facts_of(payment), answer)
@@ -352,14 +354,20 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
         if decision.is_news and decision.attention is None:
             in_order[payment.pk] = answer
         if is_unchanged(payment, decision):
-            put_back.setdefault(_next_look(payment, now, is_news=decision.is_news), []).append(payment.pk)
+            dues.append((_next_look(payment, now, is_news=decision.is_news), payment.pk))
             continue
         _guarded(swept, f"payment {payment.reference}", lambda payment=payment, answer=answer: _change(payment, answer, swept))  # type: ignore[misc]  # defaults that hold the loop's values
-    _guarded(swept, "attentions", lambda: _settle_troubles(in_order))
-    for due, ids in put_back.items():
-        # Where the lease stands no more, somebody else has decided meanwhile: a notice brought the look forward, or the lease ran out.
-        leased = Payment.objects.using(database()).filter(pk__in=ids, next_look_at=leased_until)
-        _guarded(swept, "putting back", lambda leased=leased, due=due: leased.update(next_look_at=due))  # type: ignore[misc]
+    if in_order:
+        _guarded(swept, "attentions", lambda: _settle_troubles(in_order))
+    if dues:
+        _guarded(swept, "putting back", lambda: _put_back(dues, leased_until))
+
+
+def _put_back(dues: list[tuple[datetime | None, int]], leased_until: datetime) -> None:
+    """Set when payments are due next. Where the lease stands no more, a notice brought the look forward, or the lease ran out."""
+    written = connections[database()].ops.adapt_datetimefield_value
+    with durable(), connections[database()].cursor() as cursor:
+        cursor.executemany(_PUT_BACK, [[written(due), pk, written(leased_until)] for due, pk in dues])
 
 
 def _settle_troubles(in_order: dict[int, Answer]) -> None:
@@ -371,7 +379,8 @@ def _settle_troubles(in_order: dict[int, Answer]) -> None:
         # That it knows nothing of the payment contradicts no doubt about what it said of it.
         if not isinstance(answer, NoNews) and raised_at < answer.asked_at and (isinstance(answer, Found) or reason in ACCOUNT_REASONS):
             over.append(pk)
-    settle(Attention.objects.filter(pk__in=over), "the gateway's answer is in order by now")
+    if over:
+        settle(Attention.objects.filter(pk__in=over), "the gateway's answer is in order by now")
 
 
 def _next_look(payment: Payment, now: datetime, *, is_news: bool) -> datetime | None:
