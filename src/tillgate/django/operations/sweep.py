@@ -341,12 +341,12 @@ def _lease(account: str) -> timedelta:
 
 def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: datetime, swept: Swept) -> None:
     """Apply a batch's answers; the unchanged payments are put back together."""
-    dues: list[tuple[datetime | None, int]] = []
+    dues: dict[int, datetime | None] = {}
     in_order: dict[int, Answer] = {}
     now = clock.now()
     for payment, answer in zip(batch, answers, strict=True):
         if answer is None:
-            dues.append((payment.next_look_at, payment.pk))  # in its place: who waited longest is next
+            dues[payment.pk] = payment.next_look_at  # in its place: who waited longest is next
             continue
         swept.looked += 1
         decision = decide(facts_of(payment), answer)
@@ -354,7 +354,7 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
         if decision.is_news and decision.attention is None:
             in_order[payment.pk] = answer
         if is_unchanged(payment, decision):
-            dues.append((_next_look(payment, now, is_news=decision.is_news), payment.pk))
+            dues[payment.pk] = _next_look(payment, now, is_news=decision.is_news)
             continue
         _guarded(swept, f"payment {payment.reference}", lambda payment=payment, answer=answer: _change(payment, answer, swept))  # type: ignore[misc]  # defaults that hold the loop's values
     if in_order:
@@ -363,11 +363,12 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
         _guarded(swept, "putting back", lambda: _put_back(dues, leased_until))
 
 
-def _put_back(dues: list[tuple[datetime | None, int]], leased_until: datetime) -> None:
+def _put_back(dues: dict[int, datetime | None], leased_until: datetime) -> None:
     """Set when payments are due next. Where the lease stands no more, a notice brought the look forward, or the lease ran out."""
+    in_order = sorted(dues.items())  # of their rows, as whoever else puts some of them back
     written = connections[database()].ops.adapt_datetimefield_value
     with durable(), connections[database()].cursor() as cursor:
-        cursor.executemany(_PUT_BACK, [[written(due), pk, written(leased_until)] for due, pk in dues])
+        cursor.executemany(_PUT_BACK, [[written(due), pk, written(leased_until)] for pk, due in in_order])
 
 
 def _settle_troubles(in_order: dict[int, Answer]) -> None:
