@@ -49,7 +49,7 @@ def summarised(kept: Summary, proofs: Path = PROOFS) -> Summary:
 def _joined(name: str, kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     """Add up what seeds have shown on two machines; where they share some, or there are none, return what knows more.
 
-    Of an exhaustion the newest run stands: a smaller count may be the better one.
+    Of an exhaustion what the files say stands, as the newer run: a smaller count may be the better one.
     """
     if name == "exhaustion":
         return found

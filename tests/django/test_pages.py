@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.template import engines
 from django.test import Client
 from django.utils.translation import override
@@ -17,8 +18,8 @@ import tillgate.django
 from tests.django.conftest import World
 from tillgate.django import operations, views
 from tillgate.django.forms import RefundForm, VendorForm
-from tillgate.django.models import Payment
-from tillgate.django.operations import payments
+from tillgate.django.models import Delivery, Payment
+from tillgate.django.operations import deliveries, payments
 from tillgate.django.tickets import start_url
 from tillgate.testing.translations import faults_of_catalogue
 
@@ -52,6 +53,20 @@ def test_a_shopper_is_sent_home_to_an_order_that_is_paid_though_whoever_brought_
     assert world.shop.times_paid(payment.order.key) == 0
     assert come_back(world, payment, **query).status_code == 302
     assert world.shop.times_paid(payment.order.key) == 1
+
+
+def test_a_shopper_is_sent_home_though_the_order_is_locked_for_too_long(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    payment = world.paid_payment()
+    Delivery.objects.update(done_at=None)
+
+    def lock(_: int) -> Any:
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr(deliveries, "locked_order", lock)
+    assert come_back(world, payment, wait="1").status_code == 302
+    assert f"whether the shop was told of {payment.reference} could not be seen" in caplog.text
 
 
 def test_every_page_has_one_heading_a_language_and_a_title_and_nothing_inline(world: World, no_home: None) -> None:

@@ -93,9 +93,10 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         payment = operations.receive_return(key, _received(request), request.method or "")
     if payment is None:
         raise Http404
+    if not payment.is_open:
+        _tell_shop(payment)
     home = _home(payment)
     if home and not payment.is_open:
-        operations.deliver_due(payment.order_id)  # or the shop's page might say that the order is open
         return _private(HttpResponseRedirect(home))
     waits = _waits(request)
     page = {
@@ -128,6 +129,14 @@ def _waits(request: HttpRequest) -> int:
 
 def _vendor_label(payment: Payment) -> str:
     return str(VENDOR_LABELS.get(Vendor(payment.vendor), payment.vendor))
+
+
+def _tell_shop(payment: Payment) -> None:
+    """Let the shop hear of a settled payment first, or its page might say that the order is open."""
+    try:
+        operations.deliver_due(payment.order_id)
+    except Exception:  # noqa: BLE001  # a lock that is held too long, for one; the sweeper tells the shop then
+        _log.exception("whether the shop was told of %s could not be seen", payment.reference)
 
 
 def _home(payment: Payment) -> str | None:

@@ -53,8 +53,6 @@ _LANES: Final = 8
 _MOST_AT_ONCE: Final = 10_000
 _FAULTS_KEPT: Final = 20
 
-_PUT_BACK: Final = "UPDATE tillgate_payment SET next_look_at = %s WHERE id = %s AND next_look_at = %s"
-
 
 @dataclass
 class Swept:
@@ -340,13 +338,13 @@ def _lease(account: str) -> timedelta:
 
 
 def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: datetime, swept: Swept) -> None:
-    """Apply a batch's answers; the unchanged payments are put back together."""
-    dues: dict[int, datetime | None] = {}
+    """Apply a batch's answers; the unchanged ones are put back together, a statement for all that are due at the same moment."""
+    put_back: dict[datetime | None, list[int]] = {}
     in_order: dict[int, Answer] = {}
     now = clock.now()
     for payment, answer in zip(batch, answers, strict=True):
         if answer is None:
-            dues[payment.pk] = payment.next_look_at  # in its place: who waited longest is next
+            put_back.setdefault(payment.next_look_at, []).append(payment.pk)  # in its place: who waited longest is next
             continue
         swept.looked += 1
         decision = decide(facts_of(payment), answer)
@@ -354,21 +352,15 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
         if decision.is_news and decision.attention is None:
             in_order[payment.pk] = answer
         if is_unchanged(payment, decision):
-            dues[payment.pk] = _next_look(payment, now, is_news=decision.is_news)
+            put_back.setdefault(_next_look(payment, now, is_news=decision.is_news), []).append(payment.pk)
             continue
         _guarded(swept, f"payment {payment.reference}", lambda payment=payment, answer=answer: _change(payment, answer, swept))  # type: ignore[misc]  # defaults that hold the loop's values
     if in_order:
         _guarded(swept, "attentions", lambda: _settle_troubles(in_order))
-    if dues:
-        _guarded(swept, "putting back", lambda: _put_back(dues, leased_until))
-
-
-def _put_back(dues: dict[int, datetime | None], leased_until: datetime) -> None:
-    """Set when payments are due next. Where the lease stands no more, a notice brought the look forward, or the lease ran out."""
-    in_order = sorted(dues.items())  # of their rows, as whoever else puts some of them back
-    written = connections[database()].ops.adapt_datetimefield_value
-    with durable(), connections[database()].cursor() as cursor:
-        cursor.executemany(_PUT_BACK, [[written(due), pk, written(leased_until)] for pk, due in in_order])
+    for due, ids in put_back.items():
+        # Where the lease stands no more, somebody else has decided meanwhile: a notice brought the look forward, or the lease ran out.
+        leased = Payment.objects.using(database()).filter(pk__in=ids, next_look_at=leased_until)
+        _guarded(swept, "putting back", lambda leased=leased, due=due: leased.update(next_look_at=due))  # type: ignore[misc]
 
 
 def _settle_troubles(in_order: dict[int, Answer]) -> None:
