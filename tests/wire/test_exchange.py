@@ -149,6 +149,7 @@ def test_space_around_an_envelope_is_nothing(operation: str) -> None:
         {"cashierUrl": "https://"},
         {"cashierUrl": "https://pay.example/\r\nSet-Cookie: a=b"},
         {"cashierUrl": "https://shop@evil.example/"},
+        {"cashierUrl": "https://pay.examp\ud800le/cashier/1"},
         {"cashierUrl": 7},
         {"cashierUrl": [CASHIER]},
         {"transactionNo": None},

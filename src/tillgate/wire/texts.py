@@ -8,15 +8,17 @@ from typing import Final
 __all__ = ["described", "masked", "storable"]
 
 _MD5_HEX = re.compile(r"[0-9a-fA-F]{32}")
+_NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
 _LONGEST_SHOWN: Final = 300
 
 
 def storable(text: str) -> str:
     """Return the text without what a database refuses.
 
-    Half a surrogate pair cannot be encoded and PostgreSQL refuses NUL: nothing must fail to be stored for that.
+    Half a surrogate pair cannot be encoded and PostgreSQL refuses NUL: nothing must fail to be stored for that. What stands in their place
+    means nothing anywhere, as a question mark would in an address.
     """
-    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    return _NOT_STORABLE.sub("\ufffd", text)
 
 
 def masked(text: str) -> str:
