@@ -19,6 +19,7 @@ from tillgate import hooks
 from tillgate.django import clock, operations
 from tillgate.django import models as rows
 from tillgate.django.models import Attention, Delivery, Order
+from tillgate.django.operations import deliveries
 from tillgate.django.operations.deliveries import deliver, deliver_remote, enqueue_remote, is_unpaid, retry
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.hooks import PaidOutcome, Payment, RemoteDelivery
@@ -51,6 +52,27 @@ def test_i3_a_handler_that_raises_leaves_nothing_behind_and_is_tried_again(world
     world.time.advance(minutes=1)
     world.sweep()
     assert world.shop.times_paid(payment.order.key) == 1
+
+
+def test_what_is_due_is_delivered_without_a_lock_on_orders_of_which_nothing_is(
+    world: World, monkeypatch: pytest.MonkeyPatch, failing_shop: list[str]
+) -> None:
+    waiting = world.paid_payment().order
+    failing_shop.clear()
+    told = world.paid_payment().order
+    enqueue_remote(world.shop.plugin, told.key, "invoice")
+    locked, real = list[int](), deliveries.deliver
+
+    def delivering(order_id: int) -> int:
+        locked.append(order_id)
+        return real(order_id)
+
+    monkeypatch.setattr(deliveries, "deliver", delivering)
+    world.time.advance(minutes=1)
+    for order in (told, waiting, waiting):
+        deliveries.deliver_due(order.pk)
+    assert locked == [waiting.pk]
+    assert world.shop.times_paid(waiting.key) == 1
 
 
 def test_a_shop_without_the_hook_that_marks_orders_paid_is_told_so(world: World) -> None:
