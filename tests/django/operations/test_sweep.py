@@ -226,6 +226,12 @@ def test_the_limit_is_shared_by_all_accounts_and_what_one_does_not_need_is_for_t
     assert sweep(limit=10).looked == 10
 
 
+@pytest.mark.usefixtures("small_batches")
+def test_a_turn_looks_at_all_that_is_due_batch_by_batch(world: World) -> None:
+    many(world, 10)
+    assert sweep_account("default").looked == 10
+
+
 def test_what_a_turn_does_not_reach_counts_for_no_limit(
     world: World, monkeypatch: pytest.MonkeyPatch, configure: Callable[..., None], gateway: dict[str, Callable[[], object]]
 ) -> None:
