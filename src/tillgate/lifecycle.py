@@ -48,6 +48,7 @@ __all__ = [
     "decide_creation",
     "decide_refund",
     "hear",
+    "is_unanswered",
     "move_payment",
     "move_refund",
     "next_look",
@@ -112,8 +113,11 @@ _EARLY_LOOKS = tuple(timedelta(seconds=after) for after in (5, 15, 30, 60, 120, 
 _LOOK = timedelta(minutes=10)
 _RETRY: Final = timedelta(minutes=2)
 _TAIL_RETRIES: Final = 20
+_UNANSWERED_AFTER: Final = timedelta(hours=6)
 _OVERDUE_LOOK = timedelta(minutes=5)
 _TAIL_LOOKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7), timedelta(days=30))
+LONGEST_BETWEEN_LOOKS: Final = _TAIL_LOOKS[-1]
+"""No look is put off further, but by a clock that is wrong."""
 
 
 class AttentionReason(StrEnum):
@@ -135,12 +139,18 @@ class AttentionReason(StrEnum):
     """The account that made a payment is not configured any more, or is another merchant's by now. Account-level."""
     GATEWAY_SILENT = "gateway-silent"
     """The gateway has not answered for a while. Account-level."""
+    PAYMENT_UNANSWERED = "payment-unanswered"
+    """The gateway answers, but for hours nothing that could be used about a payment whose time is over."""
     SECOND_PAYMENT = "second-payment"
     PAID_NOT_PAYABLE = "paid-not-payable"
     UNDERPAID = "underpaid"
     OVERPAID = "overpaid"
     DUPLICATE_TRANSACTION_NO = "duplicate-transaction-no"
     REFUND_UNKNOWN = "refund-unknown"
+    REFUND_CONTRADICTED = "refund-contradicted"
+    """A refund was held to be refused, and the gateway says that it was done."""
+    REFUND_NOT_SENT = "refund-not-sent"
+    """A refund waits for hours, since no request could leave."""
     DELIVERY_FAILING = "delivery-failing"
     FORGED_NOTICES = "forged-notices"
 
@@ -304,7 +314,7 @@ def next_look(status: PaymentStatus, since: datetime, expires_at: datetime, now:
     if status not in OPEN_PAYMENT_STATUSES:
         return next((moment for after in _TAIL_LOOKS if (moment := since + after) > now), None)
     if now >= expires_at:
-        return now + max(_OVERDUE_LOOK, (now - expires_at) / _TAIL_RETRIES)
+        return now + min(max(_OVERDUE_LOOK, (now - expires_at) / _TAIL_RETRIES), LONGEST_BETWEEN_LOOKS)
     early = (since + after for after in _EARLY_LOOKS)
     moment = next((moment for moment in early if moment > now), now + _LOOK)
     return min(moment, max(expires_at, now + timedelta(seconds=1)))
@@ -316,9 +326,14 @@ def next_try(status: PaymentStatus, since: datetime, expires_at: datetime, now: 
     Soon, for an open one. For another one the pause grows with the time it has been settled: a gateway that has forgotten old transactions
     never answers about them, and must not be asked every few minutes for ever.
     """
-    pause = _RETRY if status in OPEN_PAYMENT_STATUSES else max(_RETRY, (now - since) / _TAIL_RETRIES)
+    pause = _RETRY if status in OPEN_PAYMENT_STATUSES else min(max(_RETRY, (now - since) / _TAIL_RETRIES), LONGEST_BETWEEN_LOOKS)
     due = next_look(status, since, expires_at, now)
     return min(due, now + pause) if due else now + pause
+
+
+def is_unanswered(status: PaymentStatus, expires_at: datetime, now: datetime) -> bool:
+    """Tell whether a payment that is still open should long have been settled by an answer: a person must know of it."""
+    return status in OPEN_PAYMENT_STATUSES and now >= expires_at + _UNANSWERED_AFTER
 
 
 def _no_news(facts: PaymentFacts, because: str, attention: AttentionReason | None) -> Decision:

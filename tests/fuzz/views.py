@@ -82,7 +82,8 @@ class Views:
 
     def draw_refund_notice(self, r: Random) -> Request:
         refund = r.choice((*self.shop.refunds, self.shop.succeeded, self.shop.succeeded, self.shop.succeeded))
-        members = {**self._said_of(r, self.shop.paid), "ret_code": r.choice(("000100", "000030", "")), "amount": str(refund.amount)}
+        word, code = r.choice(("success", "success", "success", "failed", "pending", "")), r.choice(("000100", "000100", "000030", ""))
+        members = {**self._said_of(r, self.shop.paid), "status": word, "ret_code": code, "amount": str(refund.amount)}
         return inputs.request(r, f"/payments/refund-notice/{refund.notice_key}/", notice_members(r, members, self.shop.token))
 
     def _payment(self, r: Random) -> Payment:
@@ -100,18 +101,20 @@ class Views:
 
     def check_notice(self, request: Request) -> str:
         status, _, content, changed = self.ask(request)
-        self.nothing_changed(changed, _tells_of_forged_notices)
+        self.nothing_changed(changed, _tells_of("forged-notices"))
         self.bounded()
         return self._acknowledged(request, status, content)
 
     def check_refund_notice(self, request: Request) -> str:
         status, _, content, changed = self.ask(request)
         settled = any(table == "tillgate_refund" for table, _, _ in changed)
-        if settled:
+        doubted = any(table == "tillgate_attention" and became.get("refund_id") == self.shop.refused.pk for table, _, became in changed)
+        if settled or doubted:
             assert self._is_signed_if_at_all(request), "I7: a forged notice settled a refund"
-        self.nothing_changed(changed, *([_settles_the_unknown_refund(self.shop)] if settled else []))
+        allowed = [_settles_the_unknown_refund(self.shop)] if settled else [_tells_of("refund-contradicted")] if doubted else []
+        self.nothing_changed(changed, *allowed)
         self.bounded()
-        return "settled what was unknown" if settled else self._acknowledged(request, status, content)
+        return "settled what was unknown" if settled else "told a person" if doubted else self._acknowledged(request, status, content)
 
     def _is_signed_if_at_all(self, request: Request) -> bool:
         """Tell whether a notice of one plain JSON object or form carries no signature, or the right one; of others nothing is said."""
@@ -332,10 +335,15 @@ def _touches(request: Request, *headers: str) -> bool:
     return any(name in request.headers for name in headers)
 
 
-def _tells_of_forged_notices(difference: Difference) -> bool:
-    table, was, became = difference
-    told = {"tillgate_attention": "forged-notices", "tillgate_timelineentry": "attention.raised", "tillgate_delivery": "attention-raised"}
-    return not was.get("id") and table in told and told[table] in became.values()
+def _tells_of(reason: str) -> Callable[[Difference], bool]:
+    """Let a person be told, and the shop: of what comes from outside that is all that may follow."""
+    told = {"tillgate_attention": reason, "tillgate_timelineentry": "attention.raised", "tillgate_delivery": "attention-raised"}
+
+    def allows(difference: Difference) -> bool:
+        table, was, became = difference
+        return not was.get("id") and table in told and told[table] in became.values()
+
+    return allows
 
 
 def _settles_the_unknown_refund(shop: Shop) -> Callable[[Difference], bool]:

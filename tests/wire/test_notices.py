@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.support import TOKEN, signature
 from tillgate import Notice, NoticeSignature, read_notice
-from tillgate.wire.notices import LARGEST_NOTICE_BYTES
+from tillgate.wire.dialects import REFERENCE
+from tillgate.wire.notices import LARGEST_NOTICE_BYTES, confirms_refund
 
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
@@ -199,3 +200,27 @@ def test_reading_any_json_never_raises(value: object) -> None:
     assert notice.signature(TOKEN) is not NoticeSignature.MATCHES
     if isinstance(value, dict):
         assert notice.fault is None
+
+
+@pytest.mark.parametrize(
+    ("evidence", "confirms"),
+    [
+        ({"status": "success"}, True),
+        ({"ret_code": "000100"}, True),
+        ({"reference": "R-1"}, True),
+        ({"reference": "R-1", "status": "success", "ret_code": "000100", "refundAmount": "1.00"}, True),
+        ({}, False),
+        ({"amount": "1.00"}, False),
+        ({"reference": "R-2", "status": "success"}, False),
+        ({"status": "success", "ret_code": "000030"}, False),
+        *(({"reference": "R-1", "status": word}, False) for word in ("failed", "pending", "rejected", "cancelled", "refunded")),
+        ({"ret_code": "000100", "result": '{"status":"failed"}'}, False),
+        ({"<refund><status>failed</status></refund>": ""}, False),
+        ({"--x\r\nContent-Disposition: form-data; name": '"status"\r\n\r\nfailed'}, False),
+        ({"?": "the body was not understood (JSONDecodeError)"}, False),
+        ({"status": "success", "?": "the query string was not understood"}, False),
+        ({"status": "success", "...": "the rest was not kept"}, False),
+    ],
+)
+def test_a_notice_says_that_a_refund_was_done_only_if_all_of_it_is_understood_and_says_so(evidence: dict[str, str], confirms: bool) -> None:
+    assert confirms_refund(evidence, REFERENCE, "R-1") is confirms

@@ -143,12 +143,10 @@ def _home(payment: Payment) -> str | None:
     """Return the shop's page for a payment, if it is an address of the shop's own choosing."""
     try:
         url = hooks.call_owner(payment.order.plugin, "tillgate_return_url", payment=payment_value(payment))
+        return url if isinstance(url, str) and urlsplit(url).scheme in ("", "http", "https") else None
     except Exception:  # noqa: BLE001  # a shop's fault must not look like a lost payment to a shopper who paid
         _log.exception("the shop's page for %s could not be found", payment.reference)
         return None
-    if not isinstance(url, str) or urlsplit(url).scheme not in ("", "http", "https"):
-        return None
-    return url
 
 
 def _private(response: HttpResponse, referrer: str = "no-referrer") -> HttpResponse:

@@ -17,10 +17,14 @@ from tillgate.wire.dialects import Dialect, TransactionStatus
 from tillgate.wire.money import WireNumber
 from tillgate.wire.texts import storable
 
-__all__ = ["LARGEST_NOTICE_BYTES", "Notice", "NoticeSignature", "confirms_refund", "read_notice"]
+__all__ = ["LARGEST_NOTICE_BYTES", "NOT_READ", "NOT_WHOLE", "Notice", "NoticeSignature", "confirms_refund", "read_notice"]
 
 LARGEST_NOTICE_BYTES: Final = 64 * 1024
 _MOST_FIELDS = 200
+NOT_READ: Final = "?"
+"""The name under which evidence says what of a notice could not be read."""
+NOT_WHOLE: Final = "..."
+"""The name under which evidence says that the rest of a notice was not kept."""
 
 
 class NoticeSignature(StrEnum):
@@ -77,10 +81,17 @@ def read_notice(content_type: str = "", query: str = "", body: bytes = b"") -> N
     return Notice(parameters=parameters, repeated=repeated, fault="; ".join(faults) or None)
 
 
-def confirms_refund(parameters: Mapping[str, str], dialect: Dialect) -> bool:
-    """Tell whether a notice on a refund's own address says that it was done: it says something, and nothing against it (silence 14)."""
-    code, word = parameters.get("ret_code", ""), parameters.get("status", "")
-    return bool(parameters) and code in ("", dialect.success_code) and dialect.status(word) is not TransactionStatus.FAILED
+def confirms_refund(evidence: Mapping[str, str], dialect: Dialect, reference: str) -> bool:
+    """Tell whether the evidence of a notice on a refund's own address says that it was done (silence 14).
+
+    All of it must be understood. It must say so by its code, by its status, or by naming the payment there, where the interface knows of
+    no other trigger than "refund success"; and it may say nothing else. A word that nobody knows proves nothing (silence 6).
+    """
+    code, word, about = (evidence.get(name, "") for name in ("ret_code", "status", "reference"))
+    is_paid = dialect.status(word) is TransactionStatus.PAID
+    is_understood = evidence.keys().isdisjoint({NOT_READ, NOT_WHOLE}) and not any(value.startswith("{") for value in evidence.values())
+    says_nothing_else = code in ("", dialect.success_code) and (is_paid or not word) and about in ("", reference)
+    return is_understood and says_nothing_else and bool(code or word or about)
 
 
 def _first_of_each(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], frozenset[str]]:

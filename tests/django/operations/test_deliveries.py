@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
@@ -635,3 +636,18 @@ def test_a_delivery_is_made_due_at_once_and_no_other_with_it(world: World, maile
     done.refresh_from_db()
     assert done.due_at is None
     assert ShopOrder.objects.get(pk=payment.order.key).status == "open", "the mailing shop marks nothing"
+
+
+def test_i1_money_in_another_currency_than_the_order_has_by_now_does_not_pay_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment, real = world.start(world.order()), hooks.call_owner
+
+    def in_another_currency(plugin: str, hook: str, **arguments: Any) -> Any:
+        answer = real(plugin, hook, **arguments)
+        return dataclasses.replace(answer, currency="KWD") if hook == "tillgate_describe_order" else answer
+
+    monkeypatch.setattr(hooks, "call_owner", in_another_currency)
+    world.shopper_pays(payment)
+    world.notice(payment)
+    assert (world.fresh(payment).status, world.shop.is_paid(payment.order.key)) == ("paid", False)
+    assert world.attentions() == ["paid-not-payable"]
+    assert "it was paid in USD, and the order is in KWD by now" in Attention.objects.get().sentence

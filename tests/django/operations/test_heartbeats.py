@@ -35,3 +35,10 @@ def test_a_turn_is_taken_at_once_and_then_once_in_an_interval(after: timedelta, 
     assert take_turn("mail", NOW + after, HOUR) is taken
     assert Heartbeat.objects.get(name="mail").at == (NOW + after if taken else NOW)
     assert Heartbeat.objects.get(name="other").at == NOW
+
+
+def test_a_turn_that_a_wrong_clock_took_far_ahead_holds_nobody_up() -> None:
+    assert take_turn("mail", NOW + timedelta(days=365), HOUR)
+    assert take_turn("mail", NOW, HOUR)
+    assert not take_turn("mail", NOW, HOUR)
+    assert not take_turn("mail", NOW - HOUR, HOUR)  # clocks differ a little

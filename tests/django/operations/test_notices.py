@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -281,3 +282,14 @@ def test_a_forged_notice_makes_the_gateway_be_asked_all_the_same(world: World) -
     world.shopper_pays(payment)
     world.notice(payment, FORGED)
     assert world.fresh(payment).status == "paid"
+
+
+def test_a_notice_is_kept_though_the_plugin_that_keeps_its_account_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.start(world.order())
+
+    def broken(alias: str) -> Any:
+        raise RuntimeError(alias)
+
+    monkeypatch.setattr("tillgate.django.operations.accounts.find_account", broken)
+    answer = world.notice(payment)
+    assert (answer.status_code, answer.content, Notice.objects.count()) == (200, b"success", 1)

@@ -89,3 +89,39 @@ def test_a_silence_of_exactly_half_an_hour_is_told_by_the_sweep(world: World, mo
         monkeypatch.setattr(clock, "now", lambda now=began + after: now)
         pause("default", "time-out", is_told=False)
     assert [(event.name, event.fields["cause"], event.fields["account"]) for event in heard] == [("attention.raised", "sweep", "default")]
+
+
+def test_a_silence_without_rest_is_remembered_and_told_all_the_same(world: World) -> None:
+    for _ in range(3):
+        pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+        assert without_paused(["default"]) == ["default"]
+        assert not Attention.objects.exists()
+        world.time.advance(minutes=10)
+    pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+    assert world.attentions() == ["gateway-silent"]
+
+
+def test_a_silence_that_nobody_asked_into_for_hours_begins_anew(world: World) -> None:
+    pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+    world.time.advance(hours=3, seconds=1)
+    pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+    assert not Attention.objects.exists()
+    assert datetime.fromisoformat(Heartbeat.objects.get().detail["since"]) > clock.now() - timedelta(minutes=1)
+
+
+def test_no_silence_is_told_of_a_gateway_that_has_answered_a_notice_meanwhile(world: World) -> None:
+    payment = world.start(world.order())
+    pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+    world.time.advance(minutes=20)
+    world.shopper_pays(payment)
+    world.notice(payment)
+    world.time.advance(minutes=20)
+    pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+    assert not Attention.objects.exists()
+
+
+def test_a_silence_that_began_ahead_of_the_clock_begins_now(world: World) -> None:
+    pause("default", "HTTP 500", is_told=False)
+    Heartbeat.objects.update(at=clock.now() + timedelta(days=1), detail={"since": (clock.now() + timedelta(days=1)).isoformat()})
+    pause("default", "HTTP 500", is_told=False)
+    assert datetime.fromisoformat(Heartbeat.objects.get().detail["since"]) <= clock.now()

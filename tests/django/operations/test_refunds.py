@@ -12,10 +12,10 @@ from django.db import transaction
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import ConfigurationError, InvalidRequest, NotSent, RefundRequest, hooks
+from tillgate import ConfigurationError, InvalidRequest, NotSent, RefundRequest, Refused, hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
-from tillgate.django.operations import RefundNotPossible
+from tillgate.django.operations import RefundNotPossible, accounts
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.refunds import enter_external_refund, refundable, settle_by_person
 from tillgate.testing.crashes import Crash
@@ -482,7 +482,9 @@ def test_i6_what_a_person_has_settled_stays_when_an_answer_comes_after_all(world
     monkeypatch.setattr(hooks, "refund", slow)
     refund = operations.refund(payment.pk, "2.50")
     assert (refund.status, refund.answer) == ("refused", "ann found that it was not done")
-    assert world.attentions() == []
+    assert world.attentions() == ["refund-contradicted"]
+    with pytest.raises(RefundNotPossible, match="enter that amount first"):
+        operations.refund(payment.pk, "0.01")
 
 
 def test_i7_a_notice_that_came_before_the_answer_was_lost_settles_the_refund(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -634,3 +636,105 @@ def test_what_concludes_one_payment_or_refund_leaves_the_others_open(world: Worl
     enter_external_refund(second.pk, "1.00", person="ann")
     failing_delivery.refresh_from_db()
     assert failing_delivery.resolved_at is None
+
+
+@pytest.mark.parametrize(
+    "body", ["status=pending", "status=rejected", "amount=2.50", '{"ret_code": "000030", "sta', "<status>failed</status>", '{"result": {}}']
+)
+def test_i7_a_notice_that_nobody_understands_settles_no_refund_neither_before_nor_after_its_answer_was_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    payment = world.paid_payment()
+
+    def lost(request: RefundRequest) -> Any:
+        refund_notice(world, Refund.objects.get(), body)
+        raise TimeoutError
+
+    answering(monkeypatch, lost)
+    refund = operations.refund(payment.pk, "2.50")
+    refund_notice(world, refund, body)
+    refund.refresh_from_db()
+    assert refund.status == "unknown"
+    assert world.attentions() == ["refund-unknown"]
+
+
+def test_i5_news_that_a_refused_refund_was_done_is_told_once_and_nothing_more_goes_back_before_a_person_has_looked(world: World) -> None:
+    payment = world.paid_payment("40.00")
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(payment.pk, "30.00")
+    settle_by_person(refund.pk, done=False, person="ann")
+    refund_notice(world, refund)
+    refund_notice(world, refund)
+    told = Attention.objects.get(reason="refund-contradicted")
+    assert "held to be refused (ann found that it was not done)" in told.sentence
+    assert world.attentions() == ["refund-contradicted"]
+    with pytest.raises(RefundNotPossible, match="enter that amount first"):
+        operations.refund(payment.pk, "30.00")
+    done = operations.perform(told.pk, "enter-refund", person="ann", amount="30.00")
+    assert (done.resolved, refundable(payment), world.shop.refunded(payment.order.key)) == (True, Decimal("10.00"), Decimal("30.00"))
+    refund_notice(world, refund)
+    assert world.attentions() == []
+
+
+def test_i5_a_refusal_that_a_notice_contradicts_is_told_to_a_person(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment()
+
+    def refused(request: RefundRequest) -> Any:
+        refund_notice(world, Refund.objects.get())
+        raise Refused("000021", "no", 400)
+
+    answering(monkeypatch, refused)
+    assert operations.refund(payment.pk, "2.50").status == "refused"
+    assert world.attentions() == ["refund-contradicted"]
+
+
+def test_i6_a_process_that_slept_until_its_refund_was_taken_for_lost_sends_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment, real, sent = world.paid_payment(), accounts.account_of, list[RefundRequest]()
+
+    def asleep(payment: Payment) -> Any:
+        world.time.advance(minutes=16)
+        assert world.sweep().refunds_lost == 1
+        settle_by_person(Refund.objects.get().pk, done=False, person="ann")
+        return real(payment)
+
+    monkeypatch.setattr(operations.refunds, "account_of", asleep)
+    monkeypatch.setattr(hooks, "refund", lambda account, request: sent.append(request))
+    refund = operations.refund(payment.pk, "2.50")
+    assert (refund.status, sent) == ("refused", [])
+
+
+def test_i6_a_refund_that_was_taken_not_to_have_left_and_has_is_not_sent_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment, sent = world.paid_payment(), list[RefundRequest]()
+
+    def left_after_all(request: RefundRequest) -> Any:
+        sent.append(request)
+        raise NotSent("refund", request.reference, "connection refused")
+
+    answering(monkeypatch, left_after_all)
+    refund = operations.refund(payment.pk, "2.50")
+    assert refund.status == "queued"
+    refund_notice(world, refund)
+    world.time.advance(minutes=2)
+    world.sweep()
+    refund.refresh_from_db()
+    assert (refund.status, refund.answer, len(sent)) == ("succeeded", "a notice had confirmed it", 1)
+
+
+def test_a_refund_that_cannot_be_sent_for_hours_is_told_to_a_person_until_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment()
+    with monkeypatch.context() as patch:
+        answering(patch, failing(NotSent("refund", "x", "connection refused")))
+        operations.refund(payment.pk, "2.50")
+        for _ in range(17):
+            world.time.advance(minutes=10)
+            world.sweep()
+        assert world.attentions() == []
+        for _ in range(12):
+            world.time.advance(minutes=10)
+            world.sweep()
+        assert world.attentions() == ["refund-not-sent"]
+        assert "could not be sent for 3 hours" in Attention.objects.get().sentence
+    world.time.advance(hours=1)
+    world.sweep()
+    assert Refund.objects.get().status == "succeeded"
+    assert Attention.objects.get().resolution == "it was sent: succeeded"

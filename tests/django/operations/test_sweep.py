@@ -77,12 +77,13 @@ def due_in(world: World, payment: Payment) -> float:
 
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Callable[[], object]]]:
-    """What happens first when an account is queried, by its merchant number's place in the settings; the sandbox answers after it."""
+    """What happens first when an account is queried, by its host, or a payment, by its reference; then the sandbox answers."""
     before: dict[str, Callable[[], object]] = {}
     real = hooks.query
 
     def query(account: Account, reference: str) -> Any:
         before.get("*", lambda: None)()
+        before.get(reference, lambda: None)()
         before.get(account.base_url.rpartition("//")[2].partition(":")[0], lambda: None)()
         return real(account, reference)
 
@@ -1043,3 +1044,70 @@ def test_sweepers_at_once_send_one_mail(world: World, configure: Callable[..., N
     with ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(lambda _: work(), range(4))) == [0, 0, 0, 1]
     assert len(mail.outbox) == 1
+
+
+def unusable() -> None:
+    raise OutcomeUnknown("query", "x", "HTTP 500", 500)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_i2_a_gateway_that_answers_a_quiet_shop_nothing_usable_is_told_to_a_person(
+    world: World, gateway: dict[str, Callable[[], object]], count: int
+) -> None:
+    for payment in many(world, count):
+        gateway[payment.reference] = unusable
+    for _ in range(25):
+        world.sweep()
+        world.time.advance(minutes=2)
+    assert world.attentions() == ["gateway-silent"]
+    gateway.clear()
+    world.sweep()
+    assert world.attentions() == []
+
+
+def test_i2_a_payment_that_the_gateway_never_tells_anything_usable_about_is_told_to_a_person(
+    world: World, gateway: dict[str, Callable[[], object]]
+) -> None:
+    lost = world.start(world.order())
+    world.shopper_pays(lost)
+    gateway[lost.reference] = unusable
+    for _ in range(30):
+        world.start(world.order())  # of which the gateway tells
+        world.sweep()
+        world.time.advance(minutes=15)
+    assert world.attentions() == []
+    for _ in range(8):
+        world.start(world.order())
+        world.sweep()
+        world.time.advance(minutes=15)
+    assert world.attentions() == ["payment-unanswered"]
+    told = Attention.objects.get()
+    assert (told.payment, told.order) == (lost, lost.order)
+    del gateway[lost.reference]
+    world.time.advance(hours=1)
+    world.sweep()
+    world.time.advance(hours=2)
+    world.sweep()
+    assert (world.fresh(lost).status, world.attentions()) == ("paid", [])
+
+
+def test_payments_of_an_account_that_is_silent_as_a_whole_are_not_told_one_by_one(
+    world: World, gateway: dict[str, Callable[[], object]]
+) -> None:
+    many(world, 8)
+    gateway["*"] = silent
+    for _ in range(60):
+        world.sweep()
+        world.time.advance(minutes=15)
+    assert world.attentions() == ["gateway-silent"]
+
+
+def test_i2_what_a_clock_that_ran_ahead_has_put_off_is_looked_at_once_it_is_right(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment, right = world.start(world.order()), clock.now
+    with monkeypatch.context() as patch:
+        patch.setattr(clock, "now", lambda: right() + timedelta(days=365))
+        world.sweep()
+    assert world.fresh(payment).status == "expired"
+    world.shopper_pays(payment)
+    world.sweep()
+    assert (world.fresh(payment).status, world.shop.is_paid(payment.order.key)) == ("paid", True)

@@ -180,7 +180,7 @@ def kill(tmp_path: Path, *arguments: str, driver: str = "tests.smallest_shop.dri
 )
 def test_a_core_that_is_broken_is_found(tmp_path: Path, act: str, mutant: str, sentence: str) -> None:
     ran = kill(
-        tmp_path, "--act", act, "--sample", "12", "--seed", "7", driver="tests.django.proofs.broken_core:BrokenDriver", MUTANT=mutant
+        tmp_path, "--act", act, "--sample", "24", "--seed", "8", driver="tests.django.proofs.broken_core:BrokenDriver", MUTANT=mutant
     )
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert sentence in ran.stdout

@@ -65,7 +65,9 @@ def test_the_admins_acts_send_nobody_elsewhere(world: World, admin_client: Clien
         assert urlsplit(answer.get("Location", "")).netloc == "", act
 
 
-@pytest.mark.parametrize("home", ["javascript:alert(1)", "data:text/html,x", "JaVaScRiPt:alert(1)", "vbscript:x", 7, None, b"/x"])
+@pytest.mark.parametrize(
+    "home", ["javascript:alert(1)", "data:text/html,x", "JaVaScRiPt:alert(1)", "vbscript:x", "http://[", 7, None, b"/x"]
+)
 def test_a_shops_page_that_is_no_address_is_not_gone_to(
     world: World, strict: Client, monkeypatch: pytest.MonkeyPatch, home: object
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django.conf import get_settings
@@ -9,7 +11,9 @@ from tillgate.django.models import Payment
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.wire.dialects import REFERENCE, Dialect
 
-__all__ = ["account_of", "dialect_of", "find_account"]
+__all__ = ["account_if_known", "account_of", "dialect_of", "find_account"]
+
+_log = logging.getLogger("tillgate")
 
 
 def find_account(alias: str) -> Account:
@@ -33,9 +37,18 @@ def account_of(payment: Payment) -> Account:
     return account
 
 
+def account_if_known(payment: Payment) -> Account | None:
+    """Return the account of a payment's alias, whoever's it is by now; None when nobody knows it, or the plugin that keeps it fails."""
+    try:
+        return find_account(payment.account)
+    except TillgateError:
+        return None
+    except Exception:  # a plugin may raise anything
+        _log.exception("the account of %s could not be found", payment.reference)
+        return None
+
+
 def dialect_of(payment: Payment) -> Dialect:
     """Return how a payment's gateway speaks; as the reference does, when its account is gone."""
-    try:
-        return find_account(payment.account).dialect
-    except TillgateError:
-        return REFERENCE
+    account = account_if_known(payment)
+    return account.dialect if account else REFERENCE

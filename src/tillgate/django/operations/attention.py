@@ -15,7 +15,7 @@ from tillgate.django.operations.locking import database
 from tillgate.django.operations.timeline import record
 from tillgate.lifecycle import AttentionReason
 
-__all__ = ["ACCOUNT_REASONS", "ANSWER_REASONS", "GIVEN_BACK_REASONS", "ITSELF", "raise_attention", "resolve", "settle"]
+__all__ = ["ACCOUNT_REASONS", "ANSWER_REASONS", "ELSEWHERE_REASONS", "GIVEN_BACK_REASONS", "ITSELF", "raise_attention", "resolve", "settle"]
 
 
 ACCOUNT_REASONS = frozenset(
@@ -32,6 +32,7 @@ ANSWER_REASONS = frozenset(
         AttentionReason.TRANSACTION_NO_MISSING,
         AttentionReason.REFERENCE_MISMATCH,
         AttentionReason.UNRECOGNISED_STATUS,
+        AttentionReason.PAYMENT_UNANSWERED,
         AttentionReason.WRONG_CREDENTIALS,
         AttentionReason.SIGNATURE_MISMATCH,
         AttentionReason.ACCOUNT_GONE,
@@ -43,6 +44,9 @@ GIVEN_BACK_REASONS = frozenset(
     {AttentionReason.SECOND_PAYMENT, AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID, AttentionReason.OVERPAID}
 )
 """Reasons that are settled once all of the payment was given back."""
+
+ELSEWHERE_REASONS = frozenset({AttentionReason.CHANGED_AFTER_PAID, AttentionReason.REFUND_CONTRADICTED})
+"""Reasons that say that money may have gone back that no refund here stands for: nothing is given back before a person has looked (I5)."""
 
 
 ITSELF: Final = "tillgate"

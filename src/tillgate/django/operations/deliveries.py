@@ -100,6 +100,10 @@ def _payment_paid(order: Order, delivery: Delivery) -> str:
         because = described.not_payable_because or "the shop closed the order"
         _hold(order, payment, AttentionReason.PAID_NOT_PAYABLE, f"it was paid, but {because}")
         return hooks.PaidOutcome.NOT_PAYABLE.value
+    if described.currency != payment.currency:
+        because = f"it was paid in {payment.currency}, and the order is in {described.currency} by now"
+        _hold(order, payment, AttentionReason.PAID_NOT_PAYABLE, because)
+        return hooks.PaidOutcome.NOT_PAYABLE.value
     if described.amount > payment.amount:
         _hold(order, payment, AttentionReason.UNDERPAID, _costs_by_now(payment, described))
         return hooks.PaidOutcome.UNDERPAID.value

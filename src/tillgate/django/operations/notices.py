@@ -17,16 +17,15 @@ from django.db import connections
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import NoticeKind, Payment, Refund
-from tillgate.django.operations.accounts import dialect_of, find_account
+from tillgate.django.operations.accounts import account_if_known, dialect_of
 from tillgate.django.operations.attention import raise_attention
 from tillgate.django.operations.locking import database, durable, locked_order
 from tillgate.django.operations.payments import apply_answer, ask, claim_look
 from tillgate.django.operations.refunds import settle_by_notice
-from tillgate.errors import TillgateError
 from tillgate.lifecycle import AttentionReason, PaymentStatus
 from tillgate.wire.dialects import SignatureRule
+from tillgate.wire.notices import NOT_READ, NOT_WHOLE, NoticeSignature, confirms_refund
 from tillgate.wire.notices import Notice as Received
-from tillgate.wire.notices import NoticeSignature, confirms_refund
 
 __all__ = ["receive_payment_notice", "receive_refund_notice", "receive_return"]
 
@@ -73,7 +72,8 @@ def receive_refund_notice(key: str, received: Received, method: str) -> Refund |
         refund.notices = rows.select_for_update().values_list("notices", flat=True).get() + 1
         rows.update(notices=refund.notices)
         _keep(refund.payment, NoticeKind.REFUND, received, method, signature, refund=refund, count=refund.notices)
-    if signature is not NoticeSignature.FORGED and confirms_refund(received.parameters, dialect_of(refund.payment)):
+    dialect, reference = dialect_of(refund.payment), refund.payment.reference
+    if signature is not NoticeSignature.FORGED and confirms_refund(_bounded(received), dialect, reference):
         settle_by_notice(refund)
     return refund
 
@@ -126,9 +126,8 @@ def _digest(kind: NoticeKind, received: Received, method: str, signature: Notice
 
 def _signature(payment: Payment, received: Received) -> NoticeSignature:
     """Return what a notice's signature says, by the dialect of the account that made the payment (silence 8)."""
-    try:
-        account = find_account(payment.account)
-    except TillgateError:
+    account = account_if_known(payment)
+    if account is None:
         return NoticeSignature.ABSENT
     rule = account.dialect.notice_signature
     if rule is SignatureRule.IGNORED:
@@ -183,11 +182,11 @@ def _bounded(received: Received) -> dict[str, Any]:
     for name, value in received.evidence().items():
         size += len(json.dumps([name, value]))
         if size > _KEPT_BYTES:
-            evidence["..."] = "the rest was not kept"
+            evidence[NOT_WHOLE] = "the rest was not kept"
             break
         evidence[name] = value
     if received.fault:
-        evidence["?"] = received.fault
+        evidence[NOT_READ] = received.fault
     return evidence
 
 

@@ -8,17 +8,20 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tillgate.django import clock
-from tillgate.django.models import Attention, Heartbeat
+from tillgate.django.models import Attention, Heartbeat, Payment
 from tillgate.django.operations.attention import raise_attention, settle
 from tillgate.django.operations.heartbeats import begin
 from tillgate.django.operations.locking import database, durable
-from tillgate.lifecycle import AttentionReason
+from tillgate.lifecycle import AttentionReason, PaymentStatus
 
 __all__ = ["PAUSE", "pause", "resume", "without_paused"]
 
 PAUSE: Final = timedelta(minutes=2)
 """How long an account rests. Its gateway is tried again within five minutes, whoever sweeps."""
 _TOLD_AFTER: Final = timedelta(minutes=30)
+_FORGOTTEN_AFTER: Final = timedelta(hours=3)
+"""When nobody has asked for longer, a silence begins anew: overdue payments are asked about less and less often."""
+_ANSWERED: Final = (PaymentStatus.PENDING, PaymentStatus.PAID, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
 _PREFIX: Final = "silent:"
 _LONGEST_NAME: Final = 64
 
@@ -37,21 +40,33 @@ def without_paused(accounts: Iterable[str]) -> list[str]:
     return [account for account in accounts if _name(account) not in names]
 
 
-def pause(account: str, because: str, *, is_told: bool) -> None:
-    """Let an account rest. `is_told` says that a person hears why in another way, such as "wrong credentials"."""
+def pause(account: str, because: str, *, is_told: bool, rest: timedelta = PAUSE) -> None:
+    """Note that an account's gateway brought no news, and let the account rest. A silence that lasts is told to a person.
+
+    `is_told` says that a person hears why in another way, such as "wrong credentials".
+    """
     now = clock.now()
     name = _name(account)
-    begin(name, now + PAUSE, {"since": now.isoformat()})
-    Heartbeat.objects.using(database()).filter(name=name).update(at=now + PAUSE)
-    row = Heartbeat.objects.using(database()).filter(name=name).first()
+    begin(name, now + rest, {"since": now.isoformat()})
+    rows = Heartbeat.objects.using(database()).filter(name=name)
+    row = rows.first()
     if row is None:
         return  # another sweeper had news in this moment
     since = datetime.fromisoformat(row.detail["since"])
-    if not is_told and now - since >= _TOLD_AFTER:
+    told_after = now - since >= _TOLD_AFTER and not is_told
+    if now - row.at > _FORGOTTEN_AFTER or since > now or (told_after and _has_answered(account, since)):
+        since, told_after = now, False
+    rows.update(at=now + rest, detail={"since": since.isoformat()})
+    if told_after:
         minutes = int((now - since).total_seconds() // 60)
         sentence = f"Account {account}: its gateway has not answered for {minutes} minutes ({because})."
         with durable():
             raise_attention(AttentionReason.GATEWAY_SILENT, sentence, "sweep", account=account)
+
+
+def _has_answered(account: str, since: datetime) -> bool:
+    """Tell whether a payment came to a status that only an answer brings: a notice or a return may have asked meanwhile."""
+    return Payment.objects.using(database()).filter(account=account, status__in=_ANSWERED, status_since__gt=since).exists()
 
 
 def resume(account: str) -> None:

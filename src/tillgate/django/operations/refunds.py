@@ -17,11 +17,11 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment, Refund, new_key
 from tillgate.django.operations.accounts import account_of, dialect_of
-from tillgate.django.operations.attention import GIVEN_BACK_REASONS, ITSELF, raise_attention, resolve
+from tillgate.django.operations.attention import ELSEWHERE_REASONS, GIVEN_BACK_REASONS, ITSELF, raise_attention, resolve, settle
 from tillgate.django.operations.deliveries import deliver
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
 from tillgate.django.operations.timeline import record
-from tillgate.errors import ConfigurationError, InvalidRequest, TillgateError
+from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, TillgateError
 from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus, decide_refund, move_refund
 from tillgate.wire import money
 from tillgate.wire.messages import Refunded, RefundRequest
@@ -47,6 +47,8 @@ _LOST_AFTER: Final = timedelta(minutes=15)
 """A refund that is still *sending* after this was cut off by a crash: longer than any call may take."""
 _SEND_AGAIN_AFTER: Final = timedelta(minutes=1)
 _LONGEST_PAUSE: Final = timedelta(hours=1)
+_TOLD_AFTER: Final = timedelta(hours=3)
+"""A refund that could not be sent for so long is told to a person."""
 
 
 class RefundNotPossible(Exception):
@@ -133,7 +135,12 @@ def _queue(payment_id: int, amount: Decimal | str, person: str, reason: str, dat
 
 
 def _may_be_refunded_elsewhere(payment: Payment) -> bool:
-    return Attention.objects.filter(payment=payment, reason=AttentionReason.CHANGED_AFTER_PAID, resolved_at__isnull=True).exists()
+    return _elsewhere(payment).exists()
+
+
+def _elsewhere(payment: Payment) -> QuerySet[Attention]:
+    """Return what is open and says that money may have gone back that no refund here stands for."""
+    return Attention.objects.filter(payment=payment, reason__in=ELSEWHERE_REASONS, resolved_at__isnull=True)
 
 
 def _check_seen(payment: Payment, seen: int | None) -> None:
@@ -156,19 +163,9 @@ def send_refund(refund_id: int) -> Refund:
     claimed = _claim(refund_id)
     if claimed is None:
         return Refund.objects.using(database()).select_related("payment__order").get(pk=refund_id)
-    outcome: Refunded | TillgateError
-    try:
-        request = RefundRequest(
-            reference=claimed.payment.reference,
-            amount=claimed.amount,
-            ipn_url=get_settings().public_url + reverse("tillgate:refund-notice", args=[claimed.notice_key]),
-        )
-        outcome = hooks.refund(account_of(claimed.payment), request)
-    except TillgateError as error:
-        outcome = error
-    except Exception as error:  # a plugin around the gateway may raise anything, after sending or before
-        _log.exception("refund %s failed in a plugin", refund_id)
-        outcome = TillgateError(f"{type(error).__name__} in a plugin")
+    if _was_confirmed(claimed):  # an earlier request, which was taken not to have left, has left after all
+        return _settle(claimed, RefundStatus.SUCCEEDED, "a notice had confirmed it", cause="refund")
+    outcome = _send(claimed)
     if isinstance(outcome, ConfigurationError):  # it stays queued, and would for ever
         alias = claimed.payment.account
         with durable():
@@ -179,7 +176,29 @@ def send_refund(refund_id: int) -> Refund:
     if settled.status == RefundStatus.UNKNOWN and status in (RefundStatus.SUCCEEDED, RefundStatus.REFUSED):
         # It had been taken for lost while this process was away; its answer is as good as ever.
         settled = _settle(claimed, status, answer, cause="refund", only_from=RefundStatus.UNKNOWN)
+    if settled.status == RefundStatus.REFUSED and (status is RefundStatus.SUCCEEDED or _was_confirmed(settled)):
+        _doubt_refusal(settled, "the gateway says that it was done", "refund")
     return settled
+
+
+def _send(claimed: Refund) -> Refunded | TillgateError:
+    """Send a refund, and return what the gateway answered or what kept it from answering."""
+    try:
+        account = account_of(claimed.payment)
+        request = RefundRequest(
+            reference=claimed.payment.reference,
+            amount=claimed.amount,
+            ipn_url=get_settings().public_url + reverse("tillgate:refund-notice", args=[claimed.notice_key]),
+        )
+        if claimed.due_at and clock.now() >= claimed.due_at:
+            # By now a person may have decided what became of it.
+            return NotSent("refund", request.reference, "the process slept until others took it for dead")
+        return hooks.refund(account, request)
+    except TillgateError as error:
+        return error
+    except Exception as error:  # a plugin around the gateway may raise anything, after sending or before
+        _log.exception("refund %s failed in a plugin", claimed.pk)
+        return TillgateError(f"{type(error).__name__} in a plugin")
 
 
 def _claim(refund_id: int) -> Refund | None:
@@ -227,26 +246,34 @@ def _settle(
         record(f"refund.{status}", order, cause, answer or f"USD {refund.amount}", payment=refund.payment, refund=refund)
         if was is RefundStatus.UNKNOWN:
             _resolve_unknown(refund, answer, person)
+        _tell_of_waiting(order, refund, answer)
         if status is RefundStatus.UNKNOWN:
             sentence = (
                 f"Refund of USD {refund.amount} of payment {refund.payment.reference}: nobody knows whether it went out ({answer}). "
                 "It is never sent again by itself. Look at the gateway and say whether it was done."
             )
-            raise_attention(
-                AttentionReason.REFUND_UNKNOWN,
-                sentence,
-                cause,
-                order=order,
-                payment=refund.payment,
-                refund=refund,
-                account=refund.payment.account,
-            )
+            _raise(AttentionReason.REFUND_UNKNOWN, sentence, cause, order, refund)
         if status is RefundStatus.SUCCEEDED:
             _conclude_given_back(refund.payment, refund.requested_by or ITSELF)
         if status is not RefundStatus.QUEUED:
             _tell_shop(order, refund)
     deliver(order.pk)
     return refund
+
+
+def _tell_of_waiting(order: Order, refund: Refund, answer: str) -> None:
+    """Raise attention about a refund that could not be sent for hours, and take it back once it was."""
+    waited = refund.status_since - refund.created_at
+    if waited < _TOLD_AFTER:
+        return
+    if refund.status != RefundStatus.QUEUED:
+        settle(Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_NOT_SENT), f"it was sent: {refund.status}")
+        return
+    sentence = (
+        f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it could not be sent for "
+        f"{int(waited.total_seconds() // 3600)} hours ({answer}). It is tried again at least every hour."
+    )
+    _raise(AttentionReason.REFUND_NOT_SENT, sentence, "refund", order, refund)
 
 
 def _conclude_given_back(payment: Payment, person: str) -> None:
@@ -280,12 +307,31 @@ def _tell_shop(order: Order, refund: Refund) -> None:
 def _was_confirmed(refund: Refund) -> bool:
     dialect = dialect_of(refund.payment)
     genuine = refund.kept_notices.exclude(signature="forged").values_list("evidence", flat=True)
-    return any(confirms_refund(evidence, dialect) for evidence in genuine)
+    return any(confirms_refund(evidence, dialect, refund.payment.reference) for evidence in genuine)
 
 
 def settle_by_notice(refund: Refund) -> None:
     """Let a notice on the refund's own address settle an unknown outcome: the one thing a notice may do by itself (I7)."""
-    _settle(refund, RefundStatus.SUCCEEDED, "the gateway's notice confirmed it", "notice", only_from=RefundStatus.UNKNOWN)
+    settled = _settle(refund, RefundStatus.SUCCEEDED, "the gateway's notice confirmed it", "notice", only_from=RefundStatus.UNKNOWN)
+    if settled.status == RefundStatus.REFUSED:
+        _doubt_refusal(settled, "the gateway's notice says that it was done", "notice")
+
+
+def _doubt_refusal(refund: Refund, said: str, cause: str) -> None:
+    """Raise attention when a refund that is held to be refused was made: nothing more is given back until a person has looked (I5)."""
+    with locked_order(refund.payment.order_id) as order:
+        if Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_CONTRADICTED).exists():
+            return  # gateways repeat their notices
+        sentence = (
+            f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it was held to be refused ({refund.answer}), "
+            f"and now {said}. If the money went out, enter it as a refund made elsewhere."
+        )
+        _raise(AttentionReason.REFUND_CONTRADICTED, sentence, cause, order, refund)
+
+
+def _raise(reason: AttentionReason, sentence: str, cause: str, order: Order, refund: Refund) -> None:
+    payment = refund.payment
+    raise_attention(reason, sentence, cause, order=order, payment=payment, refund=refund, account=payment.account)
 
 
 def settle_by_person(refund_id: int, *, done: bool, person: str) -> Refund:
@@ -328,7 +374,7 @@ def enter_external_refund(payment_id: int, amount: Decimal | str, *, person: str
         record("refund.external", order, f"person:{person}", f"USD {exact} was given back elsewhere", payment=payment, refund=entered)
         _conclude_given_back(payment, person)
         _tell_shop(order, entered)
-        for attention in Attention.objects.filter(payment=payment, reason=AttentionReason.CHANGED_AFTER_PAID, resolved_at__isnull=True):
+        for attention in _elsewhere(payment):
             resolve(attention.pk, f"USD {exact} was refunded elsewhere", person)
     deliver(order.pk)
     return entered

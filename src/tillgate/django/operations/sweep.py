@@ -25,7 +25,7 @@ from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Pay
 from tillgate.django.operations import turns
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.asking import Asker
-from tillgate.django.operations.attention import ACCOUNT_REASONS, ANSWER_REASONS, settle
+from tillgate.django.operations.attention import ACCOUNT_REASONS, ANSWER_REASONS, raise_attention, settle
 from tillgate.django.operations.deliveries import deliver, deliver_remote, is_unpaid
 from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
@@ -35,7 +35,20 @@ from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_
 from tillgate.django.operations.refunds import mark_lost, send_refund
 from tillgate.django.operations.turns import Quota, Stop, Turn
 from tillgate.errors import TillgateError
-from tillgate.lifecycle import Answer, Found, NoNews, PaymentStatus, RefundStatus, decide, next_look, next_try
+from tillgate.lifecycle import (
+    LONGEST_BETWEEN_LOOKS,
+    OPEN_PAYMENT_STATUSES,
+    Answer,
+    AttentionReason,
+    Found,
+    NoNews,
+    PaymentStatus,
+    RefundStatus,
+    decide,
+    is_unanswered,
+    next_look,
+    next_try,
+)
 
 __all__ = ["SWEEPER", "Progress", "Swept", "accounts_due", "beat", "sweep", "sweep_account", "sweep_mail", "sweep_shop"]
 
@@ -52,6 +65,8 @@ _LANES: Final = 8
 """So many accounts are swept at once; each has its own connection to the database."""
 _MOST_AT_ONCE: Final = 10_000
 _FAULTS_KEPT: Final = 20
+_LONGEST_WAIT: Final = timedelta(hours=2)
+"""Longer than any refund or delivery is put off."""
 
 
 @dataclass
@@ -104,6 +119,7 @@ def sweep(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _n
     """
     outside_transactions("sweep")
     swept, began, quota = Swept(), clock.now(), Quota(limit)
+    _guarded(swept, "what was put off too far", _bring_forward)
     while True:
         before = swept.work
         shop_left = _shop(swept, stop)
@@ -117,6 +133,19 @@ def sweep(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _n
         is_done = not shop_left and not (accounts_left and _accounts_with_work(began))
         if is_done or stop() or quota.is_spent or swept.work == before:
             return swept
+
+
+def _bring_forward() -> None:
+    """Make due what lies further ahead than anything is put off: whoever put it there had a clock that was wrong."""
+    now = clock.now()
+    for rows, name, longest in (
+        (Payment.objects.using(database()), "next_look_at", LONGEST_BETWEEN_LOOKS + _SLACK),
+        (Refund.objects.using(database()).filter(status=RefundStatus.QUEUED), "due_at", _LONGEST_WAIT),
+        (Delivery.objects.using(database()).filter(done_at__isnull=True), "due_at", _LONGEST_WAIT),
+    ):
+        parked = rows.filter(**{f"{name}__gt": now + longest})
+        if parked.exists():
+            parked.update(**{name: now})
 
 
 def accounts_due() -> list[str]:
@@ -306,6 +335,8 @@ def _payments(account: str, swept: Swept, quota: Quota, progress: Progress, stop
         return False
     if silences.heard_news:
         resume(account)
+    elif silences.any:
+        pause(account, silences.because, is_told=silences.is_told, rest=timedelta(0))
     # A claim may come short though some are due: MariaDB locks all that a claim of another account reads, and this one's passes over it.
     return is_left or _due(account, until).exists()
 
@@ -341,6 +372,7 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
     """Apply a batch's answers; the unchanged ones are put back together, a statement for all that are due at the same moment."""
     put_back: dict[datetime | None, list[int]] = {}
     in_order: dict[int, Answer] = {}
+    unanswered: list[Payment] = []
     now = clock.now()
     for payment, answer in zip(batch, answers, strict=True):
         if answer is None:
@@ -351,16 +383,33 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
         swept.no_news += not decision.is_news
         if decision.is_news and decision.attention is None:
             in_order[payment.pk] = answer
+        if not decision.is_news and is_unanswered(decision.status, payment.expires_at, now):
+            unanswered.append(payment)
         if is_unchanged(payment, decision):
             put_back.setdefault(_next_look(payment, now, is_news=decision.is_news), []).append(payment.pk)
             continue
         _guarded(swept, f"payment {payment.reference}", lambda payment=payment, answer=answer: _change(payment, answer, swept))  # type: ignore[misc]  # defaults that hold the loop's values
     if in_order:
         _guarded(swept, "attentions", lambda: _settle_troubles(in_order))
+    if unanswered:
+        _guarded(swept, "attentions", lambda: _tell_of_unanswered(unanswered))
     for due, ids in put_back.items():
         # Where the lease stands no more, somebody else has decided meanwhile: a notice brought the look forward, or the lease ran out.
         leased = Payment.objects.using(database()).filter(pk__in=ids, next_look_at=leased_until)
         _guarded(swept, "putting back", lambda leased=leased, due=due: leased.update(next_look_at=due))  # type: ignore[misc]
+
+
+def _tell_of_unanswered(payments: list[Payment]) -> None:
+    """Tell a person of payments of one account that should long have been settled, unless the account itself is what is wrong."""
+    account = payments[0].account
+    if Attention.objects.using(database()).filter(account=account, reason__in=ACCOUNT_REASONS, resolved_at__isnull=True).exists():
+        return
+    for payment in payments:
+        sentence = f"Payment {payment.reference}: its time to pay is long over, and the gateway gives no usable answer about it."
+        with locked_order(payment.order_id) as order:
+            if order.payments.filter(pk=payment.pk, status__in=OPEN_PAYMENT_STATUSES).exists():
+                reason = AttentionReason.PAYMENT_UNANSWERED
+                raise_attention(reason, sentence, "sweep", order=order, payment=payment, account=account)
 
 
 def _settle_troubles(in_order: dict[int, Answer]) -> None:
@@ -370,7 +419,8 @@ def _settle_troubles(in_order: dict[int, Answer]) -> None:
     for pk, payment_id, reason, raised_at in troubled.values_list("pk", "payment_id", "reason", "raised_at"):
         answer = in_order[payment_id]
         # That it knows nothing of the payment contradicts no doubt about what it said of it.
-        if not isinstance(answer, NoNews) and raised_at < answer.asked_at and (isinstance(answer, Found) or reason in ACCOUNT_REASONS):
+        is_about_it = isinstance(answer, Found) or reason in {*ACCOUNT_REASONS, AttentionReason.PAYMENT_UNANSWERED}
+        if not isinstance(answer, NoNews) and raised_at < answer.asked_at and is_about_it:
             over.append(pk)
     if over:
         settle(Attention.objects.filter(pk__in=over), "the gateway's answer is in order by now")

@@ -92,6 +92,11 @@ class Silences:
         self.heard_news = False
 
     @property
+    def any(self) -> bool:
+        """Whether the last query brought no news."""
+        return self._in_a_row > 0
+
+    @property
     def too_many(self) -> bool:
         """Whether it is no use asking on."""
         return self._in_a_row >= _SILENCES_BEFORE_PAUSE
