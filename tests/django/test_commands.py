@@ -298,8 +298,8 @@ def test_every_subcommand_and_option_is_explained_and_no_other() -> None:
 def test_every_kind_of_difference_is_explained_and_no_other() -> None:
     explained = rows(section(read("docs/reference/manage.md"), "Differences"))
     shown_to_a_person = {*ANSWER_REASONS, "changed-after-paid", "refund-unknown", "duplicate-transaction-no"}
-    by_account = {"wrong-credentials", "signature-mismatch", "account-gone"}  # unknown-there, or not asked
-    assert set(explained) - {"kind"} == {*DifferenceKind, *(shown_to_a_person - by_account)}
+    otherwise = {"wrong-credentials", "signature-mismatch", "account-gone", "payment-unanswered"}  # unknown-there, or not asked
+    assert set(explained) - {"kind"} == {*DifferenceKind, *(shown_to_a_person - otherwise)}
 
 
 # audit ------------------------------------------------------------------------------------------------------------------------------------
