@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Results", "commit"]
+from tillgate.testing.report import source_commit
+
+__all__ = ["Results"]
 
 ROOT = Path(__file__).parents[2]
-
-
-def commit() -> str:
-    """Return the commit that is fuzzed; with `+changes` when the sources differ from it."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-
-    return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--", "src", "tests/fuzz") else "")
 
 
 class Results:
@@ -29,7 +21,7 @@ class Results:
 
     def __init__(self, path: Path, database: str) -> None:
         self._path = path
-        self._key = {"commit": commit(), "database": database}
+        self._key = {"commit": source_commit(ROOT), "database": database}
 
     def lines(self) -> Iterator[Mapping[str, Any]]:
         """Yield what was noted for this commit and database."""

@@ -28,6 +28,8 @@ PROPERTY: Final = "tillgate-conformance"
 _OPTION: Final = "--conformance-report"
 _NOT_RUN: Final = "not run"
 _GIT_SECONDS: Final = 10
+_DOCUMENTATION: Final = (":(top,exclude)docs", ":(top,exclude)*.md")
+"""What git is not asked about: what a proof has shown is written there, and changes nothing about what was proven."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -128,9 +130,9 @@ class _Collector:
 
 
 def source_commit(folder: Path) -> str:
-    """Return the commit of a clone, with what was changed since; empty where there is no git."""
+    """Return the commit of a clone, and whether code was changed since, which documentation is not; empty where there is no git."""
     commit = _git(folder, "rev-parse", "--short=12", "HEAD")
-    is_changed = commit and _git(folder, "status", "--porcelain", "--untracked-files=no")
+    is_changed = commit and _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ":/", *_DOCUMENTATION)
     return f"{commit} and uncommitted changes" if is_changed else commit
 
 
