@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import django
 
 from tests.fuzz.results import Results
-from tests.fuzz.rounds import Fault, Round, run
+from tests.fuzz.rounds import Fault, Round, run, target_names
 from tests.fuzz.targets import ROUND
+from tillgate.errors import ConfigurationError
+from tillgate.testing.arguments import ended_by_ctrl_c
+from tillgate.testing.databases import name_of_database
 
 _NOTED_EVERY = 50
 """Seeds after which what was done is noted, so that a run that is interrupted loses little."""
@@ -26,15 +30,44 @@ def _table(met: dict[str, Counter[str]]) -> Iterator[str]:
         yield f"  {name:26} {sum(counts.values()):>11,}   {said}"
 
 
+def _database() -> str:
+    try:
+        return name_of_database()
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _target(_: click.Context, __: click.Parameter, name: str) -> str:
+    """Refuse a target that there is not."""
+    if name:
+        _database()  # the settings need it
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.fuzz.settings")
+        django.setup()
+        click.Choice(target_names()).convert(name, None, None)
+    return name
+
+
 @click.command()
-@click.option("--inputs", default=20_000, show_default=True, help="how many inputs, in rounds of a thousand; each round is a seed")
-@click.option("--seed", default=1, show_default=True, help="the first seed")
-@click.option("--processes", default=os.cpu_count() or 1, show_default=True)
-@click.option("--target", "only", default="", help="one target only, by its name")
-@click.option("--results", "file", type=click.Path(path_type=Path), help="note what was done there, and leave out what is noted already")
+@click.option(
+    "--inputs",
+    type=click.IntRange(min=1),
+    default=20_000,
+    show_default=True,
+    help="how many inputs, in rounds of a thousand; each round is a seed",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="the first seed")
+@click.option("--processes", type=click.IntRange(min=1), default=os.cpu_count() or 1, show_default=True)
+@click.option("--target", "only", default="", callback=_target, help="one target only, by its name")
+@click.option(
+    "--results",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="note what was done there, and leave out what is noted already",
+)
+@ended_by_ctrl_c()
 def main(inputs: int, seed: int, processes: int, only: str, file: Path | None) -> None:
     """Fuzz every byte that comes from outside. Exit status 1 says that something was found."""
-    database = os.environ.get("TILLGATE_TEST_DATABASE", "sqlite")
+    database = _database()
     results = Results(file, database) if file else None
     seeds = list(range(seed, seed + -(-inputs // ROUND)))
     earlier = results.seeds() & set(seeds) if results else set()

@@ -6,16 +6,19 @@ import contextlib
 import multiprocessing
 import os
 import queue
+import signal
+import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing import Queue
 from random import Random
+from unittest.mock import Mock
 
 from tests.fuzz.targets import Target
 
-__all__ = ["Fault", "Fuzzer", "Round", "opened", "run"]
+__all__ = ["Fault", "Fuzzer", "Round", "opened", "run", "target_names"]
 
 _LONGEST_SHOWN = 2000
 
@@ -90,6 +93,14 @@ def opened() -> Iterator[Fuzzer]:
         connection.creation.destroy_test_db(name, verbosity=0)
 
 
+def target_names() -> list[str]:
+    """Return the names of all targets."""
+    from tests.fuzz.readers import readers
+    from tests.fuzz.views import Views, views
+
+    return [target.name for target in (*readers(), *views(Mock(spec=Views)))]
+
+
 def run(seeds: list[int], processes: int, only: str = "") -> Iterator[Round]:
     """Run seeds in so many processes, each on a database of its own, and yield each round as it is done."""
     context = multiprocessing.get_context("spawn")
@@ -97,8 +108,10 @@ def run(seeds: list[int], processes: int, only: str = "") -> Iterator[Round]:
     for seed in [*seeds, *[None] * processes]:
         waiting.put(seed)
     workers = [context.Process(target=_work, args=(number, only, waiting, done), daemon=True) for number in range(processes)]
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the workers inherit it: Ctrl-C is for who started them
     for worker in workers:
         worker.start()
+    signal.signal(signal.SIGINT, heard)
     for _ in seeds:
         while True:
             with contextlib.suppress(queue.Empty):
@@ -112,6 +125,7 @@ def run(seeds: list[int], processes: int, only: str = "") -> Iterator[Round]:
 
 def _work(number: int, only: str, seeds: Queue[int | None], done: Queue[Round]) -> None:
     """Fuzz in a process of its own until no seed is left."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # takes its database away when the run is ended early
     os.environ["TILLGATE_FUZZ_PROCESS"] = str(number)
     os.environ["DJANGO_SETTINGS_MODULE"] = "tests.fuzz.settings"
     import django

@@ -183,13 +183,13 @@ def test_a_forged_notice_that_settles_a_refund_is_found(shop: Views, monkeypatch
 
 
 def test_what_was_done_is_noted_by_seeds_and_commit_and_left_out_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "commit", lambda: "abc")
+    monkeypatch.setattr(results, "source_commit", lambda _: "abc")
     file = tmp_path / "deep" / "fuzz.jsonl"
     Results(file, "sqlite").add([3, 1, 2, 7], {"x": Counter({"200": 4000})}, 0)
     assert json.loads(file.read_text())["seeds"] == [[1, 3], [7, 7]]
     assert Results(file, "sqlite").seeds() == {1, 2, 3, 7}
     assert Results(file, "postgresql").seeds() == set()
-    monkeypatch.setattr(results, "commit", lambda: "def")
+    monkeypatch.setattr(results, "source_commit", lambda _: "def")
     assert Results(file, "sqlite").seeds() == set()
 
 
@@ -205,3 +205,18 @@ def test_the_command_counts_notes_and_goes_on(tmp_path: Path) -> None:
     assert "payment notices" in first.stdout
     assert "0 inputs on sqlite" in second.stdout
     assert "1,000 inputs noted" in second.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--inputs", "0"), "Invalid value for '--inputs': 0 is not in the range x>=1"),
+        (("--target", "nosuch"), "Invalid value for '--target': 'nosuch' is not one of 'answers to pay, read', "),
+        (("--results", "."), "Invalid value for '--results': File '.' is a directory"),
+    ],
+)
+def test_a_run_that_makes_no_sense_is_refused(given: tuple[str, str], said: str) -> None:
+    command = [sys.executable, "-m", "tests.fuzz", *given]
+    ran = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert said in ran.stderr

@@ -14,18 +14,20 @@ from typing import Any, Final
 
 import django
 
+from tillgate.testing.arguments import count, results_file
+
 _MOST_DOUBLINGS: Final = 4
 
 
 def main() -> int:
     """Break the shop in each way, and simulate until it is noticed; 1 when a mutant was not."""
     parser = argparse.ArgumentParser("make simulate-mutants", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--payments", type=int, default=5000, help="give up after so many, by default 5000")
+    parser.add_argument("--payments", type=count, default=5000, help="give up after so many, by default 5000")
     parser.add_argument(
-        "--orders", type=int, default=20, help="how many shoppers come to the first world, by default 20; then twice as many"
+        "--orders", type=count, default=20, help="how many shoppers come to the first world, by default 20; then twice as many"
     )
     parser.add_argument("--only", default="", help="only the mutants whose names hold this")
-    parser.add_argument("--results", type=Path, help="append a line of JSON for each")
+    parser.add_argument("--results", type=results_file, help="append a line of JSON for each")
     given = parser.parse_args()
     django.setup()
     from django.core.management import call_command
@@ -33,11 +35,12 @@ def main() -> int:
     from tests.smallest_shop.mutants import MUTANTS
     from tillgate.testing.report import source_commit
 
+    chosen = [mutant for mutant in MUTANTS if given.only in mutant.name]
+    if not chosen:
+        parser.error(f"argument --only: no mutant has {given.only!r} in its name; they are: {', '.join(one.name for one in MUTANTS)}")
     call_command("migrate", run_syncdb=True, verbosity=0)
     commit, missed = source_commit(Path.cwd()), 0
-    for mutant in MUTANTS:
-        if given.only not in mutant.name:
-            continue
+    for mutant in chosen:
         noticed = _noticed(mutant, given.orders, given.payments)
         missed += not noticed["noticed"]
         sys.stdout.write(f"{mutant.name}: {noticed['noticed'] or 'not noticed'} ({noticed['payments']} payments)\n")

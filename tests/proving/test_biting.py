@@ -31,3 +31,12 @@ def test_a_mutant_is_noticed_or_said_not_to_be(mutant: str, status: int, said: s
     assert f"{mutant}: {said}" in ran.stdout
     [line] = map(json.loads, results.read_text("utf-8").splitlines())
     assert (line["mutant"], bool(line["noticed"])) == (mutant, status == 0)
+
+
+def test_a_mutant_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
+    command = [sys.executable, "-m", "tests.proving.biting", "--only", "nosuchmutant"]
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "argument --only: no mutant has 'nosuchmutant' in its name; they are: " in ran.stderr
+    assert "logs the token" in ran.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import databases
+from tillgate.testing.simulation import together
 from tillgate.testing.simulation.faults import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -47,11 +49,31 @@ def test_the_same_seed_plays_the_same_world_on_every_database(database: str, mon
     assert hashes == [line for line in simulate("--seed", "2", "--payments", "12").splitlines() if len(line) == 64] != []
 
 
-def test_a_seed_that_is_on_file_is_not_simulated_again(tmp_path: Path) -> None:
+def test_a_seed_that_is_on_file_is_not_simulated_again_and_its_hash_is_told_all_the_same(tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
-    assert "seed 5: " in simulate("--seed", "5", "--payments", "2", "--results", str(results))
-    assert "seed 5: " not in simulate("--seed", "5", "--payments", "2", "--results", str(results))
+    first = simulate("--seed", "5", "--payments", "2", "--results", str(results)).splitlines()
+    again = simulate("--seed", "5", "--payments", "2", "--results", str(results)).splitlines()
+    assert first[0].startswith("seed 5: ")
+    assert again == ["seed 5 is on file", first[1], "exit status 0"]
     assert len(results.read_text("utf-8").splitlines()) == 1
+
+
+def test_the_last_line_of_several_seeds_is_the_hash_of_all_whichever_are_on_file(tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    few = ("--payments", "2", "--results", str(results))
+    simulate("--seed", "5-6", *few)
+    some = simulate("--seed", "5-7", *few).splitlines()
+    every = simulate("--seed", "5-7", *few).splitlines()
+    assert (some[0], some[-3]) == ("seeds 5-6 are on file", "seeds 5-7 together:")
+    assert every == ["seeds 5-7 are on file", *some[-3:]]
+    assert some[-2] == together(json.loads(line)["digest"] for line in results.read_text("utf-8").splitlines())
+
+
+def test_an_outage_that_is_on_file_is_not_played_again_and_one_of_other_days_is(tmp_path: Path) -> None:
+    few = ("--payments", "2", "--results", str(tmp_path / "results.jsonl"))
+    assert "seed 1: in 1 days" in simulate("--outage", "1", *few)
+    assert "seed 1 is on file" in simulate("--outage", "1", *few)
+    assert "seed 1: in 2 days" in simulate("--outage", "2", *few)
 
 
 def test_a_shop_that_is_paid_twice_is_found_and_the_smallest_trace_replays() -> None:
@@ -84,13 +106,16 @@ def test_what_was_lost_while_the_gateway_was_away_for_days_is_made_good_by_one_s
 @pytest.mark.parametrize("settings", ["tests.django.project"])
 def test_a_database_that_cannot_fail_is_refused(settings: str) -> None:
     said = simulate("--payments", "2", settings=settings)
-    assert "the simulation needs a database backend of its own" in said
+    assert (
+        "the simulation needs a database backend of its own: ENGINE is 'django.db.backends.sqlite3', and must be one of tillgate." in said
+    )
+    assert "exit status 2" in said
 
 
 def test_everything_that_can_happen_to_a_payment_and_its_notice_is_tried_a_crash_and_a_fault_included() -> None:
     said = simulate("--exhaust", "refunds=0,payments=1,sweeps=0,returns=0")
     assert "all explored, no violation" in said
-    assert int(said.partition(" states, ")[0].split()[-1].replace(",", "")) > 50
+    assert int(said.rpartition(" states, ")[0].split()[-1]) > 50
     assert "exit status 0" in said
 
 
@@ -112,7 +137,7 @@ def test_what_is_broken_is_found_by_trying_everything(driver: str, scope: str, v
 def test_an_exhaustion_goes_on_with_the_parts_that_it_has_not_explored(tmp_path: Path) -> None:
     results = tmp_path / "exhaustion.jsonl"
     scope = "refunds=0,payments=1"
-    first = simulate("--exhaust", f"{scope},dying=shopper,failing=shopper", "--results", str(results))
+    first = simulate("--exhaust", " refunds = 0, payments = 1, dying=shopper, failing=shopper", "--results", str(results))
     rest = simulate("--exhaust", scope, "--results", str(results))
     lines = [json.loads(line) for line in results.read_text("utf-8").splitlines()]
     parts = [line["part"] for line in lines]
@@ -125,7 +150,41 @@ def test_an_exhaustion_goes_on_with_the_parts_that_it_has_not_explored(tmp_path:
     assert "no violation (1 of 4 parts were on file)" in rest
     unknown = simulate("--exhaust", f"{scope},dying=cashier")
     assert "dying=cashier: nobody of that name; whose processes there are: shopper, payment notice of paypal" in unknown
-    assert "exit status 1" in unknown
+    assert "exit status 2" in unknown
+
+
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [
+        (
+            "gremlins=1",
+            "'gremlins=1' is no part of a scope: give NAME=NUMBER of payments, refunds, sweeps, returns, crashes, faults, dying",
+        ),
+        ("refunds", "'refunds' says no number: give 0 or more"),
+        ("refunds=-1", "'refunds=-1' says no number: give 0 or more"),
+        ("payments=3", "payments=3: give 1 or 2"),
+    ],
+)
+def test_a_scope_that_makes_no_sense_is_refused(scope: str, said: str) -> None:
+    refused = simulate("--exhaust", scope)
+    assert f"argument --exhaust: {said}" in refused
+    assert "exit status 2" in refused
+
+
+def test_ctrl_c_ends_a_simulation_with_one_line() -> None:
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
+    hearing = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"  # a test in the background hears nothing
+    program = f"{hearing}; from tillgate.testing.simulation.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    few = ["--driver", "tests.smallest_shop.driver:SmallestShopDriver", "--seed", "1-9", "--payments", "2"]
+    command, pipe = [sys.executable, "-c", program, *few], subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True) as ran:
+        assert ran.stdout
+        assert ran.stderr
+        ran.stdout.readline()  # the first world was played, and others are
+        ran.send_signal(signal.SIGINT)
+        ran.stdout.read()
+        assert ran.stderr.read() == "\ninterrupted; what was noted stays\n"
+    assert ran.returncode == 130
 
 
 @pytest.mark.parametrize("program", ["compiled", "replayed"])

@@ -87,3 +87,20 @@ def test_a_database_that_is_away_is_named_and_in_continuous_integration_missed()
     ran = storm(ci="")
     assert (ran.returncode, ran.stdout) == (0, "postgresql: not run: needs PostgreSQL at 127.0.0.1:1\n")
     assert "continuous integration must have PostgreSQL" in storm(ci="true").stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "given"),
+    [
+        ("storm", "--payments 0"),
+        ("storm", "--seconds 0"),
+        ("storm", "--peer-payments -1"),
+        ("chaos", "--minutes 0"),
+        ("chaos", "--shoppers 0"),
+    ],
+)
+def test_a_storm_or_a_chaos_of_nothing_is_refused(program: str, option: str, value: str) -> None:
+    command = [sys.executable, "-m", f"tests.proving.{program}", option, value]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert f"argument {option}: {value!r} is " in ran.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tillgate.errors import ConfigurationError
 from tillgate.testing.databases import DATABASE_NAMES, chosen_database, name_of_database
 
 
@@ -43,5 +44,5 @@ def test_two_runs_can_go_on_beside_each_other(monkeypatch: pytest.MonkeyPatch, n
 
 def test_a_database_that_is_not_known_is_refused_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILLGATE_TEST_DATABASE", "postgres")
-    with pytest.raises(ValueError, match="TILLGATE_TEST_DATABASE=postgres: must be one of sqlite, postgresql, mariadb"):
+    with pytest.raises(ConfigurationError, match="TILLGATE_TEST_DATABASE: 'postgres' must be one of sqlite, postgresql, mariadb"):
         chosen_database("my-shop-tests")

@@ -7,6 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from tillgate.errors import ConfigurationError
+
 __all__ = ["DATABASE_NAMES", "chosen_database", "name_of_database"]
 
 DATABASE_NAMES: Final = ("sqlite", "postgresql", "mariadb")
@@ -16,7 +18,7 @@ def name_of_database() -> str:
     """Return which database the tests shall run on: what TILLGATE_TEST_DATABASE says, else `sqlite`."""
     name = os.environ.get("TILLGATE_TEST_DATABASE", "sqlite")
     if name not in DATABASE_NAMES:
-        raise ValueError(f"TILLGATE_TEST_DATABASE={name}: must be one of {', '.join(DATABASE_NAMES)}")
+        raise ConfigurationError("TILLGATE_TEST_DATABASE", name, f"must be one of {', '.join(DATABASE_NAMES)}")
     return name
 
 

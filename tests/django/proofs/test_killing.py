@@ -196,6 +196,33 @@ def test_a_run_kills_and_holds_and_the_same_again_goes_on_where_it_was(tmp_path:
     assert re.search(r"^deliver, killed at tillgate/django/\S+:\d+, then \w+: held$", once_more.stdout, re.MULTILINE), once_more.stdout
 
 
+def test_an_act_that_is_over_before_its_point_says_so_and_is_no_success(tmp_path: Path) -> None:
+    ran = kill(tmp_path, "--act", "deliver", "--point", "99999999")
+    assert "deliver, over before point 99999999, and so not killed: give less, then " in ran.stdout
+    assert ran.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("--sample 0", "argument --sample: '0' is no count"),
+        ("--point -1", "argument --point: '-1' is no count"),
+        ("--package nosuch", "argument --package: there is no module nosuch"),
+        ("--results .", "argument --results: '.' is a folder"),
+        ("--driver nosuch:Driver", "argument --driver: there is no module nosuch"),
+    ],
+)
+def test_nonsense_is_refused(tmp_path: Path, given: str, said: str) -> None:
+    refused = kill(tmp_path, *given.split())
+    assert refused.returncode == 2
+    assert said in refused.stderr
+
+
+def test_without_settings_or_a_database_that_is_known_nobody_is_killed(tmp_path: Path) -> None:
+    assert "name those of your tests in DJANGO_SETTINGS_MODULE" in kill(tmp_path, DJANGO_SETTINGS_MODULE="").stderr
+    assert "TILLGATE_TEST_DATABASE: 'oracle' must be one of sqlite, " in kill(tmp_path, TILLGATE_TEST_DATABASE="oracle").stderr
+
+
 def test_a_database_in_memory_is_refused_since_it_would_die_with_the_process() -> None:
     with pytest.raises(ConfigurationError, match=r"is in memory.*give it a file"):
         _name({"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.sqlite3", "TEST": {"NAME": None}}, "")

@@ -28,6 +28,7 @@ import httpx
 
 from tests.proving.chaos.cluster import Cluster
 from tests.proving.processes import Supervised, free_port, wait_for_port
+from tillgate.testing.arguments import count, results_file, size
 from tillgate.testing.report import source_commit
 
 _ROOT: Final = Path(__file__).parents[3]
@@ -49,10 +50,10 @@ _STAFF: Final = "staff@example.com"
 def main() -> int:
     """Run the chaos; 0 when nothing was lost or doubled."""
     parser = argparse.ArgumentParser("make chaos", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=1.0, help="how long things are killed, by default 1")
-    parser.add_argument("--shoppers", type=int, default=3, help="how many shop at once, by default 3")
+    parser.add_argument("--minutes", type=size, default=1.0, help="how long things are killed, by default 1")
+    parser.add_argument("--shoppers", type=count, default=3, help="how many shop at once, by default 3")
     parser.add_argument("--seed", type=int, default=1, help="of what is chosen by chance; when it happens is not repeatable")
-    parser.add_argument("--results", type=Path, help="append the result as a line of JSON")
+    parser.add_argument("--results", type=results_file, help="append the result as a line of JSON")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tillgate-chaos-") as folder:
         Path(folder).chmod(0o755)  # the database server runs as another user
@@ -207,6 +208,7 @@ class _Chaos:
             for name in ("web", "worker", "sweeper"):
                 _say(f"--- the end of {name}'s log\n{self._log(name).read_text(errors='replace')[-3000:]}")
         if self._given.results:
+            self._given.results.parent.mkdir(parents=True, exist_ok=True)
             with self._given.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(result) + "\n")
         return 0 if told.is_right else 1

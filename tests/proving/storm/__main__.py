@@ -26,6 +26,7 @@ from benchmarks.notices import NO_PEER
 from benchmarks.processes import PEER, ROOT, THREADS, WORKERS
 from tests.proving.storm.mixed import mixed
 from tests.proving.storm.one_effect import one_effect, peers_effects
+from tillgate.testing.arguments import count, results_file, size
 from tillgate.testing.report import source_commit
 
 _TOLD: Final = 10
@@ -36,13 +37,13 @@ def main() -> int:
     """Run the storm on each database; 0 when nothing was lost, doubled or an error."""
     parser = argparse.ArgumentParser("make storm", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--databases", nargs="+", choices=databases.NAMES, default=["postgresql", "mariadb"], help="by default the servers")
-    parser.add_argument("--payments", type=int, default=1000, help="whose notices are copied, by default 1000")
-    parser.add_argument("--copies", type=int, default=64, help="of each notice at once, by default 64")
-    parser.add_argument("--peer-payments", type=int, help="how many events dj-stripe gets so many copies of, by default one per payment")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long shoppers come, by default 60")
-    parser.add_argument("--connections", type=int, default=32, help="how many shoppers at once, by default 32")
+    parser.add_argument("--payments", type=count, default=1000, help="whose notices are copied, by default 1000")
+    parser.add_argument("--copies", type=count, default=64, help="of each notice at once, by default 64")
+    parser.add_argument("--peer-payments", type=_count_or_none, help="so many events go to dj-stripe, by default one per payment; 0: none")
+    parser.add_argument("--seconds", type=size, default=60.0, help="how long shoppers come, by default 60")
+    parser.add_argument("--connections", type=count, default=32, help="how many shoppers at once, by default 32")
     parser.add_argument("--seed", type=int, default=1, help="of what is chosen by chance; who comes first is not repeatable")
-    parser.add_argument("--results", type=Path, help="append the result of each database as a line of JSON")
+    parser.add_argument("--results", type=results_file, help="append the result of each database as a line of JSON")
     given = parser.parse_args()
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         del os.environ[name]  # everything here is on loopback
@@ -60,6 +61,10 @@ def main() -> int:
                 file.write(json.dumps(result) + "\n")
         is_right &= not (result["errors"] or result["lost"] or result["doubled"])
     return 0 if is_right else 1
+
+
+def _count_or_none(text: str) -> int:
+    return 0 if text == "0" else count(text)
 
 
 def _storm(database: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -70,12 +70,12 @@ class Run:
         points = self.count(act)
         if sample is not None:
             numbers = sorted(Random(seed).sample(range(1, points + 1), min(sample, points)))  # noqa: S311  # repeatable on purpose
-            self._kill_all(act, points, filter(part.has, numbers), seed)
+            self._kill_all(act, filter(part.has, numbers), seed)
             return
-        self._kill_all(act, points, filter(part.has, range(1, points + 1)))
+        self._kill_all(act, filter(part.has, range(1, points + 1)))
         # The number of points varies a little: a thread that is quicker, an answer that comes in two pieces.
         for point in filter(part.has, count(points + 1)):
-            if not self._results.is_known(self.database, act.name, point) and not self._kill_all(act, points, iter([point])):
+            if not self._results.is_known(self.database, act.name, point) and not self._kill_all(act, [point]):
                 return
 
     def count(self, act: Act) -> int:
@@ -92,11 +92,12 @@ class Run:
         [result] = self._try(act, [point], [])
         return result
 
-    def _kill_all(self, act: Act, points: int, numbers: Iterator[int], seed: int | None = None) -> int:
+    def _kill_all(self, act: Act, numbers: Iterable[int], seed: int | None = None) -> int:
         """Kill at those of the numbers that were not tried yet, and return how many died."""
-        left = (number for number in numbers if not self._results.is_known(self.database, act.name, number))
-        began, before = time.monotonic(), self.kills
-        while batch := list(islice(left, 1 if act.is_alone else _TOGETHER)):
+        left = [number for number in numbers if not self._results.is_known(self.database, act.name, number)]
+        began, before, together = time.monotonic(), self.kills, 1 if act.is_alone else _TOGETHER
+        for first in range(0, len(left), together):
+            batch = left[first : first + together]
             tried = self._try(act, batch, [], seed)
             if len(batch) > 1 and any(one.outcome != HELD for one in tried):
                 # Each for itself, to tell whose fault it is; when all hold then, it is a fault of their being together.
@@ -105,7 +106,8 @@ class Run:
             self._results.add(tried)
             self.violations += [one for one in tried if one.outcome != HELD]
             rate = (self.kills - before) / (time.monotonic() - began)
-            self._say(f"{self.database}: {act.name}: {batch[-1]} of {points}, {rate:.0f} kills/s, {len(self.violations)} violations")
+            done = f"{first + len(batch):,} of {len(left):,} kills"
+            self._say(f"{self.database}: {act.name}: {done}, {rate:.0f} a second, {len(self.violations)} violations")
         return self.kills - before
 
     def _try(self, act: Act, numbers: list[int], ends: list[End], seed: int | None = None, *, is_killed: bool = True) -> list[Result]:

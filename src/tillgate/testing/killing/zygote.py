@@ -45,6 +45,7 @@ class Zygote(Generic[_Job]):
         self._process_id = os.fork()
         if self._process_id == 0:
             self._connection.close()
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; whoever made the zygote ends it in order
             try:
                 begin()
                 _serve(others, carry)

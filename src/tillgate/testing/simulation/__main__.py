@@ -4,176 +4,295 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import importlib
 import json
-import os
 import platform
 import sys
 import time
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
+from tillgate.testing.arguments import count, driver, ended_by_ctrl_c, ranges, read_late, results_file, seeds, size
+from tillgate.testing.driver import ShopDriver
+from tillgate.testing.progress import Progress
+from tillgate.testing.simulation import together
+from tillgate.testing.simulation.faults import KINDS
 from tillgate.testing.simulation.network import Violated
 
 _MOST_LINES: Final = 60
-
-
-def _range(text: str) -> range:
-    first, _, last = text.partition("-")
-    return range(int(first), int(last or first) + 1)
+_MOST_PAYMENTS_OF_AN_ORDER: Final = 2
+_WHO: Final = ("dying", "failing")
+"""The parts of a scope that name somebody."""
+_BACKENDS: Final = ", ".join(f"tillgate.testing.simulation.backends.{name}" for name in ("sqlite3", "postgresql", "mysql"))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tillgate.testing.simulation", description=__doc__)
     parser.add_argument("--driver", required=True, metavar="MODULE:CLASS", help="the shop's driver")
-    parser.add_argument("--seed", type=_range, default=range(1, 2), metavar="N or N-M", help="the seeds to simulate, by default 1")
-    parser.add_argument("--payments", type=int, default=1000, metavar="N", help="how many shoppers come to each world, by default 1000")
-    parser.add_argument("--only", type=int, metavar="N", help="leave out the stories of all orders but this")
-    parser.add_argument("--without", default="", metavar="KIND,...", help="leave out kinds of faults")
-    parser.add_argument("--trace", action="store_true", help="print everything that happens")
+    parser.add_argument("--seed", type=seeds, default=range(1, 2), metavar="N or N-M", help="the seeds to simulate, by default 1")
+    parser.add_argument("--payments", type=count, default=1000, metavar="N", help="how many shoppers come to each world, by default 1000")
+    parser.add_argument("--only", type=int, metavar="N", help="leave out the stories of all orders but this; the first is 0")
     parser.add_argument(
+        "--without", type=_kinds, default=frozenset(), metavar="KIND,...", help=f"leave out kinds of faults: {', '.join(KINDS)}"
+    )
+    parser.add_argument("--trace", action="store_true", help="print everything that happens")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
         "--exhaust",
         nargs="?",
         const="",
         metavar="SCOPE",
-        help="instead, try everything that can happen to one order; SCOPE changes how much that is: payments=1,refunds=0,crashes=0 ...",
+        help="instead, try everything that can happen to one order. SCOPE, such as payments=1,crashes=0, changes how much that is: how "
+        "many payments, refunds, sweeps, returns, crashes and faults there are, and who is dying and who is failing, if not each in turn",
+    )
+    instead.add_argument(
+        "--outage", type=size, metavar="DAYS", help="instead, let the gateway be away so long, and see what one sweep makes good"
     )
     parser.add_argument(
-        "--outage", type=float, metavar="DAYS", help="instead, let the gateway be away so long, and see what one sweep makes good"
+        "--results", type=results_file, metavar="FILE", help="append a line of JSON for each seed, and leave out those that it has"
     )
-    parser.add_argument("--results", type=Path, metavar="FILE", help="append a line of JSON for each seed, and leave out those that it has")
     return parser
 
 
+def _kinds(text: str) -> frozenset[str]:
+    kinds = frozenset(filter(None, map(str.strip, text.split(","))))
+    if unknown := kinds - set(KINDS):
+        raise argparse.ArgumentTypeError(f"no kind of fault is named {', '.join(sorted(unknown))}; the kinds are {', '.join(KINDS)}")
+    return kinds
+
+
+def _check(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """Refuse what does not go together."""
+    if given.only is not None and not 0 <= given.only < given.payments:
+        parser.error(f"argument --only: there is no order {given.only}: with --payments {given.payments} give 0 to {given.payments - 1}")
+    if given.results and (given.only is not None or given.without):
+        parser.error("argument --results: a run that was made easier is not noted: leave out --results, or --only and --without")
+
+
+@ended_by_ctrl_c()
 def main(arguments: list[str] | None = None) -> int:
     """Simulate what the command line asks for; 1 when an invariant was violated."""
-    given = _parser().parse_args(arguments)
-    shop = _prepare(given.driver)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    _check(parser, given)
+    shop = read_late(parser, "--driver", driver, given.driver)
+    _prepare_database(parser)
     if given.exhaust is not None:
-        return _exhaust(shop, given.exhaust, given.results)
-    if given.outage is not None:
-        return _outage(shop, given)
-    from tillgate.testing.simulation.world import simulate
+        return _exhaust(shop, parser, given)
+    return _play(shop, given)
 
-    without = frozenset(filter(None, given.without.split(",")))
-    origin = _origin(given.payments)
-    done = _done(given.results, origin) if given.results else set()
-    total, began = 0, time.perf_counter()
-    for seed in given.seed:
-        if seed in done:
-            continue
-        worlds: list[Any] = []
-        seed_began = time.perf_counter()
+
+class _Watch:
+    """Keeps the world that is played, and shows how far it is."""
+
+    def __init__(self, orders: int) -> None:
+        self.world: Any = None
+        self.progress = Progress()
+        self._orders = orders
+
+    def __call__(self, world: Any) -> None:
+        """Watch a world that is about to begin."""
+        self.world = world
+        world.progress = self._show
+
+    def _show(self) -> None:
+        world = self.world
+        days = world.scheduler.elapsed / 86_400
+        orders = f"{len(world.orders):,} of {self._orders:,} orders"
+        self.progress(f"seed {world.scheduler.seed}: {orders}, {world.steps:,} steps, day {days:,.1f}")
+
+    @property
+    def lines(self) -> list[str]:
+        """What has happened in it."""
+        return [line for _, line in self.world.scheduler.lines]
+
+
+def _play(shop: ShopDriver, given: argparse.Namespace) -> int:
+    """Play each seed that is not on file, and say the hash of all together; 1 when an invariant was violated."""
+    origin, play = _origin(given.payments), _simulate
+    if given.outage is not None:
+        origin, play = origin | {"days": given.outage}, _endure
+    on_file = _on_file(given.results, origin, "seed")
+    digests = {seed: str(on_file[seed]["digest"]) for seed in given.seed if seed in on_file}
+    if digests:
+        _say(f"{_named(digests)} on file")
+    for seed in [seed for seed in given.seed if seed not in digests]:
+        watch, began = _Watch(given.payments), time.perf_counter()
         try:
-            outcome = simulate(shop, seed, given.payments, only=given.only, without=without, watch=worlds.append)
+            outcome = play(shop, seed, given, watch)
         except Violated as violated:
-            _report(violated, worlds[0], given, shop)
+            watch.progress.clear()
+            _report(violated, watch, given, shop)
             return 1
-        if given.trace:
-            _say("\n".join(line for _, line in worlds[0].scheduler.lines))
-        total += outcome.payments
-        rate = total / (time.perf_counter() - began)
-        _say(
-            f"seed {seed}: {outcome.payments} payments, {outcome.paid} paid, {outcome.refunds} refunds,"
-            f" {sum(outcome.struck.values())} faults"
-            f" in {outcome.days:.0f} days; {outcome.judged} judgements, no violation ({rate:.0f} payments/s)",
-        )
         if given.results:
-            _append(given.results, origin | asdict(outcome) | {"seconds": round(time.perf_counter() - seed_began, 1)})
-        _say(outcome.digest)
+            _append(given.results, origin | asdict(outcome) | {"seconds": round(time.perf_counter() - began, 1)})
+        digests[seed] = outcome.digest
+        if len(given.seed) > 1:
+            _say(outcome.digest)
+    if len(given.seed) > 1:
+        _say(f"seeds {ranges(digests)} together:")
+    _say(together(digests.values()))
     return 0
 
 
-def _exhaust(shop: Any, text: str, results: Path | None) -> int:
+def _named(seeds: Iterable[int]) -> str:
+    many = list(seeds)
+    return f"seeds {ranges(many)} are" if len(many) > 1 else f"seed {many[0]} is"
+
+
+def _simulate(shop: ShopDriver, seed: int, given: argparse.Namespace, watch: _Watch) -> Any:
+    """Play a world, say what came of it, and return that."""
+    from tillgate.testing.simulation.world import simulate
+
+    began = time.perf_counter()
+    outcome = simulate(shop, seed, given.payments, only=given.only, without=given.without, watch=watch)
+    watch.progress.clear()
+    if given.trace:
+        _say("\n".join(watch.lines))
+    _say(
+        f"seed {seed}: {outcome.payments} payments, {outcome.paid} paid, {outcome.refunds} refunds, {sum(outcome.struck.values())} faults"
+        f" in {outcome.days:.0f} days; {outcome.judged} judgements, no violation"
+        f" ({outcome.payments / (time.perf_counter() - began):.0f} payments/s)"
+    )
+    return outcome
+
+
+def _endure(shop: ShopDriver, seed: int, given: argparse.Namespace, watch: _Watch) -> Any:
+    """Play an outage, say what came of it, and return that."""
+    from tillgate.testing.simulation.outage import endure
+
+    endured = endure(shop, seed, given.payments, given.outage, watch=watch)
+    watch.progress.clear()
+    if given.trace:
+        _say("\n".join(watch.lines))
+    _say(
+        f"seed {seed}: in {endured.days:g} days without a gateway {endured.paid} of {endured.payments} payments were paid,"
+        f" {endured.lost_notices} notices lost, and {endured.vain_sweeps} sweeps heard nothing;"
+        f" then one sweep asked about {endured.looked} payments and made {endured.made_good} good"
+    )
+    return endured
+
+
+def _report(violated: Violated, watch: _Watch, given: argparse.Namespace, shop: ShopDriver) -> None:
+    """Say what was violated, and find the smallest world in which it still is."""
+    seed = watch.world.scheduler.seed
+    if given.outage is not None:
+        _say("\n".join(watch.lines[-_MOST_LINES:]))
+        _say(f"seed {seed}: {violated}")
+        return
+    _say(f"seed {seed}: {violated} (after {watch.world.steps} steps)")
+    smallest, only, without = _smallest(violated, watch, given, shop)
+    _say(f"the last {min(_MOST_LINES, len(smallest.lines))} of {len(smallest.lines)} lines of the smallest trace that was found:")
+    _say("\n".join(smallest.lines[-_MOST_LINES:]))
+    options = f" ONLY={only}" if only is not None else ""
+    _say(f"replay it: make simulate SEED={seed} PAYMENTS={given.payments}{options} WITHOUT={','.join(sorted(without))}")
+    _say(smallest.world.scheduler.digest)
+
+
+def _smallest(violated: Violated, watch: _Watch, given: argparse.Namespace, shop: ShopDriver) -> tuple[_Watch, int | None, frozenset[str]]:
+    """Leave out all orders but one, and each kind of fault, as long as something is still violated."""
+    from tillgate.testing.simulation.world import simulate
+
+    smallest, only, without = watch, given.only, given.without
+
+    def still(only: int | None, without: frozenset[str]) -> _Watch | None:
+        again = _Watch(given.payments)
+        try:
+            simulate(shop, watch.world.scheduler.seed, given.payments, only=only, without=without, watch=again)
+        except Violated:
+            return again
+        finally:
+            again.progress.clear()
+        return None
+
+    story = watch.world.orders.get(violated.order_key, "")
+    if only is None and story and (found := still(int(story), without)):
+        smallest, only = found, int(story)
+    for kind in KINDS:
+        if kind not in without and (found := still(only, without | {kind})):
+            smallest, without = found, without | {kind}
+    return smallest, only, without
+
+
+# Everything that can happen ---------------------------------------------------------------------------------------------------------------
+
+
+def _exhaust(shop: ShopDriver, parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
     """Explore everything within a scope, by who dies and who meets a fault; 1 when an invariant was violated."""
     from tillgate.testing.simulation.exhaustion import Counts, Scope, explore
 
-    given = dict(part.split("=") for part in text.split(",") if part)
-    of_whom = {name: given.pop(name) for name in ("dying", "failing") if name in given}
-    numbers: dict[str, Any] = {name: int(number) for name, number in given.items()}
+    asked = read_late(parser, "--exhaust", _asked, given.exhaust)
+    numbers = {name: value for name, value in asked.items() if name not in _WHO}
     scope = Scope(**numbers)
-    parts = [part for part in scope.parts if all(getattr(part, name) == whom for name, whom in of_whom.items())]
+    parts = [part for part in scope.parts if all(getattr(part, name) == asked.get(name, getattr(part, name)) for name in _WHO)]
     if not parts:
-        sys.exit(f"{text}: nobody of that name; whose processes there are: {', '.join(scope.mortals)}")
-    origin = _origin(1) | {"scope": ",".join(f"{name}={number}" for name, number in given.items()) or "whole"}
-    done = _done(results, origin, "part") if results else set()
-    left = [part for part in parts if part.name not in done]
-    total, names, began = Counts(), iter([part.name for part in left]), time.perf_counter()
+        parser.error(f"argument --exhaust: {given.exhaust}: nobody of that name; whose processes there are: {', '.join(scope.mortals)}")
+    origin = _origin(1) | {"scope": ",".join(f"{name}={number}" for name, number in numbers.items()) or "whole"}
+    on_file = _on_file(given.results, origin, "part")
+    left = [part for part in parts if part.name not in on_file]
+    progress, explored, began = Progress(), list[Counts](), time.perf_counter()
+
+    def named() -> str:
+        part = left[len(explored)]
+        return f"part {parts.index(part) + 1} of {len(parts)}: {part.name}"
 
     def show(counts: Counts) -> None:
         rate = counts.states / (time.perf_counter() - began)
-        sys.stderr.write(f"\r{name}: {counts.states:,} states, {counts.ends:,} ends ({rate:.0f} states/s) ")
-        sys.stderr.flush()
+        progress(f"{named()}: {counts.states:,} states, {counts.ends:,} ends ({rate:.0f} states/s)")
 
-    name = next(names, "")
     try:
         for counts in explore(shop, left, show) if left else ():
-            sys.stderr.write("\n")
-            if results:
-                seconds = round(time.perf_counter() - began, 1)
-                _append(results, origin | {"part": name, "parts": len(scope.parts), **asdict(counts), "seconds": seconds})
-            total = Counts(**{field: count + getattr(counts, field) for field, count in asdict(total).items()})
-            name, began = next(names, ""), time.perf_counter()
+            progress.clear()
+            seconds = round(time.perf_counter() - began, 1)
+            _say(f"{named()}: {counts.states:,} states, {counts.ends:,} ends, no violation ({seconds:.0f} s)")
+            if given.results:
+                part = left[len(explored)].name
+                _append(given.results, origin | {"part": part, "parts": len(scope.parts), **asdict(counts), "seconds": seconds})
+            explored.append(counts)
+            began = time.perf_counter()
     except Violated:
         return 1
-    on_file = f" ({len(parts) - len(left)} of {len(parts)} parts were on file)" if len(left) < len(parts) else ""
-    _say(f"{total.states} states, {total.steps} steps between them, {total.ends} ends: all explored, no violation{on_file}")
+    states, steps, ends = (sum(getattr(counts, name) for counts in explored) for name in ("states", "steps", "ends"))
+    note = f" ({len(parts) - len(left)} of {len(parts)} parts were on file)" if len(left) < len(parts) else ""
+    _say(f"{states} states, {steps} steps between them, {ends} ends: all explored, no violation{note}")
     return 0
 
 
-def _outage(shop: Any, given: argparse.Namespace) -> int:
-    """Play an outage for each seed; 1 when an invariant was violated."""
-    from tillgate.testing.simulation.outage import endure
+def _asked(text: str) -> dict[str, Any]:
+    """Read how much can happen, and to whom."""
+    from tillgate.testing.simulation.exhaustion import Scope
 
-    for seed in given.seed:
-        worlds: list[Any] = []
-        began = time.perf_counter()
-        try:
-            endured = endure(shop, seed, given.payments, given.outage, watch=worlds.append)
-        except Violated as violated:
-            _say("\n".join([line for _, line in worlds[0].scheduler.lines][-_MOST_LINES:]))
-            _say(f"seed {seed}: {violated}")
-            return 1
-        _say(
-            f"seed {seed}: in {endured.days:g} days without a gateway {endured.paid} of {endured.payments} payments were paid,"
-            f" {endured.lost_notices} notices lost, and {endured.vain_sweeps} sweeps heard nothing;"
-            f" then one sweep asked about {endured.looked} payments and made {endured.made_good} good"
-        )
-        if given.results:
-            _append(given.results, _origin(given.payments) | asdict(endured) | {"seconds": round(time.perf_counter() - began, 1)})
-        _say(endured.digest)
-    return 0
+    names = [field.name for field in fields(Scope)]
+    asked: dict[str, Any] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, _, value = map(str.strip, part.partition("="))
+        if name not in names:
+            raise argparse.ArgumentTypeError(f"{part!r} is no part of a scope: give NAME=NUMBER of {', '.join(names)}")
+        if name not in _WHO and not value.isdecimal():
+            raise argparse.ArgumentTypeError(f"{part!r} says no number: give 0 or more")
+        asked[name] = value if name in _WHO else int(value)
+    if not 1 <= asked.get("payments", 1) <= _MOST_PAYMENTS_OF_AN_ORDER:
+        raise argparse.ArgumentTypeError(f"payments={asked['payments']}: give 1 or {_MOST_PAYMENTS_OF_AN_ORDER}")
+    return asked
 
 
-def _append(results: Path, line: dict[str, Any]) -> None:
+# What is noted ----------------------------------------------------------------------------------------------------------------------------
+
+
+def _append(results: Path, line: Mapping[str, Any]) -> None:
     results.parent.mkdir(parents=True, exist_ok=True)
     with results.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
 
 
-def _say(text: object) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
-def _prepare(driver: str) -> Any:
-    """Load Django and make the tables, in a database for tests unless it is in memory; return the shop's driver."""
-    import django
-    from django.core.management import call_command
-    from django.db import connection
-
-    if not os.environ.get("DJANGO_SETTINGS_MODULE"):
-        sys.exit("set DJANGO_SETTINGS_MODULE to settings whose database ENGINE is one of tillgate.testing.simulation.backends")
-    django.setup()
-    if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]  # SQLite's own
-        call_command("migrate", run_syncdb=True, verbosity=0)
-    else:  # every seed empties the tables: never those of a database in use
-        used = connection.settings_dict["NAME"]
-        connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
-        atexit.register(connection.creation.destroy_test_db, used, verbosity=0)
-    module, _, name = driver.partition(":")
-    return getattr(importlib.import_module(module), name)()
+def _on_file(results: Path | None, origin: Mapping[str, Any], what: str) -> dict[Any, Any]:
+    """Return the lines of the seeds that were played just so, or of the parts that were explored."""
+    if not results or not results.exists():
+        return {}
+    whole = [line for line in results.read_text("utf-8").splitlines() if line.endswith("}")]  # the last may have been cut off
+    lines = [json.loads(line) for line in whole]
+    return {line[what]: line for line in lines if all(line.get(name) == value for name, value in origin.items())}
 
 
 def _origin(orders: int) -> dict[str, Any]:
@@ -187,43 +306,27 @@ def _origin(orders: int) -> dict[str, Any]:
     return {"commit": source_commit(Path.cwd()), "database": connection.display_name.lower(), "orders_each": orders, **versions}
 
 
-def _done(results: Path, origin: dict[str, Any], what: str = "seed") -> set[Any]:
-    """Return the seeds that were simulated just so, or the parts that were explored."""
-    if not results.exists():
-        return set()
-    lines = (json.loads(line) for line in results.read_text("utf-8").splitlines())
-    return {line[what] for line in lines if all(line.get(name) == value for name, value in origin.items())}
+def _say(text: object) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
-def _report(violated: Violated, world: Any, given: argparse.Namespace, shop: Any) -> None:
-    """Say what was violated, and find the smallest world in which it still is."""
-    from tillgate.testing.simulation.faults import KINDS
-    from tillgate.testing.simulation.world import simulate
+def _prepare_database(parser: argparse.ArgumentParser) -> None:
+    """Make the tables, in a database for tests unless it is in memory."""
+    from django.core.management import call_command
+    from django.db import connection, connections
 
-    _say(f"seed {world.scheduler.seed}: {violated} (after {world.steps} steps)")
-    smallest, only, without = world, given.only, frozenset(filter(None, given.without.split(",")))
+    from tillgate.testing.simulation.database import Interposed
 
-    def still(only: int | None, without: frozenset[str]) -> Any:
-        worlds: list[Any] = []
-        try:
-            simulate(shop, world.scheduler.seed, given.payments, only=only, without=without, watch=worlds.append)
-        except Violated as again:
-            worlds[0].violated = again
-            return worlds[0]
-        return None
-
-    story = world.orders.get(violated.order_key, "")
-    if only is None and story and (found := still(int(story), without)):
-        smallest, only = found, int(story)
-    for kind in KINDS:
-        if kind not in without and (found := still(only, without | {kind})):
-            smallest, without = found, without | {kind}
-    lines = [line for _, line in smallest.scheduler.lines]
-    _say(f"the last {min(_MOST_LINES, len(lines))} of {len(lines)} lines of the smallest trace that was found:")
-    _say("\n".join(lines[-_MOST_LINES:]))
-    options = f" ONLY={only}" if only is not None else ""
-    _say(f"replay it: make simulate SEED={world.scheduler.seed} PAYMENTS={given.payments}{options} WITHOUT={','.join(sorted(without))}")
-    _say(smallest.scheduler.digest)
+    if not isinstance(connections[connection.alias], Interposed):
+        used = connection.settings_dict["ENGINE"]
+        parser.error(f"the simulation needs a database backend of its own: ENGINE is {used!r}, and must be one of {_BACKENDS}")
+    if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]  # SQLite's own
+        call_command("migrate", run_syncdb=True, verbosity=0)
+    else:  # every seed empties the tables: never those of a database in use
+        used = connection.settings_dict["NAME"]
+        connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+        atexit.register(connection.creation.destroy_test_db, used, verbosity=0)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ _SLOW_PACES: Final = (600.0, 3600.0)
 """And in the days after, when most is about single payments: often enough for what is awaited in hours."""
 _DAYS_OF_TROUBLE: Final = 4
 _LONGEST_QUIET: Final = 200 * 86_400.0
+_PROGRESS_EVERY: Final = 500
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class SimulatedWorld:
         self.orders: dict[str, str] = {}
         """The story of each order."""
         self.steps = 0
+        self.progress: Callable[[], object] = lambda: None
+        """Called every now and then, for whoever wants to see how far it is."""
         self._everything_every = _EVERYTHING_EVERY * _FEWEST
         self._shoppers: list[Actor] = []
         self._busy_until = 0.0
@@ -164,6 +167,8 @@ class SimulatedWorld:
                     self.judge.after_a_step()
                 if self.steps % self._everything_every == 0:
                     self.judge.everything()
+                if self.steps % _PROGRESS_EVERY == 0:
+                    self.progress()
             self._post()
 
     def _post(self) -> None:

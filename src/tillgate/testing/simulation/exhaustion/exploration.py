@@ -137,7 +137,7 @@ class Exploration:
                         for state, lines in self._after(node.state):
                             self.counts.steps += 1
                             waiting[state.crashes + state.faults].setdefault(changes + 1, []).append(_Node(state, lines, node))
-                    except BaseException:
+                    except Exception:
                         self._print(node)
                         raise
 

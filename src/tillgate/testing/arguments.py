@@ -1,0 +1,136 @@
+"""What the command lines of the proofs share: arguments that say what is wrong with them and what to give instead, and an end by Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Final, TypeVar
+
+import django
+from django.core.exceptions import ImproperlyConfigured
+
+from tillgate.errors import ConfigurationError
+from tillgate.testing.driver import ShopDriver
+
+__all__ = ["count", "driver", "ended_by_ctrl_c", "module", "ranges", "read_late", "results_file", "seeds", "size"]
+
+_T = TypeVar("_T")
+
+_INTERRUPTED: Final = 130
+"""The exit status of what was ended by SIGINT, as shells have it."""
+
+
+def count(text: str) -> int:
+    """Read how many."""
+    if re.fullmatch(r"[0-9]+", text) and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no count: give 1 or more")
+
+
+def size(text: str) -> float:
+    """Read how long or how much: a number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if 0 < number < math.inf:
+        return number
+    raise argparse.ArgumentTypeError(f"{text!r} is too little, or no number: give one above 0")
+
+
+def seeds(text: str) -> range:
+    """Read a seed, or the first and the last of several."""
+    found = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed: give one such as 5, or a range such as 1-100")
+    first, last = int(found[1]), int(found[2] or found[1])
+    if last < first:
+        raise argparse.ArgumentTypeError(f"{text!r} ends before it begins: give {last}-{first}")
+    return range(first, last + 1)
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return numbers as `seeds` reads them, with a comma between those that are not neighbours: "1-3, 7"."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in found)
+
+
+def results_file(text: str) -> Path:
+    """Read the name of a file to which results are appended; it need not exist yet, nor its folder."""
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a folder: name a file in it, such as {path / 'results.jsonl'}")
+    if in_the_way := next((folder for folder in path.parents if folder.exists() and not folder.is_dir()), None):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be made: {in_the_way} is a file, and no folder")
+    return path
+
+
+def read_late(parser: argparse.ArgumentParser, option: str, read: Callable[[str], _T], text: str) -> _T:
+    """Read what an option was given when Django is needed for it; an error that `read` did not mean for the command line raises as ever."""
+    try:
+        return read(text)
+    except argparse.ArgumentTypeError as error:
+        parser.error(f"argument {option}: {error}")
+
+
+def driver(text: str) -> ShopDriver:
+    """Read MODULE:CLASS, set Django up, since a driver needs its shop's models, and return a driver of that class."""
+    name, _, class_name = text.partition(":")
+    if not (name and class_name):
+        raise argparse.ArgumentTypeError(f"{text!r} names no driver: give module and class, such as tests.driver:BookShopDriver")
+    _set_up_django()
+    there = vars(module(name))
+    if class_name in there:
+        shop: ShopDriver = there[class_name]()
+        return shop
+    drivers = [one for one, value in there.items() if isinstance(value, type) and issubclass(value, ShopDriver) and value is not ShopDriver]
+    remedy = f"give one of {', '.join(drivers)}" if drivers else "write a subclass of tillgate.testing.driver.ShopDriver there"
+    raise argparse.ArgumentTypeError(f"{name} has no class {class_name}: {remedy}")
+
+
+def module(name: str) -> ModuleType:
+    """Import a module. That it is missing is the argument's fault; that it cannot be imported is its own, and raises as ever."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise argparse.ArgumentTypeError(
+            f"there is no module {error.name}: check the name, and run this in a folder that has it"
+        ) from error
+
+
+def _set_up_django() -> None:
+    name = os.environ.get("DJANGO_SETTINGS_MODULE")
+    if not name:
+        raise argparse.ArgumentTypeError(
+            "a driver needs settings: name those of your tests in DJANGO_SETTINGS_MODULE, such as tests.settings"
+        )
+    try:
+        module(name)
+        django.setup()
+    except (argparse.ArgumentTypeError, ConfigurationError, ImproperlyConfigured) as error:
+        raise argparse.ArgumentTypeError(f"a driver needs settings, and DJANGO_SETTINGS_MODULE is {name}: {error}") from error
+
+
+@contextmanager
+def ended_by_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C end the process with one line; whatever notes what it has done has noted it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted; what was noted stays\n")
+        sys.exit(_INTERRUPTED)
