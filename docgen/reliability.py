@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from functools import reduce
-from operator import xor
 from pathlib import Path
 from typing import Any, Final
 
 from docgen.parts import ROOT, replaced
+from tillgate.testing.arguments import ranges
 from tillgate.testing.killing.results import HELD
+from tillgate.testing.simulation import together
 
 __all__ = ["PAGE", "SUMMARY", "as_text", "folded", "pages", "read_summary", "summarised"]
 
@@ -41,26 +41,32 @@ def summarised(kept: Summary, proofs: Path = PROOFS) -> Summary:
     for name in _FOLDS:
         file = proofs / f"{name}.jsonl"
         lines = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.endswith("}")] if file.exists() else []
-        for key, found in folded(name, lines).items():
-            summary[name][key] = _joined(name, summary[name].get(key, {"count": 0}), found)
+        for key, found in folded(name, [line for line in lines if not _is_kept(name, line, summary[name])]).items():
+            summary[name][key] = _joined(name, summary[name][key], found) if key in summary[name] else found
     return summary
 
 
+def _is_kept(name: str, line: Line, kept: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Tell whether what a line tells of is in the summary by its seeds; of several seeds one is enough, since none may count twice."""
+    entry = kept.get(_key(name, line), {})
+    return "seeds" in entry and not _numbers(entry["seeds"]).isdisjoint(_seeds(line))
+
+
 def _joined(name: str, kept: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Add up what seeds have shown on two machines; where they share some, or there are none, return what knows more.
+    """Add other seeds to those that were kept; where there are none, return what knows more.
 
     Of an exhaustion what the files say stands, as the newer run: a smaller count may be the better one.
     """
     if name == "exhaustion":
         return found
-    if not kept["count"] or "seeds" not in kept or not _numbers(kept["seeds"]).isdisjoint(_numbers(found["seeds"])):
+    if "seeds" not in kept:
         return max(found, kept, key=lambda entry: int(entry["count"]))
     key_of, _ = _FOLDS[name]
     added = {field: kept[field] + value for field, value in found.items() if isinstance(value, int) and field not in key_of}
-    joined = {**found, **added, "seeds": _ranges(sorted(_numbers(kept["seeds"]) | _numbers(found["seeds"])))}
+    joined = {**found, **added, "seeds": ranges(_numbers(kept["seeds"]) | _numbers(found["seeds"]))}
     if "kinds" in found:
         joined["kinds"] = max(kept["kinds"], found["kinds"])
-        joined["digest"] = _digest([kept["digest"], found["digest"]])
+        joined["digest"] = together([kept["digest"], found["digest"]])
     return joined
 
 
@@ -69,8 +75,18 @@ def folded(name: str, lines: Iterable[Line]) -> dict[str, dict[str, Any]]:
     key_of, fold = _FOLDS[name]
     groups: dict[str, list[Line]] = {}
     for line in lines:
-        groups.setdefault(" · ".join(str(line[field]) for field in key_of), []).append(line)
+        groups.setdefault(_key(name, line), []).append(line)
     return {key: {**{field: those[0][field] for field in key_of}, **fold(those)} for key, those in groups.items()}
+
+
+def _key(name: str, line: Line) -> str:
+    key_of, _ = _FOLDS[name]
+    return " · ".join(str(line[field]) for field in key_of)
+
+
+def _seeds(line: Line) -> set[int]:
+    """Return the seeds of a line: the fuzzer's have ranges of them, the others' one."""
+    return {seed for first, last in line["seeds"] for seed in range(first, last + 1)} if "seeds" in line else {line["seed"]}
 
 
 def _simulation(lines: list[Line]) -> dict[str, Any]:
@@ -82,13 +98,13 @@ def _simulation(lines: list[Line]) -> dict[str, Any]:
         faults.update(of_seed[seed]["struck"])
     return {
         "count": sums["payments"],
-        "seeds": _ranges(seeds),
+        "seeds": ranges(seeds),
         **sums,
         "days": round(sum(of_seed[seed]["days"] for seed in seeds)),
         "seconds": round(sum(of_seed[seed]["seconds"] for seed in seeds)),
         "kinds": len(faults),
         "faults": faults.total(),
-        "digest": _digest(of_seed[seed]["digest"] for seed in seeds),
+        "digest": together(of_seed[seed]["digest"] for seed in seeds),
     }
 
 
@@ -106,7 +122,7 @@ def _exhaustion(lines: list[Line]) -> dict[str, Any]:
 def _outage(lines: list[Line]) -> dict[str, Any]:
     of_seed = {line["seed"]: line for line in lines}
     sums = {name: sum(line[name] for line in of_seed.values()) for name in ("paid", "lost_notices", "vain_sweeps", "looked", "made_good")}
-    return {"count": sum(line["payments"] for line in of_seed.values()), "seeds": _ranges(sorted(of_seed)), **sums}
+    return {"count": sum(line["payments"] for line in of_seed.values()), "seeds": ranges(of_seed), **sums}
 
 
 def _mutation(lines: list[Line]) -> dict[str, Any]:
@@ -131,8 +147,8 @@ def _killing(lines: list[Line]) -> dict[str, Any]:
 
 
 def _fuzz(lines: list[Line]) -> dict[str, Any]:
-    seeds = sorted({seed for line in lines for first, last in line["seeds"] for seed in range(first, last + 1)})
-    return {"count": sum(line["inputs"] for line in lines), "seeds": _ranges(seeds), "faults": sum(line["faults"] for line in lines)}
+    seeds = {seed for line in lines for seed in _seeds(line)}
+    return {"count": sum(line["inputs"] for line in lines), "seeds": ranges(seeds), "faults": sum(line["faults"] for line in lines)}
 
 
 def _chaos(lines: list[Line]) -> dict[str, Any]:
@@ -187,27 +203,12 @@ _FOLDS: Final[dict[str, tuple[tuple[str, ...], Callable[[list[Line]], dict[str, 
 }
 
 
-def _digest(digests: Iterable[str]) -> str:
-    """Return one hash for many, whatever their order."""
-    return f"{reduce(xor, (int(digest, 16) for digest in digests)):064x}"
-
-
 def _numbers(ranges: str) -> set[int]:
     numbers: set[int] = set()
     for part in ranges.split(", "):
         first, _, last = part.partition("-")
         numbers.update(range(int(first), int(last or first) + 1))
     return numbers
-
-
-def _ranges(numbers: list[int]) -> str:
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    return ", ".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 # The page ---------------------------------------------------------------------------------------------------------------------------------
@@ -316,7 +317,7 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
             ("database", "database"),
             ("count", "inputs"),
             ("seeds", "seeds"),
-            ("faults", "faults"),
+            ("faults", "defects found"),
             ("commit", "commit"),
             ("python", "Python"),
         ),
@@ -350,12 +351,21 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
 
 
 def _table(what: str, wanted: str, columns: tuple[tuple[str, str], ...], entries: list[dict[str, Any]]) -> str:
-    lines = [f"{sum(entry['count'] for entry in entries):,} {what} so far, as noted below. A full run is {wanted}."]
+    lines = [f"{_counted(what, entries)}, as noted below. A full run is {wanted}."]
     if entries:
         lines += ["", "| " + " | ".join(title for _, title in columns) + " |", "|" + "---|" * len(columns)]
         rows = [{**entry, "rate": round(entry["count"] / max(entry.get("seconds", 1), 1))} for entry in entries]
         lines += ["| " + " | ".join(_cell(name, row[name]) for name, _ in columns) + " |" for row in rows]
     return "\n".join(lines)
+
+
+def _counted(what: str, entries: list[dict[str, Any]]) -> str:
+    """Say how much there is of one commit, the one with most, and of all."""
+    of_commit: Counter[str] = Counter()
+    for entry in entries:
+        of_commit[entry["commit"]] += entry["count"]
+    most, all_of_them = max(of_commit.values(), default=0), of_commit.total()
+    return f"{most:,} {what} so far" + ("" if most == all_of_them else f" at one commit, {all_of_them:,} in all commits")
 
 
 def _cell(name: str, value: object) -> str:

@@ -177,6 +177,44 @@ def test_seeds_that_another_machine_has_simulated_are_added_to_those_that_were_k
     assert (entry["count"], entry["seeds"], entry["faults"], entry["kinds"]) == (40, "1-3, 5", 8, 1)
 
 
+@pytest.mark.parametrize("name", ["simulation", "fuzz"])
+def test_new_seeds_beside_some_that_were_kept_are_added_and_those_count_once(name: str, tmp_path: Path) -> None:
+    def line(number: int) -> dict[str, object]:
+        drawn = {"commit": "aaa", "database": "sqlite", "python": "3.11.7", "seeds": [[number, number]], "inputs": 10, "faults": 0}
+        return drawn if name == "fuzz" else seed(number, 10)
+
+    def summary_of(*numbers: int, kept: reliability.Summary) -> reliability.Summary:
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(line(number))}\n" for number in numbers))
+        return reliability.summarised(kept, tmp_path)
+
+    kept = summary_of(1, 2, 3, 4, kept={})
+    assert summary_of(3, 4, 5, 6, kept=kept) == summary_of(1, 2, 3, 4, 5, 6, kept={})
+    assert summary_of(2, 3, kept=kept) == kept
+
+
+def test_a_line_of_many_seeds_is_left_out_when_one_of_them_was_kept(tmp_path: Path) -> None:
+    def summary_of(first: int, last: int, kept: reliability.Summary) -> reliability.Summary:
+        line = {"commit": "aaa", "database": "sqlite", "python": "3.11.7", "seeds": [[first, last]], "inputs": 100, "faults": 1}
+        (tmp_path / "fuzz.jsonl").write_text(f"{json.dumps(line)}\n")
+        return reliability.summarised(kept, tmp_path)
+
+    kept = summary_of(1, 50, {})
+    assert summary_of(50, 99, kept) == kept
+    [entry] = summary_of(51, 100, kept)["fuzz"].values()
+    assert (entry["count"], entry["seeds"], entry["faults"]) == (200, "1-100", 2)
+
+
+def test_the_headline_says_the_most_at_one_commit_and_all_only_where_there_are_others() -> None:
+    def headline(*commits: str) -> str:
+        lines = [seed(number, 10 * number, commit) for number, commit in enumerate(commits, 1)]
+        [page] = reliability.pages({"simulation": reliability.folded("simulation", lines)}).values()
+        return page.partition("simulation: written by `make reliability` -->\n\n")[2].partition(", as noted below.")[0]
+
+    assert headline("aaa", "aaa") == "30 payments were simulated so far"
+    assert headline("aaa", "bbb", "bbb") == "50 payments were simulated so far at one commit, 60 in all commits"
+    assert headline() == "0 payments were simulated so far"
+
+
 def explored(states: int) -> dict[str, object]:
     part = {"scope": "whole", "part": "shopper dies, clerk fails", "parts": 25, "states": states, "steps": 9, "ends": 2, "played": 3}
     return {**part, "followed": 4, "seconds": 5.5, "commit": "aaa", "python": "3.11.2"}
