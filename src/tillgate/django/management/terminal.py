@@ -1,4 +1,4 @@
-"""What the subcommands share: a voice on the terminal, and an ear for the signals that ask them to end."""
+"""What the subcommands share: a voice on the terminal, an ear for the signals that ask them to end, and what they say of the database."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
+from django.db import Error as DatabaseFault
+from django.db import connections
 from django.utils.timezone import localtime
 
 from tillgate.django import clock
+from tillgate.django.models import Payment
+from tillgate.django.operations.locking import database
 
-__all__ = ["Stop", "Voice", "say", "stopped_by_signals"]
+__all__ = ["Stop", "Voice", "require_tables", "say", "stopped_by_signals", "unusable"]
 
 
 class Stop:
@@ -93,3 +97,19 @@ def say(command: BaseCommand, line: str) -> None:
         command.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+
+
+def require_tables(returncode: int = 1) -> None:
+    """Raise when the database has no tables of Tillgate; one that is away has none to look for, and is told by whoever uses it."""
+    try:
+        tables = connections[database()].introspection.table_names()
+    except DatabaseFault:
+        return
+    if Payment._meta.db_table not in tables:
+        raise CommandError("The database has no tables of Tillgate yet: run `manage.py migrate`.", returncode=returncode)
+
+
+def unusable(error: DatabaseFault) -> str:
+    """Say which database cannot be used, by nothing that is a secret, and why."""
+    used = connections[database()].settings_dict
+    return f"The database cannot be used ({used['ENGINE']}, NAME {str(used['NAME'])!r}): {error}"

@@ -20,11 +20,13 @@ from django.utils.timezone import is_naive, localtime, make_aware
 
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.management.terminal import Voice, say, stopped_by_signals
+from tillgate.django.management.terminal import Voice, require_tables, say, stopped_by_signals, unusable
+from tillgate.django.models import Payment
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.audit import Audited, audit
 from tillgate.django.operations.books import Difference, DifferenceKind
-from tillgate.errors import TillgateError
+from tillgate.django.operations.locking import database
+from tillgate.errors import ConfigurationError, TillgateError
 
 __all__ = ["add_arguments", "run"]
 
@@ -57,9 +59,11 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     """Print every difference as it is found, and then a summary."""
-    since, until = _starts(options["since"]), _ends(options["until"])
+    now = clock.now()
+    since, until = _starts(options["since"], now), _ends(options["until"], now)
     if since >= until:
-        raise CommandError(f"--since {_shown(since)} is not before --until {_shown(until)}", returncode=_NOT_ASKED)
+        remedy = "give an earlier --since or a later --until"
+        raise CommandError(f"--since {_shown(since)} is not before --until {_shown(until)}: {remedy}", returncode=_NOT_ASKED)
     voice = Voice(command, 0 if options["json"] else options["verbosity"])
     found, done = [], Audited()
 
@@ -70,17 +74,18 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
 
     try:
         get_settings()  # a wrong setting is told at once
+        require_tables(_NOT_ASKED)
         with stopped_by_signals() as stopped:
             for difference in audit(since, until, account=options["account"], progress=progress, stop=stopped):
                 found.append(difference)
                 if not options["json"]:
                     say(command, _line(difference))
         if options["account"] and not done.total:
-            find_account(options["account"])  # a mistyped alias has no payments either, and must not look like books that agree
+            _require_account(options["account"])
     except TillgateError as error:
         raise CommandError(f"{type(error).__name__}: {error}", returncode=_NOT_ASKED) from error
     except DatabaseFault as error:
-        raise CommandError(f"The database cannot be used: {error}", returncode=_NOT_ASKED) from error
+        raise CommandError(unusable(error), returncode=_NOT_ASKED) from error
     if options["json"]:
         say(command, json.dumps(_object(since, until, done, found), indent=2))
     for line in _summary(since, until, done, found):
@@ -89,22 +94,32 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
         sys.exit(_NOT_ASKED if any(one.kind is DifferenceKind.NOT_ASKED for one in found) else _DIFFERS)
 
 
-def _starts(when: _Moment) -> datetime:
+def _require_account(alias: str) -> None:
+    """Refuse an alias that nobody knows: it has no payments either, and must not look like books that agree."""
+    try:
+        find_account(alias)
+    except ConfigurationError as error:
+        used = Payment.objects.using(database()).order_by().values_list("account", flat=True).distinct()
+        known = ", ".join(sorted({*get_settings().accounts, *used}))
+        raise CommandError(f"--account {alias}: there is no such account; give one of {known}", returncode=_NOT_ASKED) from error
+
+
+def _starts(when: _Moment, now: datetime) -> datetime:
     if isinstance(when, timedelta):
-        return clock.now() - when
+        return now - when
     moment = when if isinstance(when, datetime) else datetime(when.year, when.month, when.day)  # noqa: DTZ001  # made aware below
     return make_aware(moment) if is_naive(moment) else moment
 
 
-def _ends(when: _Moment) -> datetime:
+def _ends(when: _Moment, now: datetime) -> datetime:
     """Return the end of a period: a day belongs to it."""
     if isinstance(when, date) and not isinstance(when, datetime):
-        return _starts(when + timedelta(days=1))
-    return _starts(when)
+        return _starts(when + timedelta(days=1), now)
+    return _starts(when, now)
 
 
 def _shown(moment: datetime) -> str:
-    return f"{localtime(moment):%Y-%m-%d %H:%M}"
+    return f"{localtime(moment):%Y-%m-%d %H:%M %Z}"
 
 
 def _counted(count: int, name: str) -> str:
@@ -114,7 +129,8 @@ def _counted(count: int, name: str) -> str:
 def _line(difference: Difference) -> str:
     about = f" {difference.reference} of order {difference.order}" if difference.reference else ""
     told = f" ({difference.told})" if difference.told else ""
-    line = f"{difference.kind}{about}: {difference.here} | {difference.there}{told} | {difference.remedy}"
+    here = re.sub(r"^1 (payment|order)s\b", r"1 \1", difference.here)
+    line = f"{difference.kind}{about}: {here} | {difference.there}{told} | {difference.remedy}"
     # What the gateway and shops say is shown, and never obeyed by a terminal.
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
 
@@ -124,7 +140,7 @@ def _summary(since: datetime, until: datetime, done: Audited, found: list[Differ
     known = sum(bool(one.told) for one in differing)
     lines = [
         f"{done.compared:,} of {_counted(done.total, 'payment')} compared, started from {_shown(since)} until {_shown(until)}: "
-        + (_counted(len(differing), "difference") if differing else "no difference")
+        + (_counted(len(differing), "difference") if differing else "no difference" if done.compared else "nothing was compared")
         + (f", {known:,} of them known to a person" if known else ""),
         f"paid here: {done.paid_here:,} with USD {done.paid_here_amount:,}; "
         f"at the gateway: {done.paid_there:,} with USD {done.paid_there_amount:,}",

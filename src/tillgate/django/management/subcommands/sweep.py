@@ -14,9 +14,7 @@ from django.db import Error as DatabaseFault
 from django.db import connections
 
 from tillgate.django.conf import get_settings
-from tillgate.django.management.terminal import Stop, Voice, stopped_by_signals
-from tillgate.django.models import Payment
-from tillgate.django.operations.locking import database
+from tillgate.django.management.terminal import Stop, Voice, require_tables, stopped_by_signals, unusable
 from tillgate.django.operations.sweep import Progress, Swept, sweep
 
 __all__ = ["add_arguments", "run"]
@@ -51,7 +49,7 @@ def add_arguments(parser: CommandParser) -> None:
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     """Sweep once, or on and on."""
     get_settings()  # a wrong setting is told at once, instead of at the first payment
-    _require_tables()
+    require_tables()
     voice = Voice(command, options["verbosity"], tells_time=options["loop"])
     with stopped_by_signals() as stopped:
         if options["loop"]:
@@ -60,21 +58,12 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
         try:
             swept = sweep(options["limit"], _progress(voice), stopped)
         except DatabaseFault as error:
-            raise CommandError(f"The database cannot be used: {error}") from error
+            raise CommandError(unusable(error)) from error
     voice.done(_sentence(swept))
     if swept.faults:
         for fault in swept.faults:
             command.stderr.write(fault)
         sys.exit(1)
-
-
-def _require_tables() -> None:
-    try:
-        tables = connections[database()].introspection.table_names()
-    except DatabaseFault:
-        return  # it is away: told once, or waited for
-    if Payment._meta.db_table not in tables:
-        raise CommandError("The database has no tables of Tillgate yet: run `manage.py migrate`.")
 
 
 def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Stop) -> None:
