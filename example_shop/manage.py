@@ -1,4 +1,4 @@
-"""Django's command line for the shop: `python example_shop/manage.py migrate`."""
+"""Django's command line for the shop: `.venv/bin/python example_shop/manage.py migrate`."""
 
 import os
 import sys

@@ -15,6 +15,7 @@ from oscar.defaults import *  # noqa: F403  # Oscar's own settings, as its docum
 HERE = Path(__file__).parent
 VAR = Path(os.environ.get("SHOP_VAR", HERE / "var"))
 """Everything that the shop writes: database, pictures, mail. Nothing of it belongs to the source."""
+VAR.mkdir(parents=True, exist_ok=True)
 
 # Tillgate: the money ----------------------------------------------------------------------------------------------------------------------
 

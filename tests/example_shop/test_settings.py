@@ -35,6 +35,12 @@ def test_the_demonstrations_settings_pass_every_check() -> None:
     assert "no issues (0 silenced)" in done.stdout
 
 
+def test_the_tables_can_be_made_where_nothing_is_yet(tmp_path: Path) -> None:
+    done = run(str(MANAGE), "migrate", "--verbosity", "0", SHOP_VAR=str(tmp_path / "not" / "yet"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "not" / "yet" / "shop.sqlite3").is_file()
+
+
 def test_the_production_settings_pass_every_check_for_deployment() -> None:
     done = run(str(MANAGE), "check", "--deploy", "--fail-level", "INFO", **PRODUCTION)
     assert done.returncode == 0, done.stderr
