@@ -13,7 +13,7 @@ ANYWHERE := tests/django/security tests/django/test_checks.py tests/django/test_
 # What takes long, and is run by `make test-long` and no other.
 LONG := tests/benchmarks tests/fuzz tests/proving tests/test_scaffold.py tests/testing/test_conformance.py
 
-.PHONY: help setup demo test test-plugins test-long test-shop test-databases test-pythons test-pretix lint types imports cassettes reference reliability conformance simulate simulate-mutants mutation exhaust outage chaos storm kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean
+.PHONY: help setup demo test test-plugins test-long test-shop test-databases test-pythons test-pretix lint types imports cassettes reference reliability conformance simulate simulate-mutants mutation exhaust outage chaos storm kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean clean-proofs
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -170,5 +170,8 @@ setup-bench:  ## build the environment in which dj-stripe, a peer of the benchma
 	@.venv-bench/bin/pip install --quiet --disable-pip-version-check --constraint benchmarks/peer/constraints.txt \
 	    dj-stripe gunicorn 'psycopg[binary]' pymysql
 
-clean:  ## remove what the other targets made
-	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist artefacts mutants
+clean:  ## remove what the other targets made, but for what the long proofs noted
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist artefacts
+
+clean-proofs:  ## remove what the long proofs noted, which took hours: mutants/ and var/proofs/
+	rm -rf mutants var/proofs
