@@ -139,7 +139,7 @@ def test_scripts_are_told_the_same_in_json() -> None:
 
 def test_no_placeholder_is_left(plugin: Path) -> None:
     texts = {path: path.read_text("utf-8") for path in plugin.rglob("*") if path.is_file()}
-    assert {path.name: re.findall(r"\$(?! (?:python|pip) ).*", text) for path, text in texts.items() if "$" in text} == {"README.md": []}
+    assert {path.name: re.findall(r"\$(?! (?:DJANGO_SETTINGS_MODULE=\S+ )?(?:python|pip) ).*", text) for path, text in texts.items() if "$" in text} == {"README.md": []}
     assert [path for path in plugin.rglob("*") if "$" in path.name or path.suffix == ".tmpl"] == []
 
 
@@ -206,6 +206,15 @@ def test_the_how_to_types_the_commands_that_are_printed_and_has_the_steps_of_the
     steps = re.findall(r"^#+ (\d\. .+)$", readme, re.MULTILINE)
     assert len(steps) == 6
     assert re.findall(r"^#+ (\d\. .+)$", HOW_TO, re.MULTILINE) == steps
+
+
+@pytest.mark.parametrize("plugin", ["book-shop"], indirect=True)
+@pytest.mark.parametrize("page", ["docs/how-to/prove-a-plugin.md", "README.md"])
+def test_the_driver_and_the_package_that_are_to_be_killed_are_what_is_written(plugin: Path, page: str) -> None:
+    text = ((ROOT if page.startswith("docs") else plugin) / page).read_text("utf-8")
+    [(module, name, package)] = re.findall(r"--driver ([\w.]+):(\w+) --package (\w+)", text)
+    assert f"\nclass {name}(ShopDriver):" in (plugin / module.replace(".", "/")).with_suffix(".py").read_text("utf-8")
+    assert (plugin / "src" / package / "__init__.py").is_file()
 
 
 # What is written keeps the promise --------------------------------------------------------------------------------------------------------

@@ -312,7 +312,8 @@ def _say(text: object) -> None:
 
 
 def _prepare_database(parser: argparse.ArgumentParser) -> None:
-    """Make the tables, in a database for tests unless it is in memory."""
+    """Refuse settings that cannot be simulated, and make the tables, in a database for tests unless it is in memory."""
+    from django.conf import settings
     from django.core.management import call_command
     from django.db import connection, connections
 
@@ -321,6 +322,8 @@ def _prepare_database(parser: argparse.ArgumentParser) -> None:
     if not isinstance(connections[connection.alias], Interposed):
         used = connection.settings_dict["ENGINE"]
         parser.error(f"the simulation needs a database backend of its own: ENGINE is {used!r}, and must be one of {_BACKENDS}")
+    if not hasattr(settings, "TILLGATE"):
+        parser.error("the simulation needs TILLGATE in the settings: an empty one will do, since accounts and addresses are its own")
     if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]  # SQLite's own
         call_command("migrate", run_syncdb=True, verbosity=0)
     else:  # every seed empties the tables: never those of a database in use
