@@ -24,6 +24,11 @@ several of them are one, and lead to the set of places where the actor may stand
 it, and each end, in which all may stand where they have nothing more to do, is found all the same; only the order of steps that nobody
 could have seen is not told apart. Two such states of one world that differ in where one actor may stand, and in nothing else, are joined.
 
+**Faults.** The one fault is a gateway that cannot be reached, a request that is lost, an answer that is lost, or a COMMIT at which the
+connection breaks, with everything committed or nothing. They differ in what the shop knows and in what the gateway has done. Each other
+fault would multiply the states, and is left to the simulator: those that end like one of these, as a deadlock rolls back what a lost COMMIT
+rolls back, and those that lie in what is said and not in what happens when, such as wrong amounts and forged notices.
+
 **Parts.** Where one crash and one fault at most may happen, they happen to somebody. The exploration comes in parts by who that may be, for
 each pair of those who can; together they hold all of it.
 
