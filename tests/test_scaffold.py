@@ -139,7 +139,8 @@ def test_scripts_are_told_the_same_in_json() -> None:
 
 def test_no_placeholder_is_left(plugin: Path) -> None:
     texts = {path: path.read_text("utf-8") for path in plugin.rglob("*") if path.is_file()}
-    assert {path.name: re.findall(r"\$(?! (?:DJANGO_SETTINGS_MODULE=\S+ )?(?:python|pip) ).*", text) for path, text in texts.items() if "$" in text} == {"README.md": []}
+    prompt = r"\$(?! (?:DJANGO_SETTINGS_MODULE=\S+ )?(?:python|pip) ).*"
+    assert {path.name: re.findall(prompt, text) for path, text in texts.items() if "$" in text} == {"README.md": []}
     assert [path for path in plugin.rglob("*") if "$" in path.name or path.suffix == ".tmpl"] == []
 
 
