@@ -24,7 +24,7 @@ __all__ = ["keeping", "without_unread"]
 
 _Columns = dict[type[Model], tuple[str, ...]]
 _OF_AN_ORDER: Final = ("unpaid_check_at",)
-_OF_A_REFUND: Final = ("answer", "due_at", "notices", "status_since")
+_OF_A_REFUND: Final = ("due_at", "notices", "status_since")
 _OF_A_DELIVERY: Final = ("fault", "outcome")
 _UNREAD: Final[dict[str, _Columns]] = {
     "shopper": {Order: _OF_AN_ORDER},
