@@ -57,6 +57,8 @@ class Gateway:
         self.says: tuple[int, bytes] | None = None
         """What it answers instead of the truth."""
         self.sent = 0
+        self.queried: list[str] = []
+        """The references that it was asked about, the newest last."""
 
     def _send(self, request: HttpRequest) -> HttpAnswer:
         self.sent += 1
@@ -72,6 +74,7 @@ class Gateway:
 
     @hookimpl
     def tillgate_query(self, account: Account, reference: str) -> Transaction:
+        self.queried.append(reference)
         credentials = account.credentials
         return exchange.read_query(credentials, reference, self._send(exchange.write_query(credentials, reference)))
 
@@ -222,6 +225,7 @@ class Shop:
         self.faults.clear()
         self.logged.clear()
         self.gateway.sent = 0
+        self.gateway.queried.clear()
         began: list[Any] = []
 
         def start(status: str, headers: list[tuple[str, str]], *_: Any) -> Callable[[bytes], object]:

@@ -27,7 +27,7 @@ from tests.fuzz.shop import opened
 from tests.fuzz.targets import ROUND, Target
 from tests.fuzz.views import Views, views
 from tillgate.django import views as pages
-from tillgate.django.operations import notices
+from tillgate.django.operations import notices, payments
 from tillgate.wire import exchange, signing
 from tillgate.wire.notices import NoticeSignature
 
@@ -137,12 +137,21 @@ BITES_IN_THE_SHOP: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], st
         lambda patch: patch.setattr(pages, "acknowledgement", lambda payment: HttpResponse("no", status=400)),
         "a notice on a known address was answered 400",
     ),
+    "a throttle that is not kept": (
+        "payment notices",
+        lambda patch: _unthrottled(patch, payments._claim),
+        "was asked about again after",
+    ),
     "an open redirect": (
         "returns",
         lambda patch: patch.setattr(pages, "_home", lambda payment: "https://evil.example/"),
         "an open redirect",
     ),
 }
+
+
+def _unthrottled(patch: pytest.MonkeyPatch, claim: Callable[..., Any]) -> None:
+    patch.setattr(payments, "_claim", lambda *claimed: (claim(*claimed)[0], True))
 
 
 def _believing(payment: Any, **_: Any) -> Any:

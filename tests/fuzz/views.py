@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any, Final
@@ -16,6 +17,7 @@ from tests.fuzz.readers import answer, is_signed, notice_members, plain
 from tests.fuzz.shop import ADDRESS, Shop
 from tests.fuzz.targets import Target
 from tillgate.django import operations
+from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment
 from tillgate.testing.scrubbing import digest
 
@@ -33,10 +35,13 @@ class Views:
         self.shop = shop
         self.before = shop.rows()
         self.secrets = (shop.token, digest(shop.token))
+        self.asked_at: dict[str, datetime] = {}
+        """When a request last made the shop ask about each reference."""
 
     def restore(self) -> None:
         """Begin anew, as every seed does."""
         self.shop.restore()
+        self.asked_at.clear()
         self.before = self.shop.rows()
 
     # What must hold of every request.
@@ -50,11 +55,20 @@ class Views:
             raise shop.faults[0]
         assert status < 500, f"HTTP {status}"
         assert shop.gateway.sent <= 1, f"I7: {shop.gateway.sent} queries for one request"
+        self.throttled()
         for secret in self.secrets:
             assert secret.encode() not in content, "I11: a secret is on a page"
             assert not any(secret in line for line in (*shop.logged, *headers.values())), "I11: a secret is in the log or a header"
         assert all("\n" not in value and "\r" not in value for value in headers.values())
         return status, headers, content, self.changes()
+
+    def throttled(self) -> None:
+        """Hold what the gateway was asked about to one query of a payment in the throttle interval, over the requests of a round."""
+        now, throttle = self.shop.time.moment, timedelta(seconds=get_settings().notice_throttle_seconds)
+        for reference in self.shop.gateway.queried:
+            before = self.asked_at.get(reference)
+            assert before is None or now - before >= throttle, f"I7: {reference} was asked about again after {now - before}"
+            self.asked_at[reference] = now
 
     def changes(self) -> list[Difference]:
         """Return what changed in the rows since the last look."""

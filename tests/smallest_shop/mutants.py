@@ -219,6 +219,12 @@ def trusts_the_status_in_a_notice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(operations, "receive_payment_notice", _trusting(operations.receive_payment_notice))
 
 
+@mutant("forged_notices")
+def asks_at_every_notice(patch: pytest.MonkeyPatch) -> None:
+    real = payments._claim
+    patch.setattr(payments, "_claim", lambda *claimed: (real(*claimed)[0], True))
+
+
 @mutant("amount_mismatch")
 def ignores_the_amount(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lifecycle, "_contradiction", lambda facts, found: None)

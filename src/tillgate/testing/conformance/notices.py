@@ -64,7 +64,8 @@ class Notices:
         expect_paid_once(world, order)
 
     def test_forged_notices(self, world: World) -> None:
-        """Notices that say "success" and are not the gateway's pay nothing, signed wrongly or not at all."""
+        """Notices that say "success" and are not the gateway's pay nothing, signed wrongly or not at all, and ask it once at most."""
+        world.configure(NOTICE_THROTTLE_SECONDS=60)
         order = world.order()
         payment = world.pay_page(order)
         lie = f"status=success&amount=12.50&currency=USD&reference={payment.reference}&transactionNo={payment.transaction_no}"
@@ -72,6 +73,7 @@ class Notices:
         world.notice(payment, lie)
         world.notice(payment, f"{lie}&verifySign=00000000000000000000000000000000")
         expect_unpaid(world, order)
+        assert world.queries() <= 1, f"the gateway was asked {world.queries()} times (I7)"
         assert world.fresh(payment).status == "pending"
 
     def test_lying_return(self, world: World) -> None:

@@ -196,9 +196,14 @@ class Judge:
         self._heard.append(Violated(what))
         self._heard[-1].order_key = order_key
 
+    @property
+    def has_heard(self) -> bool:
+        """Whether something was heard of that must not be."""
+        return bool(self._heard or self._network.heard)
+
     def _hear(self) -> None:
-        if self._heard:
-            raise self._heard[0]
+        if self.has_heard:
+            raise (self._heard or self._network.heard)[0]
 
     # After every step ---------------------------------------------------------------------------------------------------------------------
 

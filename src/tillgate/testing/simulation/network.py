@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
@@ -27,6 +28,8 @@ CALL_FAULTS: Final = {
     for operation in ("pay", "query", "refund")
 }
 
+_ON_ITS_WAY_SECONDS: Final = 1.0
+"""How much longer one query may take than another from the moment that it is allowed to the network."""
 NOTICE_FAULTS: Final = tuple(name for name, fault in FAULTS.items() if "notice" in fault.occasions)
 
 
@@ -39,13 +42,18 @@ class Violated(AssertionError):
 class Network(httpx.BaseTransport):
     """Carries the calls of one account to the gateway; remembers what was sent, for whoever judges."""
 
-    def __init__(self, service: Service, scheduler: Scheduler, interposer: Interposer) -> None:
+    def __init__(self, service: Service, scheduler: Scheduler, interposer: Interposer, throttle_seconds: float = 0.0) -> None:
         self.service, self._scheduler, self._interposer = service, scheduler, interposer
+        self.throttle_seconds = throttle_seconds
+        """How long no outsider can cause a second query of a payment."""
         self.creations: Counter[str] = Counter()
         """How often each reference was sent in a creation."""
         self.refunds: Counter[str] = Counter()
         """How often each refund was sent, by the key in the address of its notices."""
-        self.queries: Counter[str] = Counter()
+        self.heard: list[Violated] = []
+        """What broke an invariant on the network; raised here, it would be one more error that the shop's code bears."""
+        self._caused: dict[str, tuple[float, float]] = {}
+        """When an outsider last caused a query of each reference, and how wrong the shop's clock was then."""
         self.dark_until = 0.0
         """Until when no gateway answers."""
 
@@ -56,11 +64,13 @@ class Network(httpx.BaseTransport):
         if actor.is_dead:
             raise Crash("a dead process reaches no network")
         if connection.in_atomic_block:
-            raise Violated("I12: the network is used while a transaction is open")
+            self.heard.append(Violated("I12: the network is used while a transaction is open"))
         body, path = bytes(request.read()), request.url.path
         operation = _OPERATIONS[path.rpartition("/")[2]]
         sent = _fields(body, request.headers["content-type"])
         reference = sent.get("reference", "")
+        if operation == "query" and actor.is_outside:
+            self._throttled(reference)
         if scheduler.seconds < self.dark_until:
             scheduler.pause(actor.chance.uniform(0, 1))
             raise httpx.ConnectError("the gateway is away")
@@ -92,8 +102,14 @@ class Network(httpx.BaseTransport):
             self.creations[reference] += 1
         elif operation == "refund":
             self.refunds[key_of(sent.get("ipnUrl", ""))] += 1
-        else:
-            self.queries[reference] += 1
+
+    def _throttled(self, reference: str) -> None:
+        """Hold a query that an outsider causes against the last one of the same payment. Of a clock that jumped between nothing is said."""
+        now, skew = self._scheduler.seconds, self._scheduler.skew_seconds
+        before, skew_before = self._caused.get(reference, (-math.inf, skew))
+        self._caused[reference] = now, skew
+        if skew == skew_before and now - before < self.throttle_seconds - _ON_ITS_WAY_SECONDS:
+            self.heard.append(Violated(f"I7: {reference} was asked about twice in {now - before:.1f} seconds, for notices or returns"))
 
     def _back(self, answer: Answer, request: httpx.Request, *, slow: str) -> httpx.Response:
         chance = self._scheduler.actor.chance if self._scheduler.actor else None

@@ -97,7 +97,13 @@ class People:
 
     def visit(self, method: str, url: str, body: bytes = b"", content_type: str = _FORM) -> tuple[int, bytes]:
         """Send the shop an HTTP request; return the status and the body of its answer."""
-        answer = self.process(f"{method} {url[-40:]}", lambda: self._answer(method, url, body, content_type))
+        actor = self._world.scheduler.actor
+        assert actor
+        actor.is_outside = True
+        try:
+            answer = self.process(f"{method} {url[-40:]}", lambda: self._answer(method, url, body, content_type))
+        finally:
+            actor.is_outside = False
         return (500, b"") if answer is None else (answer.status_code, getattr(answer, "content", b""))
 
     def _answer(self, method: str, url: str, body: bytes, content_type: str) -> HttpResponseBase:

@@ -35,6 +35,8 @@ class Actor:
         """It acts as a process of the shop, which may be killed; a person is not."""
         self.is_dead = False
         """The process has crashed: whatever clean-up its end sets off, it reaches neither the database nor the network."""
+        self.is_outside = False
+        """It acts as a process of the shop that answers a request from outside: a notice, a return, the press of a button."""
         self.thread: greenlet
 
     def die(self, where: str) -> Crash:

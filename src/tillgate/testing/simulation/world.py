@@ -16,6 +16,7 @@ from django.core.signals import setting_changed
 from django.db import connection
 
 from tillgate.django import models
+from tillgate.django.conf import get_settings
 from tillgate.django.operations.audit import audit
 from tillgate.sandbox.options import Options
 from tillgate.sandbox.service import Service
@@ -75,7 +76,7 @@ class SimulatedWorld:
         self._tokens = {"200001": f"{seed:032x}", "200002": f"{seed + 1:032x}"}
         options = Options(seed=seed, merchants=self._tokens, public_url="https://gateway.example", magic_amounts=False, journal_entries=100)
         self.service = Service(options, clock=lambda: self.scheduler.seconds)
-        self.network = Network(self.service, self.scheduler, self.faults)
+        self.network = Network(self.service, self.scheduler, self.faults, get_settings().notice_throttle_seconds)
         self.judge = Judge(shop, self.service, self.network)
         self.people = People(self)
         chance = Random(f"{seed}:world")  # noqa: S311  # repeatable on purpose
@@ -163,7 +164,7 @@ class SimulatedWorld:
                 recorded = Interposed.recorded
                 self.scheduler.step()
                 self.steps += 1
-                if Interposed.recorded > recorded:
+                if Interposed.recorded > recorded or self.judge.has_heard:
                     self.judge.after_a_step()
                 if self.steps % self._everything_every == 0:
                     self.judge.everything()
