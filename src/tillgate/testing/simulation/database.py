@@ -38,6 +38,12 @@ class Interposer(Protocol):
     def strikes(self, *faults: str) -> str:
         """Return the fault that strikes here, or nothing."""
 
+    def draws(self, *faults: str) -> str:
+        """Return a fault that is to strike, or nothing; who sees it strike notes it."""
+
+    def note(self, fault: str) -> str:
+        """Count a fault that has struck."""
+
     def dies(self, where: str) -> None:
         """Raise `Crash` when the process dies here."""
 

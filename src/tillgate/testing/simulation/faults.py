@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 
 from tillgate.testing.simulation.database import DATABASE_FAULTS
-from tillgate.testing.simulation.network import NOTICE_FAULTS
+from tillgate.testing.simulation.network import CREATED_FAULTS, NOTICE_FAULTS
 from tillgate.testing.simulation.scheduler import Scheduler
 
 __all__ = ["KINDS", "Faults"]
@@ -46,14 +46,21 @@ class Faults:
 
     def strikes(self, *faults: str) -> str:
         """Return the fault that strikes the actor here, or nothing; all that are named are of one kind."""
+        fault = self.draws(*faults)
+        return self.note(fault) if fault else ""
+
+    def draws(self, *faults: str) -> str:
+        """Return a fault that is to strike, or nothing; who sees it strike notes it."""
         actor, rate = self.scheduler.actor, self.rates[_kind(faults[0])]
         if self.is_calm or actor is None or not actor.is_mortal or not rate or actor.chance.random() >= rate:
             return ""
-        return self.note(actor.chance.choice(faults))
+        return actor.chance.choice(faults)
 
     def note(self, fault: str) -> str:
         """Count a fault that has struck."""
         self.struck[fault] = self.struck.get(fault, 0) + 1
+        if self.scheduler.actor:
+            self.scheduler.actor.struck += 1
         return fault
 
     def dies(self, where: str) -> None:
@@ -66,6 +73,6 @@ class Faults:
 def _kind(fault: str) -> str:
     if fault in DATABASE_FAULTS:
         return "database"
-    if fault in NOTICE_FAULTS:
+    if fault in NOTICE_FAULTS or fault in CREATED_FAULTS:
         return "notices"
     return {"crash": "crashes", "handler": "handlers", "closed_meanwhile": "closings"}.get(fault, "network")

@@ -18,7 +18,7 @@ from tillgate.testing.crashes import Crash
 from tillgate.testing.simulation.database import Interposer
 from tillgate.testing.simulation.scheduler import Scheduler
 
-__all__ = ["CALL_FAULTS", "NOTICE_FAULTS", "Network", "Violated", "key_of"]
+__all__ = ["CALL_FAULTS", "CREATED_FAULTS", "NOTICE_FAULTS", "Network", "Violated", "key_of"]
 
 _OPERATIONS: Final = {"secure-pay": "pay", "tran-query": "query", "refund": "refund"}
 _TOO_SLOW: Final = ("huge_body", "slow_drip")
@@ -31,6 +31,9 @@ CALL_FAULTS: Final = {
 _ON_ITS_WAY_SECONDS: Final = 1.0
 """How much longer one query may take than another from the moment that it is allowed to the network."""
 NOTICE_FAULTS: Final = tuple(name for name, fault in FAULTS.items() if "notice" in fault.occasions)
+CREATED_FAULTS: Final = tuple(name for name, fault in FAULTS.items() if "created" in fault.occasions)
+_FOLLOWED: Final = {"pay": ("created", CREATED_FAULTS), "refund": ("notice", NOTICE_FAULTS)}
+"""What a call sets off besides its answer, and the faults of that; a query sets off nothing."""
 
 
 class Violated(AssertionError):
@@ -80,15 +83,17 @@ class Network(httpx.BaseTransport):
         self._interposer.dies(f"before the gateway received the {operation}")
         scheduler.pause(actor.chance.uniform(0.01, 0.4))
         fault = self._interposer.strikes(*(f"{operation}.{name}" for name in CALL_FAULTS[operation]))
-        notice_fault = self._interposer.strikes(*NOTICE_FAULTS)
+        occasion, follow_up_faults = _FOLLOWED.get(operation, ("", ()))
+        follow_up = self._interposer.draws(*follow_up_faults) if occasion else ""
 
         def arrive() -> Answer:
             self._count(operation, reference, sent)
             if fault:
                 self.service.faults.plan(fault.partition(".")[2], occasion=operation, reference=reference)
-            if notice_fault:
-                self.service.faults.plan(notice_fault, occasion="notice", reference=reference)
+            planned = self.service.faults.plan(follow_up, occasion=occasion, reference=reference) if follow_up else None
             answered = self.service.handle(path, request.headers["content-type"], body)
+            if planned and not planned.times:
+                self._interposer.note(follow_up)
             self.service.faults.planned.clear()
             return answered
 

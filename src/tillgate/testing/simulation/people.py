@@ -46,6 +46,8 @@ _T = TypeVar("_T")
 
 _VENDORS: Final = ("alipay", "wechatpay", "paypal", "creditcard")
 _RETURN_FAULTS: Final = tuple(name for name, fault in FAULTS.items() if "callback" in fault.occasions)
+_DECISION_FAULTS: Final = tuple(name for name, fault in FAULTS.items() if "decision" in fault.occasions)
+_MONEY_MAY_BE_LATE: Final = 0.2
 _DAY: Final = 86_400.0
 _LONGEST_PAUSE: Final = 300.0
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -158,19 +160,21 @@ class People:
     def start(self, key: str, vendor: str, account: str) -> Payment | None:
         """Start a payment of an order, and return it if its cashier is to be gone to."""
         world, plugin = self._world, self._world.shop.plugin
-        paid, struck = self._paid_there(key), sum(world.faults.struck.values())
+        paid, actor = self._paid_there(key), world.scheduler.actor
+        assert actor
+        struck = actor.struck
         started = self.process(f"start {key} {vendor}", lambda: operations.start(plugin, key, vendor=vendor, account=account))
         if started is None or started.outcome != operations.StartOutcome.REDIRECT:
             return None
-        if sum(world.faults.struck.values()) == struck:
+        if actor.struck == struck:
             world.judge.hear_of_start(started.payment, paid)
         return started.payment
 
     def _paid_there(self, key: str) -> str:
-        """Return the open payment of an order that the shop can learn to be paid: it was some time ago, and nothing is in the way."""
+        """Return the open payment of an order that the shop can learn to be paid: it was some time ago."""
         world = self._world
-        if any(world.faults.rates[kind] for kind in ("credentials", "clock")) or world.network.dark_until:
-            return ""
+        if world.faults.rates["clock"]:
+            return ""  # nobody can tell what was looked at lately
         for reference, merchant_no, amount in Payment.objects.filter(order__key=key, status="pending").values_list(
             "reference", "merchant_no", "amount"
         ):
@@ -202,13 +206,15 @@ class People:
             world.faults.note("pays_another_amount")
         world.plan(reference, "callback", *_RETURN_FAULTS)
         world.plan(reference, "notice", *NOTICE_FAULTS)
+        if chance.random() < _MONEY_MAY_BE_LATE:
+            world.plan(reference, "decision", *_DECISION_FAULTS)
         try:
             way_back = world.service.decide(there.transaction_no, "pay" if decision == "late" else decision, late=decision == "late")  # type: ignore[arg-type]
         except NotPossible as error:
             world.scheduler.tell(f"at the cashier: {error}")
             return
         finally:
-            world.service.faults.planned.clear()
+            world.forget_plans()
         world.scheduler.tell(f"chose {decision} for {reference}: {there.status}")
         if way_back and chance.random() < 0.7:
             world.scheduler.pause(chance.uniform(0.2, 20))

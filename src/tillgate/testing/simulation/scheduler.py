@@ -37,6 +37,8 @@ class Actor:
         """The process has crashed: whatever clean-up its end sets off, it reaches neither the database nor the network."""
         self.is_outside = False
         """It acts as a process of the shop that answers a request from outside: a notice, a return, the press of a button."""
+        self.struck = 0
+        """How many faults have struck it."""
         self.thread: greenlet
 
     def die(self, where: str) -> Crash:

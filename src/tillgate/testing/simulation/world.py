@@ -18,6 +18,7 @@ from django.db import connection
 from tillgate.django import models
 from tillgate.django.conf import get_settings
 from tillgate.django.operations.audit import audit
+from tillgate.sandbox.faults import Planned
 from tillgate.sandbox.options import Options
 from tillgate.sandbox.service import Service
 from tillgate.testing.driver import ShopDriver
@@ -90,6 +91,7 @@ class SimulatedWorld:
         """Called every now and then, for whoever wants to see how far it is."""
         self._everything_every = _EVERYTHING_EVERY * _FEWEST
         self._shoppers: list[Actor] = []
+        self._planned: list[Planned] = []
         self._busy_until = 0.0
 
     # What people need ---------------------------------------------------------------------------------------------------------------------
@@ -107,9 +109,15 @@ class SimulatedWorld:
         actor = self.scheduler.actor
         rate = self.faults.rates["notices"]
         if actor and not self.faults.is_calm and rate and actor.chance.random() < rate:
-            name = actor.chance.choice(names)
-            self.faults.note(name)
-            self.service.faults.plan(name, occasion=occasion, reference=reference)
+            self._planned.append(self.service.faults.plan(actor.chance.choice(names), occasion=occasion, reference=reference))
+
+    def forget_plans(self) -> None:
+        """Count the faults that have struck as planned, and let the others strike no more."""
+        for planned in self._planned:
+            if not planned.times:
+                self.faults.note(planned.fault.name)
+        self._planned.clear()
+        self.service.faults.planned.clear()
 
     # Running ------------------------------------------------------------------------------------------------------------------------------
 
