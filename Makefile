@@ -101,7 +101,7 @@ conformance: setup .venv-pretix/developer  ## run the conformance kit on every s
 
 simulate: setup  ## play SEED=1 (or 1-100) with PAYMENTS=1000 in a world where everything goes wrong; ONLY=17, WITHOUT="network,crashes", TRACE=1
 	@DJANGO_SETTINGS_MODULE=tests.proving.project $(BIN)/python -m tillgate.testing.simulation \
-	    --driver tests.smallest_shop.driver:SmallestShopDriver --seed $(or $(SEED),1) --payments $(or $(PAYMENTS),1000) \
+	    --driver tests.smallest_shop.telling:TellingDriver --seed $(or $(SEED),1) --payments $(or $(PAYMENTS),1000) \
 	    $(if $(ONLY),--only $(ONLY)) $(if $(WITHOUT),--without '$(WITHOUT)') $(if $(TRACE),--trace) $(if $(RESULTS),--results '$(RESULTS)')
 
 simulate-mutants: setup  ## break the shop and the core in many ways, and see after how many payments the simulator notices; ONLY="refund"
@@ -114,7 +114,7 @@ exhaust: setup  ## try everything that can happen to one order, in every order; 
 
 outage: setup  ## take the gateway away for DAYS=30 while PAYMENTS=1000 are open, and see what one sweep makes good; SEED=1
 	@DJANGO_SETTINGS_MODULE=tests.proving.project $(BIN)/python -m tillgate.testing.simulation \
-	    --driver tests.smallest_shop.driver:SmallestShopDriver --outage $(or $(DAYS),30) --seed $(or $(SEED),1) \
+	    --driver tests.smallest_shop.telling:TellingDriver --outage $(or $(DAYS),30) --seed $(or $(SEED),1) \
 	    --payments $(or $(PAYMENTS),1000) $(if $(RESULTS),--results '$(RESULTS)')
 
 chaos: setup  ## sell for MINUTES=1 while kill -9 hits the shop's processes and its database, and compare the books; SHOPPERS=3, SEED=1
@@ -129,7 +129,7 @@ kill-lines: setup  ## kill a process at every line of its work, or at SAMPLE=20 
 	@printf '%s\n' $(or $(DATABASE),sqlite postgresql mariadb) \
 	    | DJANGO_SETTINGS_MODULE=tests.django.project TILLGATE_TEST_NAME=$${TILLGATE_TEST_NAME:-tillgate_killed} \
 	        xargs -P 3 -I{} env TILLGATE_TEST_DATABASE={} $(BIN)/python -m tillgate.testing.killing \
-	            --driver tests.smallest_shop.driver:SmallestShopDriver --package tests.smallest_shop \
+	            --driver tests.smallest_shop.telling:TellingDriver --package tests.smallest_shop \
 	            $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) $(if $(PART),--part $(PART))
 
 fuzz: setup  ## draw INPUTS=20000 from SEED=1 on, of everything that comes from outside; TARGET="status", RESULTS=file to go on from

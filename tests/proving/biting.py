@@ -57,7 +57,7 @@ def _noticed(mutant: Any, orders: int, most: int) -> dict[str, Any]:
     """Simulate world after world with a mutant until one is found wanting: small ones first, since much is noticed only when they end."""
     import pytest
 
-    from tests.smallest_shop.driver import SmallestShopDriver
+    from tests.smallest_shop.telling import TellingDriver
     from tillgate.django.models import Payment
     from tillgate.testing.simulation.world import simulate
 
@@ -67,7 +67,7 @@ def _noticed(mutant: Any, orders: int, most: int) -> dict[str, Any]:
         with pytest.MonkeyPatch.context() as patch:
             mutant.breaks(patch)
             try:
-                payments += simulate(SmallestShopDriver(), seed, orders * 2 ** min(seed - 1, _MOST_DOUBLINGS)).payments
+                payments += simulate(TellingDriver(), seed, orders * 2 ** min(seed - 1, _MOST_DOUBLINGS)).payments
             except Exception as fault:  # noqa: BLE001  # however it shows: a violated invariant, or a guard that raised
                 said = next(iter(str(fault).splitlines()), "")[:120]
                 return {"noticed": said or type(fault).__name__, "payments": payments + Payment.objects.count(), "seed": seed}

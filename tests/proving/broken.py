@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tests.smallest_shop.driver import SmallestShopDriver
+from tests.smallest_shop.telling import TellingDriver
+from tillgate.django import clock
 
 
 class PaidTwiceDriver(SmallestShopDriver):
@@ -42,3 +46,29 @@ class ForgetfulDriver(Broken):
     """Never gives an order up that nobody paid."""
 
     mutant = "keeps what nobody paid"
+
+
+class SilentDriver(TellingDriver):
+    """Breaks the core for good: a remote delivery that raised is taken for done."""
+
+    def __init__(self) -> None:
+        from tillgate.django.models import Delivery  # once Django is ready
+        from tillgate.django.operations import deliveries
+
+        super().__init__()
+        note = deliveries._note_failure
+
+        def hushed(order_id: int, delivery_id: int, error: Exception) -> None:
+            if not Delivery.objects.filter(pk=delivery_id, kind="remote").update(done_at=clock.now(), due_at=None):
+                note(order_id, delivery_id, error)
+
+        deliveries._note_failure = hushed
+
+
+class PesteringDriver(SmallestShopDriver):
+    """Breaks the core for good: its owner is mailed every minute."""
+
+    def __init__(self) -> None:
+        from tillgate.django.operations import heartbeats, mail
+
+        vars(mail)["take_turn"] = lambda name, now, _: heartbeats.take_turn(name, now, timedelta(minutes=1))

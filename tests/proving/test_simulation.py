@@ -16,6 +16,8 @@ from tillgate.testing.simulation import together
 from tillgate.testing.simulation.faults import KINDS
 
 ROOT = Path(__file__).parents[2]
+TELLING = "tests.smallest_shop.telling:TellingDriver"
+"""The shop that `make simulate` plays."""
 
 
 def simulate(
@@ -32,7 +34,7 @@ def simulate(
 
 
 def test_the_same_seed_plays_the_same_world_and_another_seed_another() -> None:
-    first, again, other = (simulate("--seed", seed, "--payments", "8").splitlines() for seed in ("3", "3", "4"))
+    first, again, other = (simulate("--seed", seed, "--payments", "8", driver=TELLING).splitlines() for seed in ("3", "3", "4"))
     assert len(first[-2]) == 64
     assert first[-2] == again[-2] != other[-2]
     assert "exit status 0" in first
@@ -43,10 +45,10 @@ def test_the_same_seed_plays_the_same_world_on_every_database(database: str, mon
     if because := databases.why_not(database):
         pytest.skip(because)
     monkeypatch.setenv("TILLGATE_TEST_NAME", f"tillgate_simulated_{os.getpid()}")
-    said = simulate("--seed", "2", "--payments", "12", database=database)
+    said = simulate("--seed", "2", "--payments", "12", database=database, driver=TELLING)
     assert "exit status 0" in said
     hashes = [line for line in said.splitlines() if len(line) == 64]
-    assert hashes == [line for line in simulate("--seed", "2", "--payments", "12").splitlines() if len(line) == 64] != []
+    assert hashes == [line for line in simulate("--seed", "2", "--payments", "12", driver=TELLING).splitlines() if len(line) == 64] != []
 
 
 def test_a_seed_that_is_on_file_is_not_simulated_again_and_its_hash_is_told_all_the_same(tmp_path: Path) -> None:
@@ -90,8 +92,21 @@ def test_a_shop_that_is_paid_twice_is_found_and_the_smallest_trace_replays() -> 
     assert said.splitlines()[-2] == replayed.splitlines()[-2]
 
 
+@pytest.mark.parametrize(
+    ("driver", "violated"),
+    [
+        ("SilentDriver", "I3: elsewhere [] was heard of order"),  # a remote delivery that raised is never carried again
+        ("PesteringDriver", "seconds after one mail came another"),
+    ],
+)
+def test_what_is_told_over_the_network_is_judged(driver: str, violated: str) -> None:
+    said = simulate("--seed", "1", "--payments", "40", driver=f"tests.proving.broken:{driver}")
+    assert violated in said
+    assert "exit status 1" in said
+
+
 def test_what_was_lost_while_the_gateway_was_away_for_days_is_made_good_by_one_sweep() -> None:
-    said = simulate("--outage", "2", "--payments", "8")
+    said = simulate("--outage", "2", "--payments", "8", driver=TELLING)
     assert "in 2 days without a gateway " in said
     assert "exit status 0" in said
     [line] = [line for line in said.splitlines() if line.startswith("seed 1: ")]

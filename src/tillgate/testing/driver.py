@@ -71,6 +71,13 @@ class ShopDriver(ABC):
         """Place an order and pay it with another payment method of the shop, cash or invoice, and return its key."""
         raise NotImplementedError("the driver does not place orders that are paid otherwise: implement it, or decline the scenario")
 
+    def heard_elsewhere(self, order_key: str) -> list[str] | None:
+        """Tell what others have heard of an order over the network: the event id of each remote delivery that arrived, each time it did.
+
+        None, if the plugin tells nobody that an order was paid or that money was given back. Only the simulator and the killing ask.
+        """
+        return None
+
     def use_account(self, base_url: str, merchant_no: str, token: str) -> None:  # noqa: B027  # most have nothing to do
         """Point the shop's account at a gateway; only for a plugin that keeps accounts itself and implements `tillgate_account`.
 

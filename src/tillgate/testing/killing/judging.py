@@ -88,7 +88,18 @@ def _judge_order(world: World, key: str, order: Order | None, paid: list[Payment
             expected.add(str(AttentionReason.SECOND_PAYMENT))
     elif order:
         assert shop.is_released(key), "nobody pays the order any more, and the shop keeps it for ever"
+    _judge_remote(world, key, order)
     booked = Refund.objects.filter(payment__order=order, status=RefundStatus.SUCCEEDED) if order else Refund.objects.none()
     told = sum((refund.amount for refund in booked), Decimal(0))
     assert shop.refunded(key) == told, f"the shop holds USD {shop.refunded(key)} to be given back, and USD {told} is (I3)"
     return expected
+
+
+def _judge_remote(world: World, key: str, order: Order | None) -> None:
+    """Fail unless others have heard of what was paid and given back: of each at least once, and of nothing else (I3)."""
+    heard = world.shop.heard_elsewhere(key)
+    if heard is None:
+        return
+    queued = list(Delivery.objects.filter(order=order, kind="remote").values_list("event_id", "refund")) if order else []
+    assert sum(refund is None for _, refund in queued) == bool(order and order.paid_by_id), f"remote deliveries are {queued} (I3)"
+    assert set(heard) == {str(event_id) for event_id, _ in queued}, f"elsewhere {heard} was heard, of {queued} (I3)"

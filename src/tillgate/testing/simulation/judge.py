@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from datetime import timedelta
@@ -113,6 +114,9 @@ class Judge:
         self._prices: dict[str, Decimal] = {}
         self._asked: dict[str, set[Decimal]] = {}
         self._heard: list[Violated] = []
+        self._carried: dict[str, hooks.RemoteDelivery] = {}
+        self._mailed = 0
+        self._mailed_at: tuple[float, float] | None = None
         self._lines = Prepared(TimelineEntry.objects.filter(pk__gt=0).order_by("pk").values_list("pk", "order_id"))
         self._orders = Prepared(Order.objects.filter(pk=0).order_by("pk").values_list(*_Order._fields))
         self._payments = Prepared(Payment.objects.filter(order=0).order_by("pk").values_list(*_Payment._fields))
@@ -183,6 +187,35 @@ class Judge:
         """Take note that the shop is told to give an order up."""
         if still := Payment.objects.filter(order__key=order.key, status__in=("created", "pending")).first():
             self._note(f"I2: order {order.key} was given up while its payment {still.reference} was {still.status}", order.key)
+
+    def hear_of_call(self, what: str) -> None:
+        """Take note that something goes over the network, other than to the gateway."""
+        if connection.in_atomic_block:
+            self._note(f"I12: {what} goes over the network while a transaction is open")
+
+    def hear_of_arrival(self, delivery: hooks.RemoteDelivery) -> None:
+        """Take note of what has arrived over the network: something that is queued, in its turn, and the same at each try."""
+        what, key = f"remote delivery {delivery.name} of order {delivery.order.key}", delivery.order.key
+        row = Delivery.objects.filter(event_id=delivery.event_id, kind="remote").values_list("pk", "order", "order__paid_by").first()
+        if row is None:
+            self._note(f"I3: {what} arrived, and is not queued", key)
+            return
+        number, order_id, paid_by = row
+        if delivery.refund is None and str(paid_by) != (delivery.payment.id if delivery.payment else ""):
+            self._note(f"I3: {what} arrived before the order was paid", key)
+        if Delivery.objects.filter(order=order_id, kind="remote", pk__lt=number, done_at__isnull=True).exists():
+            self._note(f"I3: {what} arrived before its turn", key)
+        first = self._carried.setdefault(delivery.event_id, delivery)
+        if (first.name, first.order.key, first.data) != (delivery.name, key, delivery.data):
+            self._note(f"I3: {what} says another thing under the same event id", key)
+
+    def hear_of_mail(self, told: int, at: float, skew: float, interval_seconds: float) -> None:
+        """Take note of a mail that tells of so many matters; none comes sooner after another than is set, unless the clock has jumped."""
+        before, skew_before = self._mailed_at or (-math.inf, skew)
+        if skew == skew_before and at - before < interval_seconds - 1:
+            self._note(f"mail: {at - before:.0f} seconds after one mail came another")
+        self._mailed_at = at, skew
+        self._mailed += told
 
     def hear_of_log(self, message: str, error: BaseException | None) -> None:
         """Take note of what is logged: no secret and no signature, and no call within a transaction."""
@@ -295,6 +328,26 @@ class Judge:
             _must(refund.status in ("succeeded", "refused", "unknown"), "I6", f"refund {refund.pk} is still {refund.status}")
         self._given_back()
         self._released()
+        for order in Order.objects.order_by("pk"):
+            self._told_elsewhere(order)
+
+    def _told_elsewhere(self, order: Order) -> None:
+        """Others have heard of what was paid and given back: of each at least once, of the first first, and of nothing else."""
+        heard = self._shop.heard_elsewhere(order.key)
+        if heard is None:
+            return
+        queued = list(Delivery.objects.filter(order=order, kind="remote").order_by("pk").values_list("event_id", "refund"))
+        paid = [event_id for event_id, refund in queued if refund is None]
+        _must(len(paid) == bool(order.paid_by_id), "I3", f"that order {order} was paid is to be told elsewhere {len(paid)} times")
+        events = [str(event_id) for event_id, _ in queued]
+        _must(list(dict.fromkeys(heard)) == events, "I3", f"elsewhere {heard} was heard of order {order}, and {events} was to be")
+
+    def of_mail(self) -> None:
+        """Judge that a person was mailed of everything that still needs one."""
+        unmailed = Attention.objects.filter(mailed_at__isnull=True, resolved_at__isnull=True).first()
+        _must(not unmailed, "mail", f"nobody was mailed of {unmailed and unmailed.reason}: {unmailed and unmailed.sentence}")
+        noted = Attention.objects.filter(mailed_at__isnull=False).count()
+        _must(noted <= self._mailed, "mail", f"{noted} matters are noted as mailed, and mails told of {self._mailed}")
 
     def _given_back(self) -> None:
         """Refunds add up, once people have said what became of those that nobody knew of."""

@@ -72,7 +72,7 @@ class Network(httpx.BaseTransport):
         operation = _OPERATIONS[path.rpartition("/")[2]]
         sent = _fields(body, request.headers["content-type"])
         reference = sent.get("reference", "")
-        if operation == "query" and actor.is_outside:
+        if operation == "query" and actor.is_outside and self.throttle_seconds:
             self._throttled(reference)
         if scheduler.seconds < self.dark_until:
             scheduler.pause(actor.chance.uniform(0, 1))

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
@@ -20,6 +21,8 @@ from django.test.utils import override_settings
 from tillgate import client, hooks, transport
 from tillgate.client import Gateway
 from tillgate.django import clock, models
+from tillgate.django.conf import get_settings
+from tillgate.django.operations import mail as mailing
 from tillgate.django.operations import starting, turns
 from tillgate.hooks import hookimpl
 from tillgate.hooks.adapter import GatewayAdapter
@@ -38,7 +41,9 @@ __all__ = ["in_place"]
 
 sweeping = importlib.import_module("tillgate.django.operations.sweep")  # the package has a function of that name
 
-_HOOKS: Final = ("tillgate_describe_order", "tillgate_payment_paid", "tillgate_order_unpaid", "tillgate_refund_changed")
+_HOOKS: Final = ("tillgate_describe_order", "tillgate_payment_paid", "tillgate_order_unpaid", "tillgate_refund_changed", "tillgate_deliver")
+_SLOW_SECONDS: Final = (30.0, 300.0)
+"""How long a slow delivery over the network takes: longer than its lease, now and then."""
 
 
 @contextmanager
@@ -57,6 +62,7 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(mock.patch.object(references, "secrets", chance))
         put(mock.patch.object(models, "secrets", chance))
         put(mock.patch.object(event_id, "_get_default", chance.uuid4))
+        put(mock.patch.object(mailing, "EmailMessage", partial(_Mail, world)))
         put(mock.patch.object(sweeping, "ThreadPoolExecutor", _Inline))
         put(compiled_once())
         put(switching(scheduler, world.faults))
@@ -145,7 +151,11 @@ class _Handlers:
 
     def for_hook(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         """Return what is called in the place of a shop's function."""
-        overheard = {"tillgate_payment_paid": self._paid, "tillgate_order_unpaid": self._given_up}.get(name)
+        overheard = {
+            "tillgate_payment_paid": self._paid,
+            "tillgate_order_unpaid": self._given_up,
+            "tillgate_deliver": self._carried,
+        }.get(name)
         return self._failing(overheard(real) if overheard else real)
 
     def _failing(self, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,6 +179,22 @@ class _Handlers:
         def handler(order: hooks.Order) -> Any:
             self._world.judge.hear_of_given_up(order)
             return real(order)
+
+        return handler
+
+    def _carried(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Let what is carried over the network take its time, its process die before it arrives or after, and the judge hear of it."""
+        scheduler, faults, judge = self._world.scheduler, self._world.faults, self._world.judge
+
+        def handler(delivery: hooks.RemoteDelivery) -> None:
+            actor = scheduler.actor
+            assert actor
+            judge.hear_of_call("a remote delivery")
+            faults.dies("before a remote delivery arrived")
+            scheduler.pause(actor.chance.uniform(*_SLOW_SECONDS if faults.strikes("slow_delivery") else (0.01, 0.4)))
+            real(delivery)
+            judge.hear_of_arrival(delivery)
+            faults.dies("after a remote delivery arrived")
 
         return handler
 
@@ -200,6 +226,30 @@ def _handlers_that_fail(world: SimulatedWorld) -> Iterator[None]:
                     handler = handlers.for_hook(name, implementation.function)
                     stack.enter_context(mock.patch.object(implementation, "function", handler))
         yield
+
+
+class _Mail:
+    """Stands in for a mail to the shop's owner, which the server may refuse, before it is sent or after."""
+
+    def __init__(self, world: SimulatedWorld, subject: str, *_: Any, **__: Any) -> None:
+        self._world, self._subject = world, subject
+
+    def send(self) -> None:
+        """Send it."""
+        scheduler, faults, judge = self._world.scheduler, self._world.faults, self._world.judge
+        actor = scheduler.actor
+        assert actor
+        judge.hear_of_call("a mail")
+        faults.dies("before a mail was sent")
+        is_refused = bool(faults.strikes("mail_refused"))
+        if is_refused and actor.chance.random() < 0.5:
+            raise ConnectionRefusedError("the mail server refused")
+        told = int(self._subject.split()[0])
+        interval = get_settings().attention_mail_minutes * 60
+        judge.hear_of_mail(told, scheduler.seconds, scheduler.skew_seconds, interval)
+        faults.dies("after a mail was sent")
+        if is_refused:
+            raise TimeoutError("the mail server did not answer")
 
 
 class _Reader(logging.Handler):

@@ -124,6 +124,7 @@ class SmallWorld(SimulatedWorld):
         self._in_seconds: dict[tuple[int, int], int] = {}
         self._second_texts: dict[str, int] = {}
         self.service.outbox = _Outbox()
+        self.owner = ()  # a mail changes nothing that anybody here looks at
         self.network.throttle_seconds = 0.0  # when which query was sent is no part of these worlds
         handle = self.service.handle
 

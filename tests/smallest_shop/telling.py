@@ -1,0 +1,105 @@
+"""The smallest shop once more, for proofs only: it tells others over the network what was paid and what was given back.
+
+What the shop does itself is done by the smallest shop's own functions, whatever stands in their places. What arrives is kept in files,
+which outlive whoever sent it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from tests.smallest_shop import plugin as smallest
+from tests.smallest_shop.driver import SmallestShopDriver
+from tillgate.django.operations import enqueue_remote
+from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteDelivery, hookimpl, plugin_manager
+from tillgate.lifecycle import RefundStatus
+
+__all__ = ["NAME", "TellingDriver"]
+
+NAME = "telling-shop"
+
+
+def _own(hook: str) -> Callable[..., Any]:
+    """Return what the smallest shop does at a hook."""
+    implementations = getattr(plugin_manager().hook, hook).get_hookimpls()
+    own: Callable[..., Any] = next(one.function for one in implementations if one.plugin is smallest)
+    return own
+
+
+class TellingShop:
+    """The plugin."""
+
+    def __init__(self) -> None:
+        self.elsewhere = Path(tempfile.mkdtemp(prefix=NAME))
+        atexit.register(self._forget, os.getpid())
+
+    def _forget(self, maker: int) -> None:
+        """Remove what arrived; a process that was forked leaves it to the one that began."""
+        if os.getpid() == maker:
+            shutil.rmtree(self.elsewhere, ignore_errors=True)
+
+    @hookimpl
+    def tillgate_describe_order(self, order_key: str) -> OrderDescription | None:
+        """Describe an order."""
+        described: OrderDescription | None = _own("tillgate_describe_order")(order_key)
+        return described
+
+    @hookimpl
+    def tillgate_payment_paid(self, payment: Payment) -> PaidOutcome:
+        """Mark the order paid, and have others told of it."""
+        outcome: PaidOutcome = _own("tillgate_payment_paid")(payment)
+        if outcome is PaidOutcome.APPLIED:
+            enqueue_remote(NAME, payment.order.key, "paid", payment_id=payment.id, data={"amount": str(payment.amount)})
+        return outcome
+
+    @hookimpl
+    def tillgate_order_unpaid(self, order: Order) -> None:
+        """Cancel the order that nobody paid."""
+        _own("tillgate_order_unpaid")(order)
+
+    @hookimpl
+    def tillgate_refund_changed(self, refund: Refund) -> None:
+        """Note money given back, and have others told of it."""
+        _own("tillgate_refund_changed")(refund)
+        if refund.status is RefundStatus.SUCCEEDED:
+            payment = refund.payment
+            enqueue_remote(NAME, payment.order.key, "given back", payment_id=payment.id, refund_id=refund.id)
+
+    @hookimpl
+    def tillgate_deliver(self, delivery: RemoteDelivery) -> None:
+        """Tell others."""
+        with (self.elsewhere / delivery.order.key).open("a") as file:
+            file.write(f"{delivery.event_id}\n")
+
+    @hookimpl
+    def tillgate_return_url(self, payment: Payment) -> str:
+        """Bring the shopper to the order's page."""
+        return smallest.tillgate_return_url(payment)
+
+
+class TellingDriver(SmallestShopDriver):
+    """The smallest shop's driver, which also reads what others have heard."""
+
+    plugin = NAME
+
+    def __init__(self) -> None:
+        shop = plugin_manager().get_plugin(NAME) or TellingShop()
+        if not plugin_manager().has_plugin(NAME):
+            plugin_manager().register(shop, name=NAME)
+        self._elsewhere: Path = shop.elsewhere
+
+    def place_order(self, total: Decimal) -> str:
+        key = super().place_order(total)
+        (self._elsewhere / key).unlink(missing_ok=True)  # of an order that bore this number before the tables were emptied
+        return key
+
+    def heard_elsewhere(self, order_key: str) -> list[str]:
+        file = self._elsewhere / order_key
+        return file.read_text("utf-8").split() if file.exists() else []
