@@ -90,13 +90,13 @@ def test_a_database_that_is_away_is_named_and_in_continuous_integration_missed()
 
 
 @pytest.mark.parametrize(
-    ("program", "given"),
+    ("program", "option", "value"),
     [
-        ("storm", "--payments 0"),
-        ("storm", "--seconds 0"),
-        ("storm", "--peer-payments -1"),
-        ("chaos", "--minutes 0"),
-        ("chaos", "--shoppers 0"),
+        ("storm", "--payments", "0"),
+        ("storm", "--seconds", "0"),
+        ("storm", "--peer-payments", "-1"),
+        ("chaos", "--minutes", "0"),
+        ("chaos", "--shoppers", "0"),
     ],
 )
 def test_a_storm_or_a_chaos_of_nothing_is_refused(program: str, option: str, value: str) -> None:
