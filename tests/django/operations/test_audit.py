@@ -382,7 +382,7 @@ def test_one_answer_that_proves_nothing_is_no_difference_and_not_forgotten(world
     world.sandbox.control.fault("server_error", occasion="query", times=9)
     found = only()
     assert found.kind is DifferenceKind.NOT_ASKED
-    assert found.here.startswith("1 payments: ")
+    assert found.here.startswith("1 payment: ")
 
 
 def test_an_account_that_is_gone_and_a_shop_that_fails_are_told(world: World, settings: Any) -> None:

@@ -121,8 +121,12 @@ class _Unasked:
         """Yield one difference for all of them."""
         if self._count:
             names = ", ".join(self._named) + (", …" if self._count > len(self._named) else "")
-            here, there = f"{self._count} {what}: {names}", f"{whom} could not be asked: {self._because}"
+            here, there = f"{_counted(self._count, what)}: {names}", f"{whom} could not be asked: {self._because}"
             yield _not_asked(here, there, "run `manage.py tillgate doctor`, and the audit again")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _not_asked(here: str, there: str, remedy: str) -> Difference:
@@ -142,10 +146,10 @@ class _Audit:
         for alias in sorted(self._started.order_by().values_list("account", flat=True).distinct()):
             yield from self._of_account(alias)
         for plugin, unasked in self._shops.items():
-            yield from unasked.differences("orders", f"the shop, plugin {plugin},")
+            yield from unasked.differences("order", f"the shop, plugin {plugin},")
         if self._stop() and self.audited.payments < self.audited.total:
             left = self.audited.total - self.audited.payments
-            yield _not_asked(f"{left} payments", "the audit was ended before it reached them", "run the audit again")
+            yield _not_asked(_counted(left, "payment"), "the audit was ended before it reached them", "run the audit again")
 
     def _of_account(self, alias: str) -> Iterator[Difference]:
         unasked = _Unasked()
@@ -162,7 +166,7 @@ class _Audit:
                     yield from self._of_order(books)
                 self.audited.payments += len(batch)
                 self._progress(self.audited)
-        yield from unasked.differences("payments", f"the gateway of account {alias}")
+        yield from unasked.differences("payment", f"the gateway of account {alias}")
 
     def _batches(self, alias: str) -> Iterator[list[Any]]:
         """Yield the payments of an account in the order in which they were started; each knows whether its order has an earlier one."""

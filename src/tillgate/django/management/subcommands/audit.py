@@ -129,8 +129,7 @@ def _counted(count: int, name: str) -> str:
 def _line(difference: Difference) -> str:
     about = f" {difference.reference} of order {difference.order}" if difference.reference else ""
     told = f" ({difference.told})" if difference.told else ""
-    here = re.sub(r"^1 (payment|order)s\b", r"1 \1", difference.here)
-    line = f"{difference.kind}{about}: {here} | {difference.there}{told} | {difference.remedy}"
+    line = f"{difference.kind}{about}: {difference.here} | {difference.there}{told} | {difference.remedy}"
     # What the gateway and shops say is shown, and never obeyed by a terminal.
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
 
