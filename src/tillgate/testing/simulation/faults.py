@@ -10,7 +10,7 @@ from tillgate.testing.simulation.database import DATABASE_FAULTS
 from tillgate.testing.simulation.network import CREATED_FAULTS, NOTICE_FAULTS
 from tillgate.testing.simulation.scheduler import Scheduler
 
-__all__ = ["KINDS", "Faults"]
+__all__ = ["KINDS", "PROPOSED", "Faults"]
 
 KINDS: Final = {
     "network": (0.0, 0.03, 0.1, 0.3),
@@ -23,8 +23,23 @@ KINDS: Final = {
     "outages": (0.0, 0.0, 1.0),
     "credentials": (0.0, 0.0, 1.0),
     "clock": (0.0, 0.0, 1.0),
+    "errors": (0.0, 0.0, 0.0),
+    "sleeps": (0.0, 0.0, 0.0),
+    "currencies": (0.0, 0.0, 0.0),
+    "unusable": (0.0, 0.0, 0.0),
+    "leaps": (0.0, 0.0, 0.0),
 }
-"""Each kind of fault, and the rates of which a world draws one; those of the last three only say whether they happen."""
+"""Each kind of fault, and the rates of which a world draws one; of outages, credentials, clock and leaps only whether they happen.
+
+The last five are not played yet, since the core has to learn to bear them: `PROPOSED` are their rates once it does.
+"""
+PROPOSED: Final = {
+    "errors": (0.0, 0.1, 0.5),
+    "sleeps": (0.0, 0.05, 0.3),
+    "currencies": (0.0, 0.02, 0.1),
+    "unusable": (0.0, 0.0, 0.05),
+    "leaps": (0.0, 0.0, 1.0),
+}
 
 
 @dataclass
@@ -75,4 +90,4 @@ def _kind(fault: str) -> str:
         return "database"
     if fault in NOTICE_FAULTS or fault in CREATED_FAULTS:
         return "notices"
-    return {"crash": "crashes", "handler": "handlers", "closed_meanwhile": "closings"}.get(fault, "network")
+    return {"crash": "crashes", "handler": "handlers", "closed_meanwhile": "closings", "sleep": "sleeps"}.get(fault, "network")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
@@ -43,6 +43,10 @@ _TAKEN: Final = ("queued", "sending", "unknown", "succeeded")
 _SECRET: Final = re.compile(r"[0-9a-fA-F]{32,}")
 """A token, a signature, or a key in an address: whatever is unguessable has this form here."""
 _LONG_ENOUGH: Final = timedelta(minutes=10)
+_LONG_UNUSABLE: Final = timedelta(hours=24)
+"""So long after its time is over a payment of which nothing is known is surely told to a person."""
+_NOT_PARKED: Final = timedelta(hours=12)
+"""Nothing that is open waits so long, as long as the clock is right."""
 _LATELY: Final = timedelta(seconds=15)
 """Longer than the pause in which a payment is not asked about again (I7)."""
 _ABOUT_A_PAID_ONE: Final = ("second-payment", "paid-not-payable", "underpaid")
@@ -115,6 +119,8 @@ class Judge:
         self._asked: dict[str, set[Decimal]] = {}
         self._heard: list[Violated] = []
         self._carried: dict[str, hooks.RemoteDelivery] = {}
+        self._moved: set[str] = set()
+        self._proven: set[str] = set()
         self._mailed = 0
         self._mailed_at: tuple[float, float] | None = None
         self._lines = Prepared(TimelineEntry.objects.filter(pk__gt=0).order_by("pk").values_list("pk", "order_id"))
@@ -160,11 +166,21 @@ class Judge:
         self._asked.setdefault(order_key, set()).add(total)
         self._prices[order_key] = total if is_settled else min(total, self._prices[order_key])
 
+    def hear_of_move(self, order_key: str) -> None:
+        """Take note that an order is in another currency by now."""
+        self._moved.add(order_key)
+
+    def hear_of_proof(self, notice_key: str) -> None:
+        """Take note that the gateway has said that a refund was made, which was held to be refused when it did."""
+        self._proven.add(notice_key)
+
     def hear_of_applied(self, payment: hooks.Payment, *, is_payable: bool) -> None:
         """Take note that the shop says a payment has paid an order, and whether it still waited for one when it was told."""
         name, key = payment.reference, payment.order.key
         if not is_payable:
             self._note(f"I4: payment {name} paid order {key}, which was not to be paid", key)
+        if key in self._moved:
+            self._note(f"I1: payment {name} in dollars paid order {key}, which is in another currency", key)
         if payment.amount < self._prices[key]:
             self._note(f"I4: payment {name} of {payment.amount} paid order {key}, which costs {self._prices[key]}", key)
 
@@ -320,7 +336,11 @@ class Judge:
                     f"paid payment {name} paid no order, and nobody is told",
                 )
             if payment.status == "paid" and not payment.order.paid_by_id and not payment.refunds.exists():
-                waits = payment.amount >= self._prices[payment.order.key] and self._shop.is_payable(payment.order.key)
+                waits = (
+                    payment.order.key not in self._moved
+                    and payment.amount >= self._prices[payment.order.key]
+                    and self._shop.is_payable(payment.order.key)
+                )
                 _must(not waits, "I2", f"order {payment.order} still waits for the money of payment {name}, which it costs at most")
         undone = Delivery.objects.filter(done_at__isnull=True).count()
         _must(not undone, "I3", f"{undone} deliveries were never done")
@@ -359,7 +379,8 @@ class Judge:
             if (
                 self._service.word(there) == self._service.options.word_paid
             ):  # what was given back elsewhere shows in no answer (silence 18), and is ours only once a person has entered it
-                keys = set(payment.refunds.values_list("notice_key", flat=True))
+                self._contradicted(payment)
+                keys = set(payment.refunds.exclude(status="refused").values_list("notice_key", flat=True))
                 elsewhere = sum(one.cents for one in there.refunds if key_of(one.ipn_url) not in keys)
                 entered = sum((_cents(refund.amount) for refund in payment.refunds.filter(external=True)), 0)
                 unseen = max(elsewhere - entered, 0)
@@ -373,6 +394,28 @@ class Judge:
             _must(
                 self._shop.refunded(order.key) == sum(succeeded, Decimal("0.00")), "I3", f"the shop's refunds of order {order} are not ours"
             )
+
+    def _contradicted(self, payment: Payment) -> None:
+        """Money that was given back, and is held not to be, is told to a person once the gateway has said so."""
+        for refund in payment.refunds.filter(status="refused", notice_key__in=self._proven):
+            told = Attention.objects.filter(payment=payment, reason__in=("refund-contradicted", "changed-after-paid")).exists()
+            _must(
+                told, "I2", f"the gateway has made refund {refund.pk} of {payment.reference} and said so; it is refused, and nobody is told"
+            )
+
+    def of_the_unusable(self, references: set[str], now: datetime) -> None:
+        """Judge that a person was told of payments about which no answer could be used for long."""
+        rows = Payment.objects.filter(reference__in=references, status__in=("created", "pending"), expires_at__lt=now - _LONG_UNUSABLE)
+        silent = rows.filter(attentions__isnull=True).order_by("pk").first()
+        _must(not silent, "I2", f"no answer about payment {silent} could be used for hours, and nobody is told")
+
+    def nothing_is_parked(self, now: datetime) -> None:
+        """Judge that nothing waits for a time that a clock which ran ahead has set."""
+        parked = Payment.objects.filter(status__in=("created", "pending"), next_look_at__gt=now + _NOT_PARKED).order_by("pk").first()
+        _must(not parked, "I2", f"payment {parked} is not looked at before {parked and parked.next_look_at}, since a clock was wrong")
+        for rows in (Delivery.objects.filter(done_at__isnull=True), Refund.objects.filter(status__in=("queued", "sending"))):
+            waits = rows.filter(due_at__gt=now + _NOT_PARKED).order_by("pk").first()
+            _must(not waits, "I2", f"{waits} waits until {waits and waits.due_at}, since a clock was wrong")
 
     def _released(self) -> None:
         for order in Order.objects.filter(paid_by__isnull=True, closed_at__isnull=True).order_by("pk"):

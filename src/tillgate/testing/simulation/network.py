@@ -57,6 +57,8 @@ class Network(httpx.BaseTransport):
         """What broke an invariant on the network; raised here, it would be one more error that the shop's code bears."""
         self._caused: dict[str, tuple[float, float]] = {}
         """When an outsider last caused a query of each reference, and how wrong the shop's clock was then."""
+        self.unusable: set[str] = set()
+        """The references about which no answer can be used."""
         self.dark_until = 0.0
         """Until when no gateway answers."""
 
@@ -83,6 +85,8 @@ class Network(httpx.BaseTransport):
         self._interposer.dies(f"before the gateway received the {operation}")
         scheduler.pause(actor.chance.uniform(0.01, 0.4))
         fault = self._interposer.strikes(*(f"{operation}.{name}" for name in CALL_FAULTS[operation]))
+        if operation == "query" and reference in self.unusable:
+            fault = "query.broken_json"
         occasion, follow_up_faults = _FOLLOWED.get(operation, ("", ()))
         follow_up = self._interposer.draws(*follow_up_faults) if occasion else ""
 

@@ -92,9 +92,12 @@ class People:
             scheduler.tell(f"{what}: {type(error).__name__}: {error}")
         else:
             scheduler.tell(f"{what}: {_short(result)}")
+            if actor.proof and actor.proof[1] == actor.struck:
+                self._world.judge.hear_of_proof(actor.proof[0])
             return result
         finally:
             actor.is_mortal = actor.is_dead = False
+            actor.proof = None
         return None
 
     def visit(self, method: str, url: str, body: bytes = b"", content_type: str = _FORM) -> tuple[int, bytes]:
@@ -137,6 +140,9 @@ class People:
             if payment is None:
                 world.scheduler.pause(chance.uniform(5, 200))
                 continue
+            if (rate := world.faults.rates["unusable"]) and not world.faults.is_calm and chance.random() < rate:
+                world.network.unusable.add(payment.reference)
+                world.faults.note("unusable_answers")
             world.scheduler.pause(chance.expovariate(1 / 60))
             self._at_cashier(payment.reference, payment.merchant_no)
             world.scheduler.pause(chance.uniform(1, 300))
@@ -154,6 +160,9 @@ class People:
                 spawn(f"other clerk {story}", lambda: self.clerk(key), story=story, after=draw() * 2 * _DAY)
         if draw() < 0.1:
             spawn(f"attacker {story}", lambda: self.attacker(key), story=story, after=draw() * 3600)
+        rate = self._world.faults.rates["currencies"]
+        if rate and draw() < rate:
+            spawn(f"mover {story}", lambda: self.mover(key), story=story, after=draw() * 1800)
         if draw() < 0.03:
             spawn(f"back office {story}", lambda: self.back_office(key), story=story, after=draw() * 3 * _DAY)
 
@@ -232,6 +241,15 @@ class People:
         world.judge.hear_of_price(key, total)
         world.scheduler.tell(f"order {key} costs {total} now")
 
+    def mover(self, key: str) -> None:
+        """Move an order to another currency."""
+        world = self._world
+        if not world.faults.is_calm:
+            world.moved[key] = "EUR"
+            world.judge.hear_of_move(key)
+            world.faults.note("other_currency")
+            world.scheduler.tell(f"order {key} is in EUR now")
+
     def closer(self, key: str) -> None:
         """Close an order."""
         self.process(f"close {key}", lambda: self._world.shop.close_order(key))
@@ -265,6 +283,9 @@ class People:
     def settle(self, attention: Attention) -> bool:
         """Settle one matter as the gateway's book shows it, and tell whether there was a way."""
         fitting = [act for act in operations.acts_for(attention) if self._is_true(attention, act)]
+        if self._errs() and Act.REFUND_DONE in fitting:
+            fitting = [Act.REFUND_NOT_DONE]
+            self._world.faults.note("wrong_button")
         if not fitting:
             return False
         chance = self._chance()
@@ -274,12 +295,17 @@ class People:
         self.process(f"{attention.reason}: {act}", lambda: operations.perform(attention.pk, act, person="owner", note=note, amount=amount))
         return True
 
+    def _errs(self) -> bool:
+        """Tell whether a person presses the wrong button."""
+        rate = self._world.faults.rates["errors"]
+        return bool(rate) and not self._world.faults.is_calm and self._chance().random() < rate
+
     def _is_true(self, attention: Attention, act: Act) -> bool:
         if act in (Act.REFUND_DONE, Act.REFUND_NOT_DONE):
             return self._was_done(attention) is (act is Act.REFUND_DONE)
         if act in (Act.ENTER_REFUND, Act.REFUND):
             return bool(self._amount(attention, act))
-        return not (act is Act.ACCEPT and attention.reason == "changed-after-paid")
+        return not (act is Act.ACCEPT and attention.reason in ("changed-after-paid", "refund-contradicted"))
 
     def _was_done(self, attention: Attention) -> bool:
         refund = attention.refund
@@ -298,7 +324,7 @@ class People:
         if act is Act.REFUND:
             return payment.amount - ours or None
         there = self._world.service.known(payment.merchant_no, payment.reference)
-        known = {refund.notice_key for refund in payment.refunds.all()}
+        known = set(payment.refunds.exclude(status="refused").values_list("notice_key", flat=True))
         made = sum(one.cents for one in there.refunds if key_of(one.ipn_url) not in known) if there else 0
         entered = sum(payment.refunds.filter(external=True).values_list("amount", flat=True), Decimal(0))
         return (Decimal(made) / 100 - entered) or None
@@ -308,9 +334,13 @@ class People:
     def carry(self, attempt: NoticeAttempt) -> None:
         """Carry a notice of the gateway to the shop."""
         written = Interposed.written
+        key = key_of(attempt.url)
+        was_refused = attempt.kind == "refund" and Refund.objects.filter(notice_key=key, status="refused").exists()
         status, body = self.visit(attempt.method, attempt.url, attempt.body, attempt.content_type or _FORM)
         if acknowledges(status, body, self._world.service.options.acknowledgement) and Interposed.written == written:
             raise Violated(f"I2: a notice of {attempt.transaction_no} was acknowledged, and nothing of it was kept")
+        if was_refused and status == HTTPStatus.OK and self._world.is_genuine(attempt):
+            self._world.judge.hear_of_proof(key)
         self._world.service.notice_answered(attempt, status, body)
 
     def attacker(self, key: str) -> None:

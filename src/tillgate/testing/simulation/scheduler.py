@@ -39,6 +39,8 @@ class Actor:
         """It acts as a process of the shop that answers a request from outside: a notice, a return, the press of a button."""
         self.struck = 0
         """How many faults have struck it."""
+        self.proof: tuple[str, int] | None = None
+        """The refund, held to be refused, of which it has heard that it was made, and how many faults had struck it by then."""
         self.thread: greenlet
 
     def die(self, where: str) -> Crash:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -28,8 +29,9 @@ from tillgate.hooks import hookimpl
 from tillgate.hooks.adapter import GatewayAdapter
 from tillgate.testing.simulation.compiling import compiled_once
 from tillgate.testing.simulation.database import switching
+from tillgate.testing.simulation.faults import Faults
 from tillgate.testing.simulation.judge import Judge
-from tillgate.testing.simulation.network import Network
+from tillgate.testing.simulation.network import Network, key_of
 from tillgate.testing.simulation.scheduler import Scheduler
 from tillgate.testing.world import ShopIsDown
 from tillgate.wire import references
@@ -41,6 +43,8 @@ __all__ = ["in_place"]
 
 sweeping = importlib.import_module("tillgate.django.operations.sweep")  # the package has a function of that name
 
+_SLEEPS_SECONDS: Final = (1200.0, 10_800.0, 172_800.0)
+"""How long a process is suspended before it sends a refund: others take it for dead meanwhile, and a person may have decided."""
 _HOOKS: Final = ("tillgate_describe_order", "tillgate_payment_paid", "tillgate_order_unpaid", "tillgate_refund_changed", "tillgate_deliver")
 _SLOW_SECONDS: Final = (30.0, 300.0)
 """How long a slow delivery over the network takes: longer than its lease, now and then."""
@@ -51,7 +55,7 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
     """Put a world's virtual time, chance, network and database in the places of the real ones."""
     chance, scheduler = _Chance(world.scheduler), world.scheduler
     event_id = models.Delivery._meta.get_field("event_id")
-    adapter = _Adapter(world.network)
+    adapter = _Adapter(world.network, scheduler, world.faults)
     with ExitStack() as stack:
         put = stack.enter_context
         put(override_settings(TILLGATE=dict(settings.TILLGATE)))
@@ -123,8 +127,9 @@ class _Inline:
 class _Adapter(GatewayAdapter):
     """The built-in adapter over the simulated network."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, scheduler: Scheduler, faults: Faults) -> None:
         super().__init__()
+        self._scheduler, self._faults = scheduler, faults
         self._gateway = lambda account: Gateway(account, transport=network)  # type: ignore[assignment]
 
     @hookimpl(tryfirst=True)
@@ -139,7 +144,14 @@ class _Adapter(GatewayAdapter):
 
     @hookimpl(tryfirst=True)
     def tillgate_refund(self, account: Any, request: Any) -> Any:
-        """Refund."""
+        """Refund, now and then after a long sleep."""
+        actor = self._scheduler.actor
+        if actor and self._faults.strikes("sleep"):
+            self._scheduler.pause(actor.chance.choice(_SLEEPS_SECONDS))
+            answer, key = super().tillgate_refund(account, request), key_of(request.ipn_url)
+            if models.Refund.objects.filter(notice_key=key, status="refused").exists():
+                actor.proof = key, actor.struck
+            return answer
         return super().tillgate_refund(account, request)
 
 
@@ -152,6 +164,7 @@ class _Handlers:
     def for_hook(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         """Return what is called in the place of a shop's function."""
         overheard = {
+            "tillgate_describe_order": self._described,
             "tillgate_payment_paid": self._paid,
             "tillgate_order_unpaid": self._given_up,
             "tillgate_deliver": self._carried,
@@ -170,6 +183,16 @@ class _Handlers:
             if actor.chance.random() < 0.5:
                 real(*arguments)
             raise ShopIsDown("the shop's handler failed")
+
+        return handler
+
+    def _described(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Let an order that staff moved to another currency be in that one."""
+        moved = self._world.moved
+
+        def handler(order_key: str) -> hooks.OrderDescription | None:
+            described: hooks.OrderDescription | None = real(order_key)
+            return replace(described, currency=moved[order_key]) if described and order_key in moved else described
 
         return handler
 

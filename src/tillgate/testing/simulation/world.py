@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from random import Random
 from typing import Final
+from urllib.parse import parse_qsl
 
 from django.apps import apps
 from django.conf import settings
@@ -19,8 +20,10 @@ from tillgate.django import models, operations
 from tillgate.django.conf import get_settings
 from tillgate.django.operations.audit import audit
 from tillgate.sandbox.faults import Planned
+from tillgate.sandbox.notices import NoticeAttempt
 from tillgate.sandbox.options import Options
 from tillgate.sandbox.service import Service
+from tillgate.sandbox.signing import matches
 from tillgate.testing.driver import ShopDriver
 from tillgate.testing.simulation.database import Interposed
 from tillgate.testing.simulation.faults import Faults
@@ -85,6 +88,8 @@ class SimulatedWorld:
         self.slow_pace = chance.choice(_SLOW_PACES)
         self.owner: tuple[str, ...] = ("owner@shop.example",)
         """Who is mailed of what needs a person."""
+        self.moved: dict[str, str] = {}
+        """The orders that staff moved to another currency."""
         self.is_quiet = False
         self.orders: dict[str, str] = {}
         """The story of each order."""
@@ -120,6 +125,12 @@ class SimulatedWorld:
                 self.faults.note(planned.fault.name)
         self._planned.clear()
         self.service.faults.planned.clear()
+
+    def is_genuine(self, attempt: NoticeAttempt) -> bool:
+        """Tell whether the shop can take a notice for the gateway's own: it is signed with a token that never changed here."""
+        said = dict(parse_qsl(attempt.body.decode()))
+        merchant_no = self.service.find(attempt.transaction_no).merchant_no
+        return not self.faults.rates["credentials"] and matches(said, self._tokens[merchant_no])
 
     # Running ------------------------------------------------------------------------------------------------------------------------------
 
@@ -219,6 +230,9 @@ class SimulatedWorld:
             for _ in range(2):
                 skew = chance.uniform(-1800, 7200)
                 spawn("clock", lambda skew=skew: self._skew(skew), story="clock", after=chance.uniform(0, span))  # type: ignore[misc]
+        if self.faults.rates["leaps"]:
+            days, minutes = chance.uniform(1, 3), chance.uniform(1, 20)
+            spawn("leap", lambda: self._leap(days * 86_400, minutes * 60), story="leap", after=chance.uniform(0, span))
 
     def _darken(self, seconds: float) -> None:
         self.network.dark_until = max(self.network.dark_until, self.scheduler.seconds + seconds)
@@ -237,8 +251,19 @@ class SimulatedWorld:
         self.scheduler.skew_seconds = seconds
         self.scheduler.tell(f"the shop's clock is wrong by {seconds:.0f} seconds")
 
+    def _leap(self, ahead: float, seconds: float) -> None:
+        """Let the shop's clock run far ahead for some minutes, and be put right; an hour later nothing waits for a time that far ahead."""
+        self._skew(ahead)
+        self.scheduler.pause(seconds)
+        self._skew(0)
+        self.scheduler.pause(2 * _HOUR)
+        if not self.is_quiet:
+            self.judge.nothing_is_parked(self.scheduler.now())
+
     def _quieten(self) -> None:
         """Let nothing go wrong any more."""
+        self.judge.of_the_unusable(self.network.unusable, self.scheduler.now())
+        self.network.unusable.clear()
         self.is_quiet = self.faults.is_calm = True
         self.network.dark_until = self.scheduler.skew_seconds = 0.0
         self.configure()
@@ -248,7 +273,7 @@ class SimulatedWorld:
         """Let a person settle the refunds that only people can, and compare the books with the gateway's as an owner would."""
 
         def closing() -> None:
-            for reason in ("changed-after-paid", "refund-unknown", "changed-after-paid"):
+            for reason in ("changed-after-paid", "refund-contradicted", "refund-unknown", "changed-after-paid"):
                 for attention in models.Attention.objects.filter(resolved_at__isnull=True, reason=reason).order_by("pk"):
                     self.people.settle(attention)
             for difference in audit(_LONG_AGO, self.scheduler.now(), connections=1):
