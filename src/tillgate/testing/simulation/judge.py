@@ -406,7 +406,8 @@ class Judge:
     def of_the_unusable(self, references: set[str], now: datetime) -> None:
         """Judge that a person was told of payments about which no answer could be used for long."""
         rows = Payment.objects.filter(reference__in=references, status__in=("created", "pending"), expires_at__lt=now - _LONG_UNUSABLE)
-        silent = rows.filter(attentions__isnull=True).order_by("pk").first()
+        accounts = Attention.objects.filter(payment__isnull=True, resolved_at__isnull=True).values("account")
+        silent = rows.filter(attentions__isnull=True).exclude(account__in=accounts).order_by("pk").first()
         _must(not silent, "I2", f"no answer about payment {silent} could be used for hours, and nobody is told")
 
     def nothing_is_parked(self, now: datetime) -> None:

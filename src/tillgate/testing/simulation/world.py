@@ -262,12 +262,18 @@ class SimulatedWorld:
 
     def _quieten(self) -> None:
         """Let nothing go wrong any more."""
-        self.judge.of_the_unusable(self.network.unusable, self.scheduler.now())
-        self.network.unusable.clear()
         self.is_quiet = self.faults.is_calm = True
         self.network.dark_until = self.scheduler.skew_seconds = 0.0
         self.configure()
         self.scheduler.tell("quiet")
+        if self.network.unusable:
+            self.scheduler.spawn("unusable", self._make_usable, story="unusable")
+
+    def _make_usable(self) -> None:
+        """Let sweeps that nothing cuts off find for some days that some answers cannot be used, and then let them be usable."""
+        self.scheduler.pause(_DAYS_OF_TROUBLE * 86_400.0)
+        self.judge.of_the_unusable(self.network.unusable, self.scheduler.now())
+        self.network.unusable.clear()
 
     def _close_the_books(self) -> None:
         """Let a person settle the refunds that only people can, and compare the books with the gateway's as an owner would."""
