@@ -95,7 +95,7 @@ def test_a_shop_that_is_paid_twice_is_found_and_the_smallest_trace_replays() -> 
 @pytest.mark.parametrize(
     ("driver", "violated"),
     [
-        ("SilentDriver", "I3: elsewhere [] was heard of order"),  # a remote delivery that raised is never carried again
+        ("SilentDriver", "I3: elsewhere ["),  # a remote delivery that raised is never carried again
         ("PesteringDriver", "seconds after one mail came another"),
     ],
 )
@@ -109,7 +109,7 @@ def test_what_was_lost_while_the_gateway_was_away_for_days_is_made_good_by_one_s
     said = simulate("--outage", "2", "--payments", "8", driver=TELLING)
     assert "in 2 days without a gateway " in said
     assert "exit status 0" in said
-    [line] = [line for line in said.splitlines() if line.startswith("seed 1: ")]
+    [line] = [line for line in said.splitlines() if "without a gateway " in line]
     paid, notices, good = (
         int(line.partition(before)[2].partition(after)[0])
         for before, after in (("gateway ", " of"), ("paid, ", " notices"), ("made ", " good"))
