@@ -48,6 +48,8 @@ _PACES: Final = (10.0, 60.0, 300.0)
 """How many seconds a sweeper rests at least while orders come: each world has its own."""
 _SLOW_PACES: Final = (600.0, 3600.0)
 """And in the days after, when most is about single payments: often enough for what is awaited in hours."""
+_LATE_SECONDS: Final = (60.0, 7200.0, 172_800.0)
+"""How late the gateway's late notices and late money come: each world has its own, and in some a person was quicker."""
 _DAYS_OF_TROUBLE: Final = 4
 _LONGEST_QUIET: Final = 200 * 86_400.0
 _PROGRESS_EVERY: Final = 500
@@ -78,7 +80,15 @@ class SimulatedWorld:
         self.accounts = ("default", "default", "second")
         self.scheduler, self.faults, seed = scheduler, faults, scheduler.seed
         self._tokens = {"200001": f"{seed:032x}", "200002": f"{seed + 1:032x}"}
-        options = Options(seed=seed, merchants=self._tokens, public_url="https://gateway.example", magic_amounts=False, journal_entries=100)
+        late = Random(f"{seed}:late").choice(_LATE_SECONDS)  # noqa: S311  # repeatable on purpose
+        options = Options(
+            seed=seed,
+            merchants=self._tokens,
+            public_url="https://gateway.example",
+            magic_amounts=False,
+            journal_entries=100,
+            late_seconds=late,
+        )
         self.service = Service(options, clock=lambda: self.scheduler.seconds)
         self.network = Network(self.service, self.scheduler, self.faults, get_settings().notice_throttle_seconds)
         self.judge = Judge(shop, self.service, self.network)
