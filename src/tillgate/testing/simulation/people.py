@@ -140,7 +140,7 @@ class People:
             if payment is None:
                 world.scheduler.pause(chance.uniform(5, 200))
                 continue
-            if (rate := world.faults.rates["unusable"]) and not world.faults.is_calm and chance.random() < rate:
+            if chance.random() < world.faults.rates["unusable"] and not world.faults.is_calm:
                 world.network.unusable.add(payment.reference)
                 world.faults.note("unusable_answers")
             world.scheduler.pause(chance.expovariate(1 / 60))
@@ -160,9 +160,9 @@ class People:
                 spawn(f"other clerk {story}", lambda: self.clerk(key), story=story, after=draw() * 2 * _DAY)
         if draw() < 0.1:
             spawn(f"attacker {story}", lambda: self.attacker(key), story=story, after=draw() * 3600)
-        rate = self._world.faults.rates["currencies"]
-        if rate and draw() < rate:
-            spawn(f"mover {story}", lambda: self.mover(key), story=story, after=draw() * 1800)
+        drawn, later = draw(), draw() * 1800  # drawn in any case: leaving this out must change nothing else in the story
+        if drawn < self._world.faults.rates["currencies"]:
+            spawn(f"mover {story}", lambda: self.mover(key), story=story, after=later)
         if draw() < 0.03:
             spawn(f"back office {story}", lambda: self.back_office(key), story=story, after=draw() * 3 * _DAY)
 
