@@ -120,11 +120,15 @@ def _play(shop: ShopDriver, given: argparse.Namespace) -> int:
     for seed in [seed for seed in given.seed if seed not in digests]:
         watch, began = _Watch(given.payments), time.perf_counter()
         try:
-            outcome = play(shop, seed, given, watch)
+            outcome, sentence = play(shop, seed, given, watch)
         except Violated as violated:
             watch.progress.clear()
             _report(violated, watch, given, shop)
             return 1
+        watch.progress.clear()
+        if given.trace:
+            _say("\n".join(watch.lines))
+        _say(f"seed {seed}: {sentence}")
         if given.results:
             _append(given.results, origin | asdict(outcome) | {"seconds": round(time.perf_counter() - began, 1)})
         digests[seed] = outcome.digest
@@ -141,37 +145,29 @@ def _named(seeds: Iterable[int]) -> str:
     return f"seeds {ranges(many)} are" if len(many) > 1 else f"seed {many[0]} is"
 
 
-def _simulate(shop: ShopDriver, seed: int, given: argparse.Namespace, watch: _Watch) -> Any:
-    """Play a world, say what came of it, and return that."""
+def _simulate(shop: ShopDriver, seed: int, given: argparse.Namespace, watch: _Watch) -> tuple[Any, str]:
+    """Play a world, and return what came of it, in a sentence too."""
     from tillgate.testing.simulation.world import simulate
 
     began = time.perf_counter()
     outcome = simulate(shop, seed, given.payments, only=given.only, without=given.without, watch=watch)
-    watch.progress.clear()
-    if given.trace:
-        _say("\n".join(watch.lines))
-    _say(
-        f"seed {seed}: {outcome.payments} payments, {outcome.paid} paid, {outcome.refunds} refunds, {sum(outcome.struck.values())} faults"
+    return outcome, (
+        f"{outcome.payments} payments, {outcome.paid} paid, {outcome.refunds} refunds, {sum(outcome.struck.values())} faults"
         f" in {outcome.days:.0f} days; {outcome.judged} judgements, no violation"
         f" ({outcome.payments / (time.perf_counter() - began):.0f} payments/s)"
     )
-    return outcome
 
 
-def _endure(shop: ShopDriver, seed: int, given: argparse.Namespace, watch: _Watch) -> Any:
-    """Play an outage, say what came of it, and return that."""
+def _endure(shop: ShopDriver, seed: int, given: argparse.Namespace, watch: _Watch) -> tuple[Any, str]:
+    """Play an outage, and return what came of it, in a sentence too."""
     from tillgate.testing.simulation.outage import endure
 
     endured = endure(shop, seed, given.payments, given.outage, watch=watch)
-    watch.progress.clear()
-    if given.trace:
-        _say("\n".join(watch.lines))
-    _say(
-        f"seed {seed}: in {endured.days:g} days without a gateway {endured.paid} of {endured.payments} payments were paid,"
+    return endured, (
+        f"in {endured.days:g} days without a gateway {endured.paid} of {endured.payments} payments were paid,"
         f" {endured.lost_notices} notices lost, and {endured.vain_sweeps} sweeps heard nothing;"
         f" then one sweep asked about {endured.looked} payments and made {endured.made_good} good"
     )
-    return endured
 
 
 def _report(violated: Violated, watch: _Watch, given: argparse.Namespace, shop: ShopDriver) -> None:
