@@ -555,7 +555,7 @@ def test_a_database_that_cannot_be_read_is_told(healthy: World, monkeypatch: pyt
 
     monkeypatch.setattr(MigrationExecutor, "migration_plan", away)
     _, wrong = findings()
-    assert wrong == {"migrations": "the database cannot be read: OperationalError"}
+    assert wrong == {"migrations": "the database 'default' cannot be read: OperationalError"}
 
 
 def test_a_reader_that_leaves_early_gets_no_traceback_and_the_doctor_its_exit_code(world: World) -> None:

@@ -72,7 +72,7 @@ def _migrations() -> Check:
         executor = MigrationExecutor(connections[database()])
         plan = executor.migration_plan([key for key in executor.loader.graph.leaf_nodes() if key[0] == "tillgate"])
     except DatabaseError as error:
-        return Check(name="migrations", passed=False, finding=f"the database cannot be read: {type(error).__name__}")
+        return Check(name="migrations", passed=False, finding=f"the database {database()!r} cannot be read: {type(error).__name__}")
     if plan:
         names = ", ".join(migration.name for migration, _ in plan)
         return Check(name="migrations", passed=False, finding=f"not applied: {names}. Run `manage.py migrate`.")

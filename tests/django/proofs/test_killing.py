@@ -187,6 +187,15 @@ def test_a_core_that_is_broken_is_found(tmp_path: Path, act: str, mutant: str, s
     assert f"--act {act} --point" in ran.stdout
 
 
+def test_a_shop_that_breaks_a_promise_when_nobody_is_killed_is_told_so_and_nothing_is_killed(tmp_path: Path) -> None:
+    mutant = "says applied and does nothing"
+    ran = kill(tmp_path, "--act", "deliver", "--sample", "3", driver="tests.django.proofs.broken_core:BrokenDriver", MUTANT=mutant)
+    assert ran.returncode == 1
+    assert "deliver breaks a promise without any kill: " in ran.stderr
+    assert ran.stderr.rstrip().endswith("make the shop pass the conformance kit first")
+    assert "Traceback" not in ran.stderr
+
+
 def test_a_run_kills_and_holds_and_the_same_again_goes_on_where_it_was(tmp_path: Path) -> None:
     first, second = (kill(tmp_path, "--act", "deliver", "--sample", "3", "--seed", "7") for _ in range(2))
     assert (first.returncode, second.returncode) == (0, 0), first.stdout + first.stderr

@@ -149,7 +149,7 @@ def _shown(payment: Payment) -> str:
 
 
 def _time(moment: datetime) -> str:
-    return f"{localtime(moment):%Y-%m-%d %H:%M:%S}"
+    return f"{localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
 
 
 # The gateway ------------------------------------------------------------------------------------------------------------------------------

@@ -41,22 +41,26 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
 
     from tillgate.testing.killing.acts import ACTS
-    from tillgate.testing.killing.runs import running
+    from tillgate.testing.killing.runs import HoldsNot, running
 
     if unknown := set(options.act or ()) - set(ACTS):
         parser.error(f"no act is named {', '.join(sorted(unknown))}; the acts are {', '.join(ACTS)}")
     seed = None if options.sample is None else int(source, 16) if options.seed is None else options.seed
     began, progress, missed = time.monotonic(), Progress(), list[str]()
-    with running(shop, packages, results, progress, options.part.suffix) as run:
-        for act in [ACTS[name] for name in options.act or ACTS]:
-            if options.point:
+    try:
+        with running(shop, packages, results, progress, options.part.suffix) as run:
+            for act in [ACTS[name] for name in options.act or ACTS]:
+                if not options.point:
+                    run.walk(act, options.part, options.sample, seed)
+                    continue
                 result = run.kill_at(act, options.point)
                 run.violations += [result] if result.outcome != HELD else []
                 missed += [] if result.place else [act.name]
                 end = f"killed at {result.place}" if result.place else f"over before point {options.point}, and so not killed: give less"
                 sys.stdout.write(f"{act.name}, {end}, then {result.recovery}: {result.outcome}\n")
-            else:
-                run.walk(act, options.part, options.sample, seed)
+    except HoldsNot as fault:
+        progress.clear()
+        sys.exit(f"{fault}: make the shop pass the conformance kit first")
     progress.clear()
     seconds = time.monotonic() - began
     drawn = f", seed {seed}" if seed is not None else ""

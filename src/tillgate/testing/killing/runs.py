@@ -29,7 +29,7 @@ from tillgate.testing.killing.results import HELD, Part, Result, Results
 from tillgate.testing.killing.zygote import End, Zygote
 from tillgate.testing.world import Time, World
 
-__all__ = ["Run", "running"]
+__all__ = ["HoldsNot", "Run", "running"]
 
 _TOGETHER: Final = 25
 """So many are killed one after the other before a day passes for all of them."""
@@ -51,6 +51,10 @@ class _Job:
     act: str
     subject: Subject
     offset: timedelta
+
+
+class HoldsNot(AssertionError):
+    """A promise is broken when nobody is killed: there is nothing to find out by killing."""
 
 
 class Run:
@@ -84,7 +88,7 @@ class Run:
         self._begin_anew()
         tried = self._try(act, [0] if act.is_alone else list(range(len(act.recoveries))), ends := list[End](), is_killed=False)
         if faults := [one.outcome for one in tried if one.outcome != HELD]:
-            raise AssertionError(f"{act.name}, without any kill: {faults}")
+            raise HoldsNot(f"{act.name} breaks a promise without any kill: {'; '.join(dict.fromkeys(faults))}")
         return max(end.points for end in ends)
 
     def kill_at(self, act: Act, point: int) -> Result:
