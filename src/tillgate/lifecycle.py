@@ -315,7 +315,7 @@ def next_look(status: PaymentStatus, since: datetime, expires_at: datetime, now:
         return next((moment for after in _TAIL_LOOKS if (moment := since + after) > now), None)
     if now >= expires_at:
         return now + min(max(_OVERDUE_LOOK, (now - expires_at) / _TAIL_RETRIES), LONGEST_BETWEEN_LOOKS)
-    early = (since + after for after in _EARLY_LOOKS)
+    early = (since + after for after in _EARLY_LOOKS if since <= now)  # a clock that ran ahead says nothing of how young a payment is
     moment = next((moment for moment in early if moment > now), now + _LOOK)
     return min(moment, max(expires_at, now + timedelta(seconds=1)))
 

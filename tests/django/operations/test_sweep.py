@@ -33,6 +33,7 @@ from tillgate.django.operations.pauses import pause
 from tillgate.django.operations.sweep import SWEEPER, Swept, accounts_due, beat, sweep, sweep_account, sweep_mail, sweep_shop
 from tillgate.lifecycle import Found, NoNews, NotFound
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
+from tillgate.testing.crashes import Crash
 
 sweeping: Any = sys.modules["tillgate.django.operations.sweep"]  # the package gives its function under the same name
 
@@ -117,6 +118,22 @@ def test_what_is_not_due_is_left_alone(world: World) -> None:
     world.start(world.order())
     assert world.sweep() == Swept()
     assert world.queries() == 0
+
+
+def test_i2_a_sweeper_that_is_killed_before_it_is_done_has_applied_what_it_heard_first(
+    world: World, gateway: dict[str, Callable[[], object]]
+) -> None:
+    payments = many(world, 2 * sweeping._BATCH)
+    for payment in payments:
+        world.shopper_pays(payment)
+
+    def dies() -> None:
+        raise Crash("killed")
+
+    gateway[payments[-1].reference] = dies
+    with pytest.raises(Crash):
+        world.sweep()
+    assert sum(world.fresh(payment).status == "paid" for payment in payments) == sweeping._BATCH
 
 
 def test_tail_looks_go_on_for_thirty_days_and_then_end(world: World) -> None:
@@ -1065,6 +1082,22 @@ def test_i2_a_gateway_that_answers_a_quiet_shop_nothing_usable_is_told_to_a_pers
     assert world.attentions() == []
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_i2_what_was_once_wrong_with_an_account_hides_no_payment_that_stays_unanswered_while_the_account_answers(
+    world: World, gateway: dict[str, Callable[[], object]], answers: bool
+) -> None:
+    lost = world.start(world.order())
+    gateway[lost.reference if answers else "*"] = unusable
+    for reason in ("signature-mismatch", "gateway-silent"):
+        key = f"{reason}:account:default"
+        Attention.objects.create(reason=reason, account="default", sentence="Once.", open_key=key, raised_at=clock.now())
+    for _ in range(40):
+        world.start(world.order())  # that payments can be begun says nothing of queries
+        world.sweep()
+        world.time.advance(minutes=15)
+    assert ("payment-unanswered" in world.attentions()) is answers
+
+
 def test_i2_a_payment_that_the_gateway_never_tells_anything_usable_about_is_told_to_a_person(
     world: World, gateway: dict[str, Callable[[], object]]
 ) -> None:
@@ -1100,6 +1133,31 @@ def test_payments_of_an_account_that_is_silent_as_a_whole_are_not_told_one_by_on
         world.sweep()
         world.time.advance(minutes=15)
     assert world.attentions() == ["gateway-silent"]
+
+
+def test_i2_a_clock_that_ran_a_day_ahead_puts_off_neither_what_it_looked_at_nor_what_it_began(
+    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]]
+) -> None:
+    looked_at, right = world.start(world.order()), clock.now
+    with monkeypatch.context() as patch:
+        patch.setattr(clock, "now", lambda: right() + timedelta(days=1))
+        begun = world.start(world.order())
+        gateway["*"] = silent
+        world.sweep()
+        gateway.clear()
+    for payment in (looked_at, begun):
+        assert due_in(world, payment) > 80_000
+        world.shopper_pays(payment)
+    world.sweep()
+    assert [world.fresh(payment).status for payment in (looked_at, begun)] == ["paid", "paid"]
+
+
+def test_a_refund_that_was_cut_off_while_the_clock_ran_a_day_ahead_is_told_within_hours(world: World) -> None:
+    refund = queue(world.paid_payment(), "1.00")
+    Refund.objects.filter(pk=refund.pk).update(status="sending", due_at=clock.now() + timedelta(days=1))
+    assert not world.sweep().refunds_lost, "its process may be alive"
+    world.time.advance(hours=2, seconds=1)
+    assert world.sweep().refunds_lost == 1
 
 
 def test_i2_what_a_clock_that_ran_ahead_has_put_off_is_looked_at_once_it_is_right(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

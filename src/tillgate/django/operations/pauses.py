@@ -14,14 +14,14 @@ from tillgate.django.operations.heartbeats import begin
 from tillgate.django.operations.locking import database, durable
 from tillgate.lifecycle import AttentionReason, PaymentStatus
 
-__all__ = ["PAUSE", "pause", "resume", "without_paused"]
+__all__ = ["PAUSE", "has_answered", "pause", "resume", "without_paused"]
 
 PAUSE: Final = timedelta(minutes=2)
 """How long an account rests. Its gateway is tried again within five minutes, whoever sweeps."""
 _TOLD_AFTER: Final = timedelta(minutes=30)
 _FORGOTTEN_AFTER: Final = timedelta(hours=3)
 """When nobody has asked for longer, a silence begins anew: overdue payments are asked about less and less often."""
-_ANSWERED: Final = (PaymentStatus.PENDING, PaymentStatus.PAID, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
+_ANSWERED: Final = (PaymentStatus.PAID, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
 _PREFIX: Final = "silent:"
 _LONGEST_NAME: Final = 64
 
@@ -54,7 +54,7 @@ def pause(account: str, because: str, *, is_told: bool, rest: timedelta = PAUSE)
         return  # another sweeper had news in this moment
     since = datetime.fromisoformat(row.detail["since"])
     told_after = now - since >= _TOLD_AFTER and not is_told
-    if now - row.at > _FORGOTTEN_AFTER or since > now or (told_after and _has_answered(account, since)):
+    if now - row.at > _FORGOTTEN_AFTER or since > now or (told_after and has_answered(account, since)):
         since, told_after = now, False
     rows.update(at=now + rest, detail={"since": since.isoformat()})
     if told_after:
@@ -64,8 +64,8 @@ def pause(account: str, because: str, *, is_told: bool, rest: timedelta = PAUSE)
             raise_attention(AttentionReason.GATEWAY_SILENT, sentence, "sweep", account=account)
 
 
-def _has_answered(account: str, since: datetime) -> bool:
-    """Tell whether a payment came to a status that only an answer brings: a notice or a return may have asked meanwhile."""
+def has_answered(account: str, since: datetime) -> bool:
+    """Tell whether a payment came to a status that only a query brings: a notice or a return may have asked meanwhile."""
     return Payment.objects.using(database()).filter(account=account, status__in=_ANSWERED, status_since__gt=since).exists()
 
 

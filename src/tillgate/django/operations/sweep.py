@@ -30,7 +30,7 @@ from tillgate.django.operations.deliveries import deliver, deliver_remote, is_un
 from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
 from tillgate.django.operations.mail import mail_attentions
-from tillgate.django.operations.pauses import pause, resume, without_paused
+from tillgate.django.operations.pauses import has_answered, pause, resume, without_paused
 from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, watched_since
 from tillgate.django.operations.refunds import mark_lost, send_refund
 from tillgate.django.operations.turns import Quota, Stop, Turn
@@ -57,7 +57,8 @@ _log = logging.getLogger("tillgate")
 SWEEPER: Final = "sweeper"
 """The name of the sweeper's heartbeat."""
 
-_BATCH: Final = 200
+_BATCH: Final = 50
+"""Few enough that a sweeper which is often killed applies some answers before it is."""
 _SLACK: Final = timedelta(minutes=5)
 """For applying a batch's answers, the shop's handlers included."""
 _LONGEST_DEADLINE_SECONDS: Final = 600.0
@@ -66,7 +67,9 @@ _LANES: Final = 8
 _MOST_AT_ONCE: Final = 10_000
 _FAULTS_KEPT: Final = 20
 _LONGEST_WAIT: Final = timedelta(hours=2)
-"""Longer than any refund or delivery is put off."""
+"""Longer than any refund or delivery is put off, or any open payment that is young."""
+_YOUNG: Final = timedelta(days=1)
+"""An open payment's looks are further apart only when it has long been overdue."""
 
 
 @dataclass
@@ -136,16 +139,19 @@ def sweep(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _n
 
 
 def _bring_forward() -> None:
-    """Make due what lies further ahead than anything is put off: whoever put it there had a clock that was wrong."""
+    """Make due what lies further ahead than its kind is ever put off: whoever put it there had a clock that was wrong."""
     now = clock.now()
-    for rows, name, longest in (
-        (Payment.objects.using(database()), "next_look_at", LONGEST_BETWEEN_LOOKS + _SLACK),
-        (Refund.objects.using(database()).filter(status=RefundStatus.QUEUED), "due_at", _LONGEST_WAIT),
-        (Delivery.objects.using(database()).filter(done_at__isnull=True), "due_at", _LONGEST_WAIT),
+    payments, refunds = Payment.objects.using(database()), Refund.objects.using(database())
+    for rows, name, longest, due in (
+        (payments.filter(status__in=OPEN_PAYMENT_STATUSES, created_at__gt=now - _YOUNG), "next_look_at", _LONGEST_WAIT, now),
+        (payments, "next_look_at", LONGEST_BETWEEN_LOOKS + _SLACK, now),
+        (refunds.filter(status=RefundStatus.QUEUED), "due_at", _LONGEST_WAIT, now),
+        (refunds.filter(status=RefundStatus.SENDING), "due_at", _LONGEST_WAIT, now + _LONGEST_WAIT),  # it may be under way
+        (Delivery.objects.using(database()).filter(done_at__isnull=True), "due_at", _LONGEST_WAIT, now),
     ):
         parked = rows.filter(**{f"{name}__gt": now + longest})
         if parked.exists():
-            parked.update(**{name: now})
+            parked.update(**{name: due})
 
 
 def accounts_due() -> list[str]:
@@ -402,7 +408,9 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
 def _tell_of_unanswered(payments: list[Payment]) -> None:
     """Tell a person of payments of one account that should long have been settled, unless the account itself is what is wrong."""
     account = payments[0].account
-    if Attention.objects.using(database()).filter(account=account, reason__in=ACCOUNT_REASONS, resolved_at__isnull=True).exists():
+    wrong = Attention.objects.using(database()).filter(account=account, reason__in=ACCOUNT_REASONS, resolved_at__isnull=True)
+    told_at = wrong.order_by("-raised_at").values_list("raised_at", flat=True).first()
+    if told_at and not has_answered(account, told_at):
         return
     for payment in payments:
         sentence = f"Payment {payment.reference}: its time to pay is long over, and the gateway gives no usable answer about it."

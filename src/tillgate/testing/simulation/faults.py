@@ -27,13 +27,9 @@ KINDS: Final = {
     "sleeps": (0.0, 0.05, 0.3),
     "currencies": (0.0, 0.02, 0.1),
     "unusable": (0.0, 0.0, 0.05),
-    "leaps": (0.0, 0.0, 0.0),
+    "leaps": (0.0, 0.0, 1.0),
 }
-"""Each kind of fault, and the rates of which a world draws one; of outages, credentials, clock and leaps only whether they happen.
-
-Leaps are not played: what a clock that is a day ahead has put off by that day is looked at a day late. The sweeper brings forward only what
-lies further ahead than anything is put off.
-"""
+"""Each kind of fault, and the rates of which a world draws one; of outages, credentials, clock and leaps only whether they happen."""
 
 
 @dataclass

@@ -10,10 +10,11 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from django.db import connection
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 
 from tillgate import hooks
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
+from tillgate.django.operations.attention import ACCOUNT_REASONS
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.sandbox.service import Service
 from tillgate.sandbox.transactions import Transaction
@@ -406,9 +407,12 @@ class Judge:
     def of_the_unusable(self, references: set[str], now: datetime) -> None:
         """Judge that a person was told of payments about which no answer could be used for long."""
         rows = Payment.objects.filter(reference__in=references, status__in=("created", "pending"), expires_at__lt=now - _LONG_UNUSABLE)
-        accounts = Attention.objects.filter(payment__isnull=True, resolved_at__isnull=True).values("account")
-        silent = rows.filter(attentions__isnull=True).exclude(account__in=accounts).order_by("pk").first()
-        _must(not silent, "I2", f"no answer about payment {silent} could be used for hours, and nobody is told")
+        told = Attention.objects.filter(reason__in=ACCOUNT_REASONS, resolved_at__isnull=True)
+        for silent in rows.filter(attentions__isnull=True).order_by("pk"):
+            since = told.filter(account=silent.account).aggregate(since=Max("raised_at"))["since"]
+            answered = Payment.objects.filter(account=silent.account, status__in=("paid", "closed", "expired"))
+            is_account = since and not answered.filter(status_since__gt=since).exists()
+            _must(is_account, "I2", f"no answer about payment {silent} could be used for hours, and nobody is told")
 
     def nothing_is_parked(self, now: datetime) -> None:
         """Judge that nothing waits for a time that a clock which ran ahead has set."""
