@@ -30,7 +30,7 @@ ASK = "“Ask the gateway now” in the admin"
 SETTLE = "settle it under “needs a person” in the admin"
 TELL_US = "no run of the software does this: see which row was changed by hand, or tell Tillgate's authors"
 SHOWN = "paid, USD 12.50, transaction 3001"
-RAISED = "2026-11-21 06:00:00"
+RAISED = "2026-11-21 06:00:00 CST"
 """Noon in Chicago, where Django has its clocks by default."""
 
 
@@ -91,7 +91,7 @@ def spoken(difference: Difference | None) -> tuple[str, ...] | None:
             (
                 "pending, USD 12.50",
                 "the gateway says 'success', USD 12.50, transaction 3001",
-                f"{ASK}; the sweeper looks next at 2026-11-21 07:00:00",
+                f"{ASK}; the sweeper looks next at 2026-11-21 07:00:00 CST",
                 "",
             ),
         ),
@@ -113,7 +113,7 @@ def spoken(difference: Difference | None) -> tuple[str, ...] | None:
             (
                 "pending, USD 12.50, transaction 3001",
                 "the gateway says 'failed', no currency without an amount, no transactionNo",
-                f"{ASK}; the sweeper looks next at 2026-11-21 07:00:00",
+                f"{ASK}; the sweeper looks next at 2026-11-21 07:00:00 CST",
                 "",
             ),
         ),

@@ -394,6 +394,8 @@ class People:
         world = self._world
         if world.is_busy:
             return world.pace, _LONGEST_PAUSE
+        if world.is_settled:
+            return _DAY, 5 * _DAY
         return world.slow_pace, 5 * _DAY if world.is_quiet else _DAY / 4
 
     def _next_due(self) -> datetime | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -109,7 +110,7 @@ class SimulatedWorld:
         self._everything_every = _EVERYTHING_EVERY * _FEWEST
         self._shoppers: list[Actor] = []
         self._planned: list[Planned] = []
-        self._busy_until = 0.0
+        self._busy_until, self._settled_at = 0.0, math.inf
 
     # What people need ---------------------------------------------------------------------------------------------------------------------
 
@@ -195,6 +196,11 @@ class SimulatedWorld:
         return self.scheduler.seconds < self._busy_until
 
     @property
+    def is_settled(self) -> bool:
+        """Whether nothing has gone wrong for days, so that only what nobody can settle is left, and late looks."""
+        return self.scheduler.seconds > self._settled_at
+
+    @property
     def _has_shoppers(self) -> bool:
         return any(not actor.thread.dead for actor in self._shoppers)
 
@@ -273,6 +279,7 @@ class SimulatedWorld:
     def _quieten(self) -> None:
         """Let nothing go wrong any more."""
         self.is_quiet = self.faults.is_calm = True
+        self._settled_at = self.scheduler.seconds + _DAYS_OF_TROUBLE * 86_400.0
         self.network.dark_until = self.scheduler.skew_seconds = 0.0
         self.configure()
         self.scheduler.tell("quiet")
