@@ -25,6 +25,8 @@ _BATCH: Final = 2000
 _MIX: Final = 200
 _AGES: Final = timedelta(minutes=110)
 """So many payments in a row were made evenly over this time, less than a cashier page stays open: all are still open."""
+_LATER: Final = timedelta(minutes=90)
+"""So far ahead lie the looks that are none of a sweep's: not so far that a clock must have been wrong."""
 
 
 def create() -> None:
@@ -72,7 +74,7 @@ def seed(count: int, status: str = "pending", letter: str = "B") -> dict[str, st
                 expires_at=created_at + timedelta(minutes=130),
                 status_since=created_at,
                 looked_at=created_at,
-                next_look_at=now + timedelta(days=1),
+                next_look_at=now + _LATER,
             )
             payments.append(payment)
             keys[payment.reference] = payment.notice_key
@@ -95,7 +97,7 @@ def sweep(count: int) -> dict[str, float]:
     """Make so many payments due and sweep them; return what that took."""
     now = timezone.now()
     newest = Payment.objects.order_by("-pk").values_list("pk", flat=True)
-    Payment.objects.filter(next_look_at__lt=now + timedelta(hours=12)).update(next_look_at=now + timedelta(days=1))
+    Payment.objects.filter(next_look_at__lt=now + _LATER / 2).update(next_look_at=now + _LATER)
     Payment.objects.filter(pk__gte=newest[count - 1]).update(next_look_at=now)
     tidy()
     wall, cpu = time.perf_counter(), time.process_time()
