@@ -688,6 +688,35 @@ def test_i5_a_refusal_that_a_notice_contradicts_is_told_to_a_person(world: World
     assert world.attentions() == ["refund-contradicted"]
 
 
+def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_those_for_which_nothing_is_left_are_withdrawn(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.paid_payment("12.50")
+
+    def never_left(request: RefundRequest) -> Any:
+        raise NotSent("refund", request.reference, "connection refused")
+
+    answering(monkeypatch, never_left)
+    small, large = operations.refund(payment.pk, "1.00"), operations.refund(payment.pk, "11.50")
+    world.time.advance(hours=4)
+    world.sweep()
+    assert world.attentions() == ["refund-not-sent", "refund-not-sent"]
+    with pytest.raises(InvalidRequest, match=r"more than the USD 12\.50"):
+        enter_external_refund(payment.pk, "12.51", person="ann")
+    enter_external_refund(payment.pk, "11.00", person="ann")
+    small.refresh_from_db()
+    large.refresh_from_db()
+    assert (small.status, large.status, large.due_at) == ("queued", "refused", None)
+    assert large.answer == "withdrawn before it was sent: a refund made elsewhere left nothing for it"
+    assert world.attentions() == ["refund-not-sent"]
+    assert refundable(payment) == Decimal("0.50")
+    assert TimelineEntry.objects.filter(refund=large, event="refund.refused").count() == 1
+    sent = list[RefundRequest]()
+    monkeypatch.setattr(hooks, "refund", lambda account, request: sent.append(request))
+    assert operations.send_refund(large.pk).status == "refused"
+    assert sent == []
+
+
 def test_i6_a_process_that_slept_until_its_refund_was_taken_for_lost_sends_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment, real, sent = world.paid_payment(), accounts.account_of, list[RefundRequest]()
 

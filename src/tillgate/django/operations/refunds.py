@@ -348,7 +348,10 @@ def _resolve_unknown(refund: Refund, resolution: str, person: str) -> None:
 
 
 def enter_external_refund(payment_id: int, amount: Decimal | str, *, person: str, seen: int | None = None) -> Refund:
-    """Enter a refund that was made elsewhere, so that what can still be given back is right again (I5). `seen` is as in `refund`."""
+    """Enter a refund that was made elsewhere, so that what can still be given back is right again (I5). `seen` is as in `refund`.
+
+    What was given back is a fact, and what is queued a wish: queued refunds for which nothing is left are withdrawn, the newest first.
+    """
     exact = money.amount(amount)
     payment = Payment.objects.using(database()).get(pk=payment_id)
     with locked_order(payment.order_id) as order:
@@ -356,8 +359,15 @@ def enter_external_refund(payment_id: int, amount: Decimal | str, *, person: str
         payment.order = order
         _check_seen(payment, seen)
         left = refundable(payment)
-        if exact > left:
-            raise InvalidRequest("amount", exact, f"is more than the USD {left} that can still be given back of {payment.reference}")
+        waiting = list(payment.refunds.filter(status=RefundStatus.QUEUED).order_by("-pk"))
+        most = left + sum(refund.amount for refund in waiting)
+        if exact > most:
+            raise InvalidRequest("amount", exact, f"is more than the USD {most} that can still be given back of {payment.reference}")
+        for refund in waiting:
+            if exact <= left:
+                break
+            _withdraw(refund, order, person)
+            left += refund.amount
         now = clock.now()
         entered = Refund(
             payment=payment,
@@ -378,6 +388,17 @@ def enter_external_refund(payment_id: int, amount: Decimal | str, *, person: str
             resolve(attention.pk, f"USD {exact} was refunded elsewhere", person)
     deliver(order.pk)
     return entered
+
+
+def _withdraw(refund: Refund, order: Order, person: str) -> None:
+    """Give up a refund that was not sent, under the order's lock: another one, made elsewhere, leaves nothing for it."""
+    move_refund(RefundStatus.QUEUED, RefundStatus.REFUSED)
+    refund.status, refund.status_since, refund.due_at = RefundStatus.REFUSED.value, clock.now(), None
+    refund.answer = "withdrawn before it was sent: a refund made elsewhere left nothing for it"
+    refund.save(update_fields=["status", "status_since", "answer", "due_at"])
+    record("refund.refused", order, f"person:{person}", refund.answer, payment=refund.payment, refund=refund)
+    settle(Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_NOT_SENT), "it was withdrawn")
+    _tell_shop(order, refund)
 
 
 def mark_lost(refund_id: int) -> Refund:
