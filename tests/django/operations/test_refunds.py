@@ -717,6 +717,25 @@ def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_thos
     assert sent == []
 
 
+def test_i5_a_queued_refund_that_a_notice_has_confirmed_is_not_withdrawn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment("12.50")
+
+    def never_left(request: RefundRequest) -> Any:
+        raise NotSent("refund", request.reference, "connection refused")
+
+    answering(monkeypatch, never_left)
+    refund = operations.refund(payment.pk, "11.50")
+    refund_notice(world, refund)
+    with pytest.raises(InvalidRequest, match=r"more than the USD 1\.00"):
+        enter_external_refund(payment.pk, "11.50", person="ann")
+    refund.refresh_from_db()
+    assert refund.status == "queued"
+    world.time.advance(minutes=2)
+    world.sweep()
+    refund.refresh_from_db()
+    assert refund.status == "succeeded"
+
+
 def test_i6_a_process_that_slept_until_its_refund_was_taken_for_lost_sends_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment, real, sent = world.paid_payment(), accounts.account_of, list[RefundRequest]()
 

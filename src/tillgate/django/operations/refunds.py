@@ -350,7 +350,8 @@ def _resolve_unknown(refund: Refund, resolution: str, person: str) -> None:
 def enter_external_refund(payment_id: int, amount: Decimal | str, *, person: str, seen: int | None = None) -> Refund:
     """Enter a refund that was made elsewhere, so that what can still be given back is right again (I5). `seen` is as in `refund`.
 
-    What was given back is a fact, and what is queued a wish: queued refunds for which nothing is left are withdrawn, the newest first.
+    What was given back is a fact, and what is queued a wish: queued refunds for which nothing is left are withdrawn, the newest first. One
+    that a notice has confirmed is a fact as well.
     """
     exact = money.amount(amount)
     payment = Payment.objects.using(database()).get(pk=payment_id)
@@ -359,7 +360,8 @@ def enter_external_refund(payment_id: int, amount: Decimal | str, *, person: str
         payment.order = order
         _check_seen(payment, seen)
         left = refundable(payment)
-        waiting = list(payment.refunds.filter(status=RefundStatus.QUEUED).order_by("-pk"))
+        queued = payment.refunds.filter(status=RefundStatus.QUEUED).order_by("-pk")
+        waiting = [refund for refund in queued if not _was_confirmed(refund)]
         most = left + sum(refund.amount for refund in waiting)
         if exact > most:
             raise InvalidRequest("amount", exact, f"is more than the USD {most} that can still be given back of {payment.reference}")
