@@ -692,11 +692,7 @@ def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_thos
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     payment = world.paid_payment("12.50")
-
-    def never_left(request: RefundRequest) -> Any:
-        raise NotSent("refund", request.reference, "connection refused")
-
-    answering(monkeypatch, never_left)
+    answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
     small, large = operations.refund(payment.pk, "1.00"), operations.refund(payment.pk, "11.50")
     world.time.advance(hours=4)
     world.sweep()
@@ -719,11 +715,7 @@ def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_thos
 
 def test_i5_a_queued_refund_that_a_notice_has_confirmed_is_not_withdrawn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("12.50")
-
-    def never_left(request: RefundRequest) -> Any:
-        raise NotSent("refund", request.reference, "connection refused")
-
-    answering(monkeypatch, never_left)
+    answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
     refund = operations.refund(payment.pk, "11.50")
     refund_notice(world, refund)
     with pytest.raises(InvalidRequest, match=r"more than the USD 1\.00"):
