@@ -31,6 +31,7 @@ from tillgate.wire.messages import CreatedPayment, Refunded, Transaction
 from tillgate.wire.money import CURRENCY
 
 __all__ = [
+    "BOUND_REFUND_STATUSES",
     "OPEN_PAYMENT_STATUSES",
     "PAYMENT_TRANSITIONS",
     "REFUND_TRANSITIONS",
@@ -107,6 +108,9 @@ REFUND_TRANSITIONS: Final[Mapping[RefundStatus, frozenset[RefundStatus]]] = Mapp
 
 OPEN_PAYMENT_STATUSES: Final = frozenset({_P.CREATED, _P.PENDING})
 """Statuses in which a payment may still be paid in the ordinary course."""
+
+BOUND_REFUND_STATUSES: Final = frozenset({_R.QUEUED, _R.SENDING, _R.UNKNOWN, _R.SUCCEEDED})
+"""Statuses in which a refund's amount is taken or may be: together never more than was paid (I5)."""
 
 
 _EARLY_LOOKS = tuple(timedelta(seconds=after) for after in (5, 15, 30, 60, 120, 300))
@@ -312,7 +316,8 @@ def next_look(status: PaymentStatus, since: datetime, expires_at: datetime, now:
     stand for ever: the pauses grow from a few minutes on, with the time that has passed. The others get tail looks.
     """
     if status not in OPEN_PAYMENT_STATUSES:
-        return next((moment for after in _TAIL_LOOKS if (moment := since + after) > now), None)
+        came = min(since, now)  # a clock that ran ahead may have said when
+        return next((moment for after in _TAIL_LOOKS if (moment := came + after) > now), None)
     if now >= expires_at:
         return now + min(max(_OVERDUE_LOOK, (now - expires_at) / _TAIL_RETRIES), LONGEST_BETWEEN_LOOKS)
     early = (since + after for after in _EARLY_LOOKS if since <= now)  # a clock that ran ahead says nothing of how young a payment is

@@ -44,14 +44,13 @@ def _task(name: str) -> Callable[[Callable[..., object]], Any]:
 @_task("tillgate.sweep")
 def sweep() -> dict[str, int]:
     """Wake the workers: send a task for every account that has something due, for the shops and for the mail."""
-    from tillgate.django.operations.sweep import Swept, accounts_due, beat
+    from tillgate.django.operations.sweep import wake
 
-    accounts = accounts_due()
+    accounts = wake()
     for account in accounts:
         sweep_account.apply_async((account,), expires=_EXPIRES_SECONDS)
     for task in (sweep_shop, sweep_mail):
         task.apply_async(expires=_EXPIRES_SECONDS)
-    beat(Swept())
     return {"accounts": len(accounts)}
 
 

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import InvalidRequest
+from tillgate import InvalidRequest, NotSent
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund
 from tillgate.django.operations import ActNotPossible
@@ -233,6 +233,63 @@ def test_an_overpaid_order_is_settled_by_any_refund_that_succeeds_and_by_no_othe
     done = operations.perform(attention.pk, "refund", person="ann", amount="2.00")
     attention.refresh_from_db()
     assert (done.resolved, attention.resolution, attention.resolved_by) == (True, "USD 2.00 was given back", "ann")
+
+
+def test_an_overpaid_order_is_settled_by_its_refund_whoever_sends_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = world.order("30.00")
+    payment = world.start(order)
+    world.shop.edit_total(order, Decimal("28.00"))
+    world.shopper_pays(payment)
+    world.notice(payment)
+    attention = Attention.objects.get()
+
+    def away(*_: Any) -> Any:
+        raise NotSent("refund", payment.reference, "connection refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tillgate.hooks.refund", away)
+        assert not operations.perform(attention.pk, "refund", person="ann", amount="2.00").resolved
+    world.time.advance(minutes=2)
+    world.sweep()
+    attention.refresh_from_db()
+    assert (attention.resolution, attention.resolved_by) == ("USD 2.00 was given back", "ann")
+
+
+def test_i4_a_payment_that_is_told_again_and_given_back_before_the_shop_hears_of_it_pays_nothing(world: World) -> None:
+    payment, attention = held(world)
+    ShopOrder.objects.update(status="open")
+    with world.failing_handler("tillgate_payment_paid", times=1):
+        assert not tell_again(attention).resolved
+    assert operations.perform(attention.pk, "refund", person="ann", amount="12.50").resolved
+    world.a_day_passes()
+    assert Order.objects.get().paid_by is None
+    assert (world.shop.times_paid(payment.order.key), world.attentions()) == (0, [])
+
+
+def test_i4_a_payment_that_is_told_again_pays_nothing_once_a_part_of_it_went_back(world: World) -> None:
+    payment, attention = held(world)
+    ShopOrder.objects.update(status="open")
+    with world.failing_handler("tillgate_payment_paid", times=1):
+        tell_again(attention)
+    operations.refund(payment.pk, "2.50")
+    world.a_day_passes()
+    assert Order.objects.get().paid_by is None
+    assert world.attentions() == ["paid-not-payable"]
+
+
+def test_an_order_that_is_paid_in_the_end_leaves_nobody_asked_why_it_was_not(world: World) -> None:
+    key = world.order("12.50")
+    payment = world.start(key)
+    world.shop.edit_total(key, Decimal("20.00"))
+    world.shopper_pays(payment)
+    world.notice(payment)
+    [underpaid] = Attention.objects.all()
+    ShopOrder.objects.update(status="cancelled")
+    tell_again(underpaid)
+    assert world.attentions() == ["underpaid", "paid-not-payable"]
+    ShopOrder.objects.update(status="open", total="12.50")
+    assert tell_again(underpaid).resolved
+    assert (world.attentions(), world.shop.times_paid(key)) == ([], 1)
 
 
 # Asking again.

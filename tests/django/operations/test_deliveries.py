@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from decimal import Decimal
 from types import ModuleType
@@ -19,7 +19,7 @@ from tests.smallest_shop.models import ShopOrder
 from tillgate import hooks
 from tillgate.django import clock, operations
 from tillgate.django import models as rows
-from tillgate.django.models import Attention, Delivery, Order
+from tillgate.django.models import Attention, Delivery, DeliveryKind, Order
 from tillgate.django.operations import deliveries
 from tillgate.django.operations.deliveries import deliver, deliver_remote, enqueue_remote, is_unpaid, retry
 from tillgate.django.operations.locking import InsideTransaction
@@ -651,3 +651,57 @@ def test_i1_money_in_another_currency_than_the_order_has_by_now_does_not_pay_it(
     assert (world.fresh(payment).status, world.shop.is_paid(payment.order.key)) == ("paid", False)
     assert world.attentions() == ["paid-not-payable"]
     assert "it was paid in USD, and the order is in KWD by now" in Attention.objects.get().sentence
+
+
+def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_pays_no_order(world: World) -> None:
+    payment = world.start(world.order("12.50"))
+    world.shopper_pays(payment)
+    with world.failing_handler("tillgate_payment_paid", times=1):
+        world.notice(payment)
+    operations.refund(payment.pk, "12.50")
+    world.a_day_passes()
+    assert Delivery.objects.get(kind="payment-paid").outcome == "given-back"
+    assert (world.shop.times_paid(payment.order.key), world.attentions()) == (0, [])
+    assert list(operations.audit(clock.now() - timedelta(days=9), clock.now())) == []
+
+
+def test_a_payment_of_which_a_part_was_given_back_before_the_shop_heard_of_it_pays_its_order(world: World) -> None:
+    payment = world.start(world.order("12.50"))
+    world.shopper_pays(payment)
+    with world.failing_handler("tillgate_payment_paid", times=1):
+        world.notice(payment)
+    operations.refund(payment.pk, "2.50")
+    world.a_day_passes()
+    assert (world.shop.times_paid(payment.order.key), world.shop.refunded(payment.order.key)) == (1, Decimal("2.50"))
+
+
+def test_a_failing_remote_delivery_of_a_refund_hides_no_failing_local_one(world: World, configure: Callable[..., None]) -> None:
+    configure(DELIVERY_ATTEMPTS_BEFORE_ATTENTION=1)
+    payment = world.paid_payment("12.50")
+    refund = operations.refund(payment.pk, "2.50")
+    for kind in (DeliveryKind.REMOTE, DeliveryKind.REFUND_CHANGED):
+        failed = Delivery.objects.create(
+            order=payment.order, payment=payment, refund=refund, kind=kind, created_at=clock.now(), due_at=clock.now()
+        )
+        operations.deliveries._note_failure(payment.order_id, failed.pk, ConnectionError("away"))
+        assert failed.attentions.count() == 1
+
+
+def test_a_remote_delivery_that_another_worker_failed_to_carry_meanwhile_leaves_nobody_told_once_it_is_carried(
+    world: World, mailer: Mailer, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(DELIVERY_ATTEMPTS_BEFORE_ATTENTION=1)
+    payment = world.paid_payment()
+    real = hooks.call_owner
+
+    def slow(plugin: str, hook: str, **arguments: Any) -> Any:
+        monkeypatch.setattr(hooks, "call_owner", real)
+        world.time.advance(minutes=3)
+        assert deliver_remote(payment.order_id) == 0, "another worker takes it, and fails"
+        assert world.attentions() == ["delivery-failing"]
+        return real(plugin, hook, **arguments)
+
+    monkeypatch.setattr(hooks, "call_owner", slow)
+    deliver_remote(payment.order_id)
+    assert Delivery.objects.get(name="confirmation").attempts == 2
+    assert world.attentions() == []

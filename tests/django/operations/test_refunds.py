@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, transaction
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
@@ -17,7 +17,7 @@ from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations import RefundNotPossible, accounts
 from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.refunds import enter_external_refund, refundable, settle_by_person
+from tillgate.django.operations.refunds import enter_external_refund, refundable, settle_by_person, withdraw
 from tillgate.testing.crashes import Crash
 
 
@@ -121,7 +121,7 @@ def test_a_process_that_dies_once_an_unknown_refund_is_settled_leaves_nobody_tol
     def die(_: int) -> None:
         raise Crash
 
-    monkeypatch.setattr(operations.refunds, "deliver", die)
+    monkeypatch.setattr(operations.refunds if who == "person" else operations.notices, "deliver", die)
     with pytest.raises(Crash):
         settle_by_person(refund.pk, done=True, person="ann") if who == "person" else refund_notice(world, refund)
     refund.refresh_from_db()
@@ -465,24 +465,19 @@ def test_i6_a_refund_that_was_taken_for_lost_is_not_queued_again_when_it_turns_o
 
 
 def test_i6_what_a_person_has_settled_stays_when_an_answer_comes_after_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    payment, real, settle = world.paid_payment(), hooks.refund, operations.refunds._settle
+    payment, real = world.paid_payment(), hooks.refund
 
     def slow(account: Any, request: RefundRequest) -> Any:
         world.time.advance(minutes=16)
         assert world.sweep().refunds_lost == 1
-        monkeypatch.setattr(operations.refunds, "_settle", overtaken)
+        settle_by_person(Refund.objects.get().pk, done=False, person="ann")
         return real(account, request)
-
-    def overtaken(*arguments: Any, **options: Any) -> Refund:
-        monkeypatch.setattr(operations.refunds, "_settle", settle)
-        settled = settle(*arguments, **options)
-        settle_by_person(settled.pk, done=False, person="ann")
-        return settled
 
     monkeypatch.setattr(hooks, "refund", slow)
     refund = operations.refund(payment.pk, "2.50")
     assert (refund.status, refund.answer) == ("refused", "ann found that it was not done")
     assert world.attentions() == ["refund-contradicted"]
+    assert "the gateway's answer says that it was done" in Attention.objects.get(resolved_at=None).sentence
     with pytest.raises(RefundNotPossible, match="enter that amount first"):
         operations.refund(payment.pk, "0.01")
 
@@ -778,3 +773,153 @@ def test_a_refund_that_cannot_be_sent_for_hours_is_told_to_a_person_until_it_is(
     world.sweep()
     assert Refund.objects.get().status == "succeeded"
     assert Attention.objects.get().resolution == "it was sent: succeeded"
+
+
+def wrongly_refused(world: World, payment: Payment, amount: str) -> Refund:
+    """Return a refund that was made, and that a person has said to be not done."""
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(payment.pk, amount)
+    return settle_by_person(refund.pk, done=False, person="ann")
+
+
+def test_i5_each_refund_that_was_refused_and_made_is_entered_for_itself(world: World) -> None:
+    payment = world.paid_payment("100.00")
+    for refund in [wrongly_refused(world, payment, amount) for amount in ("30.00", "40.00")]:
+        refund_notice(world, refund)
+    first, second = Attention.objects.filter(reason="refund-contradicted").order_by("id")
+    done = operations.perform(first.pk, "enter-refund", person="ann", amount="30.00")
+    assert (done.sentence, world.attentions()) == ("USD 30.00 was given back elsewhere", ["refund-contradicted"])
+    with pytest.raises(RefundNotPossible, match="enter that amount first"):
+        operations.refund(payment.pk, "1.00")
+    operations.perform(second.pk, "enter-refund", person="ann", amount="40.00")
+    assert world.attentions() == []
+    assert (refundable(payment), given_back(world, payment)) == (Decimal("30.00"), Decimal("70.00"))
+
+
+def test_i5_what_was_given_back_elsewhere_ends_no_doubt_about_a_refund_that_was_made(world: World) -> None:
+    payment = world.paid_payment("100.00")
+    refund_notice(world, wrongly_refused(world, payment, "30.00"))
+    Attention.objects.create(payment=payment, order=payment.order, reason="changed-after-paid", sentence="x", raised_at=clock.now())
+    enter_external_refund(payment.pk, "10.00", person="bob")
+    assert world.attentions() == ["refund-contradicted"]
+    enter_external_refund(payment.pk, "90.00", person="bob")
+    assert world.attentions() == [], "all of it was given back, so nothing is left to doubt"
+
+
+def test_i5_a_person_cannot_say_of_a_refund_that_a_notice_has_confirmed_that_it_was_not_done(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.paid_payment("12.50")
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(payment.pk, "6.00")
+    with monkeypatch.context() as patch:  # kept by a version that settled in another transaction, and died between the two
+        patch.setattr(operations.notices, "settle_by_notice", lambda *_: False)
+        refund_notice(world, refund)
+    settled = settle_by_person(refund.pk, done=False, person="ann")
+    assert (settled.status, settled.answer) == ("succeeded", "ann found that it was not done; a notice had confirmed it")
+    assert (refundable(payment), world.attentions()) == (Decimal("6.50"), [])
+
+
+def test_i7_a_notice_of_a_refund_is_kept_and_believed_together_or_not_at_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment("12.50")
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(payment.pk, "6.00")
+
+    def die(*_: Any) -> bool:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(operations.notices, "settle_by_notice", die)
+        with pytest.raises(Crash):
+            refund_notice(world, refund)
+    assert not refund.kept_notices.exists(), "it was not acknowledged, and comes again"
+    refund_notice(world, refund)
+    refund.refresh_from_db()
+    assert (refund.status, world.attentions()) == ("succeeded", [])
+
+
+@pytest.mark.parametrize("error", [Crash, OperationalError])
+def test_i5_a_refusal_that_a_notice_contradicts_is_told_though_the_process_ends_after_the_commit(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    payment = world.paid_payment("12.50")
+
+    def refused(_: RefundRequest) -> Any:
+        refund_notice(world, Refund.objects.get())
+        raise Refused("000021", "no", 400)
+
+    def die(_: int) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        answering(patch, refused)
+        patch.setattr(operations.refunds, "deliver", die)
+        with pytest.raises(error):
+            operations.refund(payment.pk, "2.50")
+    assert (Refund.objects.get().status, world.attentions()) == ("refused", ["refund-contradicted"])
+
+
+def test_i6_a_process_that_slept_sends_nothing_though_by_its_own_clock_it_is_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment, real = world.paid_payment("12.50"), accounts.account_of
+
+    def asleep(of: Payment) -> Any:
+        monkeypatch.setattr(operations.refunds, "account_of", real)
+        world.time.offset -= timedelta(days=1)  # the clock is put right
+        for _ in range(4):
+            world.sweep()
+            world.time.advance(minutes=61)
+        settle_by_person(Refund.objects.get().pk, done=False, person="ann")
+        assert operations.refund(payment.pk, "6.00").status == "succeeded"
+        return real(of)
+
+    monkeypatch.setattr(operations.refunds, "account_of", asleep)
+    world.time.offset += timedelta(days=1)
+    assert operations.refund(payment.pk, "6.00").status == "refused"
+    assert (given_back(world, payment), world.attentions()) == (Decimal("6.00"), [])
+
+
+def test_what_was_told_of_a_waiting_refund_is_over_once_it_is_sent_whatever_the_clock_did(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.paid_payment("12.50")
+    with monkeypatch.context() as patch:
+        answering(patch, failing(NotSent("refund", "x", "connection refused")))
+        operations.refund(payment.pk, "2.50")
+        world.time.offset += timedelta(days=1)
+        world.sweep()
+        assert world.attentions() == ["refund-not-sent"]
+    world.time.offset -= timedelta(days=1)
+    world.time.advance(minutes=2)
+    world.sweep()
+    assert (Refund.objects.get().status, world.attentions()) == ("succeeded", [])
+
+
+def test_a_refund_that_can_never_leave_is_withdrawn_by_a_person_and_told_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment("12.50")
+    answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
+    refund = operations.refund(payment.pk, "2.50")
+    for _ in range(8):
+        world.time.advance(hours=1)
+        world.sweep()
+    [attention] = Attention.objects.all()
+    operations.perform(attention.pk, "accept", person="ann", note="the bank is closed")
+    world.a_day_passes()
+    assert (Attention.objects.count(), refundable(payment)) == (1, Decimal("10.00"))
+    Attention.objects.filter(pk=attention.pk).update(resolved_at=None)
+    done = operations.perform(attention.pk, "withdraw", person="ann")
+    assert (done.resolved, done.sentence) == (True, "withdrawn before it was sent: by ann")
+    assert (world.attentions(), refundable(payment)) == ([], Decimal("12.50"))
+    assert list(refund.deliveries.values_list("kind", "outcome")) == [("refund-changed", "refused")]
+    with pytest.raises(RefundNotPossible, match="is refused by now, and only one that waits to be sent can be withdrawn"):
+        withdraw(refund.pk, person="ann")
+
+
+def test_a_refund_that_a_notice_has_confirmed_is_not_withdrawn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment("12.50")
+    refund = queued(payment)
+    refund_notice(world, refund)
+    with pytest.raises(RefundNotPossible, match="a notice says that the refund was done"):
+        withdraw(refund.pk, person="ann")
+    world.sweep()
+    refund.refresh_from_db()
+    assert (refund.status, given_back(world, payment)) == ("succeeded", Decimal(0))

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -23,7 +24,7 @@ from django.urls import include, path
 from tests.django import project
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import NotSent, OutcomeUnknown, hooks
+from tillgate import AnswerNotUnderstood, NotSent, OutcomeUnknown, hooks
 from tillgate.account import Account
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Heartbeat, Order, Payment, Refund, TimelineEntry
@@ -651,7 +652,7 @@ def test_a_database_that_is_away_ends_the_sweep_instead_of_failing_at_every_row(
 
 @pytest.mark.parametrize(
     ("operation", "act"),
-    [("sweep", sweep), ("sweep_shop", sweep_shop), ("sweep_account", lambda: sweep_account("default")), ("mail_attentions", sweep_mail)],
+    [("sweep", sweep), ("sweep_shop", sweep_shop), ("sweep_account", lambda: sweep_account("default")), ("sweep_mail", sweep_mail)],
 )
 def test_i12_nothing_is_swept_inside_a_transaction(world: World, operation: str, act: Callable[[], Swept]) -> None:
     with pytest.raises(InsideTransaction, match=rf"^{operation} uses the network"), transaction.atomic():
@@ -1135,12 +1136,30 @@ def test_payments_of_an_account_that_is_silent_as_a_whole_are_not_told_one_by_on
     assert world.attentions() == ["gateway-silent"]
 
 
-def test_i2_a_clock_that_ran_a_day_ahead_puts_off_neither_what_it_looked_at_nor_what_it_began(
-    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]]
-) -> None:
-    looked_at, right = world.start(world.order()), clock.now
+@contextmanager
+def clock_ahead(monkeypatch: pytest.MonkeyPatch, days: float) -> Iterator[None]:
+    """Let the shop's clock, and nobody else's, be so many days ahead."""
+    right = clock.now
     with monkeypatch.context() as patch:
-        patch.setattr(clock, "now", lambda: right() + timedelta(days=1))
+        patch.setattr(clock, "now", lambda: right() + timedelta(days=days))
+        yield
+
+
+def by_tasks() -> None:
+    """Sweep in parts, as Celery's tasks do."""
+    for account in sweeping.wake():
+        sweep_account(account)
+    sweep_shop()
+    sweep_mail()
+
+
+@pytest.mark.parametrize("sweeps", [sweep, by_tasks])
+@pytest.mark.parametrize("days", [1, 365])
+def test_i2_a_clock_that_ran_ahead_puts_off_neither_what_it_looked_at_nor_what_it_began(
+    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]], days: int, sweeps: Callable[[], object]
+) -> None:
+    looked_at = world.start(world.order())
+    with clock_ahead(monkeypatch, days):
         begun = world.start(world.order())
         gateway["*"] = silent
         world.sweep()
@@ -1148,8 +1167,142 @@ def test_i2_a_clock_that_ran_a_day_ahead_puts_off_neither_what_it_looked_at_nor_
     for payment in (looked_at, begun):
         assert due_in(world, payment) > 80_000
         world.shopper_pays(payment)
-    world.sweep()
+    sweeps()
     assert [world.fresh(payment).status for payment in (looked_at, begun)] == ["paid", "paid"]
+
+
+@pytest.mark.parametrize("days", [5, 40])
+def test_i2_a_payment_that_a_clock_days_ahead_took_for_expired_is_looked_at_once_it_is_right(
+    world: World, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    payment = world.start(world.order())
+    with clock_ahead(monkeypatch, days):
+        world.sweep()
+    assert world.fresh(payment).status == "expired"
+    world.shopper_pays(payment)
+    world.sweep()
+    assert world.fresh(payment).status == "paid"
+
+
+@pytest.mark.parametrize("days", [9, 40])
+def test_i2_the_tail_looks_that_a_clock_days_ahead_took_for_done_are_made(world: World, monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+    payment = world.start(world.order())
+    world.time.advance(hours=3)
+    world.sweep()
+    assert world.fresh(payment).status == "closed"
+    world.time.advance(hours=2)
+    world.sweep()
+    world.time.advance(hours=20)
+    with clock_ahead(monkeypatch, days):
+        world.sweep()
+    world.pays_late(payment)
+    world.sweep()
+    assert world.fresh(payment).status == "paid"
+
+
+def test_what_settled_while_the_clock_was_months_ahead_is_not_asked_about_at_every_sweep(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    with clock_ahead(monkeypatch, 60):
+        world.sweep()
+    assert world.fresh(payment).status == "paid"
+    before = world.queries()
+    for _ in range(24):
+        world.time.advance(minutes=5)
+        world.sweep()
+    assert world.queries() - before <= 3, "now, and an hour after it came to its status"
+
+
+def test_what_another_machine_looked_at_ahead_of_time_is_looked_for_once_an_hour(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.start(world.order())
+    world.time.advance(hours=3)
+    world.sweep()
+    assert world.fresh(payment).status == "closed"
+    world.time.advance(minutes=30)
+    with clock_ahead(monkeypatch, 5):
+        operations.reconcile(world.fresh(payment), "return")  # by a worker of the web
+    before = world.queries()
+    world.time.advance(minutes=20)
+    world.sweep()
+    assert world.queries() == before
+    world.time.advance(minutes=15)
+    world.sweep()
+    assert world.queries() == before + 1
+
+
+def test_the_check_that_an_order_is_unpaid_is_not_put_off_by_a_clock_that_ran_ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = world.order()
+    with clock_ahead(monkeypatch, 5):
+        operations.expect(world.shop.plugin, key)
+    world.a_day_passes()
+    assert world.shop.is_released(key)
+
+
+def test_i2_a_contradiction_is_told_of_a_payment_that_was_begun_while_the_clock_ran_ahead(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with clock_ahead(monkeypatch, 1):
+        payment = world.start(world.order())
+    world.shopper_pays(payment)
+    world.sandbox.control.fault("wrong_amount", occasion="query")
+    world.notice(payment)
+    assert world.attentions() == ["amount-mismatch"]
+
+
+def test_an_account_whose_plugin_raises_is_told_to_be_silent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    many(world, 5)
+
+    def broken(_: str) -> Any:
+        raise RuntimeError("the key of the accounts is lost")
+
+    monkeypatch.setattr(sweeping, "find_account", broken)
+    monkeypatch.setattr(operations.payments, "account_of", broken)
+    for _ in range(8):
+        world.time.advance(minutes=15)
+        assert world.sweep().faults == []
+    assert world.attentions() == ["gateway-silent"]
+
+
+@pytest.mark.parametrize("days", [0, 5])
+def test_the_silence_of_a_gateway_is_told_whatever_a_clock_that_ran_ahead_wrote(
+    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]], days: int
+) -> None:
+    paid = world.start(world.order())
+    many(world, 5)
+    world.shopper_pays(paid)
+    with clock_ahead(monkeypatch, days):
+        world.notice(paid)
+    gateway["*"] = silent
+    for _ in range(8):
+        world.time.advance(minutes=15)
+        world.sweep()
+    assert world.attentions() == ["gateway-silent"]
+
+
+@pytest.mark.parametrize("days", [0, 5])
+def test_an_account_matter_that_was_raised_ahead_of_the_clock_hides_no_payment_and_ends_as_any_other(
+    world: World, gateway: dict[str, Callable[[], object]], days: int
+) -> None:
+    lost = world.start(world.order())
+
+    def unusable() -> None:
+        raise AnswerNotUnderstood("no envelope")
+
+    gateway[lost.reference] = unusable
+    raised_at = clock.now() + timedelta(days=days)
+    told = Attention.objects.create(reason="signature-mismatch", account="default", sentence="Once.", open_key="x", raised_at=raised_at)
+    for _ in range(2 * 24):
+        if _ % 4 == 0:
+            told_of = world.start(world.order())
+        world.time.advance(minutes=15)
+        world.sweep()
+    assert "payment-unanswered" in world.attentions()
+    Attention.objects.filter(pk=told.pk).update(payment=told_of)
+    world.time.advance(minutes=15)
+    world.sweep()
+    assert "signature-mismatch" not in world.attentions()
 
 
 def test_a_refund_that_was_cut_off_while_the_clock_ran_a_day_ahead_is_told_within_hours(world: World) -> None:
@@ -1158,14 +1311,3 @@ def test_a_refund_that_was_cut_off_while_the_clock_ran_a_day_ahead_is_told_withi
     assert not world.sweep().refunds_lost, "its process may be alive"
     world.time.advance(hours=2, seconds=1)
     assert world.sweep().refunds_lost == 1
-
-
-def test_i2_what_a_clock_that_ran_ahead_has_put_off_is_looked_at_once_it_is_right(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    payment, right = world.start(world.order()), clock.now
-    with monkeypatch.context() as patch:
-        patch.setattr(clock, "now", lambda: right() + timedelta(days=365))
-        world.sweep()
-    assert world.fresh(payment).status == "expired"
-    world.shopper_pays(payment)
-    world.sweep()
-    assert (world.fresh(payment).status, world.shop.is_paid(payment.order.key)) == ("paid", True)

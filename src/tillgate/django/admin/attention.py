@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from django.contrib import admin, messages
@@ -51,6 +52,8 @@ class _Card:
     payment_url: str
     order_url: str
     seen: int
+    made: Decimal | None
+    """What a refund that was refused here, and was made, gave back."""
 
 
 class _ResolvedFilter(admin.SimpleListFilter):
@@ -173,6 +176,7 @@ class AttentionAdmin(ReadOnlyAdmin[Attention]):
             payment_url=self.page_url(row.payment) if row.payment else "",
             order_url=self.page_url(row.order) if row.order else "",
             seen=seen,
+            made=row.refund.amount if row.refund else None,
         )
 
     def _address(self, act: Act, row: Attention) -> str:

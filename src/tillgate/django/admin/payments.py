@@ -22,7 +22,7 @@ from tillgate.django import operations
 from tillgate.django.admin.base import ReadOnlyAdmin, need
 from tillgate.django.forms import VENDOR_LABELS, RefundForm
 from tillgate.django.models import NOTHING, Attention, Order, Payment
-from tillgate.django.operations.refunds import refundable
+from tillgate.django.operations.refunds import enter_external_refund, refundable
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import (
@@ -38,7 +38,7 @@ from tillgate.django.staff.showing import (
     usd,
 )
 from tillgate.errors import TillgateError
-from tillgate.lifecycle import RefundStatus
+from tillgate.lifecycle import PaymentStatus, RefundStatus
 
 __all__ = ["PaymentAdmin"]
 
@@ -149,8 +149,9 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         return gettext("%(account)s (sandbox)") % {"account": payment.account} if payment.sandbox else payment.account
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the two acts."""
-        return [self.act_url("refund", self.refund_view), self.act_url("query", self.query_view), *super().get_urls()]
+        """Add the three acts."""
+        acts = {"refund": self.refund_view, "enter-refund": self.enter_view, "query": self.query_view}
+        return [*(self.act_url(suffix, view) for suffix, view in acts.items()), *super().get_urls()]
 
     def page_context(self, request: HttpRequest, row: Payment) -> dict[str, Any]:
         """Return a payment and everything that belongs to it."""
@@ -158,6 +159,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         mask = Mask([row], refunds)
         entries = row.order.timeline.filter(Q(payment=row) | Q(payment__isnull=True)).order_by("id")
         left = refundable(row)
+        given_back = sum((refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED), NOTHING)
         return {
             "payment": row,
             "order_url": self.page_url(row.order),
@@ -166,9 +168,12 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             "timeline": timeline_of(entries[:MOST_SHOWN], mask),
             "refunds": [(refund, words.REFUND_STATUSES[refund.status], mask.text(refund.answer)) for refund in refunds],
             "left": left,
-            "given_back": sum((refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED), NOTHING),
+            "given_back": given_back,
             "refund_form": RefundForm(left, initial={"amount": left}) if left else None,
             "refund_url": self.act_address("refund", row),
+            "may_be_entered": row.status == PaymentStatus.PAID and given_back < row.amount,
+            "enter_url": self.act_address("enter-refund", row),
+            "seen": refunds[-1].pk if refunds else 0,
             "query_url": self.act_address("query", row),
             "deliveries": [(one, mask.text(one.fault)) for one in row.deliveries.order_by("id")[:MOST_SHOWN]],
             "notices": [(one, mask.evidence(one.evidence)) for one in row.kept_notices.order_by("-received_at", "-id")],
@@ -236,6 +241,20 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             level, said = refund_outcome(refund, mask)
             messages.add_message(request, level, said)
         return HttpResponseRedirect(back)
+
+    def enter_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Enter a refund that was made elsewhere, such as on the gateway's own pages: no answer of the gateway tells of it."""
+        payment = self.find(request, object_id)
+        need(request, MAY_REFUND)
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        amount, seen = request.POST.get("amount", ""), row_id(request.POST.get("seen"))
+        try:
+            entered = enter_external_refund(payment.pk, amount, person=person_of(request), seen=seen)
+        except (operations.RefundNotPossible, TillgateError) as error:
+            return self.refuse(request, error, self.page_url(payment), Mask([payment]))
+        messages.success(request, gettext("Entered: USD %(amount)s was given back elsewhere.") % {"amount": entered.amount})
+        return HttpResponseRedirect(self.page_url(payment))
 
     def query_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Ask the gateway about a payment now. Whoever may look may ask: a shopper's return does the same."""

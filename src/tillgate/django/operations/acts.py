@@ -19,10 +19,10 @@ from tillgate.django.operations.attention import resolve
 from tillgate.django.operations.deliveries import deliver, deliver_remote, retry
 from tillgate.django.operations.locking import database, locked_order, outside_transactions
 from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of
-from tillgate.django.operations.refunds import enter_external_refund, refund, refundable, settle_by_person
+from tillgate.django.operations.refunds import enter_external_refund, refund, refundable, settle_by_person, withdraw
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
-from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus, decide
+from tillgate.lifecycle import AttentionReason, PaymentStatus, decide
 
 __all__ = ["Act", "ActNotPossible", "Done", "acts_for", "look_again", "perform"]
 
@@ -42,6 +42,8 @@ class Act(StrEnum):
     """The refund of unknown outcome was done, as a person saw at the gateway."""
     REFUND_NOT_DONE = "refund-not-done"
     """The refund of unknown outcome was not done, as a person saw at the gateway."""
+    WITHDRAW = "withdraw"
+    """Give up a refund that could not be sent."""
     ENTER_REFUND = "enter-refund"
     """Enter the amount of a refund that was made elsewhere."""
     ACCEPT = "accept"
@@ -72,7 +74,7 @@ _FITTING: Final[Mapping[str, tuple[Act, ...]]] = MappingProxyType(
         # Its amount stays blocked until somebody knows, so no accepting.
         AttentionReason.REFUND_UNKNOWN: (Act.REFUND_DONE, Act.REFUND_NOT_DONE),
         AttentionReason.REFUND_CONTRADICTED: (Act.ENTER_REFUND, Act.ACCEPT),
-        AttentionReason.REFUND_NOT_SENT: (Act.ACCEPT,),
+        AttentionReason.REFUND_NOT_SENT: (Act.WITHDRAW, Act.ACCEPT),
         AttentionReason.PAYMENT_UNANSWERED: _ASK,
         AttentionReason.DELIVERY_FAILING: (Act.RETRY, Act.ACCEPT),
         AttentionReason.FORGED_NOTICES: (Act.ACCEPT,),
@@ -209,8 +211,6 @@ def _refund(attention: Attention, given: _Given) -> Done:
     assert payment is not None
     data = {"press": given.press} if given.press else {}
     sent = refund(payment.pk, given.amount or "", person=given.person, reason=attention.reason, data=data, seen=given.seen)
-    if sent.status == RefundStatus.SUCCEEDED and attention.reason == AttentionReason.OVERPAID:
-        resolve(attention.pk, f"USD {sent.amount} was given back", given.person)
     attention.refresh_from_db()
     return Done(resolved=attention.resolved_at is not None, sentence=sent.answer, refund=sent)
 
@@ -224,8 +224,14 @@ def _settle(attention: Attention, given: _Given, *, done: bool) -> Done:
 
 def _enter(attention: Attention, given: _Given) -> Done:
     assert attention.payment is not None
-    entered = enter_external_refund(attention.payment.pk, given.amount or "", person=given.person, seen=given.seen)
+    entered = enter_external_refund(attention.payment.pk, given.amount or "", person=given.person, seen=given.seen, about=attention)
     return Done(resolved=True, sentence=f"USD {entered.amount} was given back elsewhere", refund=entered)
+
+
+def _withdraw(attention: Attention, given: _Given) -> Done:
+    assert attention.refund is not None
+    withdrawn = withdraw(attention.refund.pk, person=given.person)
+    return Done(resolved=True, sentence=withdrawn.answer, refund=withdrawn)
 
 
 def _accept(attention: Attention, given: _Given) -> Done:
@@ -246,6 +252,7 @@ _ACTS: Final[Mapping[Act, Callable[[Attention, _Given], Done]]] = MappingProxyTy
         Act.REFUND: _refund,
         Act.REFUND_DONE: lambda attention, given: _settle(attention, given, done=True),
         Act.REFUND_NOT_DONE: lambda attention, given: _settle(attention, given, done=False),
+        Act.WITHDRAW: _withdraw,
         Act.ENTER_REFUND: _enter,
         Act.ACCEPT: _accept,
     }

@@ -15,7 +15,17 @@ from tillgate.django.operations.locking import database
 from tillgate.django.operations.timeline import record
 from tillgate.lifecycle import AttentionReason
 
-__all__ = ["ACCOUNT_REASONS", "ANSWER_REASONS", "ELSEWHERE_REASONS", "GIVEN_BACK_REASONS", "ITSELF", "raise_attention", "resolve", "settle"]
+__all__ = [
+    "ACCOUNT_REASONS",
+    "ANSWER_REASONS",
+    "ELSEWHERE_REASONS",
+    "GIVEN_BACK_REASONS",
+    "ITSELF",
+    "NOT_APPLIED_REASONS",
+    "raise_attention",
+    "resolve",
+    "settle",
+]
 
 
 ACCOUNT_REASONS = frozenset(
@@ -45,6 +55,9 @@ GIVEN_BACK_REASONS = frozenset(
 )
 """Reasons that are settled once all of the payment was given back."""
 
+NOT_APPLIED_REASONS = frozenset({AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID})
+"""Reasons why a paid payment did not pay its order, and over once it does."""
+
 ELSEWHERE_REASONS = frozenset({AttentionReason.CHANGED_AFTER_PAID, AttentionReason.REFUND_CONTRADICTED})
 """Reasons that say that money may have gone back that no refund here stands for: nothing is given back before a person has looked (I5)."""
 
@@ -66,7 +79,7 @@ def raise_attention(
     evidence: Mapping[str, Any] | None = None,
 ) -> Attention | None:
     """Raise attention within the running transaction, or do nothing when the same is open already. Returns what was raised."""
-    subject = refund or delivery or payment
+    subject = delivery or refund or payment
     whom = f"account:{account}" if reason in ACCOUNT_REASONS else f"{type(subject).__name__.lower()}:{subject.pk if subject else ''}"
     open_key = f"{reason}:{whom}"
     if Attention.objects.filter(open_key=open_key).exists():

@@ -17,9 +17,9 @@ from django.utils.timezone import localtime
 
 from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment, Refund
 from tillgate.django.operations.attention import GIVEN_BACK_REASONS, ITSELF
-from tillgate.django.operations.refunds import BOUND
 from tillgate.hooks import OrderDescription, PaidOutcome
 from tillgate.lifecycle import (
+    BOUND_REFUND_STATUSES,
     OPEN_PAYMENT_STATUSES,
     Answer,
     AttentionReason,
@@ -207,8 +207,13 @@ def is_held_as_paid(books: OrderBooks) -> bool:
     payment = books.order.paid_by
     if payment is None:
         return False
+    return not _is_given_back(books, payment)
+
+
+def _is_given_back(books: OrderBooks, payment: Payment) -> bool:
+    """Tell whether all of a payment was given back."""
     given_back: Decimal = sum((one.amount for one in books.refunds if one.payment_id == payment.pk and one.status == _R.SUCCEEDED), NOTHING)
-    return bool(given_back < payment.amount)
+    return bool(given_back >= payment.amount)
 
 
 def compare_with_shop(books: OrderBooks, described: OrderDescription | None) -> Difference | None:
@@ -269,7 +274,7 @@ def _examine_delivery(books: OrderBooks, payment: Payment) -> Iterator[Differenc
         yield _waiting(books, payment, waiting, here, held)
     elif not deliveries:
         yield _difference(DifferenceKind.NOT_DELIVERED, payment, here, "nothing was ever queued to tell the shop", _TELL_US)
-    elif not held:
+    elif not held and not _is_given_back(books, payment):
         there = f"the shop was told and has not applied it ({deliveries[-1].outcome}), and no person knows"
         yield _difference(DifferenceKind.NOT_SHOWN, payment, here, there, "give it back in the admin, or settle it in the shop")
 
@@ -288,7 +293,7 @@ def _waiting(books: OrderBooks, payment: Payment, delivery: Delivery, here: str,
 
 def _examine_refunds(books: OrderBooks, payment: Payment) -> Iterator[Difference]:
     refunds = [refund for refund in books.refunds if refund.payment_id == payment.pk]
-    bound = sum((refund.amount for refund in refunds if refund.status in BOUND), NOTHING)
+    bound = sum((refund.amount for refund in refunds if refund.status in BOUND_REFUND_STATUSES), NOTHING)
     paid = payment.amount if payment.status == PaymentStatus.PAID else NOTHING
     if bound > paid:
         here = f"refunds of USD {bound}: given back, on their way or of unknown outcome"
@@ -300,6 +305,9 @@ def _examine_refunds(books: OrderBooks, payment: Payment) -> Iterator[Difference
             there = "nobody can ask: the interface has no query for refunds"
             about = [one for one in books.attentions if one.refund_id == refund.pk and one.reason == AttentionReason.REFUND_UNKNOWN]
             yield _difference(AttentionReason.REFUND_UNKNOWN, payment, here, there, "look at the gateway's back office", about)
+        contradicted = AttentionReason.REFUND_CONTRADICTED
+        if about := [one for one in books.attentions if one.refund_id == refund.pk and one.reason == contradicted and not one.resolved_at]:
+            yield _difference(contradicted, payment, here, "the gateway says that it was done", "enter it, if the money went out", about)
         if refund.status in _TOLD_TO_SHOP:
             yield from _examine_refund_delivery(books, payment, refund, here)
 

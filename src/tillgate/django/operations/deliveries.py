@@ -11,19 +11,19 @@ from datetime import timedelta
 from typing import Any, Final
 
 from django.conf import settings
-from django.db.models import F
+from django.db.models import Exists, OuterRef
 from django.utils import translation
 
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
-from tillgate.django.operations.attention import raise_attention, settle
+from tillgate.django.operations.attention import NOT_APPLIED_REASONS, raise_attention, settle
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
 from tillgate.django.operations.timeline import record
 from tillgate.django.operations.values import attention_value, delivery_value, order_value, payment_value, refund_value
 from tillgate.errors import ConfigurationError
-from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, AttentionReason, PaymentStatus
+from tillgate.lifecycle import BOUND_REFUND_STATUSES, OPEN_PAYMENT_STATUSES, AttentionReason, PaymentStatus
 from tillgate.wire.texts import storable
 
 __all__ = ["deliver", "deliver_due", "deliver_remote", "enqueue_remote", "is_unpaid"]
@@ -58,7 +58,8 @@ def _deliver_next(order_id: int) -> tuple[bool, bool]:
     try:
         with locked_order(order_id) as order:
             waiting = order.deliveries.exclude(kind=DeliveryKind.REMOTE).filter(done_at__isnull=True)
-            oldest = list(waiting.select_related("payment").order_by("id")[:2])
+            refunds = Refund.objects.filter(payment=OuterRef("payment"), status__in=BOUND_REFUND_STATUSES)
+            oldest = list(waiting.select_related("payment").annotate(has_refunds=Exists(refunds)).order_by("id")[:2])
             if not oldest or (oldest[0].due_at and oldest[0].due_at > clock.now()):
                 return False, False
             delivery = oldest[0]
@@ -92,6 +93,9 @@ def _payment_paid(order: Order, delivery: Delivery) -> str:
     if order.paid_by_id and order.paid_by_id != payment.pk:
         _hold(order, payment, AttentionReason.SECOND_PAYMENT, "the order was paid by another payment already; this one can be refunded")
         return "second-payment"
+    # Those that have no refund, nearly all, are told apart by the statement that found the delivery.
+    if vars(delivery)["has_refunds"] and ("again" in delivery.data or payment.given_back >= payment.amount):
+        return "given-back"  # it pays nothing any more, and what a person wished told again must be whole
     described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
     if described is None:
         _hold(order, payment, AttentionReason.PAID_NOT_PAYABLE, "it was paid, but the shop does not know the order any more")
@@ -115,8 +119,9 @@ def _payment_paid(order: Order, delivery: Delivery) -> str:
     if outcome == hooks.PaidOutcome.APPLIED:
         order.paid_by = payment
         order.save(update_fields=["paid_by"])
-        if again := delivery.data.get("again"):
-            settle(Attention.objects.filter(pk=again), "the shop was told again, and has applied the payment")
+        if "again" in delivery.data:  # whatever had kept it from being applied
+            held = Attention.objects.filter(payment=payment, reason__in=NOT_APPLIED_REASONS)
+            settle(held, "the shop was told again, and has applied the payment")
         if described.amount < payment.amount:
             _hold(
                 order,
@@ -243,16 +248,15 @@ def deliver_remote(order_id: int) -> int:
             _note_failure(order_id, delivery.pk, error)
             break
         with locked_order(order_id) as order:
-            changes = {"done_at": clock.now(), "due_at": None, "fault": "", "attempts": F("attempts") + 1}
-            if Delivery.objects.filter(pk=delivery.pk, done_at__isnull=True).update(**changes):
-                _settle_failing(delivery)
-                record(
-                    "delivery.done",
-                    order,
-                    f"delivery:{delivery.event_id}",
-                    f"carried over the network: {delivery.name}",
-                    payment=delivery.payment,
-                )
+            # As it is by now: where the lease ran out, another worker may have carried it too, or failed to.
+            carried = order.deliveries.filter(pk=delivery.pk, done_at__isnull=True).select_related("payment").first()
+            if carried:
+                carried.done_at, carried.due_at, carried.fault = clock.now(), None, ""
+                carried.attempts += 1
+                carried.save(update_fields=["done_at", "due_at", "fault", "attempts"])
+                _settle_failing(carried)
+                sentence = f"carried over the network: {carried.name}"
+                record("delivery.done", order, f"delivery:{carried.event_id}", sentence, payment=carried.payment)
         done += 1
     return done
 

@@ -13,7 +13,7 @@ from django.db.models import Q
 from tillgate.django.models import Heartbeat
 from tillgate.django.operations.locking import database
 
-__all__ = ["begin", "set_heartbeat", "take_turn"]
+__all__ = ["begin", "is_fresh", "set_heartbeat", "take_turn"]
 
 
 def begin(name: str, at: datetime, detail: dict[str, Any] | None = None) -> None:
@@ -33,5 +33,13 @@ def take_turn(name: str, now: datetime, interval: timedelta) -> bool:
     A turn that lies further ahead than an interval was taken by a clock that was wrong, and holds nobody up.
     """
     begin(name, now - 2 * interval)
-    is_free = Q(at__lte=now - interval) | Q(at__gt=now + interval)
-    return bool(Heartbeat.objects.using(database()).filter(is_free, name=name).update(at=now))
+    return bool(Heartbeat.objects.using(database()).filter(~_is_fresh(now, interval), name=name).update(at=now))
+
+
+def is_fresh(name: str, now: datetime, interval: timedelta) -> bool:
+    """Tell whether a heartbeat was written in an interval, for what may be done twice but must not be left undone."""
+    return Heartbeat.objects.using(database()).filter(_is_fresh(now, interval), name=name).exists()
+
+
+def _is_fresh(now: datetime, interval: timedelta) -> Q:
+    return Q(at__gt=now - interval, at__lte=now + interval)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from tillgate.django.conf import get_settings
 from tillgate.django.models import NoticeKind, Payment, Refund
 from tillgate.django.operations.accounts import account_if_known, dialect_of
 from tillgate.django.operations.attention import raise_attention
+from tillgate.django.operations.deliveries import deliver
 from tillgate.django.operations.locking import database, durable, locked_order
 from tillgate.django.operations.payments import apply_answer, ask, claim_look
 from tillgate.django.operations.refunds import settle_by_notice
@@ -26,6 +28,8 @@ from tillgate.lifecycle import AttentionReason, PaymentStatus
 from tillgate.wire.dialects import SignatureRule
 from tillgate.wire.notices import NOT_READ, NOT_WHOLE, NoticeSignature, confirms_refund
 from tillgate.wire.notices import Notice as Received
+
+_log = logging.getLogger("tillgate")
 
 __all__ = ["receive_payment_notice", "receive_refund_notice", "receive_return"]
 
@@ -67,14 +71,16 @@ def receive_refund_notice(key: str, received: Received, method: str) -> Refund |
     if refund is None:
         return None
     signature = _signature(refund.payment, received)
-    with locked_order(refund.payment.order_id):  # before the refund's own row, like everybody who wants both
+    confirms = confirms_refund(_bounded(received), dialect_of(refund.payment), refund.payment.reference)
+    with locked_order(refund.payment.order_id) as order:  # before the refund's own row, like everybody who wants both
         rows = Refund.objects.using(database()).filter(pk=refund.pk)
         refund.notices = rows.select_for_update().values_list("notices", flat=True).get() + 1
         rows.update(notices=refund.notices)
         _keep(refund.payment, NoticeKind.REFUND, received, method, signature, refund=refund, count=refund.notices)
-    dialect, reference = dialect_of(refund.payment), refund.payment.reference
-    if signature is not NoticeSignature.FORGED and confirms_refund(_bounded(received), dialect, reference):
-        settle_by_notice(refund)
+        # Together with keeping it: nobody would come back to what it says.
+        has_settled = confirms and signature is not NoticeSignature.FORGED and settle_by_notice(order, refund.pk)
+    if has_settled:
+        deliver(refund.payment.order_id)
     return refund
 
 
@@ -115,7 +121,16 @@ def _receive(payment: Payment, kind: NoticeKind, received: Received, method: str
         _keep(payment, kind, received, method, signature, count=payment.notices)
     if is_forged:
         _raise_forged(payment, cause)
-    return apply_answer(payment, ask(payment, quickly=True), cause) if may_ask else payment
+    return _look(payment, cause) if may_ask else payment
+
+
+def _look(payment: Payment, cause: str) -> Payment:
+    """Ask and apply. What was received is kept by now: should this fail, whoever sent it need not know, and the sweeper looks again."""
+    try:
+        return apply_answer(payment, ask(payment, quickly=True), cause)
+    except Exception:  # a lock that is held too long, a deadlock
+        _log.exception("what the gateway says of %s could not be applied", payment.reference)
+        return payment
 
 
 def _digest(kind: NoticeKind, received: Received, method: str, signature: NoticeSignature) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -22,13 +22,12 @@ from tillgate.django.operations.deliveries import deliver
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
 from tillgate.django.operations.timeline import record
 from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, TillgateError
-from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus, decide_refund, move_refund
+from tillgate.lifecycle import BOUND_REFUND_STATUSES, AttentionReason, PaymentStatus, RefundStatus, decide_refund, move_refund
 from tillgate.wire import money
 from tillgate.wire.messages import Refunded, RefundRequest
 from tillgate.wire.notices import confirms_refund
 
 __all__ = [
-    "BOUND",
     "RefundNotPossible",
     "enter_external_refund",
     "queue_refund",
@@ -37,12 +36,13 @@ __all__ = [
     "send_refund",
     "settle_by_notice",
     "settle_by_person",
+    "withdraw",
 ]
 
 _log = logging.getLogger("tillgate")
 
-BOUND: Final = (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.UNKNOWN, RefundStatus.SUCCEEDED)
-"""Refunds whose amount is taken or may be: together never more than was paid (I5)."""
+_UNDER_WAY: Final = (RefundStatus.SENDING, RefundStatus.UNKNOWN)
+"""From these an answer of the gateway settles a refund."""
 _LOST_AFTER: Final = timedelta(minutes=15)
 """A refund that is still *sending* after this was cut off by a crash: longer than any call may take."""
 _SEND_AGAIN_AFTER: Final = timedelta(minutes=1)
@@ -62,7 +62,7 @@ def refundable(payment: Payment) -> Decimal:
 
 def _left(payment: Payment, refunds: QuerySet[Refund]) -> Decimal:
     # Added up here, since a sum over rows cannot lock them.
-    left: Decimal = payment.amount - sum(refunds.filter(status__in=BOUND).values_list("amount", flat=True))
+    left: Decimal = payment.amount - sum(refunds.filter(status__in=BOUND_REFUND_STATUSES).values_list("amount", flat=True))
     return max(NOTHING, left)
 
 
@@ -172,13 +172,9 @@ def send_refund(refund_id: int) -> Refund:
             raise_attention(AttentionReason.ACCOUNT_GONE, f"Account {alias}: {outcome}.", "refund", payment=claimed.payment, account=alias)
     answer = outcome.ret_msg if isinstance(outcome, Refunded) else str(outcome)
     status = decide_refund(outcome)
-    settled = _settle(claimed, status, answer, cause="refund")
-    if settled.status == RefundStatus.UNKNOWN and status in (RefundStatus.SUCCEEDED, RefundStatus.REFUSED):
-        # It had been taken for lost while this process was away; its answer is as good as ever.
-        settled = _settle(claimed, status, answer, cause="refund", only_from=RefundStatus.UNKNOWN)
-    if settled.status == RefundStatus.REFUSED and (status is RefundStatus.SUCCEEDED or _was_confirmed(settled)):
-        _doubt_refusal(settled, "the gateway says that it was done", "refund")
-    return settled
+    # It may have been taken for lost while this process was away; its answer is as good as ever.
+    is_known = status in (RefundStatus.SUCCEEDED, RefundStatus.REFUSED)
+    return _settle(claimed, status, answer, cause="refund", only_from=_UNDER_WAY if is_known else (RefundStatus.SENDING,))
 
 
 def _send(claimed: Refund) -> Refunded | TillgateError:
@@ -190,7 +186,7 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
             amount=claimed.amount,
             ipn_url=get_settings().public_url + reverse("tillgate:refund-notice", args=[claimed.notice_key]),
         )
-        if claimed.due_at and clock.now() >= claimed.due_at:
+        if not _is_under_way(claimed):
             # By now a person may have decided what became of it.
             return NotSent("refund", request.reference, "the process slept until others took it for dead")
         return hooks.refund(account, request)
@@ -199,6 +195,12 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
     except Exception as error:  # a plugin around the gateway may raise anything, after sending or before
         _log.exception("refund %s failed in a plugin", claimed.pk)
         return TillgateError(f"{type(error).__name__} in a plugin")
+
+
+def _is_under_way(claimed: Refund) -> bool:
+    """Tell whether a refund is still this process's to send: by its own clock, and by the row, since another's clock may run ahead."""
+    in_time = claimed.due_at is None or clock.now() < claimed.due_at
+    return in_time and Refund.objects.using(database()).filter(pk=claimed.pk, status=RefundStatus.SENDING).exists()
 
 
 def _claim(refund_id: int) -> Refund | None:
@@ -226,54 +228,88 @@ def _settle(
     answer: str,
     cause: str,
     *,
-    only_from: RefundStatus | None = RefundStatus.SENDING,
+    only_from: Collection[RefundStatus] = (RefundStatus.SENDING,),
     person: str = ITSELF,
 ) -> Refund:
-    """Write a refund's new status, its timeline entry, its delivery and what a person need not look at any more together."""
+    """Settle a refund under its order's lock, and tell the shop."""
     with locked_order(sent.payment.order_id) as order:
-        refund = Refund.objects.using(database()).select_related("payment").get(pk=sent.pk)
-        refund.payment.order = order
-        if refund.status == status or (only_from and refund.status != only_from):
-            return refund
-        if status is RefundStatus.UNKNOWN and _was_confirmed(refund):
-            status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notice had confirmed it"
-        was, now = RefundStatus(refund.status), clock.now()
-        move_refund(was, status)
-        refund.status, refund.status_since, refund.answer = status.value, now, answer[:255]
-        pause = min(max(_SEND_AGAIN_AFTER, now - refund.created_at), _LONGEST_PAUSE)  # twice as long each time
-        refund.due_at = now + pause if status is RefundStatus.QUEUED else None
-        refund.save(update_fields=["status", "status_since", "answer", "due_at"])
-        record(f"refund.{status}", order, cause, answer or f"USD {refund.amount}", payment=refund.payment, refund=refund)
-        if was is RefundStatus.UNKNOWN:
-            _resolve_unknown(refund, answer, person)
-        _tell_of_waiting(order, refund, answer)
-        if status is RefundStatus.UNKNOWN:
-            sentence = (
-                f"Refund of USD {refund.amount} of payment {refund.payment.reference}: nobody knows whether it went out ({answer}). "
-                "It is never sent again by itself. Look at the gateway and say whether it was done."
-            )
-            _raise(AttentionReason.REFUND_UNKNOWN, sentence, cause, order, refund)
-        if status is RefundStatus.SUCCEEDED:
-            _conclude_given_back(refund.payment, refund.requested_by or ITSELF)
-        if status is not RefundStatus.QUEUED:
-            _tell_shop(order, refund)
-    deliver(order.pk)
+        refund, has_moved = _settle_locked(order, sent.pk, status, answer, cause, only_from=only_from, person=person)
+    if has_moved:
+        deliver(order.pk)
     return refund
+
+
+def _settle_locked(
+    order: Order,
+    refund_id: int,
+    status: RefundStatus,
+    answer: str,
+    cause: str,
+    *,
+    only_from: Collection[RefundStatus],
+    person: str = ITSELF,
+) -> tuple[Refund, bool]:
+    """Write a refund's new status, its timeline entry, its delivery and what a person must look at, or need not any more, together.
+
+    Return it as it is then, and whether it has moved.
+    """
+    refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
+    refund.payment.order = order
+    if refund.status not in only_from:
+        if refund.status == RefundStatus.REFUSED and status is RefundStatus.SUCCEEDED and person == ITSELF:
+            _doubt_refusal(order, refund, "notice" if cause == "notice" else "answer", cause)
+        return refund, False
+    was, now = RefundStatus(refund.status), clock.now()
+    is_confirmed = status in (RefundStatus.UNKNOWN, RefundStatus.REFUSED) and _was_confirmed(refund)
+    if is_confirmed and (status is RefundStatus.UNKNOWN or was is RefundStatus.UNKNOWN):
+        status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notice had confirmed it"
+    move_refund(was, status)
+    refund.status, refund.status_since, refund.answer = status.value, now, answer[:255]
+    pause = min(max(_SEND_AGAIN_AFTER, now - refund.created_at), _LONGEST_PAUSE)  # twice as long each time
+    refund.due_at = now + pause if status is RefundStatus.QUEUED else None
+    refund.save(update_fields=["status", "status_since", "answer", "due_at"])
+    record(f"refund.{status}", order, cause, answer or f"USD {refund.amount}", payment=refund.payment, refund=refund)
+    if was is RefundStatus.UNKNOWN:
+        _resolve_unknown(refund, answer, person)
+    _tell_of_waiting(order, refund, answer)
+    if status is RefundStatus.UNKNOWN:
+        sentence = (
+            f"Refund of USD {refund.amount} of payment {refund.payment.reference}: nobody knows whether it went out ({answer}). "
+            "It is never sent again by itself. Look at the gateway and say whether it was done."
+        )
+        _raise(AttentionReason.REFUND_UNKNOWN, sentence, cause, order, refund)
+    if status is RefundStatus.REFUSED and is_confirmed:
+        _doubt_refusal(order, refund, "notice", cause)
+    if status is RefundStatus.SUCCEEDED:
+        _conclude_refund(refund)
+    if status is not RefundStatus.QUEUED:
+        _tell_shop(order, refund)
+    return refund, True
 
 
 def _tell_of_waiting(order: Order, refund: Refund, answer: str) -> None:
     """Raise attention about a refund that could not be sent for hours, and take it back once it was."""
-    waited = refund.status_since - refund.created_at
-    if waited < _TOLD_AFTER:
-        return
     if refund.status != RefundStatus.QUEUED:
         settle(Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_NOT_SENT), f"it was sent: {refund.status}")
+        return
+    waited = refund.status_since - refund.created_at
+    if waited < _TOLD_AFTER or Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_NOT_SENT).exists():
         return
     sentence = (
         f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it could not be sent for "
         f"{int(waited.total_seconds() // 3600)} hours ({answer}). It is tried again at least every hour."
     )
     _raise(AttentionReason.REFUND_NOT_SENT, sentence, "refund", order, refund)
+
+
+def _conclude_refund(refund: Refund) -> None:
+    """Conclude what money that has been given back leaves nobody to decide about."""
+    person = refund.requested_by or ITSELF
+    if refund.reason == AttentionReason.OVERPAID:
+        overpaid = Attention.objects.filter(payment=refund.payment, reason=AttentionReason.OVERPAID, resolved_at__isnull=True)
+        for attention in overpaid:
+            resolve(attention.pk, f"USD {refund.amount} was given back", person)
+    _conclude_given_back(refund.payment, person)
 
 
 def _conclude_given_back(payment: Payment, person: str) -> None:
@@ -284,7 +320,8 @@ def _conclude_given_back(payment: Payment, person: str) -> None:
     given_back, order = payment.given_back, payment.order
     if given_back < payment.amount:
         return
-    for attention in Attention.objects.filter(payment=payment, reason__in=GIVEN_BACK_REASONS, resolved_at__isnull=True):
+    over = GIVEN_BACK_REASONS | ELSEWHERE_REASONS
+    for attention in Attention.objects.filter(payment=payment, reason__in=over, resolved_at__isnull=True):
         resolve(attention.pk, f"all of it was given back: USD {given_back:.2f}", person)
     if order.paid_by_id is None:
         order.unpaid_check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
@@ -310,23 +347,25 @@ def _was_confirmed(refund: Refund) -> bool:
     return any(confirms_refund(evidence, dialect, refund.payment.reference) for evidence in genuine)
 
 
-def settle_by_notice(refund: Refund) -> None:
-    """Let a notice on the refund's own address settle an unknown outcome: the one thing a notice may do by itself (I7)."""
-    settled = _settle(refund, RefundStatus.SUCCEEDED, "the gateway's notice confirmed it", "notice", only_from=RefundStatus.UNKNOWN)
-    if settled.status == RefundStatus.REFUSED:
-        _doubt_refusal(settled, "the gateway's notice says that it was done", "notice")
+def settle_by_notice(order: Order, refund_id: int) -> bool:
+    """Let a notice on the refund's own address settle an unknown outcome: the one thing a notice may do by itself (I7).
+
+    Under the order's lock, in the transaction that keeps the notice; tells whether the shop has something to hear.
+    """
+    answer = "the gateway's notice confirmed it"
+    _, has_moved = _settle_locked(order, refund_id, RefundStatus.SUCCEEDED, answer, "notice", only_from=(RefundStatus.UNKNOWN,))
+    return has_moved
 
 
-def _doubt_refusal(refund: Refund, said: str, cause: str) -> None:
+def _doubt_refusal(order: Order, refund: Refund, who: str, cause: str) -> None:
     """Raise attention when a refund that is held to be refused was made: nothing more is given back until a person has looked (I5)."""
-    with locked_order(refund.payment.order_id) as order:
-        if Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_CONTRADICTED).exists():
-            return  # gateways repeat their notices
-        sentence = (
-            f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it was held to be refused ({refund.answer}), "
-            f"and now {said}. If the money went out, enter it as a refund made elsewhere."
-        )
-        _raise(AttentionReason.REFUND_CONTRADICTED, sentence, cause, order, refund)
+    if Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_CONTRADICTED).exists():
+        return  # gateways repeat their notices
+    sentence = (
+        f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it was held to be refused ({refund.answer}), "
+        f"and the gateway's {who} says that it was done. If the money went out, enter it as a refund made elsewhere."
+    )
+    _raise(AttentionReason.REFUND_CONTRADICTED, sentence, cause, order, refund)
 
 
 def _raise(reason: AttentionReason, sentence: str, cause: str, order: Order, refund: Refund) -> None:
@@ -339,7 +378,7 @@ def settle_by_person(refund_id: int, *, done: bool, person: str) -> Refund:
     refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
     status = RefundStatus.SUCCEEDED if done else RefundStatus.REFUSED
     answer = f"{person} found that it was {'done' if done else 'not done'}"
-    return _settle(refund, status, answer, f"person:{person}", only_from=RefundStatus.UNKNOWN, person=person)
+    return _settle(refund, status, answer, f"person:{person}", only_from=(RefundStatus.UNKNOWN,), person=person)
 
 
 def _resolve_unknown(refund: Refund, resolution: str, person: str) -> None:
@@ -347,11 +386,14 @@ def _resolve_unknown(refund: Refund, resolution: str, person: str) -> None:
         resolve(attention.pk, resolution, person)
 
 
-def enter_external_refund(payment_id: int, amount: Decimal | str, *, person: str, seen: int | None = None) -> Refund:
+def enter_external_refund(
+    payment_id: int, amount: Decimal | str, *, person: str, seen: int | None = None, about: Attention | None = None
+) -> Refund:
     """Enter a refund that was made elsewhere, so that what can still be given back is right again (I5). `seen` is as in `refund`.
 
     What was given back is a fact, and what is queued a wish: queued refunds for which nothing is left are withdrawn, the newest first. One
-    that a notice has confirmed is a fact as well.
+    that a notice has confirmed is a fact as well. `about` is the matter that is resolved by it, the payment's `changed-after-paid` unless
+    given: each refund that was held to be refused and was made is entered for itself.
     """
     exact = money.amount(amount)
     payment = Payment.objects.using(database()).get(pk=payment_id)
@@ -368,7 +410,7 @@ def enter_external_refund(payment_id: int, amount: Decimal | str, *, person: str
         for refund in waiting:
             if exact <= left:
                 break
-            _withdraw(refund, order, person)
+            _withdraw(refund, order, person, "a refund made elsewhere left nothing for it")
             left += refund.amount
         now = clock.now()
         entered = Refund(
@@ -384,19 +426,35 @@ def enter_external_refund(payment_id: int, amount: Decimal | str, *, person: str
         )
         entered.save(force_insert=True)
         record("refund.external", order, f"person:{person}", f"USD {exact} was given back elsewhere", payment=payment, refund=entered)
+        matters = Attention.objects.filter(payment=payment, resolved_at__isnull=True)
+        for attention in matters.filter(pk=about.pk) if about else matters.filter(reason=AttentionReason.CHANGED_AFTER_PAID):
+            resolve(attention.pk, f"USD {exact} was refunded elsewhere", person)
         _conclude_given_back(payment, person)
         _tell_shop(order, entered)
-        for attention in _elsewhere(payment):
-            resolve(attention.pk, f"USD {exact} was refunded elsewhere", person)
     deliver(order.pk)
     return entered
 
 
-def _withdraw(refund: Refund, order: Order, person: str) -> None:
-    """Give up a refund that was not sent, under the order's lock: another one, made elsewhere, leaves nothing for it."""
+def withdraw(refund_id: int, *, person: str) -> Refund:
+    """Give up a refund that waits to be sent, as a person wishes. Raises `RefundNotPossible` when it does not wait any more."""
+    row = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
+    with locked_order(row.payment.order_id) as order:
+        refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
+        refund.payment.order = order
+        if refund.status != RefundStatus.QUEUED:
+            raise RefundNotPossible(f"the refund is {refund.status} by now, and only one that waits to be sent can be withdrawn")
+        if _was_confirmed(refund):
+            raise RefundNotPossible("a notice says that the refund was done; it is booked when it is sent next, and not sent again")
+        _withdraw(refund, order, person, f"by {person}")
+    deliver(order.pk)
+    return refund
+
+
+def _withdraw(refund: Refund, order: Order, person: str, because: str) -> None:
+    """Give up a refund that was not sent, under the order's lock."""
     move_refund(RefundStatus.QUEUED, RefundStatus.REFUSED)
     refund.status, refund.status_since, refund.due_at = RefundStatus.REFUSED.value, clock.now(), None
-    refund.answer = "withdrawn before it was sent: a refund made elsewhere left nothing for it"
+    refund.answer = f"withdrawn before it was sent: {because}"[:255]
     refund.save(update_fields=["status", "status_since", "answer", "due_at"])
     record("refund.refused", order, f"person:{person}", refund.answer, payment=refund.payment, refund=refund)
     settle(Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_NOT_SENT), "it was withdrawn")

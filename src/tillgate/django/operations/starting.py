@@ -45,6 +45,8 @@ _T = TypeVar("_T")
 
 _LEAVE_TIME: Final = timedelta(minutes=2)
 """A cashier page that closes sooner is not handed out again: the shopper could not finish."""
+_SKEW: Final = timedelta(minutes=5)
+"""By so much the clocks of two machines may differ and both be called right."""
 _WAIT_FOR_TWIN_SECONDS: Final = 10.0
 
 
@@ -181,15 +183,17 @@ def _twin(order: Order, vendor: str, amount: Decimal, account: str) -> Payment |
         if (payment.vendor, payment.amount, payment.account) != (vendor, amount, account):
             continue
         # Without an address it is being created at this moment by the other press, unless its creation was lost.
-        is_young = not payment.cashier_url and clock.now() - payment.created_at < timedelta(seconds=_WAIT_FOR_TWIN_SECONDS)
+        is_young = not payment.cashier_url and abs(clock.now() - payment.created_at) < timedelta(seconds=_WAIT_FOR_TWIN_SECONDS)
         if is_cashier_live(payment) or is_young:
             return payment
     return None
 
 
 def is_cashier_live(payment: Payment) -> bool:
-    """Tell whether a shopper can still finish on the cashier page of a payment."""
-    return payment.is_open and bool(payment.cashier_url) and payment.cashier_closes_at - _LEAVE_TIME > clock.now()
+    """Tell whether a shopper can still finish on the cashier page of a payment. When it closes is not known if a wrong clock said so."""
+    now = clock.now()
+    is_in_time = payment.created_at - _SKEW < now < payment.cashier_closes_at - _LEAVE_TIME
+    return payment.is_open and bool(payment.cashier_url) and is_in_time
 
 
 def _hand_out(twin: Payment) -> Started:

@@ -18,23 +18,23 @@ from typing import Any, Final
 
 from django.db import Error as DatabaseFault
 from django.db import close_old_connections, connections
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from tillgate.django import clock
+from tillgate.django.conf import get_settings
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
 from tillgate.django.operations import turns
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.asking import Asker
 from tillgate.django.operations.attention import ACCOUNT_REASONS, ANSWER_REASONS, raise_attention, settle
 from tillgate.django.operations.deliveries import deliver, deliver_remote, is_unpaid
-from tillgate.django.operations.heartbeats import set_heartbeat
+from tillgate.django.operations.heartbeats import is_fresh, set_heartbeat
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
 from tillgate.django.operations.mail import mail_attentions
 from tillgate.django.operations.pauses import has_answered, pause, resume, without_paused
 from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, watched_since
 from tillgate.django.operations.refunds import mark_lost, send_refund
 from tillgate.django.operations.turns import Quota, Stop, Turn
-from tillgate.errors import TillgateError
 from tillgate.lifecycle import (
     LONGEST_BETWEEN_LOOKS,
     OPEN_PAYMENT_STATUSES,
@@ -50,7 +50,7 @@ from tillgate.lifecycle import (
     next_try,
 )
 
-__all__ = ["SWEEPER", "Progress", "Swept", "accounts_due", "beat", "sweep", "sweep_account", "sweep_mail", "sweep_shop"]
+__all__ = ["SWEEPER", "Progress", "Swept", "accounts_due", "beat", "sweep", "sweep_account", "sweep_mail", "sweep_shop", "wake"]
 
 _log = logging.getLogger("tillgate")
 
@@ -68,6 +68,9 @@ _MOST_AT_ONCE: Final = 10_000
 _FAULTS_KEPT: Final = 20
 _LONGEST_WAIT: Final = timedelta(hours=2)
 """Longer than any refund or delivery is put off, or any open payment that is young."""
+_CLOCK: Final = "clock"
+"""The name of the heartbeat of looking for what a wrong clock has looked at."""
+_LOOK_AGAIN_EVERY: Final = timedelta(hours=1)
 _YOUNG: Final = timedelta(days=1)
 """An open payment's looks are further apart only when it has long been overdue."""
 
@@ -122,7 +125,7 @@ def sweep(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _n
     """
     outside_transactions("sweep")
     swept, began, quota = Swept(), clock.now(), Quota(limit)
-    _guarded(swept, "what was put off too far", _bring_forward)
+    _put_right(swept)
     while True:
         before = swept.work
         shop_left = _shop(swept, stop)
@@ -138,20 +141,54 @@ def sweep(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _n
             return swept
 
 
+def _put_right(swept: Swept) -> None:
+    """Make due what a clock that was wrong has put off. Every sweeper begins with it."""
+    _guarded(swept, "what was put off too far", _bring_forward)
+    _guarded(swept, "what a wrong clock has looked at", _look_again)
+
+
 def _bring_forward() -> None:
     """Make due what lies further ahead than its kind is ever put off: whoever put it there had a clock that was wrong."""
     now = clock.now()
     payments, refunds = Payment.objects.using(database()), Refund.objects.using(database())
+    unpaid_after = timedelta(minutes=get_settings().order_unpaid_after_minutes)
     for rows, name, longest, due in (
         (payments.filter(status__in=OPEN_PAYMENT_STATUSES, created_at__gt=now - _YOUNG), "next_look_at", _LONGEST_WAIT, now),
         (payments, "next_look_at", LONGEST_BETWEEN_LOOKS + _SLACK, now),
         (refunds.filter(status=RefundStatus.QUEUED), "due_at", _LONGEST_WAIT, now),
         (refunds.filter(status=RefundStatus.SENDING), "due_at", _LONGEST_WAIT, now + _LONGEST_WAIT),  # it may be under way
         (Delivery.objects.using(database()).filter(done_at__isnull=True), "due_at", _LONGEST_WAIT, now),
+        (Order.objects.using(database()), "unpaid_check_at", unpaid_after + _SLACK, now + unpaid_after),
     ):
         parked = rows.filter(**{f"{name}__gt": now + longest})
         if parked.exists():
             parked.update(**{name: due})
+
+
+def _look_again() -> None:
+    """Make due what was looked at, or came to its status, at a time that is still to come: its next look may be far off, or none at all.
+
+    No index leads to these, so that they are looked for once an hour, and at once when the last time was ahead of now.
+    """
+    now = clock.now()
+    if is_fresh(_CLOCK, now, _LOOK_AGAIN_EVERY):
+        return
+    payments = Payment.objects.using(database())
+    is_ahead = Q(looked_at__gt=now + _SLACK) | Q(status_since__gt=now + _SLACK)
+    is_far = Q(next_look_at__gt=now + _LONGEST_WAIT) | Q(next_look_at__isnull=True)
+    # Found before they are changed: InnoDB would lock all that it reads.
+    ids = list(payments.filter(is_ahead, is_far).values_list("pk", flat=True))
+    for start in range(0, len(ids), _BATCH):
+        payments.filter(pk__in=ids[start : start + _BATCH]).update(next_look_at=now)
+    set_heartbeat(_CLOCK, now, {"looked_again": len(ids)})
+
+
+def wake() -> list[str]:
+    """Begin a sweep whose parts others do: put right what a wrong clock has put off, beat, and return the accounts that have their turn."""
+    swept = Swept()
+    _put_right(swept)
+    beat(swept)
+    return accounts_due()
 
 
 def accounts_due() -> list[str]:
@@ -184,8 +221,9 @@ def sweep_shop() -> Swept:
 
 def sweep_mail() -> Swept:
     """Mail what needs a person, if it is time."""
+    outside_transactions("sweep_mail")
     swept = Swept()
-    _mails(swept)
+    _guarded(swept, "mail", lambda: _mails(swept))
     return swept
 
 
@@ -369,7 +407,7 @@ def _lease(account: str) -> timedelta:
     """Return a time longer than a turn, the longest call that may begin at its end, and the applying of the answers."""
     try:
         deadline_seconds = find_account(account).deadline_seconds
-    except TillgateError:
+    except Exception:  # a plugin that keeps the account may raise anything; `ask` says what
         deadline_seconds = _LONGEST_DEADLINE_SECONDS
     return timedelta(seconds=turns.TURN_SECONDS + deadline_seconds) + _SLACK
 
@@ -410,7 +448,7 @@ def _tell_of_unanswered(payments: list[Payment]) -> None:
     account = payments[0].account
     wrong = Attention.objects.using(database()).filter(account=account, reason__in=ACCOUNT_REASONS, resolved_at__isnull=True)
     told_at = wrong.order_by("-raised_at").values_list("raised_at", flat=True).first()
-    if told_at and not has_answered(account, told_at):
+    if told_at and told_at <= clock.now() and not has_answered(account, told_at):
         return
     for payment in payments:
         sentence = f"Payment {payment.reference}: its time to pay is long over, and the gateway gives no usable answer about it."
@@ -423,12 +461,12 @@ def _tell_of_unanswered(payments: list[Payment]) -> None:
 def _settle_troubles(in_order: dict[int, Answer]) -> None:
     """Take back what was told of payments that the gateway answers in order about, as far as it had been told before it was asked."""
     troubled = Attention.objects.using(database()).filter(payment__in=in_order, reason__in=ANSWER_REASONS, resolved_at__isnull=True)
-    over = []
+    now, over = clock.now(), []
     for pk, payment_id, reason, raised_at in troubled.values_list("pk", "payment_id", "reason", "raised_at"):
         answer = in_order[payment_id]
         # That it knows nothing of the payment contradicts no doubt about what it said of it.
         is_about_it = isinstance(answer, Found) or reason in {*ACCOUNT_REASONS, AttentionReason.PAYMENT_UNANSWERED}
-        if not isinstance(answer, NoNews) and raised_at < answer.asked_at and is_about_it:
+        if not isinstance(answer, NoNews) and (raised_at < answer.asked_at or raised_at > now) and is_about_it:
             over.append(pk)
     if over:
         settle(Attention.objects.filter(pk__in=over), "the gateway's answer is in order by now")

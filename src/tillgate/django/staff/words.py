@@ -115,6 +115,7 @@ ACTS: Final[Mapping[str, str | Promise]] = {
     Act.REFUND: _("Refund…"),
     Act.REFUND_DONE: _("The refund was done"),
     Act.REFUND_NOT_DONE: _("The refund was not done"),
+    Act.WITHDRAW: _("Withdraw the refund"),
     Act.ENTER_REFUND: _("Enter a refund made elsewhere"),
     Act.ACCEPT: _("Accept with a note"),
 }

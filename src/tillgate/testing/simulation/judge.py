@@ -65,6 +65,11 @@ def _must(holds: object, invariant: str, what: str) -> None:
         raise Violated(f"{invariant}: {what}")
 
 
+def _went_back(payment_id: int) -> Decimal:
+    back = Refund.objects.filter(payment=payment_id, status="succeeded").values_list("amount", flat=True)
+    return sum(back, Decimal("0.00"))
+
+
 class _Order(NamedTuple):
     pk: int
     plugin: str
@@ -182,6 +187,8 @@ class Judge:
             self._note(f"I4: payment {name} paid order {key}, which was not to be paid", key)
         if key in self._moved:
             self._note(f"I1: payment {name} in dollars paid order {key}, which is in another currency", key)
+        if _went_back(int(payment.id)) >= payment.amount:
+            self._note(f"I4: payment {name} paid order {key}, and all of it had been given back", key)
         if payment.amount < self._prices[key]:
             self._note(f"I4: payment {name} of {payment.amount} paid order {key}, which costs {self._prices[key]}", key)
 
@@ -332,7 +339,7 @@ class Judge:
             _must(not payment.is_open or payment.pk in doubted, "I2", f"payment {name} is still {payment.status}, and nobody is told")
             if payment.status == "paid" and payment.order.paid_by_id != payment.pk:
                 _must(
-                    any((payment.pk, reason) in told for reason in _ABOUT_A_PAID_ONE),
+                    any((payment.pk, reason) in told for reason in _ABOUT_A_PAID_ONE) or _went_back(payment.pk) >= payment.amount,
                     "I4",
                     f"paid payment {name} paid no order, and nobody is told",
                 )
@@ -385,6 +392,9 @@ class Judge:
                 elsewhere = sum(one.cents for one in there.refunds if key_of(one.ipn_url) not in keys)
                 entered = sum((_cents(refund.amount) for refund in payment.refunds.filter(external=True)), 0)
                 unseen = max(elsewhere - entered, 0)
+                proven = sum(one.cents for one in there.refunds if key_of(one.ipn_url) in self._proven - keys)
+                what = f"by the gateway's word {proven} cents of {payment.reference} went out and were refused here, {entered} are entered"
+                _must(entered >= proven, "I5", what)
             _must(
                 ours + unseen == there.refunded_cents,
                 "I5",
@@ -416,8 +426,13 @@ class Judge:
 
     def nothing_is_parked(self, now: datetime) -> None:
         """Judge that nothing waits for a time that a clock which ran ahead has set."""
-        parked = Payment.objects.filter(status__in=("created", "pending"), next_look_at__gt=now + _NOT_PARKED).order_by("pk").first()
+        is_open = Q(status__in=("created", "pending"))
+        is_ahead = Q(looked_at__gt=now + _LONG_ENOUGH) | Q(status_since__gt=now + _LONG_ENOUGH)
+        is_far = Q(next_look_at__gt=now + _NOT_PARKED) | Q(next_look_at__isnull=True)
+        parked = Payment.objects.filter(is_open | is_ahead, is_far).order_by("pk").first()
         _must(not parked, "I2", f"payment {parked} is not looked at before {parked and parked.next_look_at}, since a clock was wrong")
+        late = Order.objects.filter(unpaid_check_at__gt=now + _NOT_PARKED).order_by("pk").first()
+        _must(not late, "I2", f"order {late} is not held to be unpaid before {late and late.unpaid_check_at}, since a clock was wrong")
         for rows in (Delivery.objects.filter(done_at__isnull=True), Refund.objects.filter(status__in=("queued", "sending"))):
             waits = rows.filter(due_at__gt=now + _NOT_PARKED).order_by("pk").first()
             _must(not waits, "I2", f"{waits} waits until {waits and waits.due_at}, since a clock was wrong")

@@ -5,10 +5,12 @@ Each acts at a moment of its own, by its own stream of chance. What they do to t
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from http import HTTPStatus
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from tillgate.testing.simulation.world import SimulatedWorld
 
 __all__ = ["People"]
+
+sweeping = importlib.import_module("tillgate.django.operations.sweep")  # the package has a function of that name
 
 _T = TypeVar("_T")
 
@@ -305,7 +309,9 @@ class People:
             return self._was_done(attention) is (act is Act.REFUND_DONE)
         if act in (Act.ENTER_REFUND, Act.REFUND):
             return bool(self._amount(attention, act))
-        return not (act is Act.ACCEPT and attention.reason in ("changed-after-paid", "refund-contradicted"))
+        if act is Act.ACCEPT and attention.reason in ("changed-after-paid", "refund-contradicted"):
+            return not self._amount(attention, Act.ENTER_REFUND)
+        return True
 
     def _was_done(self, attention: Attention) -> bool:
         refund = attention.refund
@@ -327,7 +333,10 @@ class People:
         known = set(payment.refunds.exclude(status="refused").values_list("notice_key", flat=True))
         made = sum(one.cents for one in there.refunds if key_of(one.ipn_url) not in known) if there else 0
         entered = sum(payment.refunds.filter(external=True).values_list("amount", flat=True), Decimal(0))
-        return (Decimal(made) / 100 - entered) or None
+        missing = Decimal(made) / 100 - entered
+        if attention.reason == "refund-contradicted" and attention.refund:  # each is entered for itself
+            missing = min(missing, attention.refund.amount)
+        return missing or None
 
     # Others -------------------------------------------------------------------------------------------------------------------------------
 
@@ -379,15 +388,24 @@ class People:
         world, chance = self._world, self._chance()
         vain = 0
         while True:
-            swept = self.process("sweep", lambda: operations.sweep())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
+            work = self._sweep()
             due = self._next_due()
             if due is None and world.is_quiet:
                 return
             # What is due and cannot be done, since its gateway is away, is tried less and less often.
-            vain = 0 if swept and swept.work else vain + 1
+            vain = 0 if work else vain + 1
             shortest, longest = self._rest()
             wait = (due - world.scheduler.now()).total_seconds() if due else _DAY
             world.scheduler.pause(min(max(wait, shortest * 2**vain), longest) + chance.uniform(0, shortest))
+
+    def _sweep(self) -> int:
+        """Sweep in one process or, as Celery's tasks do, each part in one of its own; return how much was done."""
+        if not self._world.has_tasks:
+            swept = self.process("sweep", lambda: operations.sweep())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
+            return swept.work if swept else 0
+        turns = [partial(sweeping.sweep_account, account) for account in self.process("wake", sweeping.wake) or ()]
+        parts = [self.process("sweep", turn) for turn in (*turns, sweeping.sweep_shop, sweeping.sweep_mail)]
+        return sum(part.work for part in parts if part)
 
     def _rest(self) -> tuple[float, float]:
         """Return how long a sweeper rests at least, and at most."""

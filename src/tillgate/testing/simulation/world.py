@@ -97,6 +97,8 @@ class SimulatedWorld:
         chance = Random(f"{seed}:world")  # noqa: S311  # repeatable on purpose
         self.pace, self._seconds_per_order = chance.choice(_PACES), chance.choice(_SECONDS_PER_ORDER)
         self.slow_pace = chance.choice(_SLOW_PACES)
+        self.has_tasks = chance.choice((False, True))
+        """Whether the parts of a sweep are processes of their own."""
         self.owner: tuple[str, ...] = ("owner@shop.example",)
         """Who is mailed of what needs a person."""
         self.moved: dict[str, str] = {}
@@ -247,7 +249,7 @@ class SimulatedWorld:
                 skew = chance.uniform(-1800, 7200)
                 spawn("clock", lambda skew=skew: self._skew(skew), story="clock", after=chance.uniform(0, span))  # type: ignore[misc]
         if self.faults.rates["leaps"]:
-            days, minutes = chance.uniform(1, 3), chance.uniform(1, 20)
+            days, minutes = chance.choice((chance.uniform(1, 3), chance.uniform(31, 60))), chance.uniform(1, 20)
             spawn("leap", lambda: self._leap(days * 86_400, minutes * 60), story="leap", after=chance.uniform(0, span))
 
     def _darken(self, seconds: float) -> None:
@@ -296,7 +298,7 @@ class SimulatedWorld:
         """Let a person settle the refunds that only people can, and compare the books with the gateway's as an owner would."""
 
         def closing() -> None:
-            for reason in ("changed-after-paid", "refund-contradicted", "refund-unknown", "changed-after-paid"):
+            for reason in ("changed-after-paid", "refund-contradicted", "refund-unknown", "changed-after-paid", "refund-contradicted"):
                 for attention in models.Attention.objects.filter(resolved_at__isnull=True, reason=reason).order_by("pk"):
                     self.people.settle(attention)
             for difference in audit(_LONG_AGO, self.scheduler.now(), connections=1):
