@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
+from tillgate import NotSent
 from tillgate.django import operations
 from tillgate.django.models import Attention, Delivery, Notice, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations import Act, acts_for
@@ -116,6 +117,7 @@ def test_each_act_needs_its_permission(
     assert ("Refund…" in listed) is may_enter
     assert client.get(page_of(payment, "refund")).status_code == (200 if may_refund else 403)
     assert client.post(page_of(payment, "refund"), {"amount": "1"}).status_code == (302 if may_refund else 403)
+    assert client.post(page_of(payment, "enter-refund"), {"amount": "99"}).status_code == (302 if may_refund else 403)
     for act, may in ((Act.REFUND, may_enter), (Act.ENTER_REFUND, may_enter), (Act.QUERY, may_resolve)):
         assert client.post(page_of(attention, "act"), {"act": act, "amount": "1"}).status_code == (302 if may else 403), act
     accepted = client.post(page_of(attention, "act"), {"act": "accept", "note": "fine"})
@@ -504,6 +506,49 @@ def test_i5_a_refund_made_elsewhere_is_entered(world: World, boss: Client) -> No
     refund = Refund.objects.get()
     assert (refund.external, refund.status, refund.amount) == (True, "succeeded", Decimal("30.00"))
     assert attention.resolved_by == "anna"
+
+
+def test_i5_a_refund_that_no_answer_tells_of_is_entered_on_the_payments_page(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+    enter = page_of(payment, "enter-refund")
+    assert f'action="{enter}"' in boss.get(page_of(payment)).content.decode()
+    assert boss.get(enter).status_code == 405
+    assert said(boss.post(enter, {"amount": "30.01", "seen": "0"}, follow=True)) == [
+        "USD 30.01 is more than the USD 30.00 that can still be given back of " + payment.reference
+    ]
+    assert said(boss.post(enter, {"amount": "10", "seen": "0"}, follow=True)) == ["Entered: USD 10.00 was given back elsewhere."]
+    assert "was asked for in the meantime" in said(boss.post(enter, {"amount": "10", "seen": "0"}, follow=True))[0]
+    refund = Refund.objects.get()
+    assert (refund.external, refund.status, refund.amount, refund.requested_by) == (True, "succeeded", Decimal("10.00"), "anna")
+    assert "USD 10.00 given back, USD 20.00 can still be given back." in boss.get(page_of(payment)).content.decode()
+    boss.post(enter, {"amount": "20", "seen": str(refund.pk)})
+    assert enter not in boss.get(page_of(payment)).content.decode(), "nothing is left to enter"
+
+
+def test_a_refund_that_was_refused_and_made_is_entered_with_its_amount(world: World, boss: Client) -> None:
+    payment = world.paid_payment("30.00")
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(payment.pk, "12.00")
+    act(boss, Attention.objects.get(), "refund-not-done")
+    notice = f"/payments/refund-notice/{refund.notice_key}/"
+    world.client.post(notice, "status=success", content_type="application/x-www-form-urlencoded")
+    assert 'name="amount" min="0.01" step="0.01" required value="12.00"' in boss.get(LISTS[2]).content.decode()
+
+
+def test_a_refund_that_cannot_leave_is_withdrawn(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: Any) -> Any:
+        raise NotSent("refund", "x", "connection refused")
+
+    monkeypatch.setattr("tillgate.hooks.refund", away)
+    payment = world.paid_payment("30.00")
+    operations.refund(payment.pk, "12.00")
+    for _ in range(5):
+        world.time.advance(hours=1)
+        world.sweep()
+    attention = Attention.objects.get(reason=AttentionReason.REFUND_NOT_SENT)
+    assert "Withdraw the refund" in boss.get(LISTS[2]).content.decode()
+    assert act(boss, attention, "withdraw") == "Resolved: withdrawn before it was sent: by anna."
+    assert "Refund not done" in boss.get(page_of(payment)).content.decode()
 
 
 def test_a_failing_delivery_is_tried_again(

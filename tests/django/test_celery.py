@@ -13,6 +13,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -192,6 +193,19 @@ def test_the_tasks_do_what_the_sweep_does(world: World) -> None:
     assert Heartbeat.objects.get(name="sweeper").at <= clock.now()
     assert tasks.sweep() == {"accounts": 0}
     assert tasks.sweep_account("default") == {}
+
+
+def test_i2_the_tasks_put_right_what_a_wrong_clock_has_put_off(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = application("memory://", "tillgate-test-eager")
+    app.conf.task_always_eager = True
+    app.set_current()
+    right = clock.now
+    with monkeypatch.context() as patch:
+        patch.setattr(clock, "now", lambda: right() + timedelta(days=365))
+        payment = world.start(world.order())
+    world.shopper_pays(payment)
+    tasks.sweep()
+    assert world.fresh(payment).status == "paid"
 
 
 @pytest.mark.parametrize("name", ["sweep", "sweep_account", "sweep_shop", "sweep_mail"])

@@ -69,6 +69,26 @@ def test_a_shopper_is_sent_home_though_the_order_is_locked_for_too_long(
     assert f"whether the shop was told of {payment.reference} could not be seen" in caplog.text
 
 
+@pytest.mark.parametrize("door", ["return", "notice"])
+def test_what_was_received_is_acknowledged_though_what_it_leads_to_fails(
+    world: World, no_home: None, monkeypatch: pytest.MonkeyPatch, door: str
+) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+
+    def busy(_: int) -> Any:
+        raise OperationalError("lock wait timeout exceeded")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(payments, "locked_order", busy)
+        answer = come_back(world, payment) if door == "return" else world.notice(payment)
+        assert door == "notice" or answer.status_code == 200
+    assert (payment.kept_notices.count(), world.fresh(payment).status) == (1, "pending")
+    world.time.advance(minutes=2)
+    world.sweep()
+    assert world.fresh(payment).status == "paid"
+
+
 def test_every_page_has_one_heading_a_language_and_a_title_and_nothing_inline(world: World, no_home: None) -> None:
     order = world.order()
     payment = world.start(order)

@@ -495,3 +495,23 @@ def test_an_order_that_is_written_while_it_is_closed_is_closed_all_the_same(worl
     monkeypatch.setattr(QuerySet, "exists", exists)
     operations.close(world.shop.plugin, "7")
     assert Order.objects.get().closed_at
+
+
+@pytest.mark.parametrize("days", [1, 40])
+def test_a_payment_that_was_begun_while_the_clock_was_days_ahead_keeps_nobody_from_paying(
+    world: World, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """Neither its creation, whose answer was lost, nor its cashier page, which may be closed by now, is waited for."""
+    lost, handed_out, right = world.order(), world.order(), clock.now
+
+    def nothing(*_: Any) -> Any:
+        raise OutcomeUnknown("pay", "x", "no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(clock, "now", lambda: right() + timedelta(days=days))
+        begin(world, handed_out)
+        patch.setattr("tillgate.hooks.pay", nothing)
+        assert begin(world, lost).outcome == StartOutcome.UNKNOWN
+    for order in (lost, handed_out):
+        again = begin(world, order)
+        assert (again.outcome, again.payment.order.payments.count()) == (StartOutcome.REDIRECT, 2)

@@ -60,7 +60,7 @@ def test_no_parameter_sends_anybody_elsewhere(world: World, strict: Client) -> N
 def test_the_admins_acts_send_nobody_elsewhere(world: World, admin_client: Client, method: str) -> None:
     payment = world.paid_payment()
     fields = {**dict.fromkeys(TARGETS, EVIL), "amount": "1", "seen": "0"}
-    for act in ("refund", "query", "change"):
+    for act in ("refund", "enter-refund", "query", "change"):
         answer: Any = getattr(admin_client, method)(f"/admin/tillgate/payment/{payment.pk}/{act}/?next={EVIL}", fields)
         assert urlsplit(answer.get("Location", "")).netloc == "", act
 
@@ -349,6 +349,7 @@ ACTS: dict[str, tuple[str, str, set[str]]] = {
     "ask the gateway": ("post", "payment/{payment}/query/", LOOK_AT_PAYMENTS),
     "be asked about a refund": ("get", "payment/{payment}/refund/", REFUND),
     "refund": ("post", "payment/{payment}/refund/", REFUND),
+    "enter a refund of a payment": ("post", "payment/{payment}/enter-refund/", REFUND),
     "accept": ("post", "attention/{attention}/act/?accept", RESOLVE),
     "query for an attention": ("post", "attention/{attention}/act/?query", RESOLVE),
     "refund for an attention": ("post", "attention/{attention}/act/?refund", DO_BOTH),
