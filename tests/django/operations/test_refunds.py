@@ -787,6 +787,11 @@ def test_i5_each_refund_that_was_refused_and_made_is_entered_for_itself(world: W
     for refund in [wrongly_refused(world, payment, amount) for amount in ("30.00", "40.00")]:
         refund_notice(world, refund)
     first, second = Attention.objects.filter(reason="refund-contradicted").order_by("id")
+    differences = operations.audit(clock.now() - timedelta(days=1), clock.now() + timedelta(seconds=1))
+    assert [(one.kind, one.here, bool(one.told)) for one in differences] == [
+        ("refund-contradicted", "refund of USD 30.00: refused", True),
+        ("refund-contradicted", "refund of USD 40.00: refused", True),
+    ]
     done = operations.perform(first.pk, "enter-refund", person="ann", amount="30.00")
     assert (done.sentence, world.attentions()) == ("USD 30.00 was given back elsewhere", ["refund-contradicted"])
     with pytest.raises(RefundNotPossible, match="enter that amount first"):
