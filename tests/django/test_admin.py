@@ -117,7 +117,7 @@ def test_each_act_needs_its_permission(
     assert ("Refund…" in listed) is may_enter
     assert client.get(page_of(payment, "refund")).status_code == (200 if may_refund else 403)
     assert client.post(page_of(payment, "refund"), {"amount": "1"}).status_code == (302 if may_refund else 403)
-    assert client.post(page_of(payment, "enter-refund"), {"amount": "99"}).status_code == (302 if may_refund else 403)
+    assert client.post(page_of(payment, "enter-refund"), {"amount": "99"}).status_code == (302 if may_enter else 403)
     for act, may in ((Act.REFUND, may_enter), (Act.ENTER_REFUND, may_enter), (Act.QUERY, may_resolve)):
         assert client.post(page_of(attention, "act"), {"act": act, "amount": "1"}).status_code == (302 if may else 403), act
     accepted = client.post(page_of(attention, "act"), {"act": "accept", "note": "fine"})

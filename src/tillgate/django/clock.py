@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from django.utils import timezone
 
-__all__ = ["now"]
+__all__ = ["SKEW", "now"]
+
+SKEW: Final = timedelta(minutes=5)
+"""By so much the clocks of two machines may differ and both be called right."""
 
 
 def now() -> datetime:

@@ -89,7 +89,8 @@ def confirms_refund(evidence: Mapping[str, str], dialect: Dialect, reference: st
     """
     code, word, about = (evidence.get(name, "") for name in ("ret_code", "status", "reference"))
     is_paid = dialect.status(word) is TransactionStatus.PAID
-    is_understood = evidence.keys().isdisjoint({NOT_READ, NOT_WHOLE}) and not any(value.startswith("{") for value in evidence.values())
+    is_flat = not any(value.lstrip().startswith(("{", "[")) for value in evidence.values())
+    is_understood = is_flat and evidence.keys().isdisjoint({NOT_READ, NOT_WHOLE})
     says_nothing_else = code in ("", dialect.success_code) and (is_paid or not word) and about in ("", reference)
     return is_understood and says_nothing_else and bool(code or word or about)
 

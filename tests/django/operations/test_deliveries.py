@@ -705,3 +705,18 @@ def test_a_remote_delivery_that_another_worker_failed_to_carry_meanwhile_leaves_
     deliver_remote(payment.order_id)
     assert Delivery.objects.get(name="confirmation").attempts == 2
     assert world.attentions() == []
+
+
+def test_a_second_payment_that_was_given_back_before_its_turn_is_not_told_as_one(world: World) -> None:
+    order = world.order("12.50")
+    first, second = world.start(order), world.start(order, "paypal")
+    world.shopper_pays(first)
+    world.notice(first)
+    with world.failing_handler("tillgate_refund_changed", times=1):
+        operations.refund(first.pk, "2.50")
+        world.shopper_pays(second)
+        world.notice(second)
+        operations.refund(second.pk, "12.50")
+    world.a_day_passes()
+    assert world.attentions() == []
+    assert list(Delivery.objects.filter(kind="payment-paid").order_by("id").values_list("outcome", flat=True)) == ["applied", "given-back"]

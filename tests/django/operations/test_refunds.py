@@ -907,10 +907,9 @@ def test_a_refund_that_can_never_leave_is_withdrawn_by_a_person_and_told_once(wo
         world.time.advance(hours=1)
         world.sweep()
     [attention] = Attention.objects.all()
-    operations.perform(attention.pk, "accept", person="ann", note="the bank is closed")
+    assert operations.acts_for(attention) == ("withdraw",)
     world.a_day_passes()
     assert (Attention.objects.count(), refundable(payment)) == (1, Decimal("10.00"))
-    Attention.objects.filter(pk=attention.pk).update(resolved_at=None)
     done = operations.perform(attention.pk, "withdraw", person="ann")
     assert (done.resolved, done.sentence) == (True, "withdrawn before it was sent: by ann")
     assert (world.attentions(), refundable(payment)) == ([], Decimal("12.50"))
@@ -928,3 +927,57 @@ def test_a_refund_that_a_notice_has_confirmed_is_not_withdrawn(world: World, mon
     world.sweep()
     refund.refresh_from_db()
     assert (refund.status, given_back(world, payment)) == ("succeeded", Decimal(0))
+
+
+def test_a_database_that_is_away_right_before_a_refund_is_sent_leaves_it_queued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment, real = world.paid_payment("12.50"), accounts.account_of
+
+    with monkeypatch.context() as patch:
+
+        def found(of: Payment) -> Any:
+            patch.setattr(Refund.objects, "using", away)
+            return real(of)
+
+        def away(_: str) -> Any:
+            patch.undo()
+            raise OperationalError("the database is away")
+
+        patch.setattr(operations.refunds, "account_of", found)
+        assert operations.refund(payment.pk, "2.50").status == "queued"
+    world.time.advance(minutes=2)
+    world.sweep()
+    assert (Refund.objects.get().status, given_back(world, payment)) == ("succeeded", Decimal("2.50"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "status=success&status=failed",
+        '{"ret_code":"000100","ret_code":"000020"}',
+        '{"ret_code":"000100","refunds":[{"status":"failed"}]}',
+        'ret_code=000100&result= {"status":"failed"}',
+    ],
+)
+def test_i7_a_notice_that_says_two_things_settles_no_refund(world: World, body: str) -> None:
+    payment = world.paid_payment("12.50")
+    world.sandbox.control.fault("lost_request", occasion="refund")
+    refund = operations.refund(payment.pk, "2.50")
+    refund_notice(world, refund, body)
+    refund.refresh_from_db()
+    assert (refund.status, world.attentions()) == ("unknown", ["refund-unknown"])
+    assert settle_by_person(refund.pk, done=False, person="ann").status == "refused", "nor does it later"
+
+
+def test_a_refunds_notice_that_was_kept_is_answered_as_such(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment("12.50")
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(payment.pk, "2.50")
+
+    def busy(_: int) -> int:
+        raise OperationalError("lock wait timeout exceeded")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(operations.notices, "deliver", busy)
+        refund_notice(world, refund)
+    world.sweep()
+    assert world.shop.refunded(payment.order.key) == Decimal("2.50")

@@ -1232,12 +1232,64 @@ def test_what_another_machine_looked_at_ahead_of_time_is_looked_for_once_an_hour
     assert world.queries() == before + 1
 
 
-def test_the_check_that_an_order_is_unpaid_is_not_put_off_by_a_clock_that_ran_ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("hours", [-48, -2, 2, 48])
+def test_two_machines_whose_clocks_differ_for_good_ask_no_more_often_than_one_an_hour(
+    world: World, monkeypatch: pytest.MonkeyPatch, hours: float
+) -> None:
+    for payment in [world.paid_payment() for _ in range(3)]:
+        assert payment.status == "paid"
+    world.time.advance(minutes=65)
+    world.sweep()
+    world.time.advance(minutes=5)
+    rests = {ahead: turns.Rest(sweeping._LOOK_AGAIN_EVERY) for ahead in (0, hours)}
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: world.time.offset.total_seconds() + 0))
+    before = world.queries()
+    for _ in range(30):
+        world.time.advance(minutes=1)
+        for ahead, rest in rests.items():
+            with clock_ahead(monkeypatch, ahead / 24):
+                monkeypatch.setattr(sweeping, "_looked_again", rest)
+                world.sweep()
+    assert world.queries() - before <= 9, "each machine makes each of the three due once an hour, and a tail look may be due"
+
+
+@pytest.mark.parametrize("minutes", [-62, -30, 30])
+def test_a_sweeper_whose_clock_is_wrong_gives_up_no_fresh_order(world: World, monkeypatch: pytest.MonkeyPatch, minutes: float) -> None:
     key = world.order()
-    with clock_ahead(monkeypatch, 5):
-        operations.expect(world.shop.plugin, key)
-    world.a_day_passes()
-    assert world.shop.is_released(key)
+    operations.expect(world.shop.plugin, key)
+    with clock_ahead(monkeypatch, minutes / 24 / 60):
+        world.sweep()
+    world.sweep()
+    assert not world.shop.is_released(key)
+
+
+@pytest.mark.parametrize("seconds", [0, 2, 200])
+def test_an_answer_that_was_asked_before_the_payment_was_paid_contradicts_nothing_though_clocks_differ(
+    world: World, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    payment = world.start(world.order())
+    Payment.objects.update(status="created", transaction_no=None, cashier_url="")
+    asked = world.fresh(payment)
+    answer = operations.payments.ask(asked)
+    world.shopper_pays(payment)
+    with clock_ahead(monkeypatch, seconds / 86_400):  # on another machine
+        assert operations.reconcile(world.fresh(payment), "notice").status == "paid"
+    operations.payments.apply_answer(asked, answer, "sweep")
+    assert (world.fresh(payment).status, world.attentions()) == ("paid", [])
+
+
+def test_a_payment_whose_answers_cannot_be_applied_is_told_in_the_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+
+    def bug(*_: Any) -> Any:
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(sweeping, "apply_answer", bug)
+    for _ in range(10):
+        world.time.advance(hours=1)
+        world.sweep()
+    assert world.attentions() == ["payment-unanswered"]
 
 
 def test_i2_a_contradiction_is_told_of_a_payment_that_was_begun_while_the_clock_ran_ahead(

@@ -370,3 +370,17 @@ def test_what_is_rolled_back_is_told_to_nobody(world: World, listener: Listener)
         transaction.set_rollback(True)
     assert len(listener.heard) == before
     assert not Refund.objects.exists()
+
+
+@pytest.mark.parametrize("depth", [19, 20, 600])
+def test_i2_what_lies_too_deep_in_an_answer_is_left_out_and_keeps_nothing_from_being_recorded(world: World, depth: int) -> None:
+    payment = world.start(world.order())
+    deep: Any = "the end"
+    for _ in range(depth):
+        deep = [deep]
+    with transaction.atomic():
+        record("payment.paid", payment.order, "sweep", "x", payment=payment, evidence={"x": deep})
+    kept = TimelineEntry.objects.latest("id").evidence["x"]
+    while isinstance(kept, list):
+        [kept] = kept
+    assert kept == ("the end" if depth < 20 else "...")

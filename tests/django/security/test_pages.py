@@ -349,7 +349,7 @@ ACTS: dict[str, tuple[str, str, set[str]]] = {
     "ask the gateway": ("post", "payment/{payment}/query/", LOOK_AT_PAYMENTS),
     "be asked about a refund": ("get", "payment/{payment}/refund/", REFUND),
     "refund": ("post", "payment/{payment}/refund/", REFUND),
-    "enter a refund of a payment": ("post", "payment/{payment}/enter-refund/", REFUND),
+    "enter a refund of a payment": ("post", "payment/{payment}/enter-refund/", DO_BOTH),
     "accept": ("post", "attention/{attention}/act/?accept", RESOLVE),
     "query for an attention": ("post", "attention/{attention}/act/?query", RESOLVE),
     "refund for an attention": ("post", "attention/{attention}/act/?refund", DO_BOTH),

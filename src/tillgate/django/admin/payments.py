@@ -245,7 +245,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
     def enter_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Enter a refund that was made elsewhere, such as on the gateway's own pages: no answer of the gateway tells of it."""
         payment = self.find(request, object_id)
-        need(request, MAY_REFUND)
+        need(request, MAY_REFUND, MAY_RESOLVE)
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         amount, seen = request.POST.get("amount", ""), row_id(request.POST.get("seen"))

@@ -74,7 +74,7 @@ _FITTING: Final[Mapping[str, tuple[Act, ...]]] = MappingProxyType(
         # Its amount stays blocked until somebody knows, so no accepting.
         AttentionReason.REFUND_UNKNOWN: (Act.REFUND_DONE, Act.REFUND_NOT_DONE),
         AttentionReason.REFUND_CONTRADICTED: (Act.ENTER_REFUND, Act.ACCEPT),
-        AttentionReason.REFUND_NOT_SENT: (Act.WITHDRAW, Act.ACCEPT),
+        AttentionReason.REFUND_NOT_SENT: (Act.WITHDRAW,),  # its amount stays blocked as well
         AttentionReason.PAYMENT_UNANSWERED: _ASK,
         AttentionReason.DELIVERY_FAILING: (Act.RETRY, Act.ACCEPT),
         AttentionReason.FORGED_NOTICES: (Act.ACCEPT,),

@@ -90,12 +90,12 @@ def _payment_paid(order: Order, delivery: Delivery) -> str:
     payment = delivery.payment
     assert payment is not None
     payment.order = order
-    if order.paid_by_id and order.paid_by_id != payment.pk:
-        _hold(order, payment, AttentionReason.SECOND_PAYMENT, "the order was paid by another payment already; this one can be refunded")
-        return "second-payment"
     # Those that have no refund, nearly all, are told apart by the statement that found the delivery.
     if vars(delivery)["has_refunds"] and ("again" in delivery.data or payment.given_back >= payment.amount):
         return "given-back"  # it pays nothing any more, and what a person wished told again must be whole
+    if order.paid_by_id and order.paid_by_id != payment.pk:
+        _hold(order, payment, AttentionReason.SECOND_PAYMENT, "the order was paid by another payment already; this one can be refunded")
+        return "second-payment"
     described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
     if described is None:
         _hold(order, payment, AttentionReason.PAID_NOT_PAYABLE, "it was paid, but the shop does not know the order any more")

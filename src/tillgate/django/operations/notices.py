@@ -10,7 +10,8 @@ import functools
 import hashlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from django.db import connections
@@ -79,8 +80,9 @@ def receive_refund_notice(key: str, received: Received, method: str) -> Refund |
         _keep(refund.payment, NoticeKind.REFUND, received, method, signature, refund=refund, count=refund.notices)
         # Together with keeping it: nobody would come back to what it says.
         has_settled = confirms and signature is not NoticeSignature.FORGED and settle_by_notice(order, refund.pk)
-    if has_settled:
-        deliver(refund.payment.order_id)
+    with _kept_all_the_same(refund.payment.reference):
+        if has_settled:
+            deliver(refund.payment.order_id)
     return refund
 
 
@@ -119,18 +121,22 @@ def _receive(payment: Payment, kind: NoticeKind, received: Received, method: str
         # The payment's row first: a notice that refers to it takes a lock on it too, which InnoDB could not raise for two at once.
         may_ask = not _is_late(payment, said, is_forged=is_forged) and claim_look(payment, said, **counted)
         _keep(payment, kind, received, method, signature, count=payment.notices)
-    if is_forged:
-        _raise_forged(payment, cause)
-    return _look(payment, cause) if may_ask else payment
+    with _kept_all_the_same(payment.reference):
+        if is_forged:
+            _raise_forged(payment, cause)
+    if may_ask:
+        with _kept_all_the_same(payment.reference):
+            payment = apply_answer(payment, ask(payment, quickly=True), cause)
+    return payment
 
 
-def _look(payment: Payment, cause: str) -> Payment:
-    """Ask and apply. What was received is kept by now: should this fail, whoever sent it need not know, and the sweeper looks again."""
+@contextmanager
+def _kept_all_the_same(reference: str) -> Iterator[None]:
+    """Let nothing fail whoever sent what is kept by now: a lock may be held too long, and the sweeper does what is left."""
     try:
-        return apply_answer(payment, ask(payment, quickly=True), cause)
-    except Exception:  # a lock that is held too long, a deadlock
-        _log.exception("what the gateway says of %s could not be applied", payment.reference)
-        return payment
+        yield
+    except Exception:
+        _log.exception("what a notice of %s leads to could not be done", reference)
 
 
 def _digest(kind: NoticeKind, received: Received, method: str, signature: NoticeSignature) -> str:
@@ -200,6 +206,8 @@ def _bounded(received: Received) -> dict[str, Any]:
             evidence[NOT_WHOLE] = "the rest was not kept"
             break
         evidence[name] = value
+    if received.repeated:
+        evidence[NOT_WHOLE] = f"not kept: another value of {', '.join(sorted(received.repeated))}"[:1000]
     if received.fault:
         evidence[NOT_READ] = received.fault
     return evidence

@@ -178,8 +178,8 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
 def _is_outrun(payment: Payment, decision: Decision, answer: Answer) -> bool:
     """Tell whether the gateway was asked before the payment came to its status, and moves it nowhere."""
     is_earlier = not isinstance(answer, NoNews) and answer.asked_at < payment.status_since
-    # A clock that ran ahead may have said when it came to its status.
-    return is_earlier and decision.status == payment.status and payment.status_since <= clock.now()
+    # A clock that ran far ahead may have said when it came to its status.
+    return is_earlier and decision.status == payment.status and payment.status_since <= clock.now() + clock.SKEW
 
 
 def reschedule(payments: list[Payment], decision: Decision) -> None:

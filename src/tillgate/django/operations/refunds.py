@@ -8,6 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from django.db import Error as DatabaseFault
 from django.db import transaction
 from django.db.models import QuerySet
 from django.urls import reverse
@@ -188,7 +189,7 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
         )
         if not _is_under_way(claimed):
             # By now a person may have decided what became of it.
-            return NotSent("refund", request.reference, "the process slept until others took it for dead")
+            return NotSent("refund", request.reference, "the process slept until others took it for dead, or the database is away")
         return hooks.refund(account, request)
     except TillgateError as error:
         return error
@@ -200,7 +201,10 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
 def _is_under_way(claimed: Refund) -> bool:
     """Tell whether a refund is still this process's to send: by its own clock, and by the row, since another's clock may run ahead."""
     in_time = claimed.due_at is None or clock.now() < claimed.due_at
-    return in_time and Refund.objects.using(database()).filter(pk=claimed.pk, status=RefundStatus.SENDING).exists()
+    try:
+        return in_time and Refund.objects.using(database()).filter(pk=claimed.pk, status=RefundStatus.SENDING).exists()
+    except DatabaseFault:
+        return False  # nothing has left yet
 
 
 def _claim(refund_id: int) -> Refund | None:

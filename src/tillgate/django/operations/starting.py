@@ -181,7 +181,8 @@ def _twin(order: Order, vendor: str, amount: Decimal, account: str) -> Payment |
         if (payment.vendor, payment.amount, payment.account) != (vendor, amount, account):
             continue
         # Without an address it is being created at this moment by the other press, unless its creation was lost.
-        is_young = not payment.cashier_url and abs(clock.now() - payment.created_at) < timedelta(seconds=_WAIT_FOR_TWIN_SECONDS)
+        age = clock.now() - payment.created_at
+        is_young = not payment.cashier_url and -clock.SKEW < age < timedelta(seconds=_WAIT_FOR_TWIN_SECONDS)
         if is_cashier_live(payment) or is_young:
             return payment
     return None

@@ -21,7 +21,6 @@ from django.db import close_old_connections, connections
 from django.db.models import Q, QuerySet
 
 from tillgate.django import clock
-from tillgate.django.conf import get_settings
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
 from tillgate.django.operations import turns
 from tillgate.django.operations.accounts import find_account
@@ -71,6 +70,7 @@ _LONGEST_WAIT: Final = timedelta(hours=2)
 _CLOCK: Final = "clock"
 """The name of the heartbeat of looking for what a wrong clock has looked at."""
 _LOOK_AGAIN_EVERY: Final = timedelta(hours=1)
+_looked_again = turns.Rest(_LOOK_AGAIN_EVERY)
 _YOUNG: Final = timedelta(days=1)
 """An open payment's looks are further apart only when it has long been overdue."""
 
@@ -151,14 +151,12 @@ def _bring_forward() -> None:
     """Make due what lies further ahead than its kind is ever put off: whoever put it there had a clock that was wrong."""
     now = clock.now()
     payments, refunds = Payment.objects.using(database()), Refund.objects.using(database())
-    unpaid_after = timedelta(minutes=get_settings().order_unpaid_after_minutes)
     for rows, name, longest, due in (
         (payments.filter(status__in=OPEN_PAYMENT_STATUSES, created_at__gt=now - _YOUNG), "next_look_at", _LONGEST_WAIT, now),
         (payments, "next_look_at", LONGEST_BETWEEN_LOOKS + _SLACK, now),
         (refunds.filter(status=RefundStatus.QUEUED), "due_at", _LONGEST_WAIT, now),
         (refunds.filter(status=RefundStatus.SENDING), "due_at", _LONGEST_WAIT, now + _LONGEST_WAIT),  # it may be under way
         (Delivery.objects.using(database()).filter(done_at__isnull=True), "due_at", _LONGEST_WAIT, now),
-        (Order.objects.using(database()), "unpaid_check_at", unpaid_after + _SLACK, now + unpaid_after),
     ):
         parked = rows.filter(**{f"{name}__gt": now + longest})
         if parked.exists():
@@ -168,19 +166,21 @@ def _bring_forward() -> None:
 def _look_again() -> None:
     """Make due what was looked at, or came to its status, at a time that is still to come: its next look may be far off, or none at all.
 
-    No index leads to these, so that they are looked for once an hour, and at once when the last time was ahead of now.
+    No index leads to these, so that they are looked for once an hour, and at once when the clock was put back. Where two machines' clocks
+    differ for good, each finds the other's heartbeat wrong, and keeps to once an hour by itself.
     """
     now = clock.now()
-    if is_fresh(_CLOCK, now, _LOOK_AGAIN_EVERY):
+    if not _looked_again.is_over(now) or is_fresh(_CLOCK, now, _LOOK_AGAIN_EVERY):
         return
     payments = Payment.objects.using(database())
-    is_ahead = Q(looked_at__gt=now + _SLACK) | Q(status_since__gt=now + _SLACK)
+    is_ahead = Q(looked_at__gt=now + clock.SKEW) | Q(status_since__gt=now + clock.SKEW)
     is_far = Q(next_look_at__gt=now + _LONGEST_WAIT) | Q(next_look_at__isnull=True)
     # Found before they are changed: InnoDB would lock all that it reads.
     ids = list(payments.filter(is_ahead, is_far).values_list("pk", flat=True))
     for start in range(0, len(ids), _BATCH):
         payments.filter(pk__in=ids[start : start + _BATCH]).update(next_look_at=now)
     set_heartbeat(_CLOCK, now, {"looked_again": len(ids)})
+    _looked_again.begin(now)
 
 
 def wake() -> list[str]:
@@ -234,8 +234,8 @@ def beat(swept: Swept) -> None:
     close_old_connections()
 
 
-def _guarded(swept: Swept, about: str, act: Callable[[], object]) -> None:
-    """Do something; its failure must keep nothing else from being done, unless the database itself is away."""
+def _guarded(swept: Swept, about: str, act: Callable[[], object]) -> bool:
+    """Do something, and tell whether it was done; its failure keeps nothing else from being done, unless the database itself is away."""
     try:
         act()
     except Exception as error:
@@ -243,6 +243,8 @@ def _guarded(swept: Swept, about: str, act: Callable[[], object]) -> None:
         swept.note(error, about)
         if isinstance(error, DatabaseFault):
             _reconnect()
+        return False
+    return True
 
 
 def _reconnect() -> None:
@@ -432,7 +434,9 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
         if is_unchanged(payment, decision):
             put_back.setdefault(_next_look(payment, now, is_news=decision.is_news), []).append(payment.pk)
             continue
-        _guarded(swept, f"payment {payment.reference}", lambda payment=payment, answer=answer: _change(payment, answer, swept))  # type: ignore[misc]  # defaults that hold the loop's values
+        is_applied = _guarded(swept, f"payment {payment.reference}", lambda payment=payment, answer=answer: _change(payment, answer, swept))  # type: ignore[misc]  # defaults that hold the loop's values
+        if not is_applied and is_unanswered(PaymentStatus(payment.status), payment.expires_at, now):
+            unanswered.append(payment)
     if in_order:
         _guarded(swept, "attentions", lambda: _settle_troubles(in_order))
     if unanswered:
@@ -448,7 +452,7 @@ def _tell_of_unanswered(payments: list[Payment]) -> None:
     account = payments[0].account
     wrong = Attention.objects.using(database()).filter(account=account, reason__in=ACCOUNT_REASONS, resolved_at__isnull=True)
     told_at = wrong.order_by("-raised_at").values_list("raised_at", flat=True).first()
-    if told_at and told_at <= clock.now() and not has_answered(account, told_at):
+    if told_at and told_at <= clock.now() + clock.SKEW and not has_answered(account, told_at):
         return
     for payment in payments:
         sentence = f"Payment {payment.reference}: its time to pay is long over, and the gateway gives no usable answer about it."
@@ -466,7 +470,7 @@ def _settle_troubles(in_order: dict[int, Answer]) -> None:
         answer = in_order[payment_id]
         # That it knows nothing of the payment contradicts no doubt about what it said of it.
         is_about_it = isinstance(answer, Found) or reason in {*ACCOUNT_REASONS, AttentionReason.PAYMENT_UNANSWERED}
-        if not isinstance(answer, NoNews) and (raised_at < answer.asked_at or raised_at > now) and is_about_it:
+        if not isinstance(answer, NoNews) and (raised_at < answer.asked_at or raised_at > now + clock.SKEW) and is_about_it:
             over.append(pk)
     if over:
         settle(Attention.objects.filter(pk__in=over), "the gateway's answer is in order by now")

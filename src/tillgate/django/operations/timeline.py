@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from django.db import transaction
 
@@ -13,6 +13,9 @@ from tillgate.django.models import Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.locking import database
 
 __all__ = ["record"]
+
+_DEEPEST: Final = 20
+"""What lies deeper in an answer is not kept."""
 
 
 def record(
@@ -49,13 +52,15 @@ def record(
 
 
 def _storable(evidence: Mapping[str, Any]) -> dict[str, Any]:
-    """Return evidence as JSON knows it: exact numbers become the text they had, and no text is endless."""
+    """Return evidence as JSON knows it: exact numbers become the text they had, and no text is endless or bottomless."""
 
-    def plain(value: Any) -> Any:
+    def plain(value: Any, depth: int = 0) -> Any:
+        if isinstance(value, Mapping | list | tuple) and depth == _DEEPEST:
+            return "..."
         if isinstance(value, Mapping):
-            return {str(name)[:100]: plain(member) for name, member in list(value.items())[:50]}
+            return {str(name)[:100]: plain(member, depth + 1) for name, member in list(value.items())[:50]}
         if isinstance(value, list | tuple):
-            return [plain(member) for member in value[:50]]
+            return [plain(member, depth + 1) for member in value[:50]]
         if value is None or isinstance(value, bool | int):
             return value
         return str(value).encode("utf-8", "replace").decode().replace("\0", "\ufffd")[:1000]

@@ -68,6 +68,7 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(mock.patch.object(event_id, "_get_default", chance.uuid4))
         put(mock.patch.object(mailing, "EmailMessage", partial(_Mail, world)))
         put(mock.patch.object(sweeping, "ThreadPoolExecutor", _Inline))
+        put(mock.patch.object(sweeping, "_looked_again", turns.Rest(sweeping._LOOK_AGAIN_EVERY)))
         put(compiled_once())
         put(switching(scheduler, world.faults))
         put(_handlers_that_fail(world))
