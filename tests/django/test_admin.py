@@ -532,7 +532,9 @@ def test_a_refund_that_was_refused_and_made_is_entered_with_its_amount(world: Wo
     act(boss, Attention.objects.get(), "refund-not-done")
     notice = f"/payments/refund-notice/{refund.notice_key}/"
     world.client.post(notice, "status=success", content_type="application/x-www-form-urlencoded")
-    assert 'name="amount" min="0.01" step="0.01" required value="12.00"' in boss.get(LISTS[2]).content.decode()
+    page = boss.get(LISTS[2]).content.decode()
+    assert 'name="amount" min="0.01" step="0.01" required value="12.00"' in page
+    assert "The books hold USD 0.00 of this payment as given back." in page
 
 
 def test_a_refund_that_cannot_leave_is_withdrawn(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:

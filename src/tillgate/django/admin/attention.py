@@ -54,6 +54,8 @@ class _Card:
     seen: int
     made: Decimal | None
     """What a refund that was refused here, and was made, gave back."""
+    given_back: Decimal | None
+    """What of the payment our books hold to be given back, for who enters more."""
 
 
 class _ResolvedFilter(admin.SimpleListFilter):
@@ -177,6 +179,7 @@ class AttentionAdmin(ReadOnlyAdmin[Attention]):
             order_url=self.page_url(row.order) if row.order else "",
             seen=seen,
             made=row.refund.amount if row.refund else None,
+            given_back=row.payment.given_back if row.payment and Act.ENTER_REFUND in acts else None,
         )
 
     def _address(self, act: Act, row: Attention) -> str:
