@@ -139,8 +139,9 @@ class AsyncGateway:
     async def pay(self, request: PaymentRequest) -> CreatedPayment:
         """Create a payment; see `Gateway.pay`."""
         credentials = self._credentials
-        answer = await self._send(exchange.write_pay(credentials, request), self._deadline())
-        return exchange.read_pay(credentials, request, answer)
+        sent = exchange.write_pay(credentials, request)
+        with moving_money(sent):
+            return exchange.read_pay(credentials, request, await self._send(sent, self._deadline()))
 
     async def query(self, reference: str) -> Transaction:
         """Ask what became of a payment; see `Gateway.query`."""
@@ -162,8 +163,9 @@ class AsyncGateway:
     async def refund(self, request: RefundRequest) -> Refunded:
         """Give back part or all of a payment; see `Gateway.refund`."""
         credentials = self._credentials
-        answer = await self._send(exchange.write_refund(credentials, request), self._deadline())
-        return exchange.read_refund(credentials, request, answer)
+        sent = exchange.write_refund(credentials, request)
+        with moving_money(sent):
+            return exchange.read_refund(credentials, request, await self._send(sent, self._deadline()))
 
     async def _send(self, request: exchange.HttpRequest, deadline: float) -> exchange.HttpAnswer:
         # A connection works only in the loop that opened it; in another it fails when the request has left already.

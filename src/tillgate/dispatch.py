@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from tillgate.errors import NotSent, OutcomeUnknown, Refused
+from tillgate.errors import ConfigurationError, NotSent, OutcomeUnknown, Refused
 from tillgate.wire.exchange import HttpRequest
 
 __all__ = ["Dispatch", "dispatching", "moving_money"]
@@ -43,11 +43,11 @@ def moving_money(request: HttpRequest) -> Iterator[None]:
     record = _current.get()
     if record and record.moved:
         raise OutcomeUnknown(request.operation, request.reference, "a plugin had sent it already, and let it be sent again")
+    if record:
+        record.moved = True  # before anything leaves: a plugin may go on while a task of its own still sends
     try:
         yield
     except BaseException as error:
         if record:
-            record.moved, record.error = not isinstance(error, NotSent | Refused), error
+            record.moved, record.error = not isinstance(error, NotSent | Refused | ConfigurationError), error
         raise
-    if record:
-        record.moved = True

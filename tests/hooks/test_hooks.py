@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import logging
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from types import ModuleType
@@ -17,6 +19,7 @@ import pytest
 
 from tillgate import (
     Account,
+    AsyncGateway,
     ConfigurationError,
     CreatedPayment,
     Gateway,
@@ -32,6 +35,7 @@ from tillgate import (
 )
 from tillgate.hooks import Event, OrderDescription, build_plugin_manager, call_owner, emit, hookimpl, plugin_manager
 from tillgate.lifecycle import RefundStatus, decide_refund
+from tillgate.transport import AsyncTransport
 
 FIRST = Account(base_url="https://first.example", merchant_no="1", token="first-token")
 SECOND = Account(base_url="https://second.example", merchant_no="2", token="second-token")
@@ -249,6 +253,85 @@ def test_i6_a_plugin_that_sends_and_forgets_to_return_does_not_send_twice(plug) 
     plug(SendsAndForgets())
     with pytest.raises(OutcomeUnknown, match="sent it already"):
         hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50"))
+    assert len(sent) == 1
+
+
+@contextmanager
+def answering_asynchronously(answer: httpx.Response | Exception) -> Iterator[list[str]]:
+    """Let AsyncGateway get this answer; yield what it sends."""
+    sent: list[str] = []
+
+    def take(http: httpx.Request) -> httpx.Response:
+        sent.append(http.url.path)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        given = AsyncTransport(FIRST, httpx.MockTransport(take))
+        patch.setattr("tillgate.transport.async_transport", lambda *_: given)
+        yield sent
+
+
+async def refund_asynchronously(request: RefundRequest) -> Refunded:
+    async with AsyncGateway(FIRST) as gateway:
+        return await gateway.refund(request)
+
+
+async def pay_asynchronously(request: PaymentRequest) -> CreatedPayment:
+    async with AsyncGateway(FIRST) as gateway:
+        return await gateway.pay(request)
+
+
+def test_i6_what_a_plugin_sends_with_async_gateway_is_not_sent_again_by_the_built_in_adapter(plug) -> None:  # type: ignore[no-untyped-def]
+    class LosesTheAnswer:
+        @hookimpl(tryfirst=True)
+        def tillgate_pay(self, request: PaymentRequest) -> None:
+            with suppress(OutcomeUnknown):
+                asyncio.run(pay_asynchronously(request))
+
+        @hookimpl(tryfirst=True)
+        def tillgate_refund(self, request: RefundRequest) -> None:
+            with suppress(OutcomeUnknown):
+                asyncio.run(refund_asynchronously(request))
+
+    plug(LosesTheAnswer())
+    with answering_asynchronously(httpx.ReadError("cut")) as sent:
+        with pytest.raises(OutcomeUnknown, match="sent it already"):
+            hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50"))
+        with pytest.raises(OutcomeUnknown, match="sent it already"):
+            hooks.pay(FIRST, request())
+    assert len(sent) == 2
+
+
+def test_i6_a_plugin_that_sent_with_async_gateway_cannot_deny_it(plug) -> None:  # type: ignore[no-untyped-def]
+    class Denies:
+        @hookimpl(tryfirst=True)
+        def tillgate_refund(self, request: RefundRequest) -> None:
+            asyncio.run(refund_asynchronously(request))
+            raise NotSent("refund", request.reference, "my queue is full")
+
+    plug(Denies())
+    answer = httpx.Response(200, json={"ret_code": "000100", "ret_msg": "refund success"})
+    with answering_asynchronously(answer) as sent, pytest.raises(OutcomeUnknown, match="my queue is full"):
+        hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50"))
+    assert len(sent) == 1
+
+
+def test_i6_a_refund_that_a_plugins_own_task_is_still_sending_is_not_sent_beside_it(plug) -> None:  # type: ignore[no-untyped-def]
+    async def twice(request: RefundRequest) -> list[Refunded | BaseException]:
+        return await asyncio.gather(*(refund_asynchronously(request) for _ in range(2)), return_exceptions=True)
+
+    class Hedges:
+        @hookimpl(tryfirst=True)
+        def tillgate_refund(self, request: RefundRequest) -> Refunded | None:
+            done = asyncio.run(twice(request))
+            return next((one for one in done if isinstance(one, Refunded)), None)
+
+    plug(Hedges())
+    answer = httpx.Response(200, json={"ret_code": "000100", "ret_msg": "refund success"})
+    with answering_asynchronously(answer) as sent:
+        assert hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50")).reference == "A-1"
     assert len(sent) == 1
 
 

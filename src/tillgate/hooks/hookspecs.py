@@ -25,7 +25,8 @@ def tillgate_pay(account: Account, request: PaymentRequest) -> CreatedPayment | 
     """Create a payment at the gateway and return where to send the shopper; None leaves it to the next plugin.
 
     Called by `tillgate.hooks.pay`, once for each creation. Raises as `Gateway.pay` does: `NotSent` or `Refused` when nothing was created,
-    and `OutcomeUnknown` when it may have been. A wrapper must never call twice.
+    and `OutcomeUnknown` when it may have been. A wrapper must never call twice. A plugin that sends with `Gateway` or `AsyncGateway` does
+    so in the thread that called it, or in one that `asyncio.to_thread` runs: what is sent in another is not seen, and could be sent again.
     """
 
 
@@ -43,7 +44,9 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded | None
     """Ask the gateway to give money back, and return what was given back; None leaves it to the next plugin.
 
     Called by `tillgate.hooks.refund`, once for each refund. Raises as `Gateway.refund` does: `NotSent` or `Refused` when nothing was given
-    back, and `OutcomeUnknown` when it may have been. A wrapper must never call twice.
+    back, and `OutcomeUnknown` when it may have been. A wrapper must never call twice. A plugin that sends with `Gateway` or `AsyncGateway`
+    does so in the thread that called it, or in one that `asyncio.to_thread` runs: what is sent in another is not seen, and could be sent
+    again.
     """
 
 
