@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from django.utils.translation import gettext_lazy
 from pydantic_core import PydanticUndefined
 
 from tests.test_docs import blocks, read, rows, section
@@ -107,6 +108,22 @@ def test_a_wrong_account_is_told_by_the_names_of_the_settings(settings: Any, acc
     assert "SANDBOX" in says or "sandbox=True" not in str(caught.value)
 
 
+@pytest.mark.parametrize("alias", [None, 7, b"main", gettext_lazy("main")])
+def test_an_alias_that_is_not_text_is_told_without_the_account(settings: Any, alias: Any) -> None:
+    settings.TILLGATE = {"ACCOUNTS": {alias: ACCOUNT}, "PUBLIC_URL": "https://shop.example"}
+    with pytest.raises(ConfigurationError, match=r"^TILLGATE\['ACCOUNTS'\].* is not an alias: give text, such as \"default\"$") as caught:
+        get_settings()
+    assert "canary" not in str(caught.value)
+    assert "canary" not in repr(caught.value.value)
+
+
+def test_the_password_in_a_public_address_is_not_shown(settings: Any) -> None:
+    settings.TILLGATE = {"ACCOUNTS": {"main": ACCOUNT}, "PUBLIC_URL": "https://staff:canary@shop.example"}
+    with pytest.raises(ConfigurationError, match=r"^TILLGATE\['PUBLIC_URL'\]: 'shop\.example' is not .* without user name") as caught:
+        get_settings()
+    assert "canary" not in repr(caught.value.value)
+
+
 def test_an_account_that_misses_something_names_it(settings: Any) -> None:
     settings.TILLGATE = {"ACCOUNTS": {"main": {"BASE_URL": "https://pay.example", "TOKEN": "canary"}}, "PUBLIC_URL": "https://shop.example"}
     with pytest.raises(ConfigurationError, match=re.escape(f"{HERE}['MERCHANT_NO'] is missing")):
@@ -131,7 +148,7 @@ def test_who_is_mailed_is_a_list_of_addresses(settings: Any, given: Any) -> None
 
 def test_a_missing_public_address_is_asked_for_with_an_example(settings: Any) -> None:
     settings.TILLGATE = {"ACCOUNTS": {"main": ACCOUNT}}
-    with pytest.raises(ConfigurationError, match=r"^TILLGATE\['PUBLIC_URL'\] is missing: .* such as https://shop\.example$"):
+    with pytest.raises(ConfigurationError, match=r"^TILLGATE\['PUBLIC_URL'\] is missing: .* such as https://shop\.example, "):
         get_settings()
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from tillgate.account import Account
 from tillgate.errors import ConfigurationError
 from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES, Vendor
-from tillgate.wire.urls import is_https, is_web_address
+from tillgate.wire.urls import is_https, is_web_address, without_user
 
 __all__ = ["Settings", "get_settings"]
 
@@ -22,6 +22,9 @@ __all__ = ["Settings", "get_settings"]
 def _accounts(value: object) -> Mapping[str, Account]:
     if not isinstance(value, Mapping) or not all(isinstance(fields, Mapping) for fields in value.values()):
         raise ConfigurationError("TILLGATE['ACCOUNTS']", "***", 'is not a dictionary of accounts such as {"default": {"BASE_URL": ...}}')
+    for alias in value:
+        if not isinstance(alias, str):
+            raise ConfigurationError("TILLGATE['ACCOUNTS']", alias, 'is not an alias: give text, such as "default"')
     return {alias: _account(f"TILLGATE['ACCOUNTS'][{alias!r}]", fields) for alias, fields in value.items()}
 
 
@@ -59,7 +62,8 @@ def _public_url(value: object) -> str:
     if isinstance(value, str) and is_web_address(value) and not set(value) & set("?#{}"):
         return value.rstrip("/")
     problem = "is missing: give" if value is None else "is not"
-    raise ConfigurationError("TILLGATE['PUBLIC_URL']", value, f"{problem} the shop's own absolute address, such as https://shop.example")
+    remedy = f"{problem} the shop's own absolute address, such as https://shop.example, without user name and query"
+    raise ConfigurationError("TILLGATE['PUBLIC_URL']", without_user(value), remedy)
 
 
 def _vendors(value: object) -> tuple[Vendor, ...]:
@@ -127,7 +131,8 @@ def get_settings() -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         name = str(first["loc"][0]).upper()
-        fault = ConfigurationError(f"TILLGATE[{name!r}]", given.get(name), f"cannot be used: {first['msg']}")
+        shown = "***" if name == "ACCOUNTS" else given.get(name)  # the tokens are in there
+        fault = ConfigurationError(f"TILLGATE[{name!r}]", shown, f"cannot be used: {first['msg']}")
     del given
     raise fault
 
