@@ -21,6 +21,8 @@ class Cut(Enum):
 
     CLOSE = "close"
     RESET = "reset"
+    GARBLE = "garble"
+    """Send what is no TLS over a TLS connection, then close it."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,8 @@ class ScriptedGateway:
                 if self._stopped.wait(step):
                     return False
             else:
+                if step is Cut.GARBLE:
+                    socket.socket.sendall(connection, b"HTTP/1.1 502 Bad Gateway\r\n\r\n")  # past the TLS
                 if step is Cut.RESET:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 return False

@@ -501,7 +501,9 @@ def test_calls_over_tls_share_a_connection(tls_server: ScriptedGateway, kind: st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("steps", [(Cut.CLOSE,), (http(GOOD_BODIES["refund"])[:-1], Cut.CLOSE), (Cut.RESET,), (0.7, Cut.CLOSE)])
+@pytest.mark.parametrize(
+    "steps", [(Cut.CLOSE,), (http(GOOD_BODIES["refund"])[:-1], Cut.CLOSE), (Cut.RESET,), (Cut.GARBLE,), (0.7, Cut.CLOSE)]
+)
 def test_an_answer_cut_over_tls_leaves_the_outcome_unknown(
     tls_server: ScriptedGateway, kind: str, steps: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,7 +115,7 @@ class AsyncTransport:
                     await response.aclose()
         except TimeoutError:
             failure = OutcomeUnknown(request.operation, request.reference, "the deadline passed before the answer was whole")
-        except httpx.TransportError as error:
+        except (httpx.TransportError, OSError) as error:  # httpcore lets what TLS raises after the handshake through
             failure = _failure(request, error)
         finally:
             self._in_flight[chosen] -= 1
@@ -194,7 +194,7 @@ def _refuse_leftovers(response: httpx.Response) -> None:
         raise httpx.RemoteProtocolError("the connection still held bytes from before the request")
 
 
-def _failure(request: HttpRequest, error: httpx.TransportError, *, may_have_arrived: bool = True) -> NotSent | OutcomeUnknown:
+def _failure(request: HttpRequest, error: httpx.TransportError | OSError, *, may_have_arrived: bool = True) -> NotSent | OutcomeUnknown:
     if isinstance(error, _NEVER_LEFT):
         return NotSent(request.operation, request.reference, described(error))
     return OutcomeUnknown(request.operation, request.reference, described(error), may_have_arrived=may_have_arrived)
