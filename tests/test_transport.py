@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import subprocess
@@ -363,6 +364,45 @@ def test_a_wait_for_a_connection_ends_with_the_deadline(server: ScriptedGateway,
             gateway.refund(refund())
         answered.set()
         assert first.result().reference == REFERENCE
+    assert len(server.requests) == 1
+
+
+@contextlib.contextmanager
+def silent_addresses(monkeypatch: pytest.MonkeyPatch, *, last: int | None = None) -> Iterator[int]:
+    """Give pay.example five addresses at which nobody answers, and then perhaps this machine; yield their port."""
+    with contextlib.ExitStack() as open_sockets:
+        # A listener whose queue is full drops what comes: the kernel answers nothing, as a firewall does.
+        port = last or closed_port()
+        for number in range(2, 7):
+            address = (f"127.0.0.{number}", port)
+            open_sockets.enter_context(socket.create_server(address, backlog=0))
+            for _ in range(3):
+                waiting = open_sockets.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(address)
+        resolve = socket.getaddrinfo
+        hosts = [f"127.0.0.{number}" for number in range(2, 7)] + ["127.0.0.1"] * bool(last)
+
+        def resolved(host: str, *arguments: Any, **options: Any) -> Any:
+            names = hosts if host == "pay.example" else [host]
+            return [found for name in names for found in resolve(name, *arguments, **options)]
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolved)
+        yield port
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8, and drops what a full queue cannot take")
+def test_the_deadline_holds_however_many_addresses_a_silent_host_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    with silent_addresses(monkeypatch) as port:
+        at = account(base_url=f"http://pay.example:{port}", sandbox=True, connect_timeout_seconds=1.0, deadline_seconds=1.5)
+        with within(3), pytest.raises(NotSent):
+            perform("sync", at, "refund")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="for the same reason")
+def test_an_address_that_answers_is_found_behind_some_that_do_not(server: ScriptedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    with silent_addresses(monkeypatch, last=int(server.url.rpartition(":")[2])) as port:
+        perform("sync", account(base_url=f"http://pay.example:{port}", **FAST, connect_timeout_seconds=0.2), "query")
     assert len(server.requests) == 1
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import os
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterable, Iterable
@@ -239,7 +240,22 @@ class DeadlineTransport(httpx.HTTPTransport):
 
 class _DeadlineBackend(httpcore.SyncBackend):
     def connect_tcp(self, host: str, port: int, timeout: float | None = None, *args: Any, **kwargs: Any) -> httpcore.NetworkStream:
-        return _DeadlineStream(super().connect_tcp(host, port, _time_left(timeout, httpcore.ConnectTimeout), *args, **kwargs))
+        """Try the host's addresses one after another: the socket module would go on with the next whatever the time."""
+        failure: httpcore.NetworkError | httpcore.TimeoutException = httpcore.ConnectError(f"{host} has no address")
+        for address in _addresses(host, port):
+            left = _time_left(timeout, httpcore.ConnectTimeout)
+            try:
+                return _DeadlineStream(super().connect_tcp(address, port, left, *args, **kwargs))
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    try:
+        return [str(sockaddr[0]) for *_, sockaddr in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except OSError as error:
+        raise httpcore.ConnectError(str(error)) from error
 
 
 class _DeadlineStream(_Listening, httpcore.NetworkStream):
