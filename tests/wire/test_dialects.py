@@ -23,6 +23,7 @@ from tillgate import (
     InvalidRequest,
     OutcomeUnknown,
     Refused,
+    SignatureMismatch,
     SignatureRule,
     TransactionStatus,
     callback_url,
@@ -162,6 +163,59 @@ def test_a_path_that_could_change_the_host_is_refused(name: str, path: str) -> N
     with pytest.raises(ConfigurationError) as caught:
         dataclasses.replace(REFERENCE, **changes)
     assert (caught.value.field, caught.value.value) == (name, path)
+
+
+@pytest.mark.parametrize(
+    "words", [{"PAID", "success"}, ["PAID", "success"], ("PAID", "success"), dict.fromkeys(("PAID", "success")).keys()]
+)
+def test_words_in_any_collection_make_the_same_dialect_which_can_be_hashed(words: Any) -> None:
+    dialect = dataclasses.replace(REFERENCE, paid_words=words, refund_refusal_codes=words)
+    same = dataclasses.replace(REFERENCE, paid_words=frozenset(words), refund_refusal_codes=frozenset(words))
+    assert (dialect, hash(dialect)) == (same, hash(same))
+
+
+def test_what_was_given_as_a_list_can_be_hashed_and_is_no_list_any_more() -> None:
+    given: dict[str, Any] = {"macros": ["amount"], "vendor_minimums": [["alipay", Decimal(1)]]}
+    dialect = dataclasses.replace(REFERENCE, **given)
+    assert (dialect.macros, dialect.vendor_minimums) == (("amount",), (("alipay", Decimal(1)),))
+    assert hash(dialect)
+
+
+def test_a_choice_as_text_is_that_choice() -> None:
+    given: dict[str, Any] = {"encoding": "form", "answer_signature": "required", "notice_signature": "ignored"}
+    dialect = dataclasses.replace(REFERENCE, **given)
+    assert (dialect.encoding, dialect.answer_signature) == (Encoding.FORM, SignatureRule.REQUIRED)
+    assert type(dialect.notice_signature) is SignatureRule
+    with pytest.raises(SignatureMismatch):
+        exchange.read_query(credentials(dialect=dialect), ORDER, answered(envelope(found())))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        *((name, "REQUIRED", "is not one of: checked, required, ignored") for name in ("answer_signature", "notice_signature")),
+        ("encoding", "xml", "is not one of: json, form"),
+        ("encoding", None, "is not one of: json, form"),
+        ("encoding", ["json"], "is not one of: json, form"),
+        *((name, "success", "is not a collection of texts") for name in ("paid_words", "failed_words", "closed_words", "pending_words")),
+        *((name, "000010", "is not a collection of texts") for name in ("unknown_codes", "refund_refusal_codes", "macros")),
+        ("paid_words", [["success"]], "is not a collection of texts"),
+        ("paid_words", None, "is not a collection of texts"),
+        ("refund_refusal_codes", {10}, "is not a collection of texts"),
+        ("pending_words", {"init": "pending"}, "is not a collection of texts"),
+        ("success_code", 100, "is not text"),
+        ("acknowledgement", b"success", "is not text"),
+        ("pay_path", None, "is not a path"),
+        ("vendor_minimums", {"alipay": Decimal(1)}, "is not pairs of vendor and least amount"),
+        ("vendor_minimums", (("alipay", 0.1),), "is not pairs of vendor and least amount"),
+        ("vendor_minimums", ("alipay", Decimal(1)), "is not pairs of vendor and least amount"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named_when_the_dialect_is_built(name: str, value: Any, says: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        dataclasses.replace(REFERENCE, **{name: value})
+    assert (caught.value.field, caught.value.value) == (name, value)
+    assert says in str(caught.value)
 
 
 def test_the_presets_are_found_by_name_and_frozen() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
@@ -68,10 +69,22 @@ class Dialect:
     vendor_minimums: tuple[tuple[str, Decimal], ...] = ()  # 17
 
     def __post_init__(self) -> None:
+        # What is a little wrong would be wrong later and in silence: a rule as other text is none, and letters are in a word too.
+        for name in ("name", "acknowledgement", "success_code", "not_found_code"):
+            if not isinstance(getattr(self, name), str):
+                raise ConfigurationError(name, getattr(self, name), "is not text")
         for name in ("pay_path", "query_path", "refund_path"):
             path = getattr(self, name)
-            if not _PATH.fullmatch(path):  # one without its slash would run on from the host's name
+            if not isinstance(path, str) or not _PATH.fullmatch(path):  # one without its slash would run on from the host's name
                 raise ConfigurationError(name, path, "is not a path such as /online/v1/refund")
+        for name, kind in _CHOICES.items():
+            if getattr(self, name) not in list(kind):
+                raise ConfigurationError(name, getattr(self, name), f"is not one of: {', '.join(kind)}")
+            object.__setattr__(self, name, kind(getattr(self, name)))
+        for name in ("paid_words", "failed_words", "closed_words", "pending_words", "unknown_codes", "refund_refusal_codes"):
+            object.__setattr__(self, name, frozenset(_texts(name, getattr(self, name))))
+        object.__setattr__(self, "macros", _texts("macros", self.macros))
+        object.__setattr__(self, "vendor_minimums", _minimums(self.vendor_minimums))
 
     def status(self, word: str) -> TransactionStatus:
         """Return what a status word means; an unknown one is UNRECOGNISED and never paid (silence 6)."""
@@ -84,6 +97,29 @@ class Dialect:
         if word in self.pending_words:
             return TransactionStatus.PENDING
         return TransactionStatus.UNRECOGNISED
+
+
+_CHOICES: Final[dict[str, type[StrEnum]]] = {
+    "encoding": Encoding,
+    "answer_signature": SignatureRule,
+    "notice_signature": SignatureRule,
+}
+
+
+def _texts(name: str, given: object) -> tuple[str, ...]:
+    if isinstance(given, Collection) and not isinstance(given, str | Mapping) and all(isinstance(text, str) for text in given):
+        return tuple(given)
+    raise ConfigurationError(name, given, 'is not a collection of texts, such as {"success"}')
+
+
+def _minimums(given: object) -> tuple[tuple[str, Decimal], ...]:
+    try:
+        pairs = tuple((vendor, least) for vendor, least in given)  # type: ignore[attr-defined]  # tried, whatever it is
+    except (TypeError, ValueError):
+        pairs = ((None, None),)
+    if all(isinstance(vendor, str) and isinstance(least, Decimal) for vendor, least in pairs):
+        return pairs
+    raise ConfigurationError("vendor_minimums", given, 'is not pairs of vendor and least amount, such as (("alipay", Decimal("0.10")),)')
 
 
 REFERENCE: Final = Dialect(name="reference")
