@@ -252,6 +252,17 @@ def test_the_doctor_sees_a_gateway_that_finds_everything(sandbox: Sandbox, monke
 
 
 @pytest.mark.usefixtures("account")
+def test_the_doctor_names_what_a_plugin_raises_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(account: object, reference: str) -> None:
+        raise KeyError("region")
+
+    monkeypatch.setattr("tillgate.hooks.query", faulty)
+    result = run("doctor")
+    assert re.search(r"^FAIL +credentials +a plugin raised KeyError: 'region': correct it", result.output, re.MULTILINE)
+    assert (result.exit_code, "Traceback" in result.output) == (1, False)
+
+
+@pytest.mark.usefixtures("account")
 def test_sign_shows_every_step_and_never_the_token() -> None:
     arguments = [f"{name}={value}" for name, value in VECTOR.items()]
     result = run("sign", *arguments, "empty=", "--token", PUBLISHED_TEST_TOKEN)

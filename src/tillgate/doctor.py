@@ -9,6 +9,7 @@ from tillgate import hooks
 from tillgate.configuration import Configured
 from tillgate.errors import AnswerNotUnderstood, NotSent, OrderNotFound, OutcomeUnknown, Refused, TillgateError
 from tillgate.wire.references import new_reference
+from tillgate.wire.texts import described
 
 __all__ = ["Check", "examine"]
 
@@ -70,4 +71,6 @@ def _credentials(configured: Configured) -> Check:
         return failed(f"{error}: check base_url and dialect")
     except TillgateError as error:
         return failed(str(error))
+    except Exception as error:  # noqa: BLE001  # a plugin may raise anything
+        return failed(f"a plugin raised {described(error)}: correct it, or remove it (see `tillgate plugins`)")
     return failed(f"the gateway found {reference}, which cannot exist: this is not the gateway of the interface")

@@ -509,6 +509,29 @@ def test_an_account_that_a_plugin_keeps_is_examined_while_its_payments_are_watch
     assert set(wrong) == {"account event-7", "watched payments"}
 
 
+def test_a_plugin_that_raises_does_not_end_the_doctor(healthy: World) -> None:
+    class Faulty:
+        @hooks.hookimpl
+        def tillgate_account(self, alias: str) -> Account:
+            raise KeyError(alias)
+
+        @hooks.hookimpl(tryfirst=True)
+        def tillgate_query(self, reference: str) -> None:
+            raise ZeroDivisionError
+
+    faulty = Faulty()
+    many(healthy, 1)
+    Payment.objects.update(account="event-7")
+    hooks.plugin_manager().register(faulty)
+    try:
+        right, wrong = findings()
+    finally:
+        hooks.plugin_manager().unregister(faulty)
+    assert wrong["default: credentials"].startswith("a plugin raised ZeroDivisionError: correct it")
+    assert wrong["account event-7"].startswith("a plugin that was asked for it raised KeyError: 'event-7': correct it")
+    assert "attentions" in right
+
+
 def test_wrong_settings_do_not_end_the_doctor(healthy: World, settings: Any) -> None:
     settings.TILLGATE = {**settings.TILLGATE, "VENDOR": ["alipay"]}
     right, wrong = findings()

@@ -19,6 +19,7 @@ from tillgate.django.operations.sweep import SWEEPER
 from tillgate.doctor import Check
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.lifecycle import RefundStatus
+from tillgate.wire.texts import described
 
 __all__ = ["examine"]
 
@@ -60,6 +61,10 @@ def _accounts() -> Iterator[Check]:
             account = find_account(alias)
         except TillgateError as error:
             yield Check(name=f"account {alias}", passed=False, finding=str(error))
+            continue
+        except Exception as error:  # noqa: BLE001  # a plugin that keeps accounts may raise anything
+            finding = f"a plugin that was asked for it raised {described(error)}: correct it, or remove it"
+            yield Check(name=f"account {alias}", passed=False, finding=finding)
             continue
         source = f"TILLGATE['ACCOUNTS'][{alias!r}]" if alias in get_settings().accounts else "kept by a plugin"
         for check in doctor.examine(Configured(account=account, sources=dict.fromkeys(("base_url", "merchant_no", "token"), source))):
