@@ -406,6 +406,13 @@ def test_a_period_that_makes_no_sense_is_refused(world: World, words: tuple[str,
         run("audit", *words)
 
 
+@pytest.mark.parametrize(("option", "year"), [("--until", "9999-12-31"), ("--since", "0001-01-01T00:00+14:00"), ("--since", "0001-01-01")])
+def test_a_moment_at_the_ends_of_the_calendar_is_refused_by_its_option(world: World, option: str, year: str) -> None:
+    with pytest.raises(CommandError, match=re.escape(f"argument {option}: {year!r} is out of range: give a year from 1900 to 9998")):
+        run("audit", option, year)
+    run("audit", "--since", "1900-01-01", "--until", "9998-12-31")
+
+
 def test_an_account_can_be_chosen(world: World) -> None:
     world.shopper_pays(world.start(world.order()))
     assert run("audit", "--account", "default")[1] == 1

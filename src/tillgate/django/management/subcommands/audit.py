@@ -32,6 +32,7 @@ __all__ = ["add_arguments", "run"]
 
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 _DIFFERS, _NOT_ASKED = 1, 2
+_YEARS: Final = (1900, 9998)  # at the ends of the calendar the next day, or the same moment in another zone, does not exist
 
 _Moment = date | datetime | timedelta
 
@@ -41,11 +42,14 @@ def _moment(text: str) -> _Moment:
     if ago := re.fullmatch(r"(\d{1,4})([mhd])", text):
         return timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
-        return date.fromisoformat(text) if len(text) <= len("2026-01-31") else datetime.fromisoformat(text)
+        moment = date.fromisoformat(text) if len(text) <= len("2026-01-31") else datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a day (2026-01-31), a moment (2026-01-31T18:00) or how long ago (7d, 12h, 30m)"
         ) from None
+    if not _YEARS[0] <= moment.year <= _YEARS[1]:
+        raise argparse.ArgumentTypeError(f"{text!r} is out of range: give a year from {_YEARS[0]} to {_YEARS[1]}")
+    return moment
 
 
 def add_arguments(parser: CommandParser) -> None:
