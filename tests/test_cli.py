@@ -11,11 +11,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.scripted_gateway import ScriptedGateway, always, http
 from tillgate import errors
 from tillgate.cli import EXIT_CODES, main
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
@@ -113,6 +114,39 @@ def test_errors_are_one_line_and_an_exit_code(arguments: list[str], exit_code: i
     result = run(*arguments)
     assert (result.exit_code, message in result.output) == (exit_code, True), result.output
     assert "Traceback" not in result.output
+
+
+GAVE_BACK = {"ret_code": "000100", "ret_msg": "\u9000\u6b3e\u6210\u529f \U0001f600 \x1b[2J\x9b\u202e"}
+
+
+def refunding(gateway: ScriptedGateway, *options: str, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str) -> Any:
+    """Give money back in a process of its own."""
+    command = [sys.executable, "-m", "tillgate", "refund", "A-1", "--amount", "2.50", *options]
+    own = {"TILLGATE_BASE_URL": gateway.url, "TILLGATE_MERCHANT_NO": "200043", "TILLGATE_TOKEN": "t", "TILLGATE_SANDBOX": "yes"}
+    return subprocess.run(command, env={**os.environ, **own, **environment}, stdout=stdout, stderr=subprocess.PIPE, check=False)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii", "cp1252"])
+def test_a_refund_that_was_made_ends_with_0_whatever_letters_the_terminal_has(encoding: str) -> None:
+    with ScriptedGateway(always(http(GAVE_BACK))) as gateway:
+        plain, as_json = (refunding(gateway, *options, PYTHONIOENCODING=encoding) for options in ([], ["--json"]))
+    assert (plain.returncode, as_json.returncode) == (0, 0), plain.stderr + as_json.stderr
+    assert json.loads(as_json.stdout)["message"] == GAVE_BACK["ret_msg"]
+    assert b"\\x1b[2J\\x9b\\u202e" in plain.stdout
+    for said in (plain.stdout, as_json.stdout):
+        assert not set(said.decode(encoding, "replace")) & {"\x1b", "\x9b", "\u202e"}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_what_could_not_be_printed_ends_with_5_so_that_nobody_repeats_it(options: tuple[str, ...]) -> None:
+    with ScriptedGateway(always(http(GAVE_BACK))) as gateway, open("/dev/full", "wb") as full:
+        done = refunding(gateway, *options, stdout=full)
+        assert len(gateway.requests) == 1
+    assert (done.returncode, b"Traceback" in done.stderr) == (5, False)
+    assert b"could not be printed: [Errno 28]" in done.stderr
+    with ScriptedGateway(always(http({"ret_code": "000020", "ret_msg": "no"}, 400))) as gateway, open("/dev/full", "wb") as full:
+        assert refunding(gateway, "--json", stdout=full).returncode == 3
 
 
 @pytest.mark.usefixtures("account")

@@ -6,14 +6,16 @@ not understood. After 2 and 6 nothing was sent; after 5 and 7 a pay or refund mu
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -23,6 +25,7 @@ from tillgate.wire import signing
 from tillgate.wire.dialects import DIALECTS
 from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES, Goods, PaymentRequest, RefundRequest, Terminal, Vendor
 from tillgate.wire.references import new_reference
+from tillgate.wire.texts import printable
 
 __all__ = ["EXIT_CODES", "main"]
 
@@ -62,6 +65,9 @@ def main() -> None:
                 1 a check failed       4 no such order     7 answer not understood
                 2 nothing was sent     5 outcome unknown: never repeat a pay or refund
     """  # noqa: D301  # click reads the backslash
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what it has no letters for must not fail after money has moved
 
 
 def account_options(command: Command) -> Command:
@@ -94,30 +100,33 @@ def speaks_json(command: Command) -> Command:
             result = command(**arguments)
         except errors.TillgateError as error:
             code = next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
-            if as_json:
-                facts = {name: value for name, value in vars(error).items() if name != "value"}
-                click.echo(json.dumps({"error": type(error).__name__, "message": str(error), "exit_code": code, **facts}, default=str))
-            else:
-                click.secho(f"{type(error).__name__}: {error}", fg="red", err=True)
-            sys.exit(code)
-        _print(result, as_json=as_json)
-        sys.exit(1 if isinstance(result, dict) and result.get("healthy") is False else 0)
+            if not as_json:
+                _end(click.style(printable(f"{type(error).__name__}: {error}"), fg="red"), code, err=True)
+            facts = {name: value for name, value in vars(error).items() if name != "value"}
+            _end(json.dumps({"error": type(error).__name__, "message": str(error), "exit_code": code, **facts}, default=str), code)
+        lines = result.pop("lines", None)  # what people read instead of the fields
+        text = json.dumps(result, default=str) if as_json else "\n".join(lines or _aligned(result))
+        _end(text, 1 if result.get("healthy") is False else 0)
 
     return speaking
 
 
-def _print(result: dict[str, Any], *, as_json: bool) -> None:
-    lines = result.pop("lines", None)  # what people read instead of the fields
-    if as_json:
-        click.echo(json.dumps(result, ensure_ascii=False, default=str))
-        return
-    for line in lines or _aligned(result):
-        click.echo(line)
+def _end(text: str, code: int, *, err: bool = False) -> NoReturn:
+    """Print what came of it and end. If it cannot be printed nobody was told, and nothing that moved money may be repeated."""
+    try:
+        click.echo(text, err=err)
+    except OSError as error:
+        with suppress(OSError):
+            click.echo(f"What came of it could not be printed: {error}", err=True)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # Python flushes once more at its end
+        code = code or EXIT_CODES[errors.OutcomeUnknown]
+    sys.exit(code)
 
 
 def _aligned(fields: Mapping[str, Any]) -> list[str]:
     width = max(map(len, fields), default=0)
-    return [f"{name.replace('_', ' '):<{width}}  {'-' if value is None else value}" for name, value in fields.items()]
+    return [f"{name.replace('_', ' '):<{width}}  {'-' if value is None else printable(str(value))}" for name, value in fields.items()]
 
 
 @contextmanager
@@ -233,7 +242,7 @@ def doctor(configured: Configured) -> dict[str, Any]:
 
     checks = examine(configured)
     marks = {True: click.style("ok  ", fg="green"), False: click.style("FAIL", fg="red")}
-    lines = [f"{marks[check.passed]}  {check.name:<12} {check.finding}" for check in checks]
+    lines = [f"{marks[check.passed]}  {check.name:<12} {printable(check.finding)}" for check in checks]
     healthy = all(check.passed for check in checks)
     found = [{"name": check.name, "passed": check.passed, "finding": check.finding} for check in checks]
     return {"healthy": healthy, "checks": found, "lines": lines}

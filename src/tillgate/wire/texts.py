@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["described", "masked", "storable"]
+__all__ = ["described", "masked", "printable", "storable"]
 
 _MD5_HEX = re.compile(r"[0-9a-fA-F]{32}")
 _NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
@@ -27,6 +27,11 @@ def masked(text: str) -> str:
     A gateway that complains about a signature may well print the one it wanted (I11).
     """
     return text if len(text) < 32 else _MD5_HEX.sub("***", text)[:_LONGEST_SHOWN]
+
+
+def printable(text: str) -> str:
+    """Return the text with its control characters escaped: what others say is shown by a terminal, and never obeyed."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def described(error: Exception) -> str:

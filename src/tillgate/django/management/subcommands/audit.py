@@ -27,6 +27,7 @@ from tillgate.django.operations.audit import Audited, audit
 from tillgate.django.operations.books import Difference, DifferenceKind
 from tillgate.django.operations.locking import database
 from tillgate.errors import ConfigurationError, TillgateError
+from tillgate.wire.texts import printable
 
 __all__ = ["add_arguments", "run"]
 
@@ -133,9 +134,7 @@ def _counted(count: int, name: str) -> str:
 def _line(difference: Difference) -> str:
     about = f" {difference.reference} of order {difference.order}" if difference.reference else ""
     told = f" ({difference.told})" if difference.told else ""
-    line = f"{difference.kind}{about}: {difference.here} | {difference.there}{told} | {difference.remedy}"
-    # What the gateway and shops say is shown, and never obeyed by a terminal.
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
+    return printable(f"{difference.kind}{about}: {difference.here} | {difference.there}{told} | {difference.remedy}")
 
 
 def _summary(since: datetime, until: datetime, done: Audited, found: list[Difference]) -> list[str]:
