@@ -112,17 +112,8 @@ def test_e002_no_account(sound: Any) -> None:
     sound.TILLGATE = {**sound.TILLGATE, "ACCOUNTS": {}}
     assert set(told()) == {"E002"}
 
-    class Keeper:
-        @hooks.hookimpl
-        def tillgate_account(self, alias: str) -> None:
-            return None
-
-    keeper = Keeper()
-    hooks.plugin_manager().register(keeper)
-    try:
+    with plugged("keeper", tillgate_account):
         assert told() == {}
-    finally:
-        hooks.plugin_manager().unregister(keeper)
 
 
 def test_e003_a_sandbox_account_with_debug_off(sound: Any) -> None:
@@ -187,6 +178,11 @@ def tillgate_describe_order(order_key: str) -> None:
     return None
 
 
+@hooks.hookimpl
+def tillgate_account(alias: str) -> None:
+    return None
+
+
 def test_e006_a_misspelt_hook_of_a_plugin_that_its_app_registered(sound: Any) -> None:
     with plugged("bookshop", tillgate_payment_payed):
         found = told()
@@ -215,6 +211,15 @@ def test_w012_no_plugin_describes_orders(sound: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("tillgate.hooks.manager.plugin_manager", lambda: alone)
     assert set(told()) == {"W012"}
     alone.register(shop, name="smallest-shop")
+    assert told() == {}
+
+
+def test_w013_no_account_that_the_pay_page_could_use(sound: Any) -> None:
+    sound.TILLGATE = {**sound.TILLGATE, "ACCOUNTS": {"asia": LIVE}}
+    assert set(told()) == {"W013"}
+    with plugged("keeper", tillgate_account):
+        assert told() == {}
+    sound.TILLGATE = {**sound.TILLGATE, "ACCOUNTS": {"asia": LIVE, "default": LIVE}}
     assert told() == {}
 
 

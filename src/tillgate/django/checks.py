@@ -52,15 +52,20 @@ def _warning(number: int, sentence: str, hint: str) -> checks.Warning:
 
 
 def check_settings() -> Found:
-    """Whether TILLGATE can be read, and names an account."""
+    """Whether TILLGATE can be read, and names the account that is used where none is named."""
     try:
         settings = get_settings()
     except ConfigurationError as error:
         yield _error(1, str(error), "Correct TILLGATE in the project's settings.")
         return
-    if not settings.accounts and not _keepers_of_accounts():
-        hint = 'Add one: TILLGATE = {"ACCOUNTS": {"default": {"BASE_URL": ..., "MERCHANT_NO": ..., "TOKEN": ...}}, ...}.'
-        yield _error(2, "There is no account, so no payment can be made.", hint)
+    if "default" not in settings.accounts and not _keepers_of_accounts():
+        if settings.accounts:
+            sentence = "No account has the alias 'default', which the pay page uses: no payment can be made there."
+            hint = "Name one of ACCOUNTS 'default', or silence this if every payment is started with operations.start(..., account=...)."
+            yield _warning(13, sentence, hint)
+        else:
+            hint = 'Add one: TILLGATE = {"ACCOUNTS": {"default": {"BASE_URL": ..., "MERCHANT_NO": ..., "TOKEN": ...}}, ...}.'
+            yield _error(2, "There is no account, so no payment can be made.", hint)
     for alias, account in settings.accounts.items():
         if account.sandbox and not project.DEBUG:
             hint = "Use the live account's BASE_URL, MERCHANT_NO and TOKEN. On a staging site silence tillgate.E003."
