@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from enum import IntEnum
 from inspect import getsource
 from types import SimpleNamespace
 from typing import Any
@@ -302,12 +303,32 @@ def test_w006_a_database_that_was_never_tried(sound: Any) -> None:
         ("postgresql", 2, True),
         ("postgresql", 3, False),
         ("postgresql", 4, False),
+        ("postgresql", 1, True),
+        ("postgresql", 7, False),
+        ("postgresql", "serializable", False),
+        ("postgresql", None, False),
         ("sqlite", 4, True),
     ],
 )
 def test_e007_an_isolation_in_which_what_is_read_under_a_lock_is_old(sound: Any, vendor: str, level: object, is_right: bool) -> None:
     with database(vendor, {"isolation_level": level, "transaction_mode": "IMMEDIATE"}):
         assert set(told()) == (set() if is_right else {"E007"})
+
+
+@pytest.mark.parametrize(("level", "is_right"), [(1, True), (2, False), (3, False), (4, True)])
+def test_e007_the_numbers_are_those_of_the_driver_that_is_installed(
+    sound: Any, monkeypatch: pytest.MonkeyPatch, level: int, is_right: bool
+) -> None:
+    psycopg2 = {"READ_COMMITTED": 1, "REPEATABLE_READ": 2, "SERIALIZABLE": 3, "READ_UNCOMMITTED": 4}
+    monkeypatch.setattr("django.db.backends.postgresql.psycopg_any.IsolationLevel", IntEnum("IsolationLevel", psycopg2))
+    with database("postgresql", {"isolation_level": level}):
+        assert set(told()) == (set() if is_right else {"E007"})
+
+
+def test_e007_a_database_whose_isolation_nobody_set(sound: Any) -> None:
+    for vendor in ("mysql", "postgresql"):
+        with database(vendor):
+            assert told() == {}
 
 
 # The database, by looking -----------------------------------------------------------------------------------------------------------------

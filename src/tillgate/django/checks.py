@@ -154,10 +154,15 @@ def check_database_settings() -> Found:
 
 def _is_read_committed(connection: BaseDatabaseWrapper, options: Mapping[str, Any]) -> bool:
     """Tell whether each statement sees what was committed before it; a refund counts what is left after it got the order's lock."""
-    level = options.get("isolation_level", "read committed" if connection.vendor == _MYSQL else None)
+    if "isolation_level" not in options:
+        return True
+    level = options["isolation_level"]
     if connection.vendor == _MYSQL:
         return isinstance(level, str) and level.lower() == "read committed"
-    return level is None or int(level) <= 2  # psycopg's numbers: read uncommitted, which PostgreSQL takes for read committed, and that
+    from django.db.backends.postgresql.psycopg_any import IsolationLevel  # nothing but PostgreSQL has it installed
+
+    # The numbers are the driver's own; what is none of them Django refuses. PostgreSQL takes "read uncommitted" for "read committed".
+    return level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
 
 
 # The database, by looking -----------------------------------------------------------------------------------------------------------------
