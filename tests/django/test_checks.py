@@ -137,6 +137,25 @@ def test_e004_a_public_address_that_is_not_https(sound: Any) -> None:
     assert set(told()) == {"E003"}  # only play money can be lost
 
 
+@pytest.mark.parametrize(
+    ("public_url", "hosts", "found"),
+    [
+        (SHOP, ["www.shop.example"], {"W014"}),
+        (SHOP, [], {"W014"}),
+        (SHOP, ["shop.example"], set()),
+        (SHOP, [".example"], set()),
+        ("https://Shop.example:8443/pay", ["shop.example"], set()),
+        ("https://[::1]:8443", ["[::1]"], set()),
+    ],
+)
+def test_w014_a_public_address_that_django_would_refuse(sound: Any, public_url: str, hosts: list[str], found: set[str]) -> None:
+    sound.TILLGATE = {**sound.TILLGATE, "PUBLIC_URL": public_url}
+    sound.ALLOWED_HOSTS = hosts
+    assert set(told()) == found
+    sound.DEBUG = True
+    assert told() == {}
+
+
 def test_e005_tillgates_pages_have_no_address(sound: Any) -> None:
     sound.ROOT_URLCONF = "django.contrib.staticfiles.urls"
     assert set(told()) == {"E005"}

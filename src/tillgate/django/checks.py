@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import django
 from django.conf import settings as project
@@ -17,6 +18,7 @@ from django.core import checks
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Min
+from django.http.request import split_domain_port, validate_host
 from django.urls import reverse
 
 from tillgate import hooks
@@ -77,6 +79,12 @@ def check_public_url() -> Found:
     settings = _settings()
     if settings and not is_https(settings.public_url) and not project.DEBUG and _has_live_account(settings):
         yield _error(4, f"PUBLIC_URL {settings.public_url} is not https.", "Give the https address under which shoppers see the shop.")
+    if settings and not project.DEBUG:
+        host, _ = split_domain_port(urlsplit(settings.public_url).netloc)
+        if not validate_host(host, project.ALLOWED_HOSTS):
+            sentence = f"ALLOWED_HOSTS does not have {host!r}, the host of PUBLIC_URL: notices and shoppers would get 400."
+            hint = "Add it. If a proxy puts another name in its place on the way to Django, silence this."
+            yield _warning(14, sentence, hint)
     try:
         reverse("tillgate:payment-notice", args=["key"])
     except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
