@@ -11,7 +11,9 @@ from pydantic_core import PydanticUndefined
 
 from tests.test_docs import blocks, read, rows, section
 from tillgate import ConfigurationError
+from tillgate.django import conf
 from tillgate.django.conf import Settings, get_settings
+from tillgate.django.models import Payment
 from tillgate.django.tasks import BEAT_SCHEDULE
 from tillgate.wire.messages import Vendor
 
@@ -108,10 +110,12 @@ def test_a_wrong_account_is_told_by_the_names_of_the_settings(settings: Any, acc
     assert "SANDBOX" in says or "sandbox=True" not in str(caught.value)
 
 
-@pytest.mark.parametrize("alias", [None, 7, b"main", gettext_lazy("main")])
+@pytest.mark.parametrize("alias", [None, 7, b"main", gettext_lazy("main"), "", "a" * 129])
 def test_an_alias_that_is_not_text_is_told_without_the_account(settings: Any, alias: Any) -> None:
     settings.TILLGATE = {"ACCOUNTS": {alias: ACCOUNT}, "PUBLIC_URL": "https://shop.example"}
-    with pytest.raises(ConfigurationError, match=r"^TILLGATE\['ACCOUNTS'\].* is not an alias: give text, such as \"default\"$") as caught:
+    with pytest.raises(
+        ConfigurationError, match=r"^TILLGATE\['ACCOUNTS'\].* is not an alias: give text of 1 to 128 characters, such as"
+    ) as caught:
         get_settings()
     assert "canary" not in str(caught.value)
     assert "canary" not in repr(caught.value.value)
@@ -122,6 +126,32 @@ def test_the_password_in_a_public_address_is_not_shown(settings: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"^TILLGATE\['PUBLIC_URL'\]: 'shop\.example' is not .* without user name") as caught:
         get_settings()
     assert "canary" not in repr(caught.value.value)
+
+
+@pytest.mark.parametrize(("name", "longest"), [("merchant_no", "1" * 64), ("base_url", f"https://pay.example/{'a' * 235}")])
+def test_an_account_holds_no_more_than_a_payment_keeps_of_it(settings: Any, name: str, longest: str) -> None:
+    def configure(text: str) -> None:
+        account = {**ACCOUNT, name.upper(): text}
+        settings.TILLGATE = {"ACCOUNTS": {"main": account}, "PUBLIC_URL": "https://shop.example"}
+
+    configure(longest)
+    assert get_settings().accounts["main"]
+    configure(f"{longest}1")
+    with pytest.raises(ConfigurationError, match=f"is too long: payments keep at most {len(longest)} characters") as caught:
+        get_settings()
+    assert caught.value.field == f"{HERE}['{name.upper()}']"
+
+
+def test_what_an_account_may_hold_is_what_the_columns_hold() -> None:
+    columns = {field.name: field.max_length for field in Payment._meta.fields}
+    assert {name: columns[name] for name in conf._LONGEST} == conf._LONGEST
+
+
+@pytest.mark.parametrize("vendors", [[["alipay"]], [{"alipay": 1}], ["cash"], ["alipay", "alipay"], "alipay", None])
+def test_vendors_are_a_list_of_their_names(settings: Any, vendors: Any) -> None:
+    settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "VENDORS": vendors}
+    with pytest.raises(ConfigurationError, match=r"^TILLGATE\['VENDORS'\].* must be a list, without repeats, of: alipay, "):
+        get_settings()
 
 
 def test_an_account_that_misses_something_names_it(settings: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from django.conf import settings
 from django.core.signals import setting_changed
@@ -18,13 +18,17 @@ from tillgate.wire.urls import is_https, is_web_address, without_user
 
 __all__ = ["Settings", "get_settings"]
 
+_LONGEST: Final = {"account": 128, "merchant_no": 64, "base_url": 255}
+"""What the columns of a payment hold, since each keeps the account that made it. Models cannot be imported with the settings."""
+
 
 def _accounts(value: object) -> Mapping[str, Account]:
     if not isinstance(value, Mapping) or not all(isinstance(fields, Mapping) for fields in value.values()):
         raise ConfigurationError("TILLGATE['ACCOUNTS']", "***", 'is not a dictionary of accounts such as {"default": {"BASE_URL": ...}}')
     for alias in value:
-        if not isinstance(alias, str):
-            raise ConfigurationError("TILLGATE['ACCOUNTS']", alias, 'is not an alias: give text, such as "default"')
+        if not isinstance(alias, str) or not 0 < len(alias) <= _LONGEST["account"]:
+            remedy = f'is not an alias: give text of 1 to {_LONGEST["account"]} characters, such as "default"'
+            raise ConfigurationError("TILLGATE['ACCOUNTS']", alias, remedy)
     return {alias: _account(f"TILLGATE['ACCOUNTS'][{alias!r}]", fields) for alias, fields in value.items()}
 
 
@@ -37,10 +41,16 @@ def _account(place: str, fields: Mapping[str, Any]) -> Account:
         remedy = 'is not https, which only a sandbox may do without: add "SANDBOX": True if it is one'
         raise ConfigurationError(f"{place}['BASE_URL']", base_url, remedy)
     try:
-        return Account(**{name.lower(): field for name, field in fields.items()})
+        account = Account(**{name.lower(): field for name, field in fields.items()})
     except ConfigurationError as error:
         name, _, rest = error.field.partition(".")
         fault = ConfigurationError(f"{place}[{name.upper()!r}]{rest and f'.{rest}'}", error.value, error.remedy)
+    else:
+        name = next((name for name in ("merchant_no", "base_url") if len(getattr(account, name)) > _LONGEST[name]), "")
+        if not name:
+            return account
+        remedy = f"is too long: payments keep at most {_LONGEST[name]} characters of it"
+        fault = ConfigurationError(f"{place}[{name.upper()!r}]", getattr(account, name), remedy)
     raise fault
 
 
@@ -68,7 +78,7 @@ def _public_url(value: object) -> str:
 
 def _vendors(value: object) -> tuple[Vendor, ...]:
     if isinstance(value, list | tuple):
-        unknown = [vendor for vendor in value if vendor not in set(Vendor)]
+        unknown = [vendor for vendor in value if vendor not in list(Vendor)]
         if not unknown and len(set(value)) == len(value):
             return tuple(Vendor(vendor) for vendor in value)
         value = unknown or value
