@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 from oscar.core.loading import get_class, get_model
 
-from tests.goods import make_voucher
+from tests.goods import make_offer, make_voucher
 from tests.shopper import Shopper
 from tillgate import hooks
 from tillgate.django.models import Order as ExpectedOrder
@@ -173,6 +173,18 @@ def test_an_offer_limited_per_customer_can_be_used_again_after_an_order_that_was
     assert voucher.offers.get().get_max_applications(user) == 0
     world.a_day_passes()
     assert voucher.offers.get().get_max_applications(user) == 1
+
+
+def test_a_limited_offer_that_an_unpaid_order_used_up_is_open_again(world: World, shopper: Shopper, product: Make) -> None:
+    offer, tea = make_offer("The first order", max_global_applications=1), product("10.00")
+    shopper.buys(tea)
+    offer.refresh_from_db()
+    assert (offer.status, Order.objects.get().total_incl_tax) == ("Consumed", Decimal("9.00"))
+    world.a_day_passes()
+    offer.refresh_from_db()
+    assert offer.status == "Open"
+    Shopper().buys(tea)
+    assert Order.objects.latest("pk").total_incl_tax == Decimal("9.00")
 
 
 def test_the_hook_called_again_releases_nothing_twice(world: World, shopper: Shopper, product: Make) -> None:

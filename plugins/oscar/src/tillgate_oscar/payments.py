@@ -101,7 +101,8 @@ def _release_discounts(order: Any) -> None:
             offer.num_applications = max(0, offer.num_applications - discount.frequency)
             offer.total_discount = max(0, offer.total_discount - discount.amount)
             offer.num_orders = max(0, offer.num_orders - 1)
-            offer.save(update_fields=["num_applications", "total_discount", "num_orders"])
+            # Its `save` sets the status too: an offer that was used up is open again.
+            offer.save(update_fields=["num_applications", "total_discount", "num_orders", "status"])
         # Oscar adds these up to see how often a customer has used an offer; the order keeps the amount as it was.
         discount.frequency = 0
         discount.save(update_fields=["frequency"])
