@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -517,6 +518,22 @@ def test_a_total_with_parts_of_a_cent_is_charged_as_it_was_shown(
 def test_goods_of_any_name_can_be_paid(world: World, shopper: Shopper, product: Make, title: str) -> None:
     placed = shopper.buys(product("1.00", title))
     assert shopper.get(placed["Location"])["Location"].startswith(world.sandbox.base_url)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "sent_as"), [(0, ("Green tea x 0", "1")), (2**31 - 1, ("Green tea x 2147483647", "1")), (7, ("Green tea", "7"))]
+)
+def test_a_quantity_of_any_size_that_the_staff_entered_keeps_nobody_from_paying(
+    world: World, payment: Payment, quantity: int, sent_as: tuple[str, str]
+) -> None:
+    get_model("order", "Line").objects.update(quantity=quantity)  # Oscar's own Django admin takes them
+    number = payment.order.key
+    assert "Choose how to pay" in world.client.get(world.shop.pay_path(number)).content.decode()
+    world.start(number, "paypal")
+    assert json.loads(goods(world)) == [dict(zip(("goods_name", "quantity"), sent_as, strict=True))]
+    world.shopper_pays(payment)
+    world.notice(payment)
+    assert Order.objects.get().status == "Paid"
 
 
 @pytest.mark.parametrize("number", ["ORD/2026 \u00fc", "x" * 128, "{amount}", "<b>1</b>"])

@@ -16,6 +16,7 @@ from tillgate.django.models import Order as PaidOrder
 from tillgate.django.models import Payment
 from tillgate.django.tickets import pay_url as ticket_to_pay
 from tillgate.django.tickets import start_url as ticket_to_start
+from tillgate.errors import InvalidRequest
 from tillgate.hooks import OrderDescription
 from tillgate.lifecycle import PaymentStatus
 from tillgate.wire.money import CURRENCY
@@ -59,10 +60,18 @@ def describe(number: str) -> OrderDescription | None:
         number=order.number,
         amount=order.total_incl_tax,
         currency=order.currency,
-        lines=tuple(Goods.named(line.title, line.quantity) for line in order.lines.all()),
+        lines=tuple(_goods(line) for line in order.lines.all()),
         description=f"Order {order.number}",
         not_payable_because=_why_not(order),
     )
+
+
+def _goods(line: Any) -> Goods:
+    """Return a line of an order, which is for people to read: one that the staff has set to none keeps nobody from paying."""
+    try:
+        return Goods.named(line.title, line.quantity)
+    except InvalidRequest:
+        return Goods.named(f"{line.title} x {line.quantity}")
 
 
 def _why_not(order: Any) -> str | None:
