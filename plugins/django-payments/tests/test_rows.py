@@ -124,6 +124,22 @@ def test_a_row_that_is_gone_leaves_the_money_to_a_person(world: World) -> None:
         rows.unpaid(order_value(attempt.order))
 
 
+def test_a_shopper_whose_money_was_given_back_before_the_shop_was_told_is_not_thanked_for_it(world: World) -> None:
+    payment = bill()
+    attempt = started(world, payment)
+    world.shopper_pays(attempt)
+    with world.failing_handler("tillgate_payment_paid", times=1):
+        assert world.come_back(attempt)["Location"] == payment.get_success_url(), "it is paid, though the shop has not been told"
+        operations.refund(attempt.pk, "2.50")
+        assert world.come_back(attempt)["Location"] == payment.get_success_url()
+        operations.refund(attempt.pk, "10.00")
+    world.time.advance(minutes=5)
+    world.sweep()
+    assert world.come_back(attempt)["Location"] == payment.get_failure_url()
+    world.a_day_passes()
+    assert Payment.objects.get().status == "rejected"
+
+
 def test_a_row_that_is_input_waits_too(world: World) -> None:
     payment = bill(status="input")
     attempt = started(world, payment)

@@ -405,6 +405,53 @@ def test_an_order_that_was_cancelled_and_opened_again_by_hand_is_not_offered_to_
     assert (Order.objects.get().status, StockRecord.objects.get().num_allocated) == ("Cancelled", 0)
 
 
+def test_an_order_whose_money_was_given_back_because_it_was_too_little_is_offered_to_be_paid_anew(
+    world: World, shopper: Shopper, payment: Payment
+) -> None:
+    world.shop.edit_total(payment.order.key, Decimal("20.00"))
+    world.shopper_pays(payment)
+    home = world.come_back(payment)["Location"]
+    assert "your payment has arrived" in shopper.get(home).content.decode()
+    operations.refund(payment.pk, "2.50")
+    assert "your payment has arrived" in shopper.get(home).content.decode()
+    operations.refund(payment.pk, "10.00")
+    page = shopper.get(home)
+    assert "Pay now" in page.content.decode()
+    assert "has arrived" not in page.content.decode()
+    assert "Refresh" not in page
+    again = world.start(payment.order.key, "paypal")
+    world.shopper_pays(again)
+    world.notice(again)
+    assert (Order.objects.get().status, Order.objects.get().sources.get().amount_debited) == ("Paid", Decimal("20.00"))
+
+
+def test_an_order_whose_money_was_given_back_before_the_shop_was_told_is_offered_to_be_paid_anew(
+    world: World, shopper: Shopper, payment: Payment
+) -> None:
+    world.shopper_pays(payment)
+    with world.failing_handler("tillgate_payment_paid", times=1):
+        home = world.come_back(payment)["Location"]
+        operations.refund(payment.pk, payment.amount)
+    world.time.advance(minutes=5)
+    world.sweep()
+    assert "Pay now" in shopper.get(home).content.decode()
+    world.a_day_passes()
+    assert Order.objects.get().status == "Cancelled"
+
+
+def test_an_order_that_was_paid_given_back_and_opened_again_by_hand_is_not_offered_to_be_paid(
+    world: World, shopper: Shopper, payment: Payment
+) -> None:
+    world.shopper_pays(payment)
+    home = world.come_back(payment)["Location"]
+    operations.refund(payment.pk, payment.amount)
+    Order.objects.update(status="Pending payment")
+    page = shopper.get(home)
+    assert "Pay now" not in page.content.decode()
+    assert "has arrived" not in page.content.decode()
+    assert "Refresh" not in page
+
+
 # What is deleted ------------------------------------------------------------------------------------------------------------------------
 
 

@@ -152,20 +152,22 @@ def refund_changed(refund: Refund) -> None:
     row.save(update_fields=["message", "modified"])
 
 
-def _kept(held: Attempt) -> Decimal:
+def _kept(held: Attempt | Payment) -> Decimal:
     """Return what is left of a payment's money: counted anew each time, so that nothing is taken off twice."""
-    given_back = RefundRow.objects.filter(payment=held, status=RefundStatus.SUCCEEDED).values_list("amount", flat=True)
-    kept: Decimal = held.amount - sum(given_back)
+    refunds = RefundRow.objects.filter(payment__reference=held.reference, status=RefundStatus.SUCCEEDED)
+    kept: Decimal = held.amount - sum(refunds.values_list("amount", flat=True))
     return kept
 
 
-def home(row: Any, *, has_paid: bool = False) -> str:
-    """Return the page of the shop for a shopper whose payment is settled."""
-    is_paid = has_paid or row.status in (PaymentStatus.CONFIRMED, PaymentStatus.REFUNDED)
+def home(row: Any, payment: Payment | None = None) -> str:
+    """Return the page of the shop for a shopper whose payment is settled; money that was given back entirely has paid nothing."""
+    is_paid = row.status in (PaymentStatus.CONFIRMED, PaymentStatus.REFUNDED)
+    if not is_paid and payment and payment.status is AttemptStatus.PAID:  # the shop may not have been told yet
+        is_paid = _kept(payment) > 0
     return str(row.get_success_url() if is_paid else row.get_failure_url())
 
 
 def return_url(payment: Payment) -> str | None:
     """Return where the shopper of one of Tillgate's payments lands, or None when the shop's row is gone."""
     row = find(payment.order.key)
-    return home(row, has_paid=payment.status is AttemptStatus.PAID) if row else None
+    return home(row, payment) if row else None

@@ -26,9 +26,9 @@ from tillgate_oscar.plugin import PLUGIN
 __all__ = [
     "describe",
     "find",
+    "held_payment",
     "is_expected",
     "is_of_shopper",
-    "money_has_arrived",
     "pay_url",
     "read_preview",
     "read_status",
@@ -92,15 +92,19 @@ def is_expected(order: Any) -> bool:
     return PaidOrder.objects.filter(plugin=PLUGIN, key=order.number).exists()
 
 
-def money_has_arrived(order: Any) -> bool:
-    """Tell whether a payment of the order is paid, though the shop may not have been told yet."""
-    return Payment.objects.filter(order__plugin=PLUGIN, order__key=order.number, status=PaymentStatus.PAID).exists()
+def held_payment(order: Any) -> Payment | None:
+    """Return a payment of the order that is paid, though the shop may not have been told yet, and not given back entirely, or None."""
+    paid = Payment.objects.filter(order__plugin=PLUGIN, order__key=order.number, status=PaymentStatus.PAID).order_by("pk")
+    return next((payment for payment in paid if payment.given_back < payment.amount), None)
 
 
 def waits_for_payment(order: Any) -> bool:
-    """Tell whether a shopper should pay an order through Tillgate now; one that was closed cannot be, though opened again by hand."""
-    ours = PaidOrder.objects.filter(plugin=PLUGIN, key=order.number, closed_at__isnull=True)
-    return order.status == get_settings().pending_status and ours.exists() and not money_has_arrived(order)
+    """Tell whether a shopper should pay an order through Tillgate now.
+
+    One that was closed, or that a payment has paid, cannot be, though it was opened again by hand.
+    """
+    ours = PaidOrder.objects.filter(plugin=PLUGIN, key=order.number, closed_at__isnull=True, paid_by__isnull=True)
+    return order.status == get_settings().pending_status and ours.exists() and held_payment(order) is None
 
 
 def is_of_shopper(order: Any, request: HttpRequest) -> bool:

@@ -38,7 +38,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
             return redirect("checkout:thank-you")
         return redirect("customer:order", order_number=found.number)
     # The money is here and the order not moved on yet: a moment's matter, unless the shop's own code fails.
-    has_arrived = orders.money_has_arrived(found)
+    has_arrived = not waits and orders.held_payment(found) is not None
     is_arriving = found.status == settings.pending_status and has_arrived
     page = {
         "order": found,
