@@ -173,6 +173,40 @@ def test_the_strict_type_checker_finds_nothing(plugin: Path) -> None:
     run(sys.executable, "-m", "mypy", "--cache-dir", ROOT / ".mypy_cache" / "scaffold", cwd=plugin)
 
 
+DEARER = """
+from decimal import Decimal
+
+import pytest
+from tillgate.hooks import Order, Payment
+from tillgate.lifecycle import PaymentStatus
+
+from tillgate_book_shop.plugin import PLUGIN, tillgate_payment_paid
+from toy_shop.models import ToyOrder
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("status", "total", "outcome"),
+    [("open", "12.50", "applied"), ("open", "12.51", "underpaid"), ("paid", "12.50", "not-payable"), ("cancelled", "99.00", "not-payable")],
+)
+def test_paid(status: str, total: str, outcome: str) -> None:
+    order = ToyOrder.objects.create(total=Decimal(total), status=status)
+    facts = {"reference": "t-1", "vendor": "alipay", "currency": "USD", "status": PaymentStatus.PAID, "transaction_no": "1"}
+    payment = Payment(id="1", order=Order(plugin=PLUGIN, key=str(order.pk)), amount=Decimal("12.50"), **facts)
+    assert tillgate_payment_paid(payment) == outcome
+    order.refresh_from_db()
+    assert order.times_paid == (outcome == "applied")
+"""
+
+
+@pytest.mark.parametrize("plugin", ["book-shop"], indirect=True)
+def test_the_statement_that_marks_an_order_paid_looks_at_what_it_costs_too(plugin: Path) -> None:
+    (plugin / "tests" / "test_dearer.py").write_text(DEARER, "utf-8")
+    path = os.pathsep.join(filter(None, [str(plugin / "src"), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--ds", "tests.settings", "tests/test_dearer.py"]
+    assert "4 passed" in run(*command, cwd=plugin, env={**os.environ, "PYTHONPATH": path})
+
+
 # The how-to follows it line by line -------------------------------------------------------------------------------------------------------
 
 HOW_TO = (ROOT / "docs/how-to/write-a-shop-plugin.md").read_text("utf-8")

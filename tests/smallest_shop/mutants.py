@@ -153,7 +153,12 @@ def remembers_the_first_total(patch: pytest.MonkeyPatch) -> None:
         described = plugin.tillgate_describe_order(order_key)
         return described and dataclasses.replace(described, amount=totals.setdefault(order_key, described.amount))
 
+    def paid(payment: hooks.Payment) -> hooks.PaidOutcome:
+        changed = orders(payment).filter(status="open").update(status="paid", times_paid=F("times_paid") + 1)
+        return hooks.PaidOutcome.APPLIED if changed else hooks.PaidOutcome.NOT_PAYABLE
+
     use(patch, "tillgate_describe_order", describe)
+    use(patch, "tillgate_payment_paid", paid)
 
 
 @mutant("order_that_cannot_be_described")

@@ -26,9 +26,11 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
 
 @hookimpl
 def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
-    """Mark the order paid."""
-    changed = ShopOrder.objects.filter(pk=payment.order.key, status="open").update(status="paid", times_paid=F("times_paid") + 1)
-    return PaidOutcome.APPLIED if changed else PaidOutcome.NOT_PAYABLE
+    """Mark the order paid, if it is open and costs no more by now."""
+    open_order = ShopOrder.objects.filter(pk=payment.order.key, status="open")
+    if open_order.filter(total__lte=payment.amount).update(status="paid", times_paid=F("times_paid") + 1):
+        return PaidOutcome.APPLIED
+    return PaidOutcome.UNDERPAID if open_order.exists() else PaidOutcome.NOT_PAYABLE
 
 
 @hookimpl
