@@ -270,6 +270,44 @@ def test_money_for_a_cancelled_order_is_given_back_where_it_waits_for_a_person(w
     assert not order.payment_events.exists()
 
 
+def test_what_was_paid_otherwise_is_given_back_by_the_shops_own_handler_once_our_late_money_was_given_back(world: World) -> None:
+    number = world.order("12.50")
+    payment = world.start(number)
+    order = Order.objects.get(number=number)
+    bank = get_model("payment", "SourceType").objects.create(name="Bank transfer")
+    order.sources.create(source_type=bank, amount_debited=order.total_incl_tax)
+    handler = get_class("order.processing", "EventHandler")()
+    handler.handle_order_status_change(order, "Paid")
+    world.shopper_pays(payment)
+    world.notice(payment)
+    assert world.attentions() == ["paid-not-payable"]
+    operations.refund(payment.pk, "2.50")
+    with pytest.raises(PaymentError, match="needs a person"):
+        handler.handle_payment_event(order, refund_event_type(), Decimal("5.00"))
+    operations.refund(payment.pk, "10.00")
+    event = handler.handle_payment_event(order, refund_event_type(), Decimal("5.00"))
+    assert (order.payment_events.get(), event.amount) == (event, Decimal("5.00"))
+
+
+def test_an_order_whose_only_money_did_not_pay_it_and_was_given_back_is_said_to_be_unpaid(world: World) -> None:
+    number = world.order("12.50")
+    payment = world.start(number)
+    world.shop.close_order(number)
+    world.shopper_pays(payment)
+    world.notice(payment)
+    operations.refund(payment.pk, "12.50")
+    order = Order.objects.get(number=number)
+    with pytest.raises(PaymentError, match="nothing has been paid"):
+        get_class("order.processing", "EventHandler")().handle_payment_event(order, refund_event_type(), Decimal("12.50"))
+
+
+def test_an_order_that_was_given_back_entirely_is_not_given_back_again_by_the_shops_own_handler(bought: Bought) -> None:
+    bought.ask(Decimal("32.00"))
+    with pytest.raises(PaymentError):
+        bought.ask(Decimal("1.00"))
+    assert bought.events() == [(Decimal("32.00"), {})]
+
+
 def test_a_refund_that_was_made_elsewhere_is_written_too(bought: Bought) -> None:
     bought.world.sandbox.control.refund(bought.payment.reference, "2.50")
     enter_external_refund(bought.payment.pk, "2.50", person="ann")

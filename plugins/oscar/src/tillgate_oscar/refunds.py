@@ -22,8 +22,9 @@ from tillgate.django import operations
 from tillgate.django.models import NOTHING, Order, Payment, Refund
 from tillgate.django.staff.masking import Mask
 from tillgate.errors import InvalidRequest
-from tillgate.lifecycle import PaymentStatus, RefundStatus
+from tillgate.lifecycle import RefundStatus
 from tillgate_oscar.conf import get_settings
+from tillgate_oscar.orders import held_payment
 from tillgate_oscar.payments import source_of
 from tillgate_oscar.plugin import PLUGIN
 
@@ -82,11 +83,14 @@ def payments_of(order: Any) -> Order | None:
 
 
 def refunded_here(order: Any) -> bool:
-    """Tell whether a refund of an order is Tillgate's: what was paid otherwise is given back by the shop's own handler."""
+    """Tell whether a refund of an order is Tillgate's: what was paid otherwise is given back by the shop's own handler.
+
+    A payment that did not pay the order and was given back entirely, such as one that came too late, stands in nobody's way.
+    """
     ours = payments_of(order)
     if ours is None:
         return False
-    return ours.payments.filter(status=PaymentStatus.PAID).exists() or not order.sources.exists()
+    return bool(ours.paid_by_id or held_payment(order) or not order.sources.exists())
 
 
 def payment_to_refund(order: Any) -> Payment:
@@ -95,7 +99,7 @@ def payment_to_refund(order: Any) -> Payment:
     assert ours is not None
     if ours.paid_by:
         return ours.paid_by
-    held = ours.payments.filter(status=PaymentStatus.PAID).first()
+    held = held_payment(order)
     if held is None:
         raise PaymentError(gettext("nothing has been paid for order %(number)s") % {"number": order.number})
     because = gettext("payment %(reference)s did not pay order %(number)s: it waits under “needs a person”, where it can be given back")
