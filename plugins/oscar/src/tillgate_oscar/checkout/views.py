@@ -142,6 +142,8 @@ class PaymentDetailsMixin(_CheckoutMixin):
     """With what the order that is being placed will be paid; None when that is the shop's own affair."""
     _seen: str | None = None
     """Its total, as the shopper has seen it."""
+    _is_known: bool = False
+    """Whether another press has placed it already, and tells the shop so."""
 
     def get_pre_conditions(self, request: HttpRequest) -> list[str]:
         """Add that there is a way to pay."""
@@ -245,6 +247,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
             get_model("basket", "Basket")._default_manager.select_for_update().get(pk=order["basket"].pk)
             known = get_model("order", "Order")._default_manager.filter(basket=order["basket"]).first()
             if known:
+                self._is_known = True
                 return known
             placed = super().place_order(*arguments, **order)  # type: ignore[misc]  # a mixin of Oscar's view
             order["basket"].submit()  # with the order: a basket left frozen by a crash would be placed again
@@ -252,13 +255,18 @@ class PaymentDetailsMixin(_CheckoutMixin):
             return placed
 
     def handle_successful_order(self, order: Any) -> HttpResponse:
-        """Send the shopper to pay, and raise nothing: the order is placed. The mail goes out when the money has arrived."""
+        """Send the shopper to pay, and raise nothing: the order is placed. The mail goes out when the money has arrived.
+
+        Of several presses only the one that placed the order sends `post_checkout`, by which shops count it and tell others.
+        """
         if self._vendor is None:
             done: HttpResponse = super().handle_successful_order(order)  # type: ignore[misc]  # a mixin of Oscar's view
             return done
         self.checkout_session.flush()
         self.request.session[orders.SESSION_KEY] = order.pk
         response = HttpResponseRedirect(self._next_url(order, self._vendor, self._seen))
+        if self._is_known:
+            return response
         try:
             with transaction.atomic():
                 self.send_signal(self.request, response, order)  # type: ignore[attr-defined]  # of Oscar's view
