@@ -168,7 +168,7 @@ def test_the_linter_finds_nothing(arguments: list[str], plugin: Path) -> None:
     run(sys.executable, "-m", "ruff", *arguments, "--no-cache", "--config", ROOT / "pyproject.toml", cwd=plugin)
 
 
-@pytest.mark.parametrize("plugin", ["book-shop"], indirect=True)
+@pytest.mark.parametrize("plugin", ["book-shop", "shop", "app"], indirect=True)  # the last two by the names of what the classes extend
 def test_the_strict_type_checker_finds_nothing(plugin: Path) -> None:
     run(sys.executable, "-m", "mypy", "--cache-dir", ROOT / ".mypy_cache" / "scaffold", cwd=plugin)
 
@@ -248,7 +248,7 @@ def test_the_how_to_types_the_commands_that_are_printed_and_has_the_steps_of_the
 def test_the_driver_and_the_package_that_are_to_be_killed_are_what_is_written(plugin: Path, page: str) -> None:
     text = ((ROOT if page.startswith("docs") else plugin) / page).read_text("utf-8")
     [(module, name, package)] = re.findall(r"--driver ([\w.]+):(\w+) --package (\w+)", text)
-    assert f"\nclass {name}(ShopDriver):" in (plugin / module.replace(".", "/")).with_suffix(".py").read_text("utf-8")
+    assert f"\nclass {name}(driver.ShopDriver):" in (plugin / module.replace(".", "/")).with_suffix(".py").read_text("utf-8")
     assert (plugin / "src" / package / "__init__.py").is_file()
 
 
