@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.urls import reverse
 from pretix.base.models import OrderPayment, OrderRefund
 from pretix.base.payment import PaymentException
 from pretix.base.shredder import PaymentInfoShredder
@@ -142,6 +143,42 @@ def test_one_that_is_settled_as_not_done_fails_in_pretix(world: World) -> None:
     order, _, _ = unknown(world)
     settle_by_person(Refund.objects.get().pk, done=False, person="ann")
     assert refunds_of(order) == [("5.00", "failed")]
+
+
+# Not sent yet -----------------------------------------------------------------------------------------------------------------------------
+
+
+def queued(world: World) -> tuple[Any, Any, Any]:
+    """Return an order, its payment, and pretix's refund that could not be sent yet."""
+    order, payment = bought(world)
+    world.configure({"TOKEN": ""})
+    refund = given_back(order, "12.50")
+    world.configure()
+    return order, payment, refund
+
+
+@pytest.mark.parametrize(("press", "state"), [("cancel", "canceled"), ("done", "done")])
+def test_one_that_waits_to_be_sent_never_leaves_once_staff_has_decided_about_it_in_pretix(world: World, press: str, state: str) -> None:
+    order, payment, refund = queued(world)
+    page = f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/{press}"
+    staff(world, "event.orders:read", "event.orders:write").post(page)
+    world.a_day_passes()
+    assert world.given_back(payment) == 0
+    assert [row.status for row in Refund.objects.all()] == ["refused"]
+    assert refunds_of(order) == [("12.50", state)]
+
+
+@pytest.mark.parametrize("press", ["cancel", "done"])
+def test_one_that_waits_and_that_a_notice_has_confirmed_is_done_whatever_staff_pressed(world: World, press: str) -> None:
+    order, payment, refund = queued(world)
+    address = reverse("tillgate:refund-notice", args=[Refund.objects.get().notice_key])
+    notice = f"status=success&amount=12.50&reference={payment.reference}"
+    world.client.post(address, notice, content_type="application/x-www-form-urlencoded")
+    page = f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/{press}"
+    assert staff(world, "event.orders:read", "event.orders:write").post(page).status_code == 302
+    world.a_day_passes()
+    assert world.given_back(payment) == 0, "it was sent again"
+    assert refunds_of(order) == [("12.50", "done")]
 
 
 # Inside a transaction ---------------------------------------------------------------------------------------------------------------------

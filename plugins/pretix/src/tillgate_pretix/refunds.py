@@ -18,7 +18,7 @@ from pretix.helpers import OF_SELF
 from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
 from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.refunds import settle_by_person
+from tillgate.django.operations.refunds import settle_by_person, withdraw
 from tillgate.errors import InvalidRequest
 from tillgate.hooks import Refund as Changed
 from tillgate.lifecycle import PaymentStatus, RefundStatus
@@ -111,10 +111,18 @@ _DECIDED: Final = {
 
 
 def settled_in_pretix(row: Any) -> None:
-    """Pass on what the staff found out about a refund of unknown outcome, once pretix has saved it: that it is done, or was cancelled."""
+    """Pass on what the staff decided about a refund in transit, once pretix has saved it: that it is done, or was cancelled."""
     if row.state not in _DECIDED or not vendor_of(row.provider):
         return
-    unknown = Refund.objects.filter(payment__order__in=bills_of(row.order), status=RefundStatus.UNKNOWN)
-    refund = next((one for one in unknown if one.data.get("refund") == row.pk or str(one.pk) == row.info_data.get("refund")), None)
+    in_transit = Refund.objects.filter(payment__order__in=bills_of(row.order), status__in=(RefundStatus.QUEUED, RefundStatus.UNKNOWN))
+    refund = next((one for one in in_transit if one.data.get("refund") == row.pk or str(one.pk) == row.info_data.get("refund")), None)
     if refund is not None:
-        transaction.on_commit(lambda: settle_by_person(refund.pk, done=_DECIDED[row.state], person="pretix"))
+        transaction.on_commit(lambda: _settle(refund.pk, done=_DECIDED[row.state]))
+
+
+def _settle(refund_id: int, *, done: bool) -> None:
+    """Withdraw a refund that waits to be sent, since the staff found another way or want none; settle one of unknown outcome."""
+    try:
+        withdraw(refund_id, person="pretix")
+    except operations.RefundNotPossible:  # it has left, or a notice says so; only what nobody knows is the staff's to say
+        settle_by_person(refund_id, done=done, person="pretix")
