@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.urls import reverse
 from pretix.base.models import OrderPayment, OrderRefund
 from pretix.base.payment import PaymentException
@@ -92,6 +92,25 @@ def test_a_payment_that_was_not_made_here_is_not_given_back_here(world: World) -
         assert not theirs.payment_provider.payment_refund_supported(theirs)
     with pytest.raises(PaymentException, match="not made through Tillgate"):
         given_back(order, "5.00", theirs)
+
+
+@pytest.mark.parametrize("place", ["tillgate.django.operations.refunds.record", "pretix.base.models.OrderRefund.save"])
+def test_trouble_of_the_database_leaves_nothing_in_transit_that_is_not_queued(
+    world: World, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    def trouble(*_arguments: Any, **_named: Any) -> None:
+        raise OperationalError("canceling statement due to lock timeout")
+
+    order, payment = bought(world)
+    refund = asked_for(order, "5.00")
+    with monkeypatch.context() as patched, at(order):
+        patched.setattr(place, trouble)
+        with pytest.raises(OperationalError):
+            refund.payment_provider.execute_refund(refund)
+    world.a_day_passes()
+    assert refunds_of(order) == [("5.00", "created")]
+    assert not Refund.objects.exists()
+    assert world.given_back(payment) == 0
 
 
 # Nobody knows -----------------------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from pretix.helpers import OF_SELF
 
 from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
-from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.refunds import settle_by_person, withdraw
 from tillgate.errors import InvalidRequest
 from tillgate.hooks import Refund as Changed
@@ -41,23 +40,19 @@ def execute(asked: Any) -> None:
     held = attempt_of(asked.payment)
     if held is None:
         raise PaymentException(_("This payment was not made through Tillgate."))
-    asked.state = OrderRefund.REFUND_STATE_TRANSIT
-    asked.save(update_fields=["state"])
+    about: dict[str, Any] = {"person": "pretix", "reason": asked.comment or "", "data": {"refund": asked.pk}}
     try:
-        refund = _ask_for(held, asked)
+        # Both or neither: pretix's would be in transit for ever if nothing were queued. It is sent on commit (I12).
+        with transaction.atomic():
+            refund = operations.queue_refund(held.pk, asked.amount, **about)
+            asked.state = OrderRefund.REFUND_STATE_TRANSIT
+            asked.save(update_fields=["state"])
     except (InvalidRequest, operations.RefundNotPossible) as error:
         raise PaymentException(str(error)) from None
     asked.refresh_from_db()
+    refund.refresh_from_db()
     if refund.status == RefundStatus.REFUSED:
         raise PaymentException(_("The payment service refused the refund: %(answer)s") % {"answer": refund.answer})
-
-
-def _ask_for(held: Payment, asked: Any) -> Refund:
-    about: dict[str, Any] = {"person": "pretix", "reason": asked.comment or "", "data": {"refund": asked.pk}}
-    try:
-        return operations.refund(held.pk, asked.amount, **about)
-    except InsideTransaction:
-        return operations.queue_refund(held.pk, asked.amount, **about)
 
 
 def changed(refund: Changed) -> None:
