@@ -244,6 +244,25 @@ def test_one_of_unknown_outcome_that_was_asked_for_elsewhere_is_in_transit_in_pr
     assert refunds_of(order) == [("5.00", "done")]
 
 
+# Confirmed by hand ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_payment_that_staff_had_confirmed_by_hand_is_given_back_once_in_pretix_too(world: World) -> None:
+    """The money that came afterwards is booked as another payment of pretix, and it is the one that goes back."""
+    key = world.order()
+    payment = world.pay_page(key)
+    order = order_of(world, key)
+    by_hand = newest_payment(order)
+    with at(order):
+        by_hand.confirm(force=True)
+    world.shopper_pays(payment)
+    world.gateway_notice(payment)
+    world.sweep()
+    assert given_back(order, "12.50", by_hand).state == OrderRefund.REFUND_STATE_DONE
+    assert refunds_of(order) == [("12.50", "done")]
+    assert world.given_back(payment) == Decimal("12.50")
+
+
 # Personal data ----------------------------------------------------------------------------------------------------------------------------
 
 

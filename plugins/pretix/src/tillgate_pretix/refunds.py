@@ -58,28 +58,35 @@ def execute(asked: Any) -> None:
 def changed(refund: Changed) -> None:
     """Write what became of a refund into pretix's; runs in the delivery's transaction."""
     with found(refund.payment.order.key, lock=True) as order:
-        theirs = booked_payment(order, refund.payment) if order is not None else None
-        if theirs is None:
+        if order is None:
             return
-        row = _row_of(theirs, refund)
-        if refund.status is RefundStatus.SUCCEEDED:
-            if row is None:
-                theirs.create_external_refund(amount=refund.amount, info=_info(refund))
-            elif row.state != OrderRefund.REFUND_STATE_DONE:
+        row = _row_of(order, refund)
+        if row is None:
+            _made_elsewhere(order, refund)
+        elif refund.status is RefundStatus.SUCCEEDED:
+            if row.state != OrderRefund.REFUND_STATE_DONE:
                 row.done()
-        elif refund.status is RefundStatus.UNKNOWN:
-            if row is None:
-                _in_transit(order, theirs, refund)
-        elif row is not None and row.state in _UNDER_WAY:
+        elif refund.status is RefundStatus.REFUSED and row.state in _UNDER_WAY:
             row.state = OrderRefund.REFUND_STATE_FAILED
             row.save(update_fields=["state"])
             order.log_action("pretix.event.order.refund.failed", {"local_id": row.local_id, "provider": row.provider, "error": "refused"})
 
 
-def _row_of(theirs: Any, refund: Changed) -> Any:
-    """Return pretix's refund for one of Tillgate's, or None: the one that asked for it, or the one that was made when it was heard of."""
-    rows = list(theirs.refunds.select_for_update(of=OF_SELF))
+def _row_of(order: Any, refund: Changed) -> Any:
+    """Return pretix's refund for one of Tillgate's, or None: the one that asked for it, or the one that was made when it was heard of.
+
+    It need not be of the payment that holds the money: staff may have confirmed another by hand, and given that one back.
+    """
+    rows = [row for row in order.refunds.select_for_update(of=OF_SELF) if vendor_of(row.provider)]
     return next((row for row in rows if row.pk == refund.data.get("refund") or row.info_data.get("refund") == refund.id), None)
+
+
+def _made_elsewhere(order: Any, refund: Changed) -> None:
+    theirs = booked_payment(order, refund.payment)
+    if theirs is not None and refund.status is RefundStatus.SUCCEEDED:
+        theirs.create_external_refund(amount=refund.amount, info=_info(refund))
+    elif theirs is not None and refund.status is RefundStatus.UNKNOWN:
+        _in_transit(order, theirs, refund)
 
 
 def _info(refund: Changed) -> str:
