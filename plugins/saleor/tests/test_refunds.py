@@ -15,7 +15,7 @@ from django.urls import reverse
 from tests.double import DoubleTransaction, SaleorDouble
 from tests.storefront import RETURN_URL
 from tillgate.django import operations
-from tillgate.django.models import Payment, Refund
+from tillgate.django.models import Delivery, Payment, Refund
 from tillgate.django.operations.locking import locked_order
 from tillgate.django.operations.refunds import settle_by_person
 from tillgate.testing.crashes import Crash, Points
@@ -153,6 +153,37 @@ def test_a_refund_in_the_admin_is_reported(saleor: SaleorDouble, world: World, p
     operations.refund(Payment.objects.get().pk, "5.00", person="ann")
     assert told(world, paid) == Decimal("5.00")
     assert "REFUND_FAILURE" not in [event.type for event in paid.events], "Saleor never asked for it"
+
+
+def test_money_that_went_back_before_saleor_heard_of_it_leaves_nothing_for_another_payment_to_make_up_for(
+    saleor: SaleorDouble, world: World
+) -> None:
+    source = saleor.checkout(TOTAL)
+    first, said = saleor.initialize(source, "one", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    with world.failing_handler("tillgate_payment_paid"):
+        operations.reconcile(Payment.objects.get(), "notice")
+    operations.refund(Payment.objects.get().pk, TOTAL, person="ann")
+    world.time.advance(minutes=1)
+    assert world.sweep().faults == []
+    assert told(world, first) == first.counted("CHARGE") == TOTAL
+    second, said = saleor.initialize(source, "two", DATA)
+    assert second.amount == TOTAL
+    world.sandbox.control.pay(said["pspReference"])
+    assert saleor.process(second)["result"] == "CHARGE_SUCCESS"
+    assert told(world, second) == 0
+    assert (source.charged, source.books) == (TOTAL, ["paid"])
+    assert [event.type for event in first.events if event.type.endswith("SUCCESS")] == ["CHARGE_SUCCESS", "REFUND_SUCCESS"]
+    assert world.attentions() == []
+
+
+def test_a_charge_that_saleor_was_told_of_is_reported_once_whatever_is_given_back(
+    saleor: SaleorDouble, world: World, paid: DoubleTransaction
+) -> None:
+    for _ in range(2):
+        operations.refund(Payment.objects.get().pk, "5.00", person="ann")
+    assert told(world, paid) == Decimal("10.00")
+    assert Delivery.objects.filter(name="CHARGE_SUCCESS").count() == 1
 
 
 def test_a_slow_gateway_is_answered_in_time_and_the_refund_is_sent_once(

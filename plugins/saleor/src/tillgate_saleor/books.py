@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 
 from tillgate.django import clock
 from tillgate.django.models import Attention as AttentionRow
+from tillgate.django.models import DeliveryKind
 from tillgate.django.models import Payment as PaymentRow
 from tillgate.django.operations.locking import database
 from tillgate.django.operations.refunds import refundable
@@ -87,7 +88,7 @@ def unpaid(order: Order) -> None:
 
 
 def refund_changed(refund: Refund) -> None:
-    """Queue the report of what became of a refund.
+    """Queue the report of what became of a refund, and before it that of the charge, if Saleor never heard of the money that went back.
 
     One of unknown outcome is not reported: Saleor goes on waiting for it. Neither is a refused one that it never heard of.
     """
@@ -96,6 +97,9 @@ def refund_changed(refund: Refund) -> None:
     if told is None or refund.status is RefundStatus.UNKNOWN or (refund.status is RefundStatus.REFUSED and not was_asked):
         return
     payment = PaymentRow.objects.using(database()).get(pk=int(refund.payment.id))
+    if refund.status is RefundStatus.SUCCEEDED and not payment.deliveries.filter(kind=DeliveryKind.REMOTE, name=CHARGED).exists():
+        # Without it Saleor would hold less than nothing, which another payment would have to make up for.
+        _report_charged(told, refund.payment.id, payment)
     kind, message = ("REFUND_SUCCESS", _("Given back.")) if refund.status is RefundStatus.SUCCEEDED else ("REFUND_FAILURE", _("Refused."))
     actions = ["REFUND"] if refundable(payment) else []
     reference = refund_reference(payment.reference, refund.id)
