@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import suppress
 from decimal import Decimal
@@ -13,6 +14,7 @@ from django.test import Client
 
 from tests.double import SaleorDouble
 from tests.storefront import RETURN_URL
+from tillgate import hooks
 from tillgate.django.models import Payment
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
@@ -72,6 +74,37 @@ def test_the_same_key_in_the_same_moment_is_the_same_payment(saleor: SaleorDoubl
     first, second = together(*[lambda: saleor.initialize(source, "key", DATA)[1]["data"]["cashierUrl"]] * 2)
     assert first == second
     assert Payment.objects.filter(amount=TOTAL).count() == 1
+
+
+@pytest.mark.parametrize("fault", ["", "refused"])
+def test_the_same_key_while_the_payment_is_being_created_waits_for_it_and_is_answered_as_the_first(
+    fault: str, saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, is_creating, asked_again = hooks.pay, threading.Event(), threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        is_creating.set()
+        assert asked_again.wait(10)
+        time.sleep(0.3)  # until the second press has looked
+        return real(*arguments)
+
+    def press() -> Any:
+        said = saleor.initialize(source, "key", DATA)[1]
+        return said["result"], said["pspReference"], said.get("data")
+
+    def press_again() -> Any:
+        assert is_creating.wait(10)
+        asked_again.set()
+        return press()
+
+    monkeypatch.setattr(hooks, "pay", slow)
+    if fault:
+        world.sandbox.control.fault(fault, occasion="pay")
+    source = saleor.checkout(TOTAL)
+    first, second = together(press, press_again)
+    payment = Payment.objects.get()
+    is_there = ("CHARGE_ACTION_REQUIRED", payment.reference, {"cashierUrl": payment.cashier_url})
+    assert first == second == (("CHARGE_FAILURE", payment.reference, None) if fault else is_there)
 
 
 def test_the_same_key_of_two_checkouts_is_two_payments(saleor: SaleorDouble) -> None:

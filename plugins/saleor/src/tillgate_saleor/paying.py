@@ -15,7 +15,7 @@ from tillgate.django.conf import get_settings as get_tillgate_settings
 from tillgate.django.forms import VENDOR_LABELS
 from tillgate.django.models import Payment
 from tillgate.django.operations.locking import database
-from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_cashier_live
+from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_being_created, is_cashier_live, wait_for_creation
 from tillgate.errors import InvalidRequest, TillgateError
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
 from tillgate.wire import money
@@ -102,7 +102,7 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun) if begun else None
     if begun is not None and payment is not None:
-        return _standing(begun, operations.reconcile(payment, _CAUSE))
+        return _begun_before(begun, payment)
 
     def start() -> Started:
         _look_at_earlier_parts(installation, body.source_object.id)
@@ -124,6 +124,17 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
         _log.exception("transaction %s of %s could not be begun", body.transaction.id, installation.api_url)
         return failure(_CHARGE, _("The payment could not be started, and nothing was charged. Please try again later."))
     return _started(installation, body.transaction.id, started)
+
+
+def _begun_before(begun: Transaction, payment: Payment) -> Answer:
+    """Return how a transaction stands that is begun again with the same key.
+
+    While the first press is creating its payment that is awaited: what fails here fails there too, since to Saleor it is one payment.
+    """
+    if not is_being_created(payment):
+        return _standing(begun, operations.reconcile(payment, _CAUSE))
+    wait_for_creation(payment)  # less than what Saleor waits for
+    return _standing(begun, payment)
 
 
 def _look_at_earlier_parts(installation: Installation, source: str) -> None:

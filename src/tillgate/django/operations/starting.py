@@ -38,7 +38,7 @@ from tillgate.wire.messages import CreatedPayment, PaymentRequest, Terminal, Ven
 from tillgate.wire.money import CURRENCY
 from tillgate.wire.references import new_reference
 
-__all__ = ["NotPayable", "StartOutcome", "Started", "close", "expect", "is_cashier_live", "start"]
+__all__ = ["NotPayable", "StartOutcome", "Started", "close", "expect", "is_being_created", "is_cashier_live", "start", "wait_for_creation"]
 
 _log = logging.getLogger("tillgate")
 _T = TypeVar("_T")
@@ -180,10 +180,7 @@ def _twin(order: Order, vendor: str, amount: Decimal, account: str) -> Payment |
             continue
         if (payment.vendor, payment.amount, payment.account) != (vendor, amount, account):
             continue
-        # Without an address it is being created at this moment by the other press, unless its creation was lost.
-        age = clock.now() - payment.created_at
-        is_young = not payment.cashier_url and -clock.SKEW < age < timedelta(seconds=_WAIT_FOR_TWIN_SECONDS)
-        if is_cashier_live(payment) or is_young:
+        if is_cashier_live(payment) or is_being_created(payment):
             return payment
     return None
 
@@ -196,11 +193,22 @@ def is_cashier_live(payment: Payment) -> bool:
     return payment.is_open and bool(payment.cashier_url) and is_in_time
 
 
-def _hand_out(twin: Payment) -> Started:
+def is_being_created(payment: Payment) -> bool:
+    """Tell whether another press is creating a payment at this moment: it is young and has no address, unless its creation was lost."""
+    is_young = -clock.SKEW < clock.now() - payment.created_at < timedelta(seconds=_WAIT_FOR_TWIN_SECONDS)
+    return payment.is_open and not payment.cashier_url and is_young
+
+
+def wait_for_creation(payment: Payment) -> None:
+    """Wait until the other press has created a payment, or could not, and no longer than 10 seconds; the payment is then as it stands."""
     until = time.monotonic() + _WAIT_FOR_TWIN_SECONDS
-    while not twin.cashier_url and twin.is_open and time.monotonic() < until:
+    while not payment.cashier_url and payment.is_open and time.monotonic() < until:
         time.sleep(0.1)
-        twin.refresh_from_db(fields=["cashier_url", "status"])
+        payment.refresh_from_db(fields=["cashier_url", "status"])
+
+
+def _hand_out(twin: Payment) -> Started:
+    wait_for_creation(twin)
     if twin.status == PaymentStatus.PAID:
         return Started(payment=twin, outcome=StartOutcome.PAID)
     if twin.cashier_url and twin.is_open:
