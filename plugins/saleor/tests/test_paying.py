@@ -15,13 +15,14 @@ from django.test import Client
 from tests.double import SaleorDouble
 from tests.storefront import RETURN_URL
 from tillgate import hooks
+from tillgate.django import operations
 from tillgate.django.models import Payment
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
 from tillgate_saleor import deadline, paying
 from tillgate_saleor.deadline import TooLate, within
 from tillgate_saleor.documents import Event
-from tillgate_saleor.models import Transaction
+from tillgate_saleor.models import Purchase, Transaction
 
 DATA = {"vendor": "alipay", "returnUrl": RETURN_URL}
 TOTAL = Decimal("19.90")
@@ -315,6 +316,30 @@ def test_a_checkout_that_was_given_up_can_be_paid_after_all(saleor: SaleorDouble
     transaction, said = saleor.initialize(source, "two", DATA)
     world.sandbox.control.pay(said["pspReference"])
     assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+    sweep(world)
+    assert source.books == ["paid"]
+    assert world.attentions() == []
+
+
+def test_a_checkout_that_is_given_up_while_a_payment_is_about_to_begin_is_paid_by_it(
+    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(source, "one", DATA)
+    world.sandbox.control.decline(said["pspReference"])
+    real = operations.start
+
+    def late(*arguments: Any, **named: Any) -> Any:
+        world.a_day_passes()
+        source.status = "open"
+        return real(*arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(operations, "start", late)
+        second, said = saleor.initialize(source, "two", DATA)
+    assert Purchase.objects.get().given_up_at is not None
+    world.sandbox.control.pay(said["pspReference"])
+    assert saleor.process(second)["result"] == "CHARGE_SUCCESS"
     sweep(world)
     assert source.books == ["paid"]
     assert world.attentions() == []

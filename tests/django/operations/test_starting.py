@@ -19,7 +19,7 @@ from tillgate import ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown
 from tillgate.django import clock, operations
 from tillgate.django.models import Delivery, Order, Payment, TimelineEntry
 from tillgate.django.operations import NotPayable, StartOutcome, starting
-from tillgate.django.operations.starting import is_cashier_live
+from tillgate.django.operations.starting import is_being_created, is_cashier_live
 from tillgate.hooks import OrderDescription
 from tillgate.wire.dialects import Dialect
 from tillgate.wire.messages import Goods, PaymentRequest
@@ -313,6 +313,13 @@ def test_a_creation_that_was_lost_ten_seconds_ago_is_not_waited_for(world: World
     monkeypatch.setattr(clock, "now", lambda: payment.created_at + timedelta(seconds=10))
     again = begin(world, payment.order.key)
     assert (again.payment != payment, again.outcome) == (True, StartOutcome.REDIRECT)
+
+
+def test_a_payment_is_being_created_while_it_is_young_open_and_has_no_address(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = being_created(world, monkeypatch)
+    assert is_being_created(payment)
+    payment.status = "failed"
+    assert not is_being_created(payment)
 
 
 def test_a_paid_payment_that_the_shop_was_told_of_makes_no_new_one_needless(world: World) -> None:

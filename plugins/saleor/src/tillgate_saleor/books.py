@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from tillgate.django import clock
 from tillgate.django.models import Attention as AttentionRow
-from tillgate.django.models import DeliveryKind
+from tillgate.django.models import Delivery, DeliveryKind
 from tillgate.django.models import Payment as PaymentRow
 from tillgate.django.operations.locking import database
 from tillgate.django.operations.refunds import refundable
@@ -25,6 +25,8 @@ from tillgate_saleor.transactions import CHARGED, find_purchase, payment_of, tra
 
 __all__ = ["attention_raised", "describe", "paid", "refund_changed", "refund_reference", "return_url", "unpaid"]
 
+_NOT_CHARGED: Final = "CHARGE_FAILURE"
+"""The report that nobody paid."""
 _PAID_NOTHING: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID})
 
 
@@ -49,7 +51,9 @@ def paid(payment: Payment) -> PaidOutcome:
         return PaidOutcome.NOT_PAYABLE
     if purchase.paid_reference == payment.reference:
         return PaidOutcome.APPLIED
-    if purchase.paid_reference or purchase.given_up_at or told.canceled_at:
+    # Giving up concerns the payments that were there then, and not one that was just about to begin.
+    is_given_up = purchase.given_up_at is not None and _was_reported(payment.id, _NOT_CHARGED)
+    if purchase.paid_reference or is_given_up or told.canceled_at:
         return PaidOutcome.NOT_PAYABLE
     if purchase.amount > payment.amount:
         return PaidOutcome.UNDERPAID
@@ -57,6 +61,12 @@ def paid(payment: Payment) -> PaidOutcome:
     purchase.save(update_fields=["paid_reference"])
     _report_charged(told, payment.id, payment)
     return PaidOutcome.APPLIED
+
+
+def _was_reported(payment_id: str, kind: str) -> bool:
+    """Tell whether a report of this kind about a payment was ever queued."""
+    reports = Delivery.objects.using(database()).filter(kind=DeliveryKind.REMOTE, name=kind)
+    return reports.filter(payment=int(payment_id)).exists()
 
 
 def attention_raised(attention: Attention) -> None:
@@ -84,7 +94,7 @@ def unpaid(order: Order) -> None:
         payment = payment_of(begun)
         if payment is None or payment.status == PaymentStatus.PAID or transaction_of(payment.pk, payment.data) != begun:
             continue
-        reports.enqueue(begun, "CHARGE_FAILURE", payment.reference, payment.amount, _("Nobody paid."), [], payment_id=str(payment.pk))
+        reports.enqueue(begun, _NOT_CHARGED, payment.reference, payment.amount, _("Nobody paid."), [], payment_id=str(payment.pk))
 
 
 def refund_changed(refund: Refund) -> None:
@@ -97,7 +107,7 @@ def refund_changed(refund: Refund) -> None:
     if told is None or refund.status is RefundStatus.UNKNOWN or (refund.status is RefundStatus.REFUSED and not was_asked):
         return
     payment = PaymentRow.objects.using(database()).get(pk=int(refund.payment.id))
-    if refund.status is RefundStatus.SUCCEEDED and not payment.deliveries.filter(kind=DeliveryKind.REMOTE, name=CHARGED).exists():
+    if refund.status is RefundStatus.SUCCEEDED and not _was_reported(refund.payment.id, CHARGED):
         # Without it Saleor would hold less than nothing, which another payment would have to make up for.
         _report_charged(told, refund.payment.id, payment)
     kind, message = ("REFUND_SUCCESS", _("Given back.")) if refund.status is RefundStatus.SUCCEEDED else ("REFUND_FAILURE", _("Refused."))
