@@ -21,8 +21,10 @@ class Cut(Enum):
 
     CLOSE = "close"
     RESET = "reset"
-    GARBLE = "garble"
-    """Send what is no TLS over a TLS connection, then close it."""
+
+
+class PastTls(bytes):
+    """Bytes that are sent as they are in the middle of a TLS connection, as a broken proxy does."""
 
 
 @dataclass(frozen=True)
@@ -147,14 +149,14 @@ class ScriptedGateway:
         with self._changed:
             self.requests.append(received)
         for step in self.script(received):
-            if isinstance(step, bytes):
+            if isinstance(step, PastTls):
+                socket.socket.sendall(connection, step)
+            elif isinstance(step, bytes):
                 connection.sendall(step)
             elif isinstance(step, float):
                 if self._stopped.wait(step):
                     return False
             else:
-                if step is Cut.GARBLE:
-                    socket.socket.sendall(connection, b"HTTP/1.1 502 Bad Gateway\r\n\r\n")  # past the TLS
                 if step is Cut.RESET:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 return False
