@@ -35,7 +35,6 @@ from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_
 from tillgate.django.operations.refunds import mark_lost, send_refund
 from tillgate.django.operations.turns import Quota, Stop, Turn
 from tillgate.lifecycle import (
-    LONGEST_BETWEEN_LOOKS,
     OPEN_PAYMENT_STATUSES,
     Answer,
     AttentionReason,
@@ -153,7 +152,6 @@ def _bring_forward() -> None:
     payments, refunds = Payment.objects.using(database()), Refund.objects.using(database())
     for rows, name, longest, due in (
         (payments.filter(status__in=OPEN_PAYMENT_STATUSES, created_at__gt=now - _YOUNG), "next_look_at", _LONGEST_WAIT, now),
-        (payments, "next_look_at", LONGEST_BETWEEN_LOOKS + _SLACK, now),
         (refunds.filter(status=RefundStatus.QUEUED), "due_at", _LONGEST_WAIT, now),
         (refunds.filter(status=RefundStatus.SENDING), "due_at", _LONGEST_WAIT, now + _LONGEST_WAIT),  # it may be under way
         (Delivery.objects.using(database()).filter(done_at__isnull=True), "due_at", _LONGEST_WAIT, now),
