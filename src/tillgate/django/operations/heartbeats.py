@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db.models import Q
 
+from tillgate.django.clock import SKEW
 from tillgate.django.models import Heartbeat
 from tillgate.django.operations.locking import database
 
@@ -33,13 +34,10 @@ def take_turn(name: str, now: datetime, interval: timedelta) -> bool:
     A turn that lies further ahead than an interval was taken by a clock that was wrong, and holds nobody up.
     """
     begin(name, now - 2 * interval)
-    return bool(Heartbeat.objects.using(database()).filter(~_is_fresh(now, interval), name=name).update(at=now))
+    is_free = Q(at__lte=now - interval) | Q(at__gt=now + interval)
+    return bool(Heartbeat.objects.using(database()).filter(is_free, name=name).update(at=now))
 
 
 def is_fresh(name: str, now: datetime, interval: timedelta) -> bool:
-    """Tell whether a heartbeat was written in an interval, for what may be done twice but must not be left undone."""
-    return Heartbeat.objects.using(database()).filter(_is_fresh(now, interval), name=name).exists()
-
-
-def _is_fresh(now: datetime, interval: timedelta) -> Q:
-    return Q(at__gt=now - interval, at__lte=now + interval)
+    """Tell whether a heartbeat was written in the last interval, for what may be done twice but must not be left undone."""
+    return Heartbeat.objects.using(database()).filter(name=name, at__gt=now - interval, at__lte=now + SKEW).exists()
