@@ -89,6 +89,8 @@ DATABASES = {
         # Notices come in bursts, and a new connection for each makes them several times slower.
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
+        # PostgreSQL would wait without end: one transaction that hangs with an order's lock would hold up the sweeper.
+        "OPTIONS": {"options": "-c lock_timeout=30s"},
         # Safe with Tillgate, whose own pages opt out: it never talks to the gateway while a transaction is open.
         "ATOMIC_REQUESTS": True,
     }

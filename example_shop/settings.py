@@ -166,6 +166,7 @@ TEMPLATES = [
                 "oscar.apps.communication.notifications.context_processors.notifications",
                 "oscar.core.context_processors.metadata",
                 "example_shop.tax.shown_separately",
+                "example_shop.demonstration.told",
             ]
         },
     }

@@ -55,9 +55,13 @@ def database(
     pragma: int = 2,
     skip_locked: bool = True,
     tables: tuple[str, ...] = (),
+    autocommit: bool = True,
+    isolation: str = "read committed",
+    charset: str = "utf8mb4",
 ) -> Iterator[None]:
     """Let the checks see another database."""
-    cursor = SimpleNamespace(execute=lambda *_: None, fetchone=lambda: (pragma,), fetchall=lambda: [(name,) for name in tables])
+    answer = {"postgresql": (isolation,), "mysql": (charset,)}.get(vendor, (pragma,))
+    cursor = SimpleNamespace(execute=lambda *_: None, fetchone=lambda: answer, fetchall=lambda: [(name,) for name in tables])
 
     @contextmanager
     def opened() -> Iterator[Any]:
@@ -66,7 +70,7 @@ def database(
     seen = SimpleNamespace(
         vendor=vendor,
         display_name=vendor,
-        settings_dict={"OPTIONS": options or {}, "CONN_MAX_AGE": age},
+        settings_dict={"OPTIONS": options or {}, "CONN_MAX_AGE": age, "AUTOCOMMIT": autocommit},
         features=SimpleNamespace(has_select_for_update_skip_locked=skip_locked),
         cursor=opened,
     )
@@ -350,6 +354,16 @@ def test_e007_a_database_whose_isolation_nobody_set(sound: Any) -> None:
             assert told() == {}
 
 
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_e007_an_isolation_that_the_server_has_by_default(sound: Any, isolation: str) -> None:
+    with database("postgresql", isolation=isolation):
+        assert "default_transaction_isolation" in told()["E007"]
+    with database("postgresql", {"isolation_level": 2}, isolation=isolation):
+        assert told() == {}  # what Django sets is stronger
+    with database("postgresql", isolation="read uncommitted"):
+        assert told() == {}  # what PostgreSQL takes for "read committed"
+
+
 # The database, by looking -----------------------------------------------------------------------------------------------------------------
 
 
@@ -483,6 +497,17 @@ class ReadsAReplica:
 def test_e011_what_was_just_written_may_not_be_seen_on_a_replica(sound: Any) -> None:
     sound.DATABASE_ROUTERS = ["tests.django.test_checks.ReadsAReplica"]
     assert next(iter(checks.check_database_settings())).id == "tillgate.E011"
+
+
+def test_e013_a_database_in_which_nothing_would_be_kept_before_the_gateway_is_called(sound: Any) -> None:
+    with database("postgresql", autocommit=False):
+        assert set(told()) == {"E013"}
+
+
+@pytest.mark.parametrize(("charset", "found"), [("utf8mb3", {"W015"}), ("utf8", {"W015"}), ("latin1", {"W015"}), ("utf8mb4", set())])
+def test_w015_a_connection_that_cannot_carry_every_letter(sound: Any, charset: str, found: set[str]) -> None:
+    with database("mysql", charset=charset):
+        assert set(told()) == found
 
 
 def test_every_check_has_a_test_here() -> None:

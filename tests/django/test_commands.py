@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, CommandParser, call_command
 from django.db import OperationalError, connection, connections
+from django.utils import timezone
 
 from tests.django import project
 from tests.django.conftest import World
@@ -30,7 +31,7 @@ from tillgate.django import clock, operations
 from tillgate.django.management.commands.tillgate import SUBCOMMANDS, Command
 from tillgate.django.management.subcommands import audit as audit_subcommand
 from tillgate.django.management.subcommands import sweep as subcommand
-from tillgate.django.management.terminal import Stop
+from tillgate.django.management.terminal import Stop, Voice
 from tillgate.django.models import Attention, Order, Payment
 from tillgate.django.operations.attention import ANSWER_REASONS
 from tillgate.django.operations.books import DifferenceKind
@@ -106,6 +107,23 @@ def test_the_limit_is_kept_and_a_senseless_one_refused(world: World) -> None:
     for words in (("--limit", "0"), ("--interval", "0"), ("--interval", "86400"), ("--limit", "many")):
         with pytest.raises(CommandError):
             run("sweep", *words)
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "remedy"),
+    [
+        ("--limit", "many", "'many' is not a whole number of 1 or more, such as 500"),
+        ("--limit", "0", "'0' is not a whole number of 1 or more, such as 500"),
+        ("--limit", "9" * 5000, "is not a whole number of 1 or more, such as 500"),
+        ("--interval", "5s", "'5s' is not a number of seconds above 0 and at most 3600, such as 5"),
+        ("--interval", "nan", "'nan' is not a number of seconds above 0 and at most 3600, such as 5"),
+    ],
+)
+def test_a_number_that_cannot_be_used_is_told_with_its_remedy(world: World, option: str, given: str, remedy: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        run("sweep", option, given)
+    assert str(caught.value).startswith(f"Error: argument {option}: ")
+    assert str(caught.value).endswith(remedy)
 
 
 def test_the_sentence_of_a_sweep_counts_in_english() -> None:
@@ -413,12 +431,31 @@ def test_a_moment_at_the_ends_of_the_calendar_is_refused_by_its_option(world: Wo
     run("audit", "--since", "1900-01-01", "--until", "9998-12-31")
 
 
+@pytest.mark.skipif(
+    connection.vendor == "mysql", reason="MySQL keeps no time with a zone where USE_TZ is off, and the test's rows have one"
+)
+def test_the_commands_run_in_a_project_without_time_zones(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.USE_TZ = False
+    monkeypatch.setattr(clock, "now", timezone.now)
+    world.paid_payment()
+    for words in ((), ("--since", "2020-01-01"), ("--since", "2020-01-01T12:00"), ("--since", "2020-01-01T12:00+02:00")):
+        text, code = run("audit", *words)
+        assert re.search(r": no difference$", text.splitlines()[0]), text
+        assert code == 0
+    out = Terminal()
+    Voice(Command(stdout=out), 1, tells_time=True).done("1 payment looked at")  # as the loop says it
+    assert re.fullmatch(r"\d\d:\d\d:\d\d 1 payment looked at\n", out.getvalue())
+
+
 def test_an_account_can_be_chosen(world: World) -> None:
     world.shopper_pays(world.start(world.order()))
     assert run("audit", "--account", "default")[1] == 1
     assert run("audit", "--account", "default", "--until", "1d")[1] == 0
     with pytest.raises(CommandError, match=r"^--account defualt: there is no such account; give one of default$") as caught:
         run("audit", "--account", "defualt")
+    assert caught.value.returncode == 2
+    with pytest.raises(CommandError, match=r"^--account '': there is no such account; give one of default$") as caught:
+        run("audit", "--account", "")  # as a script gives it whose variable is not set
     assert caught.value.returncode == 2
 
 

@@ -16,6 +16,8 @@ from django.utils.translation import override
 
 import tillgate.django
 from tests.django.conftest import World
+from tests.smallest_shop.models import ShopOrder
+from tillgate import hooks
 from tillgate.django import operations, views
 from tillgate.django.forms import RefundForm, VendorForm
 from tillgate.django.models import Delivery, Payment
@@ -293,6 +295,105 @@ def test_who_left_the_cashier_can_go_on_paying_or_back_to_the_shop(world: World)
         assert f'<a href="{payment.cashier_url}">Go on paying</a>' in page
         assert f'<a href="/orders/{payment.order.key}/">Back to the shop</a>' in page
         assert "/payments/pay/" not in page  # the authority to pay in another way is the shop's to give
+
+
+def test_i4_no_page_leads_to_another_cashier_page_of_an_order_that_was_paid_whether_the_shop_was_told_or_not(world: World) -> None:
+    order = world.order()
+    first, second = world.start(order), world.start(order, "paypal")
+    world.shopper_pays(first)
+    with world.failing_handler("tillgate_payment_paid", times=2):
+        world.notice(first)
+        pages = [come_back(world, second), world.client.get(world.shop.pay_path(order))]
+    world.time.advance(minutes=1)
+    world.sweep()
+    assert world.shop.is_paid(order)
+    for page in (*pages, come_back(world, second), come_back(world, second, wait="40")):
+        assert page.status_code == 200
+        assert second.cashier_url not in text_of(page)
+        assert "Go on paying" not in text_of(page)
+
+
+@pytest.mark.parametrize("meanwhile", ["closed", "cancelled", "paid otherwise", "dearer", "cheaper", "gone", "a shop that fails"])
+def test_nobody_goes_on_to_pay_what_the_order_does_not_cost_any_more(world: World, meanwhile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = world.order("10.00")
+    payment = world.start(order)
+    assert "Go on paying" in text_of(come_back(world, payment))
+    if meanwhile == "closed":
+        operations.close(world.shop.plugin, order)
+    elif meanwhile == "cancelled":
+        ShopOrder.objects.filter(pk=order).update(status="cancelled")
+    elif meanwhile == "paid otherwise":
+        ShopOrder.objects.filter(pk=order).update(status="paid")
+    elif meanwhile == "gone":
+        ShopOrder.objects.filter(pk=order).delete()
+    elif meanwhile == "a shop that fails":
+        monkeypatch.setattr(hooks, "call_owner", _broken)
+    else:
+        world.shop.edit_total(order, Decimal("12.00") if meanwhile == "dearer" else Decimal("8.00"))
+    for query in ({}, {"wait": "1"}, {"wait": "40"}):
+        page = text_of(come_back(world, payment, **query))
+        assert payment.cashier_url not in page
+        assert "Go on paying" not in page
+
+
+def _broken(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("the shop's database is away")
+
+
+def test_a_closed_order_that_the_shop_would_take_money_for_has_no_cashier_page_to_go_on_with(world: World) -> None:
+    order = world.order()
+    payment = world.start(order)
+    operations.close(world.shop.plugin, order)
+    page = text_of(world.client.get(world.shop.pay_path(order)))
+    assert payment.cashier_url not in page
+    assert "Go on paying" not in page
+
+
+def test_i4_who_pays_an_order_that_holds_money_already_is_told_of_it_first(world: World) -> None:
+    """It was too little, or came while the order was cancelled: it waits for a person, and the order could be paid once more."""
+    order = world.order("10.00")
+    payment = world.start(order)
+    world.shop.edit_total(order, Decimal("12.00"))
+    world.shopper_pays(payment)
+    world.notice(payment)
+    assert world.attentions() == ["underpaid"]
+    page = world.shop.pay_path(order)
+    doors = [world.client.get(page), world.client.get(start_url(world.shop.plugin, order, "alipay"))]
+    doors += [world.client.post(page, {"vendor": "alipay", **seen}) for seen in ({}, {"held": "another"})]  # from a tab of before
+    for answer in doors:
+        assert "USD 10.00 has arrived for this order already, with Alipay" in text_of(answer)
+        assert f'<input type="hidden" name="held" value="{payment.reference}">' in text_of(answer)
+    assert Payment.objects.count() == 1, "nobody is led on unasked"
+    answer = world.client.post(page, {"vendor": "alipay", "held": payment.reference})  # whoever has read it may, such as the rest
+    assert (answer.status_code, answer["Location"]) == (302, Payment.objects.latest("pk").cashier_url)
+    assert Payment.objects.count() == 2
+
+
+def test_money_that_was_given_back_keeps_nobody_from_paying(world: World) -> None:
+    order = world.order("10.00")
+    payment = world.start(order)
+    world.shop.edit_total(order, Decimal("12.00"))
+    world.shopper_pays(payment)
+    world.notice(payment)
+    operations.refund(payment.pk, "4.00")
+    page = world.shop.pay_path(order)
+    assert "USD 6.00 has arrived" in text_of(world.client.get(page))
+    operations.refund(payment.pk, "6.00")
+    assert "has arrived" not in text_of(world.client.get(page))
+    assert world.client.get(start_url(world.shop.plugin, order, "alipay")).status_code == 302
+
+
+def test_who_presses_the_button_of_a_shops_own_page_while_the_shop_cannot_be_told_of_the_money_is_told_that_it_is_paid(
+    world: World,
+) -> None:
+    order = world.order()
+    payment = world.start(order)
+    world.shopper_pays(payment)
+    with world.failing_handler("tillgate_payment_paid", times=1):
+        world.notice(payment)
+        answer = world.client.get(start_url(world.shop.plugin, order, "alipay"))
+    assert (answer.status_code, answer.headers.get("Location")) == (302, f"/payments/return/{payment.return_key}/")
+    assert Payment.objects.count() == 1
 
 
 def test_a_cashier_page_that_closes_is_not_gone_on_with(world: World) -> None:

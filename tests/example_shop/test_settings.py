@@ -63,6 +63,30 @@ def test_production_keeps_no_trace_of_the_sandbox() -> None:
     assert done.stdout.split() == ["False", "None", "django.db.backends.postgresql", "https://www.fold-and-margin.example"], done.stderr
 
 
+def test_production_waits_for_no_lock_without_end() -> None:
+    done = run("-c", "from django.conf import settings as s; print(s.DATABASES['default']['OPTIONS']['options'])", **PRODUCTION)
+    assert done.stdout.strip() == "-c lock_timeout=30s", done.stderr
+
+
+PAGES = """
+import django
+django.setup()
+from django.contrib.auth.models import AnonymousUser
+from django.template.loader import get_template
+from django.test import RequestFactory
+request = RequestFactory().get("/")
+request.user = AnonymousUser()
+for name in ("tillgate/base.html", "oscar/partials/nav_accounts.html", "oscar/partials/footer.html"):
+    print("no real money" in get_template(name).render({}, request))
+"""
+
+
+@pytest.mark.parametrize(("environment", "is_said"), [({}, "True"), (PRODUCTION, "False")], ids=["demonstration", "production"])
+def test_only_the_demonstration_says_that_no_real_money_moves(environment: dict[str, str], is_said: str) -> None:
+    done = run("-c", PAGES, **{"DJANGO_SETTINGS_MODULE": "example_shop.settings", **environment})
+    assert done.stdout.split() == [is_said] * 3, done.stderr
+
+
 def test_celery_finds_the_sweepers_tasks_and_its_schedule() -> None:
     look = (
         "from example_shop.celery import app; app.loader.import_default_modules();"

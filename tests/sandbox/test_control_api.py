@@ -80,7 +80,7 @@ def test_a_foreign_host_or_a_proxy_sees_nothing(sandbox: Sandbox, http: HttpMerc
     assert http.request("GET", path, headers=headers)[0] == 404
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1"])
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://["])
 def test_a_page_of_another_origin_cannot_act(sandbox: Sandbox, http: HttpMerchant, origin: str) -> None:
     headers = {"Content-Type": "application/json", "Origin": origin}
     assert http.request("POST", "/_control/reset", b"{}", headers)[0] == 404
@@ -108,6 +108,23 @@ def test_a_client_from_elsewhere_sees_nothing_even_under_a_local_name() -> None:
 
 
 # Failure: what is not understood.
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/reset", b'{"a":' + b"[" * 100_000),
+        ("/clock", b'{"advance_seconds": 1' + b"0" * 400 + b"}"),
+        ("/clock", b'{"advance_seconds": 1e12}'),
+    ],
+    ids=["too deep", "no number of seconds", "past the end of the calendar"],
+)
+def test_what_cannot_be_done_is_refused_with_a_sentence(merchant_at: At, path: str, body: bytes) -> None:
+    with Sandbox(Options(seed=1)) as sandbox:
+        http = merchant_at(sandbox.base_url)
+        status, _, answer = http.request("POST", f"/_control{path}", body, {"Content-Type": "application/json"})
+        assert (status, list(json.loads(answer))) == (400, ["error"])
+        assert http.request("GET", "/")[0] == 200
 
 
 @pytest.mark.parametrize(

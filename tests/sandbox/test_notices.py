@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tillgate.sandbox import Clock, NotPossible, Options
 from tillgate.sandbox.book import Decision
-from tillgate.sandbox.notices import NoticeAttempt, way_back
+from tillgate.sandbox.notices import NoticeAttempt, NoticeKind, way_back
 from tillgate.sandbox.signing import matches
 from tillgate.sandbox.transactions import Transaction
 
@@ -34,6 +34,38 @@ def form(attempt: NoticeAttempt) -> dict[str, str]:
 
 
 # Failure first.
+
+
+def test_what_is_answered_to_a_notice_from_before_a_reset_settles_none_from_after_it(merchant: Build) -> None:
+    shop = merchant()
+    shop.paid()
+    (before,) = due(shop)
+    shop.service.reset()
+    shop.paid()
+    (after,) = due(shop)
+    shop.service.notice_answered(before, 200, b"success")
+    shop.service.notice_answered(after, 500)
+    shop.clock.advance(15)
+    assert [attempt.attempt_no for attempt in due(shop)] == [2]
+
+
+def test_of_several_refunds_the_newest_that_named_an_address_is_told(merchant: Build) -> None:
+    shop = merchant(notice_on_refund=False)
+    shop.paid()
+    due(shop)
+    shop.refund("1.00", ipnUrl="http://127.0.0.1:9/refund/1")
+    shop.refund("2.00")
+    shop.service.notify(shop.service.find("100017-7Q2MZK4RXW3DA"), "refund")
+    assert [(attempt.url, form(attempt)["refundAmount"]) for attempt in due(shop)] == [("http://127.0.0.1:9/refund/1", "1.00")]
+
+
+@pytest.mark.parametrize(("kind", "word"), [("payment", "success"), ("forged", "success"), ("stale", "pending")])
+def test_a_notice_that_is_asked_for_says_what_its_kind_says(merchant: Build, kind: NoticeKind, word: str) -> None:
+    shop = merchant(notice_on_paid=False)
+    transaction = shop.service.find(shop.paid())
+    shop.service.notify(transaction, kind)
+    shop.service.notify(transaction, kind, status="dealing")
+    assert [form(attempt)["status"] for attempt in due(shop)] == [word, "dealing"]
 
 
 @pytest.mark.parametrize("answer", [(500, b"success"), (200, b"ok"), (200, b""), (200, b'"success"'), (302, b"success"), (None, b"")])
@@ -244,6 +276,9 @@ def transaction_with(callback_url: str, reference: str = "R") -> Transaction:
         ("https://shop.example/b?keep=a%20b&r={reference}#top", "https://shop.example/b?keep=a%20b&r=a%26b%3D%C3%BC%20%7B#top"),
         ("https://shop.example/bäck", "https://shop.example/b%C3%A4ck"),
         ("https://bücher.example:8443/b", "https://xn--bcher-kva.example:8443/b"),
+        ("http://[::1]:8000/bäck", "http://[::1]:8000/b%C3%A4ck"),
+        ("http://[::1]/bäck", "http://[::1]/b%C3%A4ck"),
+        ("https://ann:pässword@bücher.example/b", "https://ann:p%C3%A4ssword@xn--bcher-kva.example/b"),
     ],
 )
 def test_macros_are_replaced_and_escaped_and_the_rest_is_left_alone(callback_url: str, back: str) -> None:

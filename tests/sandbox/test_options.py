@@ -44,11 +44,31 @@ def test_an_unknown_name_is_an_error_that_names_the_nearest(name: str, near: str
         ("lost_response", "nan"),
         ("refund.denied", 0.5),
         ("faults", {"denied": 2}),
+        ("faults", {"denied": "0.5"}),
+        ("faults", '{"denied": null}'),
+        ("faults", [1]),
+        ("merchants", {"200043": 5}),
+        ("merchants", '{"200043": 5}'),
+        ("notice_schedule_seconds", ["a", "b"]),
+        ("notice_schedule_seconds", [0, "b"]),
+        ("notice_schedule_seconds", "[0, NaN]"),
+        ("macros", [1]),
+        ("notice_hosts", [1]),
+        ("delay_seconds", 10**400),
+        ("refusal_http_status", 299),
+        ("refusal_http_status", 204),
     ],
 )
 def test_a_value_that_a_switch_cannot_have_is_an_error(name: str, value: Any) -> None:
     with pytest.raises(WrongOption):
         Options.read({name: value})
+
+
+@pytest.mark.parametrize("given", ["200043=a-secret", ["200043", "a-secret"], {"200043": ["a-secret"]}, '{"200043": ["a-secret"]}'])
+def test_no_token_is_in_an_error(given: Any) -> None:
+    with pytest.raises(WrongOption, match="merchantNo") as told:
+        Options.read({"merchants": given})
+    assert "a-secret" not in str(told.value)
 
 
 def test_text_is_read_as_what_the_switch_holds() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tillgate.sandbox import MAGIC, PUBLISHED_TEST_TOKEN, Sandbox, pages
+from tillgate.sandbox import MAGIC, PUBLISHED_TEST_TOKEN, Options, Sandbox, pages
 from tillgate.sandbox.masking import shown
 
 if TYPE_CHECKING:
@@ -227,3 +228,11 @@ def test_a_timeline_tells_every_call_answer_event_and_notice_with_signatures_mas
 )
 def test_bodies_are_shown_readably_and_without_signatures(body: bytes, readable: str) -> None:
     assert shown(body) == readable
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_magic_amounts_are_told_of_only_where_they_work(merchant_at: Callable[[str], HttpMerchant], is_on: bool) -> None:
+    with Sandbox(Options(seed=1, magic_amounts=is_on)) as running:
+        http = merchant_at(running.base_url)
+        for path in ("/", cashier(http)):
+            assert (b"Magic amounts" in http.request("GET", path)[2]) == is_on

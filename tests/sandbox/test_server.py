@@ -221,6 +221,14 @@ def test_the_public_address_is_what_the_cashier_gets() -> None:
         assert any("https://pay.example/cashier/" in line for line in greeting(sandbox))
 
 
+@pytest.mark.parametrize(("control_public", "is_told"), [(False, False), (True, True)])
+def test_a_public_sandbox_names_the_ledger_only_where_it_can_be_seen(control_public: bool, is_told: bool) -> None:
+    with Sandbox(Options(seed=1), host="0.0.0.0", control_public=control_public) as sandbox:
+        said = "\n".join(greeting(sandbox))
+    assert (f"{sandbox.base_url}/_control/state" in said) == is_told
+    assert ("--control-public" in said) != is_told
+
+
 def test_a_port_that_is_taken_is_a_clear_error(sandbox: Sandbox) -> None:
     with pytest.raises(NotPossible, match=f"port {sandbox.port}"):
         Sandbox(port=sandbox.port)

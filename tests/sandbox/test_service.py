@@ -284,6 +284,17 @@ def test_silence_16_the_rate_limit(merchant: Build) -> None:
     assert shop.query("R").http_status == 400
 
 
+def test_a_call_beyond_the_rate_limit_uses_up_no_fault(merchant: Build) -> None:
+    shop = merchant(rate_limit_per_second=2)
+    shop.pay()
+    shop.query()
+    shop.service.faults.plan("denied")
+    assert shop.query().http_status == 429
+    assert [entry.title for entry in shop.service.journal.all() if entry.direction == "fault"] == []
+    shop.clock.advance(1)
+    assert (said(shop.query())["ret_code"], said(shop.query())["ret_code"]) == ("000022", "000100")
+
+
 def test_silence_18_what_a_refunded_transaction_is(merchant: Build) -> None:
     shop = merchant(word_partly_refunded="partial", word_refunded="refunded")
     shop.paid()

@@ -35,6 +35,9 @@ class SmallestShopDriver(ShopDriver):
     def is_released(self, order_key: str) -> bool:
         return self._order(order_key).status == "cancelled"
 
+    def times_released(self, order_key: str) -> int:
+        return self._order(order_key).times_released
+
     def close_order(self, order_key: str) -> None:
         ShopOrder.objects.filter(pk=order_key).update(status="cancelled")
         operations.close(self.plugin, order_key)

@@ -9,4 +9,5 @@ class ShopOrder(models.Model):
     total = models.DecimalField(max_digits=12, decimal_places=2)
     status = models.CharField(max_length=16, default="open")  # open, paid, cancelled
     times_paid = models.PositiveIntegerField(default=0)
+    times_released = models.PositiveIntegerField(default=0)
     refunded = models.DecimalField(max_digits=12, decimal_places=2, default=0)

@@ -28,7 +28,7 @@ from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.messages import Refunded, Transaction
 from tillgate.wire.notices import read_notice
 
-__all__ = ["MUTANTS", "Mutant"]
+__all__ = ["MUTANTS", "MUTANTS_OF_THE_KIT", "Mutant"]
 
 sweeping = importlib.import_module("tillgate.django.operations.sweep")  # the package has a function of that name
 _log = logging.getLogger("mutant")
@@ -45,14 +45,16 @@ class Mutant:
 
 
 MUTANTS: list[Mutant] = []
+MUTANTS_OF_THE_KIT: list[Mutant] = []
+"""Those that break what the simulator does not play: it looks at no page, sells nothing otherwise, and edits no order in mid-delivery."""
 _Breaks = Callable[[pytest.MonkeyPatch], None]
 
 
-def mutant(scenario: str, raises: type[BaseException] = AssertionError) -> Callable[[_Breaks], _Breaks]:
+def mutant(scenario: str, raises: type[BaseException] = AssertionError, among: list[Mutant] = MUTANTS) -> Callable[[_Breaks], _Breaks]:
     """Add one; its name is the function's."""
 
     def add(breaks: _Breaks) -> _Breaks:
-        MUTANTS.append(Mutant(breaks.__name__.replace("_", " "), scenario, breaks, raises))
+        among.append(Mutant(breaks.__name__.replace("_", " "), scenario, breaks, raises))
         return breaks
 
     return add
@@ -159,6 +161,42 @@ def remembers_the_first_total(patch: pytest.MonkeyPatch) -> None:
 
     use(patch, "tillgate_describe_order", describe)
     use(patch, "tillgate_payment_paid", paid)
+
+
+@mutant("order_became_dearer", among=MUTANTS_OF_THE_KIT)
+def does_not_look_at_the_price_when_it_marks_an_order_paid(patch: pytest.MonkeyPatch) -> None:
+    def paid(payment: hooks.Payment) -> hooks.PaidOutcome:
+        changed = orders(payment).filter(status="open").update(status="paid", times_paid=F("times_paid") + 1)
+        return hooks.PaidOutcome.APPLIED if changed else hooks.PaidOutcome.NOT_PAYABLE
+
+    use(patch, "tillgate_payment_paid", paid)
+
+
+@mutant("other_payment_methods_are_undisturbed", among=MUTANTS_OF_THE_KIT)
+def gives_up_an_order_that_was_paid_otherwise(patch: pytest.MonkeyPatch) -> None:
+    def unpaid(order: hooks.Order) -> None:
+        ShopOrder.objects.filter(pk=order.key).update(status="cancelled")
+
+    use(patch, "tillgate_order_unpaid", unpaid)
+
+
+@mutant("expiry")
+def frees_twice_what_nobody_paid(patch: pytest.MonkeyPatch) -> None:
+    def unpaid(order: hooks.Order) -> None:
+        for _ in range(2):
+            ShopOrder.objects.filter(pk=order.key).exclude(status="paid").update(status="cancelled", times_released=F("times_released") + 1)
+
+    use(patch, "tillgate_order_unpaid", unpaid)
+
+
+@mutant("pay_and_return", among=MUTANTS_OF_THE_KIT)
+def brings_shoppers_back_to_a_page_that_is_not_there(patch: pytest.MonkeyPatch) -> None:
+    use(patch, "tillgate_return_url", lambda payment: "/no/such/page/")
+
+
+@mutant("return_in_another_browser", among=MUTANTS_OF_THE_KIT)
+def brings_a_wallets_browser_to_a_page_that_is_not_there(patch: pytest.MonkeyPatch) -> None:
+    use(patch, "tillgate_return_url", lambda payment: "/no/such/page/")
 
 
 @mutant("order_that_cannot_be_described")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.smallest_shop.conftest import CAUGHT
-from tests.smallest_shop.mutants import MUTANTS, Mutant
+from tests.smallest_shop.mutants import MUTANTS, MUTANTS_OF_THE_KIT, Mutant
 from tillgate.testing.conformance import Conformance
 from tillgate.testing.guard import guarded_sockets
 from tillgate.testing.world import World
+
+ALL = [*MUTANTS, *MUTANTS_OF_THE_KIT]
 
 COMMONEST = {
     "trusts the status in the callback",
@@ -28,7 +30,7 @@ COMMONEST = {
 """What payment plugins get wrong most often."""
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+@pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name.replace(" ", "-"))
 def test_a_mutant_is_caught(world: World, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, mutant: Mutant) -> None:
     scenario = getattr(Conformance(), f"test_{mutant.scenario}")
     with monkeypatch.context() as patch, guarded_sockets():
@@ -40,9 +42,9 @@ def test_a_mutant_is_caught(world: World, monkeypatch: pytest.MonkeyPatch, reque
 
 
 def test_every_mutant_names_a_scenario_that_exists() -> None:
-    assert {mutant.scenario for mutant in MUTANTS} <= set(Conformance.scenarios())
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert {mutant.scenario for mutant in ALL} <= set(Conformance.scenarios())
+    assert len({mutant.name for mutant in ALL}) == len(ALL)
 
 
 def test_the_commonest_faults_are_among_them() -> None:
-    assert {mutant.name for mutant in MUTANTS} >= COMMONEST
+    assert {mutant.name for mutant in ALL} >= COMMONEST

@@ -39,6 +39,21 @@ def test_what_makes_sense_is_read(tmp_path: Path) -> None:
         (arguments.driver, "nosuch.driver:X", "there is no module nosuch: check the name"),
         (arguments.driver, "tests.smallest_shop.nosuch:X", "there is no module tests.smallest_shop.nosuch"),
         (arguments.driver, "tests.smallest_shop.driver:X", "tests.smallest_shop.driver has no class X: give one of SmallestShopDriver"),
+        (
+            arguments.driver,
+            "tests.smallest_shop.driver:Decimal",
+            "Decimal of tests.smallest_shop.driver is no driver: give one of SmallestShopDriver",
+        ),
+        (
+            arguments.driver,
+            "tests.smallest_shop.driver:ShopDriver",
+            "ShopDriver of tests.smallest_shop.driver is no driver: give one of SmallestShop",
+        ),
+        (
+            arguments.driver,
+            "tests.smallest_shop.driver:annotations",
+            "annotations of tests.smallest_shop.driver is no driver: give one of ",
+        ),
         (arguments.driver, "tests.smallest_shop.models:X", "has no class X: write a subclass of tillgate.testing.driver.ShopDriver there"),
     ],
 )

@@ -74,6 +74,24 @@ def test_the_report_is_written_for_programs_too(project: pytest.Pytester) -> Non
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", report["origin"])
 
 
+def test_two_classes_of_one_name_have_a_table_each(project: pytest.Pytester) -> None:
+    shop(project, declined='{"full_refund": "by hand"}', driver="Forgetful()")
+    source = SHOP.format(driver="SmallestShopDriver()", declined="{}")
+    project.makepyfile(test_z_other_shop=source)
+    result = project.runpytest_subprocess("-k", "full_refund", "--conformance-report", "report.json")
+    result.assert_outcomes(passed=1, xfailed=1, deselected=2 * (len(SCENARIOS) - 1))
+    tables = json.loads((project.path / "report.json").read_text("utf-8"))["tables"]
+    assert [table["results"]["full_refund"] for table in tables] == ["declined: by hand", "held"]
+
+
+@pytest.mark.parametrize(("path", "because"), [("none/report.md", "none is no folder"), (".", "is a folder")])
+def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(project: pytest.Pytester, path: str, because: str) -> None:
+    shop(project)
+    result = project.runpytest_subprocess("-k", "notice_only", "--conformance-report", path)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*--conformance-report: {path}*{because}*"])
+
+
 def test_a_declined_scenario_is_an_expected_failure_with_its_reason(project: pytest.Pytester) -> None:
     shop(project, driver="Forgetful()", declined='{"full_refund": "refunds are booked by | hand"}')
     result = project.runpytest_subprocess("-k", "full_refund or notice_only", "--conformance-report", "report.md")

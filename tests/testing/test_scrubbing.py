@@ -63,6 +63,20 @@ class TestAddresses:
         text = "http://127.0.0.1:8000/back http://127.0.0.1:81810/ http://127.0.0.1:8181/c"
         assert scrubbed({"ret_msg": text}, local)["ret_msg"] == f"http://127.0.0.1:8000/back http://127.0.0.1:81810/ {REPLAY_BASE_URL}/c"
 
+    def test_cashier_address_has_the_same_stand_in_wherever_it_is_named(self) -> None:
+        url = "https://cashier.gateway.test/p/8d1e?session=x&y"
+        said = {"ret_msg": f"go to {url} or next={quote(url, safe='')}", "result": {"cashierUrl": url}}
+        [kept] = Scrubber(LIVE).scrub([Exchange(call=call("{}"), answer=answer(json.dumps(said)))])
+        stand_in = f"{REPLAY_BASE_URL}/cashier/1"
+        told = {"ret_msg": f"go to {stand_in} or next={quote(stand_in, safe='')}", "result": {"cashierUrl": stand_in}}
+        assert json.loads(kept.answer.body) == told
+
+    def test_cashier_address_of_one_answer_is_gone_from_the_page_of_another(self) -> None:
+        url = "https://cashier.gateway.test/p/8d1e"
+        first, page = answer(json.dumps({"result": {"cashierUrl": url}})), answer(f'<a href="{url}">back</a>')
+        kept = Scrubber(LIVE).scrub([Exchange(call=call("{}"), answer=one) for one in (first, page)])
+        assert kept[1].answer.body.decode() == f'<a href="{REPLAY_BASE_URL}/cashier/1">back</a>'
+
     @pytest.mark.parametrize(
         ("url", "kept"),
         [
@@ -163,6 +177,10 @@ class TestLooseBodies:
             ('{"merchantNo":"990001","verifySign":"0a1b', '{"merchantNo":"MERCHANT","verifySign":"SIGNATURE'),
             ('{"result":{"transactionNo":"30001', '{"result":{"transactionNo":"TRANSACTION-1'),
             ('{"cashierUrl":"https://pay.gateway.test:8443/c/8d', f'{{"cashierUrl":"{REPLAY_BASE_URL}/cashier/1'),
+            (
+                '{"cashierUrl":"https:\\/\\/pay.gateway.test:8443\\/c\\/8d',
+                f'{{"cashierUrl":"{REPLAY_BASE_URL}/cashier/1'.replace("/", "\\/"),
+            ),
             ("<a href='https://pay.gateway.test:8443/api/login'>", f"<a href='{REPLAY_BASE_URL}/login'>"),
             ("try https://pay.gateway.t", "try https://gateway.examp"),
             (f"<p>sign with {HEX_TOKEN} or {'ab' * 16}</p>", "<p>sign with TOKEN or ***</p>"),

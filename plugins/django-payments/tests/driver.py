@@ -50,6 +50,9 @@ class ChoosingDriver(ShopDriver):
     def is_released(self, order_key: str) -> bool:
         return bool(self._payment(order_key).status == PaymentStatus.REJECTED)
 
+    def times_released(self, order_key: str) -> int:
+        return Entry.objects.filter(payment_id=int(order_key), status=PaymentStatus.REJECTED).count()
+
     def close_order(self, order_key: str) -> None:
         self._payment(order_key).cancel()
 

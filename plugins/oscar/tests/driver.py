@@ -55,6 +55,12 @@ class OscarDriver(ShopDriver):
         held = sum(line.num_allocated for line in order.lines.all())
         return bool(order.status == get_settings().cancelled_status and held == 0)
 
+    def times_released(self, order_key: str) -> int:
+        order = self._order(order_key)
+        stock = [line.stockrecord for line in order.lines.all()]
+        assert all(record.num_allocated == 0 for record in stock), "a record of the stock allocates less than nothing, or more"
+        return int(order.status_changes.filter(new_status=get_settings().cancelled_status).count())
+
     def close_order(self, order_key: str) -> None:
         with transaction.atomic():
             get_class("order.processing", "EventHandler")().handle_order_status_change(self._order(order_key), "Cancelled")

@@ -125,6 +125,10 @@ class PretixDriver(ShopDriver):
     def is_released(self, order_key: str) -> bool:
         return self.order(order_key).status in (Order.STATUS_EXPIRED, Order.STATUS_CANCELED)
 
+    def times_released(self, order_key: str) -> int:
+        ends = ("pretix.event.order.expired", "pretix.event.order.canceled")
+        return int(LogEntry.objects.filter(action_type__in=ends, object_id=order_key).count())
+
     def close_order(self, order_key: str) -> None:
         order = self.order(order_key)
         with scope(organizer=order.event.organizer):

@@ -357,6 +357,37 @@ def test_money_that_came_twice_is_in_saleors_books_twice_and_told_to_a_person(sa
     assert source.books == ["paid"]
 
 
+def test_i4_a_shopper_who_has_paid_with_one_transaction_is_not_sent_to_the_cashier_page_of_another(
+    saleor: SaleorDouble, world: World
+) -> None:
+    """Two tabs, two vendors: paid in one, and the other asks how its own transaction stands, before Saleor's books know and after."""
+    source = saleor.checkout(TOTAL)
+    (first, one), (second, two) = (saleor.initialize(source, vendor, {"vendor": vendor}) for vendor in ("alipay", "paypal"))
+    assert saleor.process(second)["data"] == two["data"]
+    world.sandbox.control.pay(one["pspReference"])
+    with world.failing_handler("tillgate_payment_paid", times=1):
+        assert saleor.process(first)["result"] == "CHARGE_SUCCESS"
+        answers = [saleor.process(second), saleor.initialize(source, "paypal", {"vendor": "paypal"})[1]]
+    sweep(world)
+    sweep(world)
+    assert source.books == ["paid"]
+    for said in (*answers, saleor.process(second)):
+        assert (said["result"], "data" in said, "pspReference" in said) == ("CHARGE_FAILURE", False, False)
+        assert said["message"] == "This is paid already, by another transaction."
+    assert (first.charged, second.charged) == (TOTAL, NOTHING)
+    world.sandbox.control.pay(two["pspReference"])
+    assert saleor.process(second)["result"] == "CHARGE_SUCCESS", "money that comes all the same is in Saleor's books"
+    assert world.attentions() == ["second-payment"]
+
+
+def test_a_cashier_page_of_an_account_that_was_replaced_is_not_handed_out_again(saleor: SaleorDouble, world: World, settings: Any) -> None:
+    transaction, _ = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    default = settings.TILLGATE["ACCOUNTS"]["default"]
+    settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {"default": {**default, "MERCHANT_NO": "200044"}}}
+    said = saleor.process(transaction)
+    assert (said["result"], "data" in said) == ("CHARGE_ACTION_REQUIRED", False)
+
+
 # What the staff ask -----------------------------------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import django
 from django.conf import settings as project
 from django.core import checks
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, router
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Min
 from django.http.request import split_domain_port, validate_host
@@ -38,6 +38,8 @@ _SHARED: Final = ("postgresql", _MYSQL)
 _TRIED: Final = ("sqlite", *_SHARED)
 
 _SINCE: Final = "." if django.VERSION >= (5, 1) else ", which needs Django 5.1."
+
+_OLDER_THAN_THE_LOCK: Final = "The isolation level is not “read committed”: what is read under a lock may be older than the lock."
 
 Found = Iterator[checks.CheckMessage]
 
@@ -142,6 +144,9 @@ def check_database_settings() -> Found:
         sentence = f"Tillgate's rows are read from database {reads!r} and written to {_database()!r}: what was just written may be unseen."
         yield _error(11, sentence, f"Let the database router read the app `tillgate` from {_database()!r} too.")
     connection = connections[_database()]
+    if not connection.settings_dict.get("AUTOCOMMIT", True):
+        sentence = "AUTOCOMMIT is off: nothing would be kept before the gateway is called, so that no payment or refund is begun."
+        yield _error(13, sentence, f'Remove "AUTOCOMMIT" from DATABASES["{_database()}"].')
     options = connection.settings_dict.get("OPTIONS") or {}
     if connection.vendor == "sqlite" and str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
         sentence = (
@@ -155,9 +160,8 @@ def check_database_settings() -> Found:
     if connection.vendor not in _TRIED:
         yield _warning(6, f"Tillgate has not been tried on {connection.display_name}.", "Use PostgreSQL, MariaDB or SQLite.")
     if connection.vendor in _SHARED and not _is_read_committed(connection, options):
-        sentence = "The isolation level is not “read committed”: what is read under a lock may be older than the lock."
         hint = "Remove \"isolation_level\" from the database's OPTIONS: Django's own choice is right."
-        yield _error(7, sentence, hint)
+        yield _error(7, _OLDER_THAN_THE_LOCK, hint)
 
 
 def _is_read_committed(connection: BaseDatabaseWrapper, options: Mapping[str, Any]) -> bool:
@@ -189,12 +193,35 @@ def check_database() -> Found:
                 "." if django.VERSION >= (5, 1) else ", from Django 5.1."
             )
             yield _warning(7, sentence, hint)
-    elif not connection.features.has_select_for_update_skip_locked:
+    elif connection.vendor == "postgresql" and not _is_read_committed_by_default(connection):
+        hint = "Set default_transaction_isolation to 'read committed' (ALTER ROLE or ALTER DATABASE), or \"isolation_level\" in OPTIONS."
+        yield _error(7, _OLDER_THAN_THE_LOCK, hint)
+    if connection.vendor != "sqlite" and not connection.features.has_select_for_update_skip_locked:
         sentence = f"This {connection.display_name} has no SKIP LOCKED: several sweepers wait for each other."
         yield _warning(8, sentence, "Use MariaDB 10.6, MySQL 8.0.1, PostgreSQL 9.5 or later, or run one sweeper.")
     if connection.vendor == _MYSQL and (tables := _tables_without_transactions(connection)):
         sentence = f"These tables have no transactions: {', '.join(tables)}."
         yield _error(8, sentence, "Convert them: ALTER TABLE ... ENGINE=InnoDB.")
+    if connection.vendor == _MYSQL and (charset := _charset(connection)) != "utf8mb4":
+        sentence = f"The connection's character set is {charset}: a text with an emoji in it, of the gateway's or yours, cannot be kept."
+        yield _warning(15, sentence, f'In DATABASES["{_database()}"] set "OPTIONS": {{"charset": "utf8mb4"}}, Django\'s own from 5.2.')
+
+
+def _charset(connection: BaseDatabaseWrapper) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@character_set_connection")
+        (charset,) = cursor.fetchone() or ("",)
+    return str(charset)
+
+
+def _is_read_committed_by_default(connection: BaseDatabaseWrapper) -> bool:
+    """Tell whether PostgreSQL gives what Django leaves to it; the default may be the server's, the database's or the role's."""
+    if "isolation_level" in (connection.settings_dict.get("OPTIONS") or {}):
+        return True  # told by the settings
+    with transaction.atomic(using=_database()), connection.cursor() as cursor:
+        cursor.execute("SHOW transaction_isolation")
+        (level,) = cursor.fetchone() or ("",)
+    return level in ("read committed", "read uncommitted")
 
 
 def _tables_without_transactions(connection: BaseDatabaseWrapper) -> list[str]:

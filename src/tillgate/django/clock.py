@@ -7,7 +7,7 @@ from typing import Final
 
 from django.utils import timezone
 
-__all__ = ["SKEW", "now"]
+__all__ = ["SKEW", "local", "now"]
 
 SKEW: Final = timedelta(minutes=5)
 """By so much the clocks of two machines may differ and both be called right."""
@@ -16,3 +16,8 @@ SKEW: Final = timedelta(minutes=5)
 def now() -> datetime:
     """Return the present moment, as Django stores moments."""
     return timezone.now()
+
+
+def local(moment: datetime) -> datetime:
+    """Return a moment as the project's clocks show it; without USE_TZ it is stored so already."""
+    return timezone.localtime(moment) if timezone.is_aware(moment) else moment

@@ -30,7 +30,7 @@ from tillgate.django.forms import VENDOR_LABELS, VendorForm, terminal_of
 from tillgate.django.models import Payment
 from tillgate.django.operations.accounts import dialect_of
 from tillgate.django.operations.locking import without_atomic_requests
-from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_cashier_live
+from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_order_paid, may_go_on
 from tillgate.django.operations.values import payment_value
 from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
 from tillgate.errors import ConfigurationError, TillgateError
@@ -116,7 +116,7 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         "next_url": f"{request.path}?wait={waits + 1}",
         "look_again_url": request.path,
         # The page that this very payment was begun on. It grants no other payment: that takes the shop's authority.
-        "cashier_url": payment.cashier_url if is_cashier_live(payment) else "",
+        "cashier_url": payment.cashier_url if may_go_on(payment) and _is_wanted(payment) else "",
         "home_url": home,
     }
     return _private(render(request, "tillgate/return.html", page))
@@ -147,6 +147,16 @@ def _home(payment: Payment) -> str | None:
     except Exception:  # noqa: BLE001  # a shop's fault must not look like a lost payment to a shopper who paid
         _log.exception("the shop's page for %s could not be found", payment.reference)
         return None
+
+
+def _is_wanted(payment: Payment) -> bool:
+    """Tell whether the shop would take just this payment's money now: the order may have been edited or cancelled since it was begun."""
+    try:
+        described = hooks.call_owner(payment.order.plugin, "tillgate_describe_order", order_key=payment.order.key)
+        return bool(described and described.payable and (described.amount, described.currency) == (payment.amount, payment.currency))
+    except Exception:  # noqa: BLE001  # a shop's fault must not look like a lost payment to a shopper who paid
+        _log.exception("the order of %s could not be described", payment.reference)
+        return False
 
 
 def _private(response: HttpResponse, referrer: str = "no-referrer") -> HttpResponse:
@@ -196,8 +206,12 @@ def start(request: HttpRequest, ticket: str) -> HttpResponse:
 def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str, Any] | None) -> HttpResponse:
     """Start the payment that was chosen and send the shopper on, or show the page where another can be; it posts to `tillgate:pay`.
 
-    `choice` holds the field `vendor`, or is None when nothing has been chosen. The payment carries the shopper's language, for mail.
+    `choice` holds the field `vendor`, or is None when nothing has been chosen; in `held` it names the payment whose money the shopper was
+    told of on that page (I4). The payment carries the shopper's language, for mail.
     """
+    payments = _payments_of(plugin, order_key)
+    if choice is not None and _holds_news(payments, choice.get("held", "")):
+        choice = None
     form = VendorForm(choice)
     problem = ""
     if choice is not None and form.is_valid():
@@ -214,7 +228,6 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
             if started.outcome in (StartOutcome.REDIRECT, StartOutcome.PAID):
                 return _private(HttpResponseRedirect(_way(started)), "same-origin")
             problem = _explain(started)
-    payments = Payment.objects.select_related("order").filter(order__plugin=plugin, order__key=order_key)
     if paid_by := payments.filter(order__paid_by=F("pk")).first():
         return _private(render(request, "tillgate/pay.html", {"is_paid": True, "home_url": _home(paid_by)}), "same-origin")
     try:
@@ -230,16 +243,39 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         "order": described,
         "not_payable": described.not_payable_because,
         "begun": _begun(payments, described.amount),
+        "held": _shown_held(payments),
         "pay_url": pay_url(plugin, order_key),
     }
     # Under "no-referrer" browsers post the form with "Origin: null", which Django's CSRF protection refuses.
     return _private(render(request, "tillgate/pay.html", page, status=409 if problem else 200), "same-origin")
 
 
+def _payments_of(plugin: str, order_key: str) -> QuerySet[Payment]:
+    return Payment.objects.select_related("order").filter(order__plugin=plugin, order__key=order_key)
+
+
+def _held(payments: QuerySet[Payment]) -> Payment | None:
+    """Return the newest of an order's payments that is paid and not given back entirely, whether it has paid the order or not."""
+    newest_first = payments.filter(status=PaymentStatus.PAID).order_by("-id")
+    return next((payment for payment in newest_first if payment.given_back < payment.amount), None)
+
+
+def _holds_news(payments: QuerySet[Payment], seen: str) -> bool:
+    """Tell whether an order holds money that whoever is about to pay it was not told of: the page may have been opened before it came."""
+    held = _held(payments)
+    return held is not None and held.reference != seen and not is_order_paid(held.order)
+
+
+def _shown_held(payments: QuerySet[Payment]) -> dict[str, Any] | None:
+    """Return what is told of money that has come and has not paid the order, such as too little: a person has been told (I4)."""
+    held = _held(payments)
+    return {"reference": held.reference, "vendor": _vendor_label(held), "amount": held.amount - held.given_back} if held else None
+
+
 def _begun(payments: QuerySet[Payment], amount: Decimal) -> dict[str, Any] | None:
     """Return the newest of an order's payments with which the shopper can go on, if there is one for this amount."""
     newest_first = payments.filter(status__in=OPEN_PAYMENT_STATUSES, amount=amount).order_by("-id")
-    payment = next(filter(is_cashier_live, newest_first), None)
+    payment = next(filter(may_go_on, newest_first), None)
     if payment is None:
         return None
     return {

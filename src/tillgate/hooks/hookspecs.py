@@ -66,7 +66,8 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
     """Return what an order is, what it costs in US dollars and whether it may be paid now; None when the shop does not know it.
 
     Called when a payment of the order is started and again when its money has come, both under the order's lock and inside a database
-    transaction: an order that was edited or closed in between is noticed. What it raises is tried again, and loses no money.
+    transaction: an order that was edited or closed in between is noticed. What it raises is tried again, and loses no money. The pages on
+    which a shopper can pay, or go on paying, ask it as well, outside of both.
     """
 
 

@@ -42,7 +42,7 @@ class Access:
         if not self.may_look(request):
             return False
         origin = request.headers.get("origin")
-        return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+        return origin is None or _authority_of(origin) == request.headers.get("host")
 
 
 def is_loopback(host: str) -> bool:
@@ -53,6 +53,13 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _authority_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _host_of(header: str) -> str:

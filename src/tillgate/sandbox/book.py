@@ -166,10 +166,10 @@ class Book:
 
     def notify(self, transaction: Transaction, kind: NoticeKind = "payment", *, status: str = "", at: float = 0) -> None:
         """Schedule a notice about a transaction, true or not, whatever the switches say."""
-        refund = transaction.refunds[-1] if transaction.refunds else None
-        if kind == "refund" and (refund is None or not refund.ipn_url):
+        refund = next((one for one in reversed(transaction.refunds) if one.ipn_url), None)
+        if kind == "refund" and refund is None:
             raise NotPossible("no refund of this transaction has named an ipnUrl")
-        word = status or (self.options.word_paid if kind == "forged" else self.word(transaction))
+        word = status or {"forged": self.options.word_paid, "stale": self.options.word_pending}.get(kind) or self.word(transaction)
         self._put_notice(kind, transaction, refund if kind == "refund" else None, at or self.clock(), word=word)
 
     def settle(self, now: float) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
+
+_LATEST: Final = 221_845_392_000.0
+"""The year 9000. What is dated follows the clock, by its time-out for years, and the calendar ends with the year 9999."""
 
 
 class Clock:
@@ -17,9 +21,11 @@ class Clock:
         return self._source() + self._ahead_seconds
 
     def advance(self, seconds: float) -> None:
-        """Move ahead; time never goes back."""
-        if not 0 <= seconds < float("inf"):
+        """Move ahead; time never goes back, and stays on the calendar."""
+        if not seconds >= 0:
             raise ValueError(f"a clock cannot be moved by {seconds} seconds")
+        if seconds > _LATEST or self() + seconds > _LATEST:
+            raise ValueError("a clock cannot be moved past the year 9000")
         self._ahead_seconds += seconds
 
     @classmethod

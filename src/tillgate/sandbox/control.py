@@ -116,7 +116,7 @@ class Control:
                 raise NotPossible(refusal.message) from refusal
 
     def notify(self, key: str, kind: NoticeKind = "payment", *, status: str = "") -> None:
-        """Send a notice now: true (`payment`, `refund`), `forged` or `stale`; `status` puts a word of your own in it."""
+        """Send a notice now: true (`payment`, `refund`), `forged`, or `stale`, which says pending; `status` puts another word in it."""
         with self.lock:
             self.service.notify(self.service.find(key), kind, status=status)
             self.ring()

@@ -64,7 +64,7 @@ async def _read(request: Request) -> Body:
         raise ValueError("send JSON with Content-Type: application/json")
     try:
         found = json.loads(raw or b"{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the body is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise WrongOption("the body", found, "a JSON object")

@@ -164,7 +164,7 @@ def check_probabilities(faults: Mapping[str, float]) -> None:
             raise UnknownOption(key, near[0] if near else "")
         if occasion and occasion not in fault.occasions:
             raise WrongOption(key, probability, f"one of the occasions {', '.join(fault.occasions)}")
-        if not 0 <= probability <= 1:
+        if not isinstance(probability, (int, float)) or not 0 <= probability <= 1:
             raise WrongOption(key, probability, "a probability from 0 to 1")
 
 

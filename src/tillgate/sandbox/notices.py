@@ -102,11 +102,15 @@ class Outbox:
             due.append(notice)
         return due
 
-    def answered(self, notice_no: int, *, acknowledged: bool, now: float, schedule: tuple[float, ...]) -> Notice | None:
-        """Hear how a sending went: settled, or waiting for the next place in the schedule, or given up after the last."""
-        notice = self._sending.pop(notice_no, None)
-        if notice is None:
+    def answered(self, attempt: NoticeAttempt, *, acknowledged: bool, now: float, schedule: tuple[float, ...]) -> Notice | None:
+        """Hear how a sending went: settled, or waiting for the next place in the schedule, or given up after the last.
+
+        What was being sent when everything was forgotten is heard of yet, and may have the number of a notice that came after.
+        """
+        notice = self._sending.get(attempt.notice_no)
+        if notice is None or notice.transaction.transaction_no != attempt.transaction_no:
             return None
+        del self._sending[attempt.notice_no]
         if acknowledged:
             notice.state = "acknowledged"
         elif notice.sends >= len(schedule):
@@ -201,6 +205,7 @@ def ascii_address(address: str) -> str:
             host = (parts.hostname or "").encode("idna").decode()
         except UnicodeError:
             host = quote(parts.hostname or "")
+        user, at, _ = parts.netloc.rpartition("@")
         port = f":{parts.port}" if parts.port else ""
-        address = parts._replace(netloc=host + port).geturl()
+        address = parts._replace(netloc=user + at + (f"[{host}]" if ":" in host else host) + port).geturl()
     return quote(address, safe=_ADDRESS_CHARACTERS)

@@ -6,6 +6,7 @@ The numbers in the comments are those of the table of silences that the client's
 from __future__ import annotations
 
 import difflib
+import http
 import json
 import re
 from collections.abc import Mapping
@@ -113,14 +114,20 @@ class Options:
         for name in _COUNTS:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise WrongOption(name, getattr(self, name), "zero or more")
-        if not 200 <= self.refusal_http_status < 500:
-            raise WrongOption("refusal_http_status", self.refusal_http_status, "a status from 200 to 499")
-        if not self.notice_schedule_seconds or list(self.notice_schedule_seconds) != sorted(self.notice_schedule_seconds):
-            raise WrongOption("notice_schedule_seconds", self.notice_schedule_seconds, "rising numbers, at least one")
+        if not 200 <= self.refusal_http_status < 500 or self.refusal_http_status not in _STATUSES_WITH_A_BODY:
+            raise WrongOption(
+                "refusal_http_status", self.refusal_http_status, "a status from 200 to 499 that HTTP knows, and that has a body"
+            )
+        schedule = self.notice_schedule_seconds
+        if not schedule or not all(map(_is_duration, schedule)) or list(schedule) != sorted(schedule):
+            raise WrongOption("notice_schedule_seconds", schedule, "rising numbers, at least one")
+        for name in ("macros", "notice_hosts"):
+            if not all(isinstance(text, str) for text in getattr(self, name)):
+                raise WrongOption(name, getattr(self, name), "texts")
         if cents_of(self.minimum_amount) is None or (self.maximum_amount and cents_of(self.maximum_amount) is None):
             raise WrongOption("minimum_amount", (self.minimum_amount, self.maximum_amount), "plain decimals")
-        if not self.merchants or not all(number and token for number, token in self.merchants.items()):
-            raise WrongOption("merchants", tuple(self.merchants), "at least one merchantNo, each with a token")
+        if not self.merchants or not all(number and isinstance(token, str) and token for number, token in self.merchants.items()):
+            raise WrongOption("merchants", tuple(self.merchants), "at least one merchantNo, each with a token, which is text")
         _check_pattern(self.reference_pattern)
         check_probabilities(self.faults)
         object.__setattr__(self, "merchants", MappingProxyType(dict(self.merchants)))
@@ -155,6 +162,14 @@ _COUNTS = (
 )
 
 
+_FAR_TOO_MUCH = 10**300
+_STATUSES_WITH_A_BODY = {int(status) for status in http.HTTPStatus} - {204, 205, 304}
+
+
+def _is_duration(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= value < float("inf")  # type: ignore[operator]  # a number, as was just seen
+
+
 def _check_pattern(pattern: str) -> None:
     try:
         re.compile(pattern)
@@ -177,6 +192,15 @@ def _read_fault(name: str, value: object, names: tuple[str, ...]) -> dict[str, f
 
 def _read_value(name: str, value: object, current: object) -> object:
     """Read text into the type of the field; everything else must have that type already."""
+    try:
+        return _read_typed(name, value, current)
+    except WrongOption:
+        if name == "merchants":  # what was given may hold a token
+            raise WrongOption(name, "***", 'JSON such as {"the merchantNo": "its token"}') from None
+        raise
+
+
+def _read_typed(name: str, value: object, current: object) -> object:
     wanted: type = int if name == "seed" else type(current)
     if isinstance(value, str) and wanted is not str:
         value = _read_text(name, value)
@@ -185,11 +209,11 @@ def _read_value(name: str, value: object, current: object) -> object:
     if wanted is tuple and isinstance(value, (list, tuple)):
         return tuple(value)
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return float(value) if abs(value) < _FAR_TOO_MUCH else float("inf")  # which no switch takes
     if name == "seed" and value is None:
         return None
     if type(value) is not wanted:
-        raise WrongOption(name, value, f"a value of type {wanted.__name__}")
+        raise WrongOption(name, value, "a JSON object" if isinstance(current, Mapping) else f"a value of type {wanted.__name__}")
     return value
 
 

@@ -43,7 +43,7 @@ class Sandbox:
         clock: Clock | None = None,
         control_public: bool = False,
     ) -> None:
-        self._control_public = control_public
+        self.control_public = control_public
         self._options = options or Options()
         self.seed: int = secrets.randbits(64) if self._options.seed is None else self._options.seed
         self.clock = clock or Clock(time.time)
@@ -59,7 +59,7 @@ class Sandbox:
 
     def _config(self) -> uvicorn.Config:
         return uvicorn.Config(
-            create_app(self.control, public=self.control.public, control_public=self._control_public),
+            create_app(self.control, public=self.control.public, control_public=self.control_public),
             http=_protocol(),
             ws="none",
             lifespan="on",
@@ -130,13 +130,18 @@ def greeting(sandbox: Sandbox) -> list[str]:
         f"Sandbox of the payment gateway at {sandbox.base_url} (no real money moves)",
         f"  seed       {sandbox.seed}",
         f"  merchants  {merchants}",
-        f"  ledger     {sandbox.base_url}/",
-        f"  control    {sandbox.base_url}/_control/state",
+        *_what_is_the_developers(sandbox),
         f"  OpenAPI    {sandbox.base_url}/openapi.json",
     ]
     if sandbox.public_url != sandbox.base_url:
         lines.insert(1, f"  cashier    {sandbox.public_url}/cashier/…")
     return lines
+
+
+def _what_is_the_developers(sandbox: Sandbox) -> list[str]:
+    if sandbox.control.public and not sandbox.control_public:
+        return ["  ledger     off, and the control API, since others can reach this address: --control-public turns them on"]
+    return [f"  ledger     {sandbox.base_url}/", f"  control    {sandbox.base_url}/_control/state"]
 
 
 def _listen(host: str, port: int) -> socket.socket:

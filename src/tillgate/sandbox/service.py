@@ -41,7 +41,8 @@ class Service(Book):
         except Refusal as error:
             refusal = error
         reference = parameters.get("reference", "")
-        fault = self._strike_call(operation, parameters, reference)
+        is_too_fast = self._is_too_fast(now)
+        fault = None if is_too_fast else self._strike_call(operation, parameters, reference)
         self.journal.add(
             now,
             "in",
@@ -51,7 +52,7 @@ class Service(Book):
             operation=operation,
             detail=body,
         )
-        if self._is_too_fast(now):
+        if is_too_fast:
             answer = answers.instead("rate_limited", self.options)
         elif fault is not None and fault.stage == "instead":
             answer = answers.instead(fault.name, self.options)
@@ -170,7 +171,7 @@ class Service(Book):
         """Hear what the merchant answered, or with None that nothing came back."""
         now = self.clock()
         settled = notices.acknowledges(http_status, body, self.options.acknowledgement)
-        notice = self.outbox.answered(attempt.notice_no, acknowledged=settled, now=now, schedule=self.options.notice_schedule_seconds)
+        notice = self.outbox.answered(attempt, acknowledged=settled, now=now, schedule=self.options.notice_schedule_seconds)
         if notice is not None:
             outcome = {
                 "waiting": f"not acknowledged, send {notice.sends + 1} follows",

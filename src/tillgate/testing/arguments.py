@@ -93,12 +93,16 @@ def driver(text: str) -> ShopDriver:
         raise argparse.ArgumentTypeError(f"{text!r} names no driver: give module and class, such as tests.driver:BookShopDriver")
     _set_up_django()
     there = vars(module(name))
-    if class_name in there:
-        shop: ShopDriver = there[class_name]()
-        return shop
-    drivers = [one for one, value in there.items() if isinstance(value, type) and issubclass(value, ShopDriver) and value is not ShopDriver]
+    drivers: dict[str, type[ShopDriver]] = {one: value for one, value in there.items() if _is_driver(value)}
+    if class_name in drivers:
+        return drivers[class_name]()
     remedy = f"give one of {', '.join(drivers)}" if drivers else "write a subclass of tillgate.testing.driver.ShopDriver there"
-    raise argparse.ArgumentTypeError(f"{name} has no class {class_name}: {remedy}")
+    fault = f"{class_name} of {name} is no driver" if class_name in there else f"{name} has no class {class_name}"
+    raise argparse.ArgumentTypeError(f"{fault}: {remedy}")
+
+
+def _is_driver(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, ShopDriver) and value is not ShopDriver
 
 
 def module(name: str) -> ModuleType:

@@ -71,6 +71,13 @@ class ShopDriver(ABC):
         """Place an order and pay it with another payment method of the shop, cash or invoice, and return its key."""
         raise NotImplementedError("the driver does not place orders that are paid otherwise: implement it, or decline the scenario")
 
+    def times_released(self, order_key: str) -> int | None:
+        """Tell how often giving up the order took effect: count what became free again in the shop's books rather than read one flag.
+
+        None, if the shop keeps no count.
+        """
+        return None
+
     def heard_elsewhere(self, order_key: str) -> list[str] | None:
         """Tell what others have heard of an order over the network: the event id of each remote delivery that arrived, each time it did.
 

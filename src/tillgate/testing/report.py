@@ -39,7 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect what the tests tell."""
+    """Collect what the tests tell. A report that could not be written is refused now, and not when everything has run."""
+    path: Path | None = config.getoption("conformance_report", default=None)
+    if path and path.is_dir():
+        raise pytest.UsageError(f"{_OPTION}: {path} is a folder: name a file in it")
+    if path and not path.parent.is_dir():
+        raise pytest.UsageError(f"{_OPTION}: {path} cannot be written, since {path.parent} is no folder: make it first")
     config.pluginmanager.register(_Collector(config), "tillgate-conformance-report")
 
 
@@ -93,7 +98,8 @@ class _Collector:
         result = _result(report)
         if about is None or result is None:
             return
-        table = self._tables.setdefault(about["class"], Table(about["class"], about["plugin"], about["versions"]))
+        # By its place, since classes in two files may have one name.
+        table = self._tables.setdefault(report.nodeid.rpartition("::")[0], Table(about["class"], about["plugin"], about["versions"]))
         if not table.results.get(about["scenario"], "").startswith("FAILED"):
             table.results[about["scenario"]] = result
 

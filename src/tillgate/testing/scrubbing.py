@@ -184,7 +184,7 @@ class Scrubber:
         found = read_json(_decoded(body)[0])
         for name, value in named_like(found, ("transactionNo", "cashierUrl")):
             if value and name == "cashierUrl":
-                self._cashier(value)
+                self._learn_cashier(value)
             elif value:
                 self._number(value)
 
@@ -225,6 +225,19 @@ class Scrubber:
             self._cashiers[url] = f"{host}/cashier/{len(self._cashiers) + 1}" if known else self._text(url)
         return self._cashiers[url]
 
+    def _learn_cashier(self, url: str) -> None:
+        """Have it replaced also where another member or another answer names it, and before its host is."""
+        is_new, stand_in = url not in self._cashiers, self._cashier(url)
+        path = url.split("/", 3)[3:]
+        if is_new and stand_in.startswith(REPLAY_BASE_URL) and path and len(path[0]) >= _SHORTEST_TAIL:
+            self._rules.insert(0, _replacing(url, stand_in))
+
+    def _cashier_in_json(self, text: str) -> str:
+        """Do so with a JSON text that cannot be parsed, whose slashes may be escaped."""
+        is_escaped = "\\/" in text
+        stand_in = self._cashier(text.replace("\\/", "/") if is_escaped else text)
+        return stand_in.replace("/", "\\/") if is_escaped else stand_in
+
     def _text(self, text: str) -> str:
         """Return a text in which every known secret is replaced, however it is spelt."""
         for pattern, replacement in self._rules:
@@ -239,7 +252,7 @@ class Scrubber:
     def _loose(self, text: str) -> str:
         """Scrub a body that cannot be parsed, an HTML page or half a JSON object, whose end may be half a secret."""
         text = _NUMBERED.sub(lambda found: found[1] + self._number(found[2]), text)
-        text = _CASHIER.sub(lambda found: found[1] + self._cashier(found[2]), text)
+        text = _CASHIER.sub(lambda found: found[1] + self._cashier_in_json(found[2]), text)
         for value, stand_in in {**self._stand_ins, self._base.netloc: urlsplit(REPLAY_BASE_URL).netloc}.items():
             for length in range(len(value) - 1, _SHORTEST_TAIL - 1, -1):
                 if text.endswith(value[:length]):

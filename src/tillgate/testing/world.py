@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from django.db import connections
 from django.test import Client
@@ -29,6 +29,8 @@ _T = TypeVar("_T")
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _MOST_REDIRECTS: Final = 5
+_AGAIN: Final = (307, 308)
+"""Redirects that a browser follows with the same request."""
 _A_DAY: Final = ({"seconds": 10}, {"minutes": 20}, {"hours": 3}, {"hours": 3}, {"days": 1})
 
 
@@ -87,13 +89,16 @@ class World:
     def choose(self, order_key: str, vendor: str = "alipay", client: Client | None = None) -> Any:
         """Choose a vendor on the order's page; return the answer after the shop's own redirects: a page, or the way to the cashier."""
         shopper = client or self.client
-        answer: Any = shopper.post(self.shop.pay_path(order_key), {"vendor": vendor})
+        here, chosen = self.shop.pay_path(order_key), {"vendor": vendor}
+        answer: Any = shopper.post(here, chosen)
         for _ in range(_MOST_REDIRECTS):
             to = answer.get("Location", "")
             if not to or to.startswith(self.sandbox.base_url):
                 return answer
-            parts = urlsplit(to)
-            answer = shopper.get(parts.path + (f"?{parts.query}" if parts.query else ""))
+            here = urljoin(here, to)
+            parts = urlsplit(here)
+            path = parts.path + (f"?{parts.query}" if parts.query else "")
+            answer = shopper.post(path, chosen) if answer.status_code in _AGAIN else shopper.get(path)
         raise AssertionError(f"the shop redirects for ever, at last to {to}")
 
     def pay_page(self, order_key: str, vendor: str = "alipay", client: Client | None = None) -> Payment:

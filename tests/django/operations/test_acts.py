@@ -15,7 +15,7 @@ from tests.smallest_shop.models import ShopOrder
 from tillgate import InvalidRequest, NotSent
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund
-from tillgate.django.operations import ActNotPossible
+from tillgate.django.operations import ActNotPossible, RefundNotPossible, acts, locking
 from tillgate.django.operations.deliveries import enqueue_remote
 
 
@@ -339,3 +339,41 @@ def test_i12_no_act_is_done_inside_a_transaction(world: World) -> None:
     for name, act in acts.items():
         with pytest.raises(RuntimeError, match=f"^{name} uses the network"), transaction.atomic():
             act()
+
+
+@pytest.mark.parametrize("colleague", ["tell-again", "accept"])
+def test_a_refund_is_not_sent_when_a_colleague_settles_its_matter_in_the_same_moment(
+    world: World, monkeypatch: pytest.MonkeyPatch, colleague: str
+) -> None:
+    payment, attention = held(world)
+    ShopOrder.objects.update(status="open")
+    real = operations.refund
+
+    def slow(*arguments: Any, **options: Any) -> Refund:
+        operations.perform(attention.pk, colleague, person="bob", note="it pays the next order")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(acts, "refund", slow)
+    with pytest.raises(RefundNotPossible, match=r"^(bob|tillgate) had resolved it already: "):
+        operations.perform(attention.pk, "refund", person="ann", amount="12.50", seen=0)
+    assert not Refund.objects.exists()
+    assert world.shop.is_paid(payment.order.key) is (colleague == "tell-again")
+
+
+def test_the_shop_is_not_told_again_when_a_colleague_settles_the_matter_in_the_same_moment(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment, attention = held(world)
+    ShopOrder.objects.update(status="open")
+    real = locking.locked_order
+
+    def slow(order_id: int) -> Any:
+        monkeypatch.setattr(acts, "locked_order", real)
+        operations.perform(attention.pk, "accept", person="bob", note="given back in cash")
+        return real(order_id)
+
+    monkeypatch.setattr(acts, "locked_order", slow)
+    done = tell_again(attention)
+    assert (done.resolved, done.sentence) == (True, "bob had resolved it already: given back in cash")
+    assert not world.shop.is_paid(payment.order.key)
+    assert Delivery.objects.filter(kind="payment-paid").count() == 1

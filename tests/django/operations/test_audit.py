@@ -627,6 +627,16 @@ def test_two_payments_that_are_paid_by_one_transaction(world: World) -> None:
     assert found[0].told.startswith("needs a person since ")
 
 
+def test_a_number_that_a_sandbox_and_a_live_gateway_have_both_given_away_is_no_difference(world: World) -> None:
+    first, second, third = (world.paid_payment() for _ in range(3))
+    Payment.objects.filter(pk=first.pk).update(sandbox=False)
+    for twin in (second, third):
+        rewrite(twin, transaction_no=first.transaction_no)
+    found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
+    assert [one.reference for one in found] == [third.reference]
+    assert f"as is payment {second.reference} of order {second.order}" in found[0].here
+
+
 def test_a_transaction_of_which_one_payment_is_paid_pays_no_two(world: World) -> None:
     first, second = world.paid_payment(), world.paid_payment()
     rewrite(second, transaction_no=first.transaction_no, status="failed")

@@ -399,3 +399,18 @@ def test_two_payments_that_one_transaction_pays() -> None:
     here = f"{SHOWN}, as is payment S1 of order shop:1"
     assert spoken(difference) == (here, "a number stands for one transaction", "compare both with the gateway's back office", "")
     assert twins(payment(2), payment(1), [attention()]).told == f"needs a person since {RAISED}"
+
+
+def test_where_the_project_has_no_time_zones_the_times_are_shown_as_they_are_stored() -> None:
+    naive = NOW.replace(tzinfo=None)
+    late = payment(status="pending", next_look_at=naive, transaction_no=None)
+    raised = attention(reason="changed-after-paid", raised_at=naive)
+    assert spoken(compared(late, said())) == (
+        "pending, USD 12.50",
+        "the gateway says 'success', USD 12.50, transaction 3001",
+        f"{ASK}; the sweeper looks next at 2026-11-21 12:00:00",
+        "",
+    )
+    difference = compared(payment(), said("refunded"), raised)
+    assert difference is not None
+    assert difference.told == "needs a person since 2026-11-21 12:00:00"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from tests.django.conftest import World
-from tillgate.django.models import Order
+from tillgate.django import operations
+from tillgate.django.models import Order, Payment, Refund
 from tillgate.django.operations.locking import (
     InsideTransaction,
     database,
@@ -48,6 +51,45 @@ def test_i12_an_operation_that_uses_the_network_says_where_it_was_called_and_wha
         "refund uses the network and was called inside a transaction of database 'default': "
         "call it after the transaction, queue the work, or exempt the view from ATOMIC_REQUESTS"
     )
+
+
+@contextmanager
+def by_hand() -> Iterator[None]:
+    """Let the host begin and end its transactions itself."""
+    transaction.set_autocommit(False)
+    try:
+        yield
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+
+
+def test_i6_where_the_host_commits_by_hand_nothing_is_sent_that_its_rollback_would_forget(world: World) -> None:
+    payment = world.paid_payment()
+    for send in (lambda: operations.refund(payment.pk, "1.00"), lambda: world.start(world.order()), operations.sweep):
+        with by_hand(), pytest.raises(InsideTransaction, match="while autocommit of database 'default' is off"):
+            send()
+    assert (world.given_back(payment), Refund.objects.count(), Payment.objects.count()) == (Decimal(0), 0, 1)
+
+
+def test_where_the_host_commits_by_hand_nothing_is_acknowledged_that_is_not_kept(world: World) -> None:
+    payment = world.start(world.order())
+    with by_hand(), pytest.raises(InsideTransaction, match="while autocommit of database 'default' is off"):
+        world.notice(payment)
+    assert world.fresh(payment).notices == 0
+
+
+def test_where_the_host_commits_by_hand_a_refund_is_queued_with_what_it_commits(world: World) -> None:
+    payment = world.paid_payment()
+    transaction.set_autocommit(False)
+    try:
+        operations.queue_refund(payment.pk, "1.00")
+        assert Refund.objects.get().status == "queued"
+    finally:
+        transaction.commit()
+        transaction.set_autocommit(True)
+    assert Refund.objects.get().status == "succeeded"
+    assert world.given_back(payment) == 1
 
 
 def test_our_own_transactions_are_never_nested_in_the_hosts(world: World) -> None:

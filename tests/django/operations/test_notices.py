@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from django.db import connections
 
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Notice, Payment, TimelineEntry
+from tillgate.django.operations import notices
+from tillgate.django.operations.locking import database
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.testing.world import World
 from tillgate.wire import signing
@@ -70,6 +73,37 @@ def test_a_repeated_return_of_a_paid_payment_is_counted_and_not_kept_again(world
     for repeated in range(3):
         assert world.client.generic(method, address).status_code == 302
         assert counters(payment) == (before + 1, repeated, 0)
+
+
+@pytest.fixture
+def prefixed() -> Iterator[None]:
+    """Tables with a prefix of the project's own, as a receiver of `class_prepared` gives them; one that must be quoted."""
+    connection, models = connections[database()], (Payment, Notice)
+
+    def rename(old: str, new: str) -> None:
+        with connection.schema_editor() as editor:
+            for model in models:
+                name = model._meta.db_table.removeprefix(old)
+                editor.alter_db_table(model, old + name, new + name)
+                model._meta.db_table = new + name
+                for field in model._meta.concrete_fields:
+                    vars(field).pop("cached_col", None)
+        notices._look_up.cache_clear()
+        notices._sql.cache_clear()
+
+    rename("", "Shop_")
+    yield
+    rename("Shop_", "")
+
+
+def test_notices_are_kept_in_tables_that_the_project_gave_another_name(world: World, prefixed: None) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    [told] = world.sent(payment)
+    assert [world.post(told).status_code for _ in range(2)] == [200, 200]
+    assert [world.notice(payment, f"number={number}").status_code for number in range(21)] == [200] * 21
+    assert counters(payment) == (22, 1, 0)
+    assert Notice.objects.count() == 20
 
 
 # What is kept -----------------------------------------------------------------------------------------------------------------------------

@@ -612,6 +612,15 @@ def test_a_number_that_the_gateway_gave_to_two_payments_is_raised_and_both_are_p
     assert (attention.sentence, TimelineEntry.objects.get(event="attention.raised").cause) == (said, "notice")
 
 
+def test_a_number_that_a_sandbox_and_a_live_gateway_have_both_given_away_is_nobodys_matter(world: World) -> None:
+    first, second = world.paid_payment(), world.start(world.order())
+    Payment.objects.filter(pk=first.pk).update(transaction_no=second.transaction_no, sandbox=False)
+    world.shopper_pays(second)
+    world.notice(second)
+    assert world.shop.is_paid(second.order.key)
+    assert world.attentions() == []
+
+
 @pytest.mark.parametrize("word", ["pending", "failed"])
 def test_a_number_that_the_gateway_gave_to_two_payments_is_nobodys_matter_before_the_second_is_paid(world: World, word: str) -> None:
     first = world.paid_payment()

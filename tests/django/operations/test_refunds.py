@@ -12,7 +12,7 @@ from django.db import OperationalError, transaction
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import ConfigurationError, InvalidRequest, NotSent, RefundRequest, Refused, hooks
+from tillgate import ConfigurationError, InvalidRequest, NotSent, Refunded, RefundRequest, Refused, hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations import RefundNotPossible, accounts
@@ -772,7 +772,7 @@ def test_a_refund_that_cannot_be_sent_for_hours_is_told_to_a_person_until_it_is(
     world.time.advance(hours=1)
     world.sweep()
     assert Refund.objects.get().status == "succeeded"
-    assert Attention.objects.get().resolution == "it was sent: succeeded"
+    assert Attention.objects.get().resolution == "it waits no longer: succeeded"
 
 
 def wrongly_refused(world: World, payment: Payment, amount: str) -> Refund:
@@ -809,6 +809,29 @@ def test_i5_what_was_given_back_elsewhere_ends_no_doubt_about_a_refund_that_was_
     assert world.attentions() == ["refund-contradicted"]
     enter_external_refund(payment.pk, "90.00", person="bob")
     assert world.attentions() == [], "all of it was given back, so nothing is left to doubt"
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_i5_a_refused_refund_that_was_made_is_told_though_the_next_one_gave_all_back_and_so_more_than_was_paid(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    payment = world.paid_payment("12.50")
+    first = wrongly_refused(world, payment, "5.00")
+
+    def made(request: RefundRequest) -> Any:
+        refund_notice(world, first)  # after the second has left
+        Attention.objects.create(payment=payment, order=payment.order, reason="changed-after-paid", sentence="x", raised_at=clock.now())
+        if is_lost:
+            raise TimeoutError
+        return Refunded(reference=request.reference, amount=request.amount, ret_msg="refund success")
+
+    answering(monkeypatch, made)
+    second = operations.refund(payment.pk, "12.50")
+    if is_lost:
+        refund_notice(world, second)
+    assert (payment.given_back, world.attentions()) == (Decimal("12.50"), ["refund-contradicted"])
+    told = Attention.objects.get(reason="refund-contradicted")
+    assert operations.perform(told.pk, "accept", person="ann", note="The gateway takes it back.").resolved
 
 
 def test_i5_a_person_cannot_say_of_a_refund_that_a_notice_has_confirmed_that_it_was_not_done(

@@ -19,7 +19,7 @@ from tillgate import ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown
 from tillgate.django import clock, operations
 from tillgate.django.models import Delivery, Order, Payment, TimelineEntry
 from tillgate.django.operations import NotPayable, StartOutcome, starting
-from tillgate.django.operations.starting import is_being_created, is_cashier_live
+from tillgate.django.operations.starting import is_being_created, is_cashier_live, may_go_on
 from tillgate.hooks import OrderDescription
 from tillgate.wire.dialects import Dialect
 from tillgate.wire.messages import Goods, PaymentRequest
@@ -233,6 +233,54 @@ def test_a_second_press_gets_the_open_payment_for_the_same_vendor_amount_and_acc
     assert len({first.payment.pk, other.pk, elsewhere.pk, dearer.pk}) == 4
     assert begin(world, order).payment == dearer
     assert begin(world, order, account="other").payment.amount == Decimal("13.00")
+
+
+def test_i4_an_order_that_was_paid_before_its_shop_could_be_told_is_not_paid_again_with_a_payment_begun_later(world: World) -> None:
+    order = world.order()
+    payments = [begin(world, order, vendor=vendor).payment for vendor in ("alipay", "paypal", "creditcard")]
+    world.shopper_pays(payments[1])
+    with world.failing_handler("tillgate_payment_paid"):
+        world.notice(payments[1])
+    assert [may_go_on(world.fresh(payment)) for payment in payments] == [False] * 3
+    for vendor in ("alipay", "paypal", "creditcard"):
+        again = begin(world, order, vendor=vendor)
+        assert (again.payment, again.outcome) == (payments[1], StartOutcome.PAID)
+    world.time.advance(minutes=1)
+    world.sweep()
+    assert world.shop.is_paid(order)
+    assert [may_go_on(world.fresh(payment)) for payment in payments] == [False] * 3
+    assert Payment.objects.count() == 3
+
+
+@pytest.mark.parametrize("changed", ["MERCHANT_NO", "BASE_URL"])
+def test_a_cashier_page_of_an_account_that_cannot_be_asked_any_more_is_not_handed_out_again(
+    world: World, configure: Callable[..., None], changed: str
+) -> None:
+    order = world.order()
+    first = begin(world, order).payment
+    old = {"MERCHANT_NO": "200043", "BASE_URL": world.sandbox.base_url}
+    new = old | {changed: {"MERCHANT_NO": "200044", "BASE_URL": world.sandbox.base_url.replace("127.0.0.1", "localhost")}[changed]}
+    configure(new)
+    assert not may_go_on(world.fresh(first))
+    again = begin(world, order).payment
+    assert again != first
+    assert {"MERCHANT_NO": again.merchant_no, "BASE_URL": again.base_url} == new
+    configure(old)
+    assert may_go_on(world.fresh(first))
+    assert begin(world, order).payment == first
+
+
+def test_a_payment_that_paid_no_order_keeps_nobody_from_going_on_with_another(world: World) -> None:
+    order = world.order("10.00")
+    other = world.start(world.order())
+    little = world.start(order)
+    world.shopper_pays(little)
+    world.shop.edit_total(order, Decimal("12.50"))
+    world.notice(little)
+    assert world.attentions() == ["underpaid"]
+    whole = begin(world, order).payment
+    assert [may_go_on(world.fresh(payment)) for payment in (whole, other)] == [True, True]
+    assert begin(world, order).payment == whole
 
 
 def test_a_cashier_page_that_closes_in_two_minutes_is_not_handed_out_again(world: World, configure: Callable[..., None]) -> None:

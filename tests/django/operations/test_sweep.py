@@ -6,9 +6,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -23,6 +22,7 @@ from django.urls import include, path
 
 from tests.django import project
 from tests.django.conftest import World
+from tests.django.operations.conftest import clock_ahead, due_in, queue, silent
 from tests.smallest_shop.models import ShopOrder
 from tillgate import AnswerNotUnderstood, NotSent, OutcomeUnknown, hooks
 from tillgate.account import Account
@@ -60,41 +60,6 @@ def asked(world: World) -> Counter[str]:
     """Return how often the gateway was asked about each reference."""
     entries = world.sandbox.service.journal.all()
     return Counter(entry.reference for entry in entries if entry.operation == "query" and entry.direction == "in")
-
-
-def queue(payment: Payment, amount: str = "1.00") -> Refund:
-    """Queue a refund whose process dies before it can send."""
-    with transaction.atomic():
-        refund = operations.queue_refund(payment.pk, amount)
-        transaction.get_connection().run_on_commit.clear()
-    return refund
-
-
-def due_in(world: World, payment: Payment) -> float:
-    """Return in how many seconds a payment is due."""
-    due = world.fresh(payment).next_look_at
-    assert due
-    return (due - clock.now()).total_seconds()
-
-
-@pytest.fixture
-def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Callable[[], object]]]:
-    """What happens first when an account is queried, by its host, or a payment, by its reference; then the sandbox answers."""
-    before: dict[str, Callable[[], object]] = {}
-    real = hooks.query
-
-    def query(account: Account, reference: str) -> Any:
-        before.get("*", lambda: None)()
-        before.get(reference, lambda: None)()
-        before.get(account.base_url.rpartition("//")[2].partition(":")[0], lambda: None)()
-        return real(account, reference)
-
-    monkeypatch.setattr("tillgate.hooks.query", query)
-    return before  # type: ignore[return-value]
-
-
-def silent() -> None:
-    raise NotSent("query", "x", "connection refused")
 
 
 # The schedule -----------------------------------------------------------------------------------------------------------------------------
@@ -977,6 +942,48 @@ def test_a_charge_back_waits_for_a_person_whatever_the_gateway_says_later(world:
     assert world.attentions() == ["changed-after-paid"]
 
 
+@pytest.mark.skipif(project.DATABASE == "sqlite", reason="SQLite locks no single row")
+def test_an_order_that_a_hanging_transaction_holds_keeps_no_other_waiting_longer_than_the_database_waits(world: World) -> None:
+    held, other = (world.start(world.order()) for _ in range(2))
+    for payment in (held, other):
+        world.shopper_pays(payment)
+    world.time.advance(seconds=30)
+    is_held, is_swept = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        with transaction.atomic():
+            Order.objects.select_for_update().get(pk=held.order_id)
+            is_held.set()
+            is_swept.wait(30)
+        connections.close_all()
+
+    hanging = threading.Thread(target=hang)
+    hanging.start()
+    is_held.wait()
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SET lock_timeout = '1s'" if project.DATABASE == "postgresql" else "SET innodb_lock_wait_timeout = 1")
+    swept = world.sweep()
+    connections["default"].close()
+    is_swept.set()
+    hanging.join()
+    assert [fault.startswith(f"payment {held.reference}: OperationalError") for fault in swept.faults] == [True]
+    assert world.shop.is_paid(other.order.key)
+    world.time.advance(hours=1)
+    world.sweep()
+    assert world.shop.is_paid(held.order.key)
+
+
+@pytest.mark.parametrize("said", ["\0", "\ud800"], ids=["nul", "half a surrogate"])
+def test_a_fault_whose_words_no_database_keeps_leaves_the_sweeper_alive(world: World, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    def send() -> int:
+        raise RuntimeError(f"the mail service says {said}")
+
+    monkeypatch.setattr(sweeping, "mail_attentions", send)
+    monkeypatch.setattr(sweeping._log, "disabled", True)  # workers of a test run cannot send each other half a surrogate either
+    assert world.sweep().faults == ["mail: RuntimeError: the mail service says \ufffd"]
+    assert Heartbeat.objects.get(name=SWEEPER).detail["faults"] == ["mail: RuntimeError: the mail service says \ufffd"]
+
+
 def test_what_needs_a_person_is_mailed_and_not_more_often_than_set(world: World, configure: Callable[..., None]) -> None:
     configure(ATTENTION_MAIL_TO=["owner@shop.example"], ATTENTION_MAIL_MINUTES=30)
     raise_one(world)
@@ -1136,133 +1143,6 @@ def test_payments_of_an_account_that_is_silent_as_a_whole_are_not_told_one_by_on
     assert world.attentions() == ["gateway-silent"]
 
 
-@contextmanager
-def clock_ahead(monkeypatch: pytest.MonkeyPatch, days: float) -> Iterator[None]:
-    """Let the shop's clock, and nobody else's, be so many days ahead."""
-    right = clock.now
-    with monkeypatch.context() as patch:
-        patch.setattr(clock, "now", lambda: right() + timedelta(days=days))
-        yield
-
-
-def by_tasks() -> None:
-    """Sweep in parts, as Celery's tasks do."""
-    for account in sweeping.wake():
-        sweep_account(account)
-    sweep_shop()
-    sweep_mail()
-
-
-@pytest.mark.parametrize("sweeps", [sweep, by_tasks])
-@pytest.mark.parametrize("days", [1, 365])
-def test_i2_a_clock_that_ran_ahead_puts_off_neither_what_it_looked_at_nor_what_it_began(
-    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]], days: int, sweeps: Callable[[], object]
-) -> None:
-    looked_at = world.start(world.order())
-    with clock_ahead(monkeypatch, days):
-        begun = world.start(world.order())
-        gateway["*"] = silent
-        world.sweep()
-        gateway.clear()
-    for payment in (looked_at, begun):
-        assert due_in(world, payment) > 80_000
-        world.shopper_pays(payment)
-    sweeps()
-    assert [world.fresh(payment).status for payment in (looked_at, begun)] == ["paid", "paid"]
-
-
-@pytest.mark.parametrize("days", [5, 40])
-def test_i2_a_payment_that_a_clock_days_ahead_took_for_expired_is_looked_at_once_it_is_right(
-    world: World, monkeypatch: pytest.MonkeyPatch, days: int
-) -> None:
-    payment = world.start(world.order())
-    with clock_ahead(monkeypatch, days):
-        world.sweep()
-    assert world.fresh(payment).status == "expired"
-    world.shopper_pays(payment)
-    world.sweep()
-    assert world.fresh(payment).status == "paid"
-
-
-@pytest.mark.parametrize("days", [9, 40])
-def test_i2_the_tail_looks_that_a_clock_days_ahead_took_for_done_are_made(world: World, monkeypatch: pytest.MonkeyPatch, days: int) -> None:
-    payment = world.start(world.order())
-    world.time.advance(hours=3)
-    world.sweep()
-    assert world.fresh(payment).status == "closed"
-    world.time.advance(hours=2)
-    world.sweep()
-    world.time.advance(hours=20)
-    with clock_ahead(monkeypatch, days):
-        world.sweep()
-    world.pays_late(payment)
-    world.sweep()
-    assert world.fresh(payment).status == "paid"
-
-
-def test_what_settled_while_the_clock_was_months_ahead_is_not_asked_about_at_every_sweep(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    payment = world.start(world.order())
-    world.shopper_pays(payment)
-    with clock_ahead(monkeypatch, 60):
-        world.sweep()
-    assert world.fresh(payment).status == "paid"
-    before = world.queries()
-    for _ in range(24):
-        world.time.advance(minutes=5)
-        world.sweep()
-    assert world.queries() - before <= 3, "now, and an hour after it came to its status"
-
-
-def test_what_another_machine_looked_at_ahead_of_time_is_looked_for_once_an_hour(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    payment = world.start(world.order())
-    world.time.advance(hours=3)
-    world.sweep()
-    assert world.fresh(payment).status == "closed"
-    world.time.advance(minutes=30)
-    with clock_ahead(monkeypatch, 5):
-        operations.reconcile(world.fresh(payment), "return")  # by a worker of the web
-    before = world.queries()
-    world.time.advance(minutes=20)
-    world.sweep()
-    assert world.queries() == before
-    world.time.advance(minutes=15)
-    world.sweep()
-    assert world.queries() == before + 1
-
-
-@pytest.mark.parametrize("hours", [-48, -2, 2, 48])
-def test_two_machines_whose_clocks_differ_for_good_ask_no_more_often_than_one_an_hour(
-    world: World, monkeypatch: pytest.MonkeyPatch, hours: float
-) -> None:
-    for payment in [world.paid_payment() for _ in range(3)]:
-        assert payment.status == "paid"
-    world.time.advance(minutes=65)
-    world.sweep()
-    world.time.advance(minutes=5)
-    rests = {ahead: turns.Rest(sweeping._LOOK_AGAIN_EVERY) for ahead in (0, hours)}
-    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: world.time.offset.total_seconds() + 0))
-    before = world.queries()
-    for _ in range(30):
-        world.time.advance(minutes=1)
-        for ahead, rest in rests.items():
-            with clock_ahead(monkeypatch, ahead / 24):
-                monkeypatch.setattr(sweeping, "_looked_again", rest)
-                world.sweep()
-    assert world.queries() - before <= 9, "each machine makes each of the three due once an hour, and a tail look may be due"
-
-
-@pytest.mark.parametrize("minutes", [-62, -30, 30])
-def test_a_sweeper_whose_clock_is_wrong_gives_up_no_fresh_order(world: World, monkeypatch: pytest.MonkeyPatch, minutes: float) -> None:
-    key = world.order()
-    operations.expect(world.shop.plugin, key)
-    with clock_ahead(monkeypatch, minutes / 24 / 60):
-        world.sweep()
-    world.sweep()
-    assert not world.shop.is_released(key)
-
-
 @pytest.mark.parametrize("seconds", [0, 2, 200])
 def test_an_answer_that_was_asked_before_the_payment_was_paid_contradicts_nothing_though_clocks_differ(
     world: World, monkeypatch: pytest.MonkeyPatch, seconds: int
@@ -1355,11 +1235,3 @@ def test_an_account_matter_that_was_raised_ahead_of_the_clock_hides_no_payment_a
     world.time.advance(minutes=15)
     world.sweep()
     assert "signature-mismatch" not in world.attentions()
-
-
-def test_a_refund_that_was_cut_off_while_the_clock_ran_a_day_ahead_is_told_within_hours(world: World) -> None:
-    refund = queue(world.paid_payment(), "1.00")
-    Refund.objects.filter(pk=refund.pk).update(status="sending", due_at=clock.now() + timedelta(days=1))
-    assert not world.sweep().refunds_lost, "its process may be alive"
-    world.time.advance(hours=2, seconds=1)
-    assert world.sweep().refunds_lost == 1

@@ -77,6 +77,32 @@ def test_a_child_dies_at_its_line_by_sigkill_and_the_zygote_lives_on(modules: Pa
     assert told[4].startswith("AttributeError")
 
 
+_ENDS_ITSELF = """
+import os, signal
+from tillgate.testing.killing.zygote import Zygote
+
+def carry(job, kill_at, tell):
+    if job == "exits":
+        os._exit(3)
+    if job == "is killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 1
+
+zygote = Zygote(carry, begin=lambda: None)
+print(*[zygote.do(job) for job in ("exits", "is killed", "ends")], sep="\\n")
+zygote.end()
+"""
+
+
+def test_a_child_that_ends_without_a_word_is_a_fault_and_ends_no_run() -> None:
+    ran = subprocess.run([sys.executable, "-c", _ENDS_ITSELF], capture_output=True, text=True, check=False, timeout=60)
+    assert ran.stdout.splitlines() == [
+        "End(place='', points=0, fault='it ended without a word, with exit code 3')",
+        "End(place='', points=0, fault='it ended without a word, with exit code -9')",
+        "End(place='', points=1, fault='')",
+    ]
+
+
 # The judge --------------------------------------------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,15 @@ from tillgate.django.conf import get_settings as get_tillgate_settings
 from tillgate.django.forms import VENDOR_LABELS
 from tillgate.django.models import Payment
 from tillgate.django.operations.locking import database
-from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_being_created, is_cashier_live, wait_for_creation
+from tillgate.django.operations.starting import (
+    NotPayable,
+    Started,
+    StartOutcome,
+    is_being_created,
+    is_order_paid,
+    may_go_on,
+    wait_for_creation,
+)
 from tillgate.errors import InvalidRequest, TillgateError
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
 from tillgate.wire import money
@@ -184,7 +192,7 @@ def _started(installation: Installation, transaction_id: str, started: Started) 
     begun, payment = find_transaction(installation, transaction_id), started.payment
     assert begun is not None
     if started.outcome is StartOutcome.PAID and payment.data.get(DATA_KEY) != begun.pk:
-        return failure(_CHARGE, _("This is paid already, by another transaction."))
+        return _paid_by_another()
     if not attach(begun, payment):
         return failure(_CHARGE, _unknown())
     if started.outcome is StartOutcome.REFUSED:
@@ -217,9 +225,11 @@ def _standing(begun: Transaction, payment: Payment) -> Answer:
     if begun.canceled_at:
         message = _("This was canceled. Nothing was charged.")
         return answer("CHARGE_FAILURE", psp_reference=reference, amount=amount, message=message, actions=[])
+    if is_order_paid(payment.order):
+        return _paid_by_another()  # its cashier page would take the money once more (I4)
     if not payment.cashier_url:
         return _not_begun(payment)
-    is_live = is_cashier_live(payment)
+    is_live = may_go_on(payment)
     return answer(
         "CHARGE_ACTION_REQUIRED",
         psp_reference=reference,
@@ -228,6 +238,10 @@ def _standing(begun: Transaction, payment: Payment) -> Answer:
         data={"cashierUrl": payment.cashier_url} if is_live else None,
         actions=["CANCEL"],
     )
+
+
+def _paid_by_another() -> Answer:
+    return failure(_CHARGE, _("This is paid already, by another transaction."))
 
 
 def _refused(payment: Payment) -> Answer:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, reverse
@@ -17,12 +18,13 @@ from django.utils.translation import gettext_lazy as _
 
 from tillgate.django import operations
 from tillgate.django.admin.base import ReadOnlyAdmin, need
-from tillgate.django.models import Attention, Refund, TimelineEntry
+from tillgate.django.models import NOTHING, Attention, Refund, TimelineEntry
 from tillgate.django.operations import Act
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
-from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE, MOST_SHOWN, person_of, row_id, timeline_of
+from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE, person_of, row_id, timeline_of
 from tillgate.errors import TillgateError
+from tillgate.lifecycle import RefundStatus
 
 __all__ = ["AttentionAdmin"]
 
@@ -54,7 +56,7 @@ class _Card:
     seen: int
     made: Decimal | None
     """What a refund that was refused here, and was made, gave back."""
-    given_back: Decimal | None
+    given_back: Decimal
     """What of the payment our books hold to be given back, for who enters more."""
 
 
@@ -129,13 +131,13 @@ class AttentionAdmin(ReadOnlyAdmin[Attention]):
         """Return one matter and the timeline of what it is about."""
         entries = TimelineEntry.objects.none()
         if row.order_id:
-            entries = TimelineEntry.objects.filter(order_id=row.order_id).order_by("id")
+            entries = TimelineEntry.objects.filter(order_id=row.order_id)
             if row.payment_id:
                 entries = entries.filter(Q(payment_id=row.payment_id) | Q(payment__isnull=True))
         return {
             "title": words.reason(row.reason),
             "card": self._cards(request, [row])[0],
-            "timeline": timeline_of(entries[:MOST_SHOWN], _mask([row])),
+            "timeline": timeline_of(entries, _mask([row])),
         }
 
     def act_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -159,12 +161,16 @@ class AttentionAdmin(ReadOnlyAdmin[Attention]):
     def _cards(self, request: HttpRequest, rows: list[Attention]) -> list[_Card]:
         mask = _mask(rows)
         about = [row.payment_id for row in rows if row.payment_id]
-        newest = dict(Refund.objects.filter(payment_id__in=about).values_list("payment_id").annotate(newest=Max("id")).order_by())
-        return [self._card(request, row, mask, newest.get(row.payment_id, 0)) for row in rows]
+        refunds = defaultdict[int | None, list[Refund]](list)
+        for refund in Refund.objects.filter(payment_id__in=about).order_by("id").only("payment_id", "status", "amount"):
+            refunds[refund.payment_id].append(refund)
+        return [self._card(request, row, mask, refunds[row.payment_id]) for row in rows]
 
-    def _card(self, request: HttpRequest, row: Attention, mask: Mask, seen: int) -> _Card:
+    def _card(self, request: HttpRequest, row: Attention, mask: Mask, refunds: list[Refund]) -> _Card:
         may_resolve, may_refund = request.user.has_perm(MAY_RESOLVE), request.user.has_perm(MAY_REFUND)
+        sees_payment, sees_order = request.user.has_perm("tillgate.view_payment"), request.user.has_perm("tillgate.view_order")
         acts = [act for act in operations.acts_for(row) if may_resolve and (may_refund or act not in _ABOUT_REFUNDS)]
+        acts = [act for act in acts if sees_payment or act is not Act.REFUND]  # it is asked about on the payment's page
         evidence = mask.evidence(row.evidence)
         if row.delivery and row.delivery.fault:
             evidence.append((gettext("the shop's error"), mask.text(row.delivery.fault)))
@@ -175,11 +181,11 @@ class AttentionAdmin(ReadOnlyAdmin[Attention]):
             evidence=evidence,
             buttons=[_Button(act, str(words.ACTS[act]), self._address(act, row)) for act in acts],
             page_url=self.page_url(row),
-            payment_url=self.page_url(row.payment) if row.payment else "",
-            order_url=self.page_url(row.order) if row.order else "",
-            seen=seen,
+            payment_url=self.page_url(row.payment) if row.payment and sees_payment else "",
+            order_url=self.page_url(row.order) if row.order and sees_order else "",
+            seen=refunds[-1].pk if refunds else 0,
             made=row.refund.amount if row.refund else None,
-            given_back=row.payment.given_back if row.payment and Act.ENTER_REFUND in acts else None,
+            given_back=sum((refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED), NOTHING),
         )
 
     def _address(self, act: Act, row: Attention) -> str:

@@ -15,7 +15,7 @@ from tillgate.django.admin.base import ReadOnlyAdmin
 from tillgate.django.models import Order, Refund
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
-from tillgate.django.staff.showing import MOST_SHOWN, badge, timeline_of
+from tillgate.django.staff.showing import badge, newest, timeline_of
 
 __all__ = ["OrderAdmin"]
 
@@ -63,13 +63,14 @@ class OrderAdmin(ReadOnlyAdmin[Order]):
 
     def page_context(self, request: HttpRequest, row: Order) -> dict[str, Any]:
         """Return an order, its payments and its timeline."""
-        payments = list(row.payments.order_by("id")[:MOST_SHOWN])
+        payments = newest(row.payments.all())
         mask = Mask(payments, Refund.objects.filter(payment__order=row).only("notice_key"))
         return {
             "order": row,
             "state": _state(row),
+            "tried": payments,
             "payments": [(one, words.PAYMENT_STATUSES[one.status], words.vendor_name(one.vendor), self.page_url(one)) for one in payments],
-            "timeline": timeline_of(row.timeline.order_by("id")[:MOST_SHOWN], mask),
+            "timeline": timeline_of(row.timeline.all(), mask),
             "attentions": [
                 (one, words.reason(one.reason), mask.text(one.sentence), self.page_url(one)) for one in row.attentions.order_by("id")
             ],

@@ -14,11 +14,10 @@ from django.urls import URLPattern
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.timezone import localtime
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from tillgate.django import operations
+from tillgate.django import clock, operations
 from tillgate.django.admin.base import ReadOnlyAdmin, need
 from tillgate.django.forms import VENDOR_LABELS, RefundForm
 from tillgate.django.models import NOTHING, Attention, Order, Payment
@@ -28,8 +27,8 @@ from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import (
     MAY_REFUND,
     MAY_RESOLVE,
-    MOST_SHOWN,
     badge,
+    newest,
     person_of,
     refund_of_press,
     refund_outcome,
@@ -98,10 +97,11 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         """Return the list that knows what the database can do."""
         return _PaymentList
 
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Refuse to filter by what is hidden: its letters could be guessed one by one."""
         is_hidden = lookup.split("__", maxsplit=1)[0] in ("notice_key", "return_key", "cashier_url")
-        return not is_hidden and super().lookup_allowed(lookup, value, request)
+        of_request = () if request is None else (request,)  # Django 4.2 has none
+        return not is_hidden and super().lookup_allowed(lookup, value, *of_request)
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Payment], search_term: str) -> tuple[QuerySet[Payment], bool]:
         """Search by what is indexed, so that a large table answers at once."""
@@ -141,7 +141,8 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
     @admin.display(description=_("started"), ordering="created_at")
     def shown_created(self, payment: Payment) -> str:
         """Return when it was started."""
-        return date_format(localtime(payment.created_at), "SHORT_DATETIME_FORMAT")
+        at = payment.created_at
+        return date_format(clock.local(at), "SHORT_DATETIME_FORMAT")
 
     @admin.display(description=_("account"))
     def shown_account(self, payment: Payment) -> str:
@@ -157,7 +158,8 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         """Return a payment and everything that belongs to it."""
         refunds = list(row.refunds.order_by("id"))
         mask = Mask([row], refunds)
-        entries = row.order.timeline.filter(Q(payment=row) | Q(payment__isnull=True)).order_by("id")
+        entries = row.order.timeline.filter(Q(payment=row) | Q(payment__isnull=True))
+        told = newest(row.deliveries.all())
         left = refundable(row)
         given_back = sum((refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED), NOTHING)
         return {
@@ -165,7 +167,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             "order_url": self.page_url(row.order),
             "status": words.PAYMENT_STATUSES[row.status],
             "vendor": words.vendor_name(row.vendor),
-            "timeline": timeline_of(entries[:MOST_SHOWN], mask),
+            "timeline": timeline_of(entries, mask),
             "refunds": [(refund, words.REFUND_STATUSES[refund.status], mask.text(refund.answer)) for refund in refunds],
             "left": left,
             "given_back": given_back,
@@ -175,7 +177,8 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             "enter_url": self.act_address("enter-refund", row),
             "seen": refunds[-1].pk if refunds else 0,
             "query_url": self.act_address("query", row),
-            "deliveries": [(one, mask.text(one.fault)) for one in row.deliveries.order_by("id")[:MOST_SHOWN]],
+            "deliveries": [(one, mask.text(one.fault)) for one in told],
+            "told": told,
             "notices": [(one, mask.evidence(one.evidence)) for one in row.kept_notices.order_by("-received_at", "-id")],
             "attentions": [
                 (one, words.reason(one.reason), mask.text(one.sentence), self.page_url(one)) for one in row.attentions.order_by("id")
@@ -197,7 +200,11 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             messages.error(request, gettext("Nothing of this payment can be given back."))
             return HttpResponseRedirect(self.page_url(payment))
         attention = self._attention(payment, request.GET.get("attention"))
+        if attention and attention.resolved_at:
+            return HttpResponseRedirect(self.page_url(attention))  # it says who was quicker, and how
         form = RefundForm(left, {"amount": request.GET.get("amount", left), "reason": request.GET.get("reason", "")})
+        if attention:
+            del form.fields["reason"]  # what it resolves is the reason
         newest = payment.refunds.order_by("-id").first()
         context = {
             "payment": payment,
@@ -215,8 +222,8 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         return self.show(request, "tillgate/admin/refund.html", gettext("Give money back"), context)
 
     def _attention(self, payment: Payment, given: str | None) -> Attention | None:
-        """Return the open attention that the refund is to resolve, if it is about this payment."""
-        return payment.attentions.filter(resolved_at__isnull=True, pk=row_id(given)).first()
+        """Return the attention that the refund is to resolve, if it is about this payment; somebody may have resolved it meanwhile."""
+        return payment.attentions.filter(pk=row_id(given)).first()
 
     def _refund(self, request: HttpRequest, payment: Payment) -> HttpResponse:
         mask = Mask([payment])
@@ -224,12 +231,12 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         amount, reason = request.POST.get("amount", ""), request.POST.get("reason", "")
         seen = row_id(request.POST.get("seen"))
         attention = self._attention(payment, request.POST.get("attention"))
-        back = self.page_url(attention or payment)
+        back, instead = self.page_url(attention or payment), ""
         try:
             if attention:
                 need(request, MAY_RESOLVE)
                 done = operations.perform(attention.pk, operations.Act.REFUND, person=person, amount=amount, press=press, seen=seen)
-                refund = done.refund
+                refund, instead = done.refund, done.sentence
             else:
                 refund = operations.refund(payment.pk, amount, person=person, reason=reason, data={"press": press}, seen=seen)
         except (operations.RefundNotPossible, operations.ActNotPossible, TillgateError) as error:
@@ -240,6 +247,8 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         if refund:
             level, said = refund_outcome(refund, mask)
             messages.add_message(request, level, said)
+        else:  # a colleague had resolved it otherwise
+            messages.warning(request, gettext("Nothing was given back: %(because)s.") % {"because": mask.text(instead.rstrip("."))})
         return HttpResponseRedirect(back)
 
     def enter_view(self, request: HttpRequest, object_id: str) -> HttpResponse:

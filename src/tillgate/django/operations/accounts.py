@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from tillgate import hooks
 from tillgate.account import Account
@@ -11,9 +12,12 @@ from tillgate.django.models import Payment
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.wire.dialects import REFERENCE, Dialect
 
-__all__ = ["account_if_known", "account_of", "dialect_of", "find_account"]
+__all__ = ["account_if_known", "account_of", "dialect_of", "find_account", "is_made_by"]
 
 _log = logging.getLogger("tillgate")
+
+_PINNED: Final = ("merchant_no", "base_url", "sandbox")
+"""What of the account that made it a payment keeps."""
 
 
 def find_account(alias: str) -> Account:
@@ -27,14 +31,19 @@ def find_account(alias: str) -> Account:
 def account_of(payment: Payment) -> Account:
     """Return the account that made a payment; another merchant's answers about it would prove nothing (I1)."""
     account = find_account(payment.account)
-    pinned = {"merchant_no": payment.merchant_no, "base_url": payment.base_url, "sandbox": payment.sandbox}
-    for name, value in pinned.items():
+    for name in _PINNED:
+        value = getattr(payment, name)
         if getattr(account, name) != value:
             remedy = (
                 f"was {value!r} when payments that are still watched were made: configure the old account again under {payment.account!r}"
             )
             raise ConfigurationError(name, getattr(account, name), remedy)
     return account
+
+
+def is_made_by(payment: Payment, account: Account | None) -> bool:
+    """Tell whether an account is the one that made a payment, and so can be asked about it."""
+    return account is not None and all(getattr(account, name) == getattr(payment, name) for name in _PINNED)
 
 
 def account_if_known(payment: Payment) -> Account | None:

@@ -132,10 +132,14 @@ def perform(
     rows = Attention.objects.using(database()).select_related("order", "payment__order", "refund__payment", "delivery")
     attention = rows.get(pk=attention_id)
     if attention.resolved_at:
-        return Done(resolved=True, sentence=f"{attention.resolved_by} had resolved it already: {attention.resolution}")
+        return _too_late(attention)
     if act not in acts_for(attention):
         raise ActNotPossible(f"{act!r} does not resolve {attention.reason!r}")
     return _ACTS[Act(act)](attention, _Given(person=person, note=note.strip(), amount=amount, press=press, seen=seen))
+
+
+def _too_late(attention: Attention) -> Done:
+    return Done(resolved=True, sentence=f"{attention.resolved_by} had resolved it already: {attention.resolution}")
 
 
 def look_again(payment: Payment, person: str) -> Done:
@@ -175,6 +179,9 @@ def _tell_again(attention: Attention, given: _Given) -> Done:
     payment = attention.payment
     assert payment is not None
     with locked_order(payment.order_id) as order:
+        attention.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
+        if attention.resolved_at:  # in the same moment; whoever resolves it has the order's lock too
+            return _too_late(attention)
         payment.refresh_from_db(fields=["status"])
         if order.paid_by_id or payment.status != PaymentStatus.PAID:
             raise ActNotPossible(f"order {order} is paid already" if order.paid_by_id else f"payment {payment.reference} is not paid")
@@ -210,7 +217,7 @@ def _refund(attention: Attention, given: _Given) -> Done:
     payment = attention.payment
     assert payment is not None
     data = {"press": given.press} if given.press else {}
-    sent = refund(payment.pk, given.amount or "", person=given.person, reason=attention.reason, data=data, seen=given.seen)
+    sent = refund(payment.pk, given.amount or "", person=given.person, reason=attention.reason, data=data, seen=given.seen, about=attention)
     attention.refresh_from_db()
     return Done(resolved=attention.resolved_at is not None, sentence=sent.answer, refund=sent)
 

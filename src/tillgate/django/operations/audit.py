@@ -241,11 +241,11 @@ def _doubles(batch: list[Payment]) -> Iterator[Difference]:
     """Yield the payments of a batch that are paid by a transaction of the gateway by which an earlier one is paid too."""
     numbers = [payment.transaction_no for payment in batch if payment.transaction_no]
     paid = Payment.objects.using(database()).filter(transaction_no__in=numbers, status=PaymentStatus.PAID)
-    by_number: dict[str | None, list[Payment]] = defaultdict(list)
+    by_number: dict[tuple[bool, str | None], list[Payment]] = defaultdict(list)  # a sandbox and a live gateway count for themselves
     for payment in paid.select_related("order").order_by("id"):
-        by_number[payment.transaction_no].append(payment)
+        by_number[payment.sandbox, payment.transaction_no].append(payment)
     for payment in batch:
-        same = by_number[payment.transaction_no]
+        same = by_number[payment.sandbox, payment.transaction_no]
         if payment in same[1:]:
             told = Attention.objects.using(database()).filter(payment__in=same, reason=AttentionReason.DUPLICATE_TRANSACTION_NO)
             yield twins(payment, same[0], told.order_by("id"))

@@ -13,8 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
-from django.utils.timezone import localtime
-
+from tillgate.django import clock
 from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment, Refund
 from tillgate.django.operations.attention import GIVEN_BACK_REASONS, ITSELF
 from tillgate.hooks import OrderDescription, PaidOutcome
@@ -149,7 +148,7 @@ def _shown(payment: Payment) -> str:
 
 
 def _time(moment: datetime) -> str:
-    return f"{localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
+    return f"{clock.local(moment):%Y-%m-%d %H:%M:%S %Z}".rstrip()
 
 
 # The gateway ------------------------------------------------------------------------------------------------------------------------------

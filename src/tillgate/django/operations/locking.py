@@ -16,7 +16,7 @@ _View = TypeVar("_View", bound=Callable[..., Any])
 
 
 class InsideTransaction(RuntimeError):
-    """An operation that uses the network was called inside a transaction; nothing was sent."""
+    """An operation that uses the network was called inside a transaction, or where the host commits by hand; nothing was sent."""
 
 
 def database() -> str:
@@ -25,12 +25,25 @@ def database() -> str:
 
 
 def durable() -> transaction.Atomic:
-    """Return a transaction that is committed when it ends: never one nested in the host's."""
+    """Return a transaction that is committed when it ends: never one nested in the host's, nor one that the host commits by hand."""
+    _refuse_by_hand("this")
     return transaction.atomic(using=database(), durable=True)
+
+
+def _refuse_by_hand(operation: str) -> None:
+    """Raise where autocommit is off: Django then leaves even a durable transaction open, for the host to commit or to roll back."""
+    connection = connections[database()]
+    is_on = connection.autocommit if connection.connection else connection.settings_dict["AUTOCOMMIT"]
+    if not is_on and not connection.in_atomic_block:
+        raise InsideTransaction(
+            f"{operation} must be kept at once, and was called while autocommit of database {connection.alias!r} is off: "
+            "turn it on (transaction.set_autocommit(True), and no AUTOCOMMIT in the settings), or queue the work"
+        )
 
 
 def outside_transactions(operation: str) -> None:
     """Raise unless no transaction of ours or the host's is open, since the network is about to be used."""
+    _refuse_by_hand(operation)
     for connection in connections.all(initialized_only=True):
         if connection.in_atomic_block:
             raise InsideTransaction(

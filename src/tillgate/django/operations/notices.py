@@ -18,7 +18,7 @@ from django.db import connections
 
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import NoticeKind, Payment, Refund
+from tillgate.django.models import Notice, NoticeKind, Payment, Refund
 from tillgate.django.operations.accounts import account_if_known, dialect_of
 from tillgate.django.operations.attention import raise_attention
 from tillgate.django.operations.deliveries import deliver
@@ -37,16 +37,23 @@ __all__ = ["receive_payment_notice", "receive_refund_notice", "receive_return"]
 _KEPT_PER_PAYMENT: Final = 20
 _KEPT_BYTES: Final = 8 * 1024
 
-_COUNT_REPEATED: Final = "UPDATE tillgate_payment SET repeated_notices = repeated_notices + 1 WHERE id = %s"
-_COUNT: Final = "UPDATE tillgate_payment SET notices = %s, last_notice = %s WHERE id = %s AND notices = %s"
+_COUNT_REPEATED: Final = "UPDATE {payments} SET repeated_notices = repeated_notices + 1 WHERE id = %s"
+_COUNT: Final = "UPDATE {payments} SET notices = %s, last_notice = %s WHERE id = %s AND notices = %s"
 _REPLACE: Final = (
-    "UPDATE tillgate_notice SET kind = %s, received_at = %s, method = %s, signature = %s, evidence = %s"
+    "UPDATE {kept} SET kind = %s, received_at = %s, method = %s, signature = %s, evidence = %s"
     " WHERE payment_id = %s AND slot = %s AND COALESCE(refund_id, 0) = %s"
 )
 _ADD: Final = (
-    "INSERT INTO tillgate_notice (kind, received_at, method, signature, evidence, payment_id, slot, refund_id)"
+    "INSERT INTO {kept} (kind, received_at, method, signature, evidence, payment_id, slot, refund_id)"
     " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
 )
+
+
+@functools.cache
+def _sql(statement: str, alias: str) -> str:
+    """Return a statement about our tables, by the names that the project gives them there."""
+    quote = connections[alias].ops.quote_name
+    return statement.format(payments=quote(Payment._meta.db_table), kept=quote(Notice._meta.db_table))
 
 
 def receive_payment_notice(key: str, received: Received, method: str) -> Payment | None:
@@ -114,7 +121,7 @@ def _receive(payment: Payment, kind: NoticeKind, received: Received, method: str
     is_forged = signature is NoticeSignature.FORGED
     if payment.status == PaymentStatus.PAID and payment.last_notice == said and not is_forged:
         with connections[database()].cursor() as cursor:
-            cursor.execute(_COUNT_REPEATED, [payment.pk])
+            cursor.execute(_sql(_COUNT_REPEATED, database()), [payment.pk])
         return payment
     counted = {"notices": 1, "forged_notices": 1} if is_forged else {"notices": 1}
     with durable():
@@ -167,7 +174,7 @@ def _is_late(payment: Payment, said: str, *, is_forged: bool) -> bool:
     if payment.status != PaymentStatus.PAID or is_forged:
         return False
     with connections[database()].cursor() as cursor:
-        cursor.execute(_COUNT, [payment.notices + 1, said, payment.pk, payment.notices])
+        cursor.execute(_sql(_COUNT, database()), [payment.notices + 1, said, payment.pk, payment.notices])
         if cursor.rowcount:
             payment.notices += 1
         return bool(cursor.rowcount)
@@ -191,10 +198,10 @@ def _keep(
     slot, refund_id = (count - 1) % _KEPT_PER_PAYMENT, refund.pk if refund else None
     with connection.cursor() as cursor:
         if count > _KEPT_PER_PAYMENT:
-            cursor.execute(_REPLACE, [*kept, payment.pk, slot, refund_id or 0])
+            cursor.execute(_sql(_REPLACE, database()), [*kept, payment.pk, slot, refund_id or 0])
             if cursor.rowcount:
                 return
-        cursor.execute(_ADD, [*kept, payment.pk, slot, refund_id])
+        cursor.execute(_sql(_ADD, database()), [*kept, payment.pk, slot, refund_id])
 
 
 def _bounded(received: Received) -> dict[str, Any]:

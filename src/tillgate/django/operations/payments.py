@@ -48,7 +48,8 @@ _CLAIMED: Final = ("status_since", "looked_at", "next_look_at", "notices", "forg
 
 def _look_for_duplicate(order: Order, payment: Payment, transaction_no: str, cause: str) -> None:
     """Raise attention when the gateway gave the same number to another payment; recording goes on."""
-    twins = Payment.objects.filter(transaction_no=transaction_no).exclude(pk=payment.pk)
+    # A sandbox and a live gateway count for themselves.
+    twins = Payment.objects.using(database()).filter(transaction_no=transaction_no, sandbox=payment.sandbox).exclude(pk=payment.pk)
     if twin := twins.first():
         sentence = f"The gateway gave transaction {transaction_no} to {payment.reference} and to {twin.reference}."
         raise_attention(AttentionReason.DUPLICATE_TRANSACTION_NO, sentence, cause, order=order, payment=payment)

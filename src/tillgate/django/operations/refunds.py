@@ -75,14 +75,16 @@ def refund(
     reason: str = "",
     data: Mapping[str, Any] | None = None,
     seen: int | None = None,
+    about: Attention | None = None,
 ) -> Refund:
     """Refund part or all of a payment now, and return the refund with its outcome.
 
     `seen` is the id of the newest refund that the person knew of, 0 for none: when there is a newer one by now (a second press of the
-    button, or a colleague who was quicker), nothing is sent and `RefundNotPossible` is raised.
+    button, or a colleague who was quicker), nothing is sent and `RefundNotPossible` is raised. So it is when `about`, the matter that the
+    refund is to resolve, is resolved by now: the shop may have been told again, and hold its order to be paid by this money.
     """
     outside_transactions("refund")
-    queued = _queue(payment_id, amount, person, reason, data or {}, seen)
+    queued = _queue(payment_id, amount, person, reason, data or {}, seen, about)
     return send_refund(queued.pk)
 
 
@@ -96,12 +98,21 @@ def queue_refund(
     seen: int | None = None,
 ) -> Refund:
     """Queue a refund inside whatever transaction is running; it is sent on commit, or by the sweeper. `seen` is as in `refund`."""
-    queued = _queue(payment_id, amount, person, reason, data or {}, seen)
-    transaction.on_commit(lambda: _send_quietly(queued.pk), using=database())
+    with transaction.atomic(using=database()):  # where the host commits by hand, only in here can something be done on commit
+        queued = _queue(payment_id, amount, person, reason, data or {}, seen)
+        transaction.on_commit(lambda: _send_quietly(queued.pk), using=database())
     return queued
 
 
-def _queue(payment_id: int, amount: Decimal | str, person: str, reason: str, data: Mapping[str, Any], seen: int | None = None) -> Refund:
+def _queue(
+    payment_id: int,
+    amount: Decimal | str,
+    person: str,
+    reason: str,
+    data: Mapping[str, Any],
+    seen: int | None = None,
+    about: Attention | None = None,
+) -> Refund:
     exact = money.amount(amount)
     order_id = Payment.objects.using(database()).values_list("order_id", flat=True).get(pk=payment_id)
     with transaction.atomic(using=database()):
@@ -114,6 +125,7 @@ def _queue(payment_id: int, amount: Decimal | str, person: str, reason: str, dat
         if _may_be_refunded_elsewhere(payment):
             raise RefundNotPossible(f"payment {payment.reference} may have been refunded elsewhere: enter that amount first")
         _check_seen(payment, seen)
+        _check_open(about)
         left = _left(payment, payment.refunds.select_for_update())
         if exact > left:
             raise InvalidRequest("amount", exact, f"is more than the USD {left} that can still be given back of {payment.reference}")
@@ -148,6 +160,15 @@ def _check_seen(payment: Payment, seen: int | None) -> None:
     """Raise when there is a refund that the person who asks for one has not seen."""
     if seen is not None and (newer := payment.refunds.filter(pk__gt=seen).first()):
         raise RefundNotPossible(f"a refund of USD {newer.amount} of payment {payment.reference} was asked for in the meantime")
+
+
+def _check_open(about: Attention | None) -> None:
+    """Raise when somebody has resolved the matter that a refund is to resolve. Whoever resolves one has the order's lock too."""
+    if about is None:
+        return
+    by_now = Attention.objects.using(database()).select_for_update().get(pk=about.pk)
+    if by_now.resolved_at:
+        raise RefundNotPossible(f"{by_now.resolved_by} had resolved it already: {by_now.resolution}")
 
 
 def _send_quietly(refund_id: int) -> None:
@@ -292,9 +313,9 @@ def _settle_locked(
 
 
 def _tell_of_waiting(order: Order, refund: Refund, answer: str) -> None:
-    """Raise attention about a refund that could not be sent for hours, and take it back once it was."""
+    """Raise attention about a refund that could not be sent for hours, and take it back once it waits no longer."""
     if refund.status != RefundStatus.QUEUED:
-        settle(Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_NOT_SENT), f"it was sent: {refund.status}")
+        settle(Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_NOT_SENT), f"it waits no longer: {refund.status}")
         return
     waited = refund.status_since - refund.created_at
     if waited < _TOLD_AFTER or Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_NOT_SENT).exists():
@@ -313,18 +334,20 @@ def _conclude_refund(refund: Refund) -> None:
         overpaid = Attention.objects.filter(payment=refund.payment, reason=AttentionReason.OVERPAID, resolved_at__isnull=True)
         for attention in overpaid:
             resolve(attention.pk, f"USD {refund.amount} was given back", person)
-    _conclude_given_back(refund.payment, person)
+    _conclude_given_back(refund.payment, person, GIVEN_BACK_REASONS | {AttentionReason.CHANGED_AFTER_PAID})
 
 
-def _conclude_given_back(payment: Payment, person: str) -> None:
+def _conclude_given_back(payment: Payment, person: str, over: Collection[AttentionReason]) -> None:
     """Conclude what a payment that has been given back entirely leaves nobody to decide about (I4).
+
+    `over` says which reasons: all, where a person entered what was made. Beside a refund of ours that gave back the rest, one that was held
+    to be refused and was made has given back more than was paid.
 
     If it never paid its order, the order may be unpaid by now, and what that holds is to be released.
     """
     given_back, order = payment.given_back, payment.order
     if given_back < payment.amount:
         return
-    over = GIVEN_BACK_REASONS | ELSEWHERE_REASONS
     for attention in Attention.objects.filter(payment=payment, reason__in=over, resolved_at__isnull=True):
         resolve(attention.pk, f"all of it was given back: USD {given_back:.2f}", person)
     if order.paid_by_id is None:
@@ -433,7 +456,7 @@ def enter_external_refund(
         matters = Attention.objects.filter(payment=payment, resolved_at__isnull=True)
         for attention in matters.filter(pk=about.pk) if about else matters.filter(reason=AttentionReason.CHANGED_AFTER_PAID):
             resolve(attention.pk, f"USD {exact} was refunded elsewhere", person)
-        _conclude_given_back(payment, person)
+        _conclude_given_back(payment, person, GIVEN_BACK_REASONS | ELSEWHERE_REASONS)
         _tell_shop(order, entered)
     deliver(order.pk)
     return entered
@@ -449,20 +472,16 @@ def withdraw(refund_id: int, *, person: str) -> Refund:
             raise RefundNotPossible(f"the refund is {refund.status} by now, and only one that waits to be sent can be withdrawn")
         if _was_confirmed(refund):
             raise RefundNotPossible("a notice says that the refund was done; it is booked when it is sent next, and not sent again")
-        _withdraw(refund, order, person, f"by {person}")
+        withdrawn = _withdraw(refund, order, person, f"by {person}")
     deliver(order.pk)
-    return refund
+    return withdrawn
 
 
-def _withdraw(refund: Refund, order: Order, person: str, because: str) -> None:
+def _withdraw(refund: Refund, order: Order, person: str, because: str) -> Refund:
     """Give up a refund that was not sent, under the order's lock."""
-    move_refund(RefundStatus.QUEUED, RefundStatus.REFUSED)
-    refund.status, refund.status_since, refund.due_at = RefundStatus.REFUSED.value, clock.now(), None
-    refund.answer = f"withdrawn before it was sent: {because}"[:255]
-    refund.save(update_fields=["status", "status_since", "answer", "due_at"])
-    record("refund.refused", order, f"person:{person}", refund.answer, payment=refund.payment, refund=refund)
-    settle(Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_NOT_SENT), "it was withdrawn")
-    _tell_shop(order, refund)
+    answer, cause = f"withdrawn before it was sent: {because}", f"person:{person}"
+    withdrawn, _ = _settle_locked(order, refund.pk, RefundStatus.REFUSED, answer, cause, only_from=(RefundStatus.QUEUED,), person=person)
+    return withdrawn
 
 
 def mark_lost(refund_id: int) -> Refund:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, FilteredRelation, OuterRef, Q
+from django.db.models import Exists, FilteredRelation, OuterRef, Q, QuerySet
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
@@ -22,7 +22,7 @@ from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import MOST_DIGITS, Delivery, DeliveryKind, Order, Payment, new_key
-from tillgate.django.operations.accounts import find_account
+from tillgate.django.operations.accounts import account_if_known, find_account, is_made_by
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
 from tillgate.django.operations.payments import after_change, assign, reconcile
 from tillgate.django.operations.timeline import record
@@ -38,7 +38,19 @@ from tillgate.wire.messages import CreatedPayment, PaymentRequest, Terminal, Ven
 from tillgate.wire.money import CURRENCY
 from tillgate.wire.references import new_reference
 
-__all__ = ["NotPayable", "StartOutcome", "Started", "close", "expect", "is_being_created", "is_cashier_live", "start", "wait_for_creation"]
+__all__ = [
+    "NotPayable",
+    "StartOutcome",
+    "Started",
+    "close",
+    "expect",
+    "is_being_created",
+    "is_cashier_live",
+    "is_order_paid",
+    "may_go_on",
+    "start",
+    "wait_for_creation",
+]
 
 _log = logging.getLogger("tillgate")
 _T = TypeVar("_T")
@@ -102,7 +114,7 @@ def start(
     def begin(order: Order, *, is_new: bool) -> tuple[Payment, PaymentRequest | None]:
         description = _describe(order)
         amount = _payable_amount(order, description)
-        if not is_new and (twin := _twin(order, vendor, amount, account)):
+        if not is_new and (twin := _twin(order, vendor, amount, account, chosen)):
             return twin, None
         payment, request = _new_payment(order, description, Vendor(vendor), terminal, account, chosen, data or {})
         payment.save(force_insert=True)
@@ -164,25 +176,46 @@ def _payable_amount(order: Order, description: hooks.OrderDescription) -> Decima
     return description.amount
 
 
-def _twin(order: Order, vendor: str, amount: Decimal, account: str) -> Payment | None:
+def _twin(order: Order, vendor: str, amount: Decimal, alias: str, account: Account) -> Payment | None:
     """Return the payment that makes another one needless.
 
-    It is the open one that a second press of the same button means (a double click makes one payment), or one that is paid while the
-    shop, whose handler fails, could not be told yet (I4).
+    It is one that is paid while the shop, whose handler fails, could not be told yet (I4), or else the open one that a second press of the
+    same button means (a double click makes one payment).
     """
-    untold = Delivery.objects.filter(payment=OuterRef("pk"), kind=DeliveryKind.PAYMENT_PAID, done_at__isnull=True)
-    siblings = order.payments.filter(status__in=(*OPEN_PAYMENT_STATUSES, PaymentStatus.PAID)).annotate(is_untold=Exists(untold))
-    for payment in siblings.order_by("-id"):
+    is_untold = Exists(_untold().filter(payment=OuterRef("pk")))
+    siblings = order.payments.filter(status__in=(*OPEN_PAYMENT_STATUSES, PaymentStatus.PAID)).annotate(is_untold=is_untold)
+    # However many were begun since: each of their cashier pages would take the money once more.
+    for payment in sorted(siblings.order_by("-id"), key=lambda sibling: not sibling.is_untold):
         payment.order = order
         if payment.status == PaymentStatus.PAID:
             if payment.is_untold:
                 return payment
             continue
-        if (payment.vendor, payment.amount, payment.account) != (vendor, amount, account):
+        if (payment.vendor, payment.amount, payment.account) != (vendor, amount, alias) or not is_made_by(payment, account):
             continue
         if is_cashier_live(payment) or is_being_created(payment):
             return payment
     return None
+
+
+def _untold() -> QuerySet[Delivery]:
+    """Return the paid payments of which the shop could not be told yet."""
+    return Delivery.objects.filter(kind=DeliveryKind.PAYMENT_PAID, done_at__isnull=True)
+
+
+def may_go_on(payment: Payment) -> bool:
+    """Tell whether a shopper may be led to the cashier page of a payment again.
+
+    It is live, the order is neither closed nor paid by another (I4), and its account can still be asked whether somebody has paid.
+    """
+    if not is_cashier_live(payment) or payment.order.closed_at or is_order_paid(payment.order):
+        return False
+    return is_made_by(payment, account_if_known(payment))
+
+
+def is_order_paid(order: Order) -> bool:
+    """Tell whether a payment has paid an order, though the shop may not have been told yet."""
+    return order.paid_by_id is not None or _untold().filter(order=order).exists()
 
 
 def is_cashier_live(payment: Payment) -> bool:

@@ -18,16 +18,16 @@ from typing import Any, Final
 
 from django.db import Error as DatabaseFault
 from django.db import close_old_connections, connections
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
-from tillgate.django.operations import turns
+from tillgate.django.operations import turns, wrong_clocks
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.asking import Asker
 from tillgate.django.operations.attention import ACCOUNT_REASONS, ANSWER_REASONS, raise_attention, settle
 from tillgate.django.operations.deliveries import deliver, deliver_remote, is_unpaid
-from tillgate.django.operations.heartbeats import is_fresh, set_heartbeat
+from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
 from tillgate.django.operations.mail import mail_attentions
 from tillgate.django.operations.pauses import has_answered, pause, resume, without_paused
@@ -47,6 +47,7 @@ from tillgate.lifecycle import (
     next_look,
     next_try,
 )
+from tillgate.wire.texts import storable
 
 __all__ = ["SWEEPER", "Progress", "Swept", "accounts_due", "beat", "sweep", "sweep_account", "sweep_mail", "sweep_shop", "wake"]
 
@@ -64,14 +65,6 @@ _LANES: Final = 8
 """So many accounts are swept at once; each has its own connection to the database."""
 _MOST_AT_ONCE: Final = 10_000
 _FAULTS_KEPT: Final = 20
-_LONGEST_WAIT: Final = timedelta(hours=2)
-"""Longer than any refund or delivery is put off, or any open payment that is young."""
-_CLOCK: Final = "clock"
-"""The name of the heartbeat of looking for what a wrong clock has looked at."""
-_LOOK_AGAIN_EVERY: Final = timedelta(hours=1)
-_looked_again = turns.Rest(_LOOK_AGAIN_EVERY)
-_YOUNG: Final = timedelta(days=1)
-"""An open payment's looks are further apart only when it has long been overdue."""
 
 
 @dataclass
@@ -96,7 +89,7 @@ class Swept:
     def note(self, error: Exception, about: str) -> None:
         """Keep a failure, within a bound: a broken database must not fill the memory."""
         if len(self.faults) < _FAULTS_KEPT:
-            self.faults.append(f"{about}: {type(error).__name__}: {error}"[:300])
+            self.faults.append(storable(f"{about}: {type(error).__name__}: {error}"[:300]))
 
     def add(self, other: Swept) -> None:
         """Add what another did."""
@@ -142,43 +135,8 @@ def sweep(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _n
 
 def _put_right(swept: Swept) -> None:
     """Make due what a clock that was wrong has put off. Every sweeper begins with it."""
-    _guarded(swept, "what was put off too far", _bring_forward)
-    _guarded(swept, "what a wrong clock has looked at", _look_again)
-
-
-def _bring_forward() -> None:
-    """Make due what lies further ahead than its kind is ever put off: whoever put it there had a clock that was wrong."""
-    now = clock.now()
-    payments, refunds = Payment.objects.using(database()), Refund.objects.using(database())
-    for rows, name, longest, due in (
-        (payments.filter(status__in=OPEN_PAYMENT_STATUSES, created_at__gt=now - _YOUNG), "next_look_at", _LONGEST_WAIT, now),
-        (refunds.filter(status=RefundStatus.QUEUED), "due_at", _LONGEST_WAIT, now),
-        (refunds.filter(status=RefundStatus.SENDING), "due_at", _LONGEST_WAIT, now + _LONGEST_WAIT),  # it may be under way
-        (Delivery.objects.using(database()).filter(done_at__isnull=True), "due_at", _LONGEST_WAIT, now),
-    ):
-        parked = rows.filter(**{f"{name}__gt": now + longest})
-        if parked.exists():
-            parked.update(**{name: due})
-
-
-def _look_again() -> None:
-    """Make due what was looked at, or came to its status, at a time that is still to come: its next look may be far off, or none at all.
-
-    No index leads to these, so that they are looked for once an hour, and at once when the clock was put back. Where two machines' clocks
-    differ for good, each finds the other's heartbeat wrong, and keeps to once an hour by itself.
-    """
-    now = clock.now()
-    if not _looked_again.is_over(now) or is_fresh(_CLOCK, now, _LOOK_AGAIN_EVERY):
-        return
-    payments = Payment.objects.using(database())
-    is_ahead = Q(looked_at__gt=now + clock.SKEW) | Q(status_since__gt=now + clock.SKEW)
-    is_far = Q(next_look_at__gt=now + _LONGEST_WAIT) | Q(next_look_at__isnull=True)
-    # Found before they are changed: InnoDB would lock all that it reads.
-    ids = list(payments.filter(is_ahead, is_far).values_list("pk", flat=True))
-    for start in range(0, len(ids), _BATCH):
-        payments.filter(pk__in=ids[start : start + _BATCH]).update(next_look_at=now)
-    set_heartbeat(_CLOCK, now, {"looked_again": len(ids)})
-    _looked_again.begin(now)
+    _guarded(swept, "what was put off too far", wrong_clocks.bring_forward)
+    _guarded(swept, "what a wrong clock has looked at", wrong_clocks.look_again)
 
 
 def wake() -> list[str]:

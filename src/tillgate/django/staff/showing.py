@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Final
+from typing import Final, TypeVar
 
 from django.contrib import messages
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.utils.formats import number_format
 from django.utils.html import format_html
@@ -25,7 +25,9 @@ __all__ = [
     "MAY_RESOLVE",
     "MOST_SHOWN",
     "Line",
+    "Newest",
     "badge",
+    "newest",
     "person_of",
     "refund_of_press",
     "refund_outcome",
@@ -34,11 +36,14 @@ __all__ = [
     "usd",
 ]
 
+Shown = TypeVar("Shown")
+Row = TypeVar("Row", bound=Model)
+
 MAY_REFUND: Final = "tillgate.refund_payment"
 MAY_RESOLVE: Final = "tillgate.resolve_attention"
 
 MOST_SHOWN: Final = 300
-"""Entries of a timeline and deliveries on one page: more than a healthy payment ever has."""
+"""Rows of one kind on one page, such as the entries of a timeline: more than most payments ever have."""
 
 _LONGEST_ID: Final = 18
 """Digits that every database takes for the id of a row."""
@@ -77,10 +82,25 @@ class Line:
     evidence: list[tuple[str, str]]
 
 
-def timeline_of(entries: Iterable[TimelineEntry], mask: Mask) -> list[Line]:
-    """Return a timeline as it is shown, oldest first."""
-    lines = []
-    for entry in entries:
+class Newest(list[Shown]):
+    """What a page shows of some rows, oldest first; whether there are older ones that it does not show."""
+
+    is_cut = False
+
+
+def newest(rows: QuerySet[Row]) -> Newest[Row]:
+    """Return the newest of some rows, oldest first."""
+    found = list(rows.order_by("-id")[: MOST_SHOWN + 1])
+    shown = Newest(reversed(found[:MOST_SHOWN]))
+    shown.is_cut = len(found) > MOST_SHOWN
+    return shown
+
+
+def timeline_of(entries: QuerySet[TimelineEntry], mask: Mask) -> Newest[Line]:
+    """Return the newest entries of a timeline as they are shown, oldest first."""
+    found, lines = newest(entries), Newest[Line]()
+    lines.is_cut = found.is_cut
+    for entry in found:
         word = words.event(entry.event)
         sentence = mask.text(entry.sentence)
         cause = mask.text(words.cause_of(entry.cause))

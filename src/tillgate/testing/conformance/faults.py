@@ -16,7 +16,7 @@ from django.db import connection
 from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
-from tillgate.testing.conformance.judging import at_gateway, expect_paid_once, needs_a_person
+from tillgate.testing.conformance.judging import at_gateway, expect_paid_once, expect_released, needs_a_person
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World
 
@@ -53,7 +53,7 @@ class Faults:
             world.a_day_passes()
             world.a_day_passes()
         assert len(failures) == 1
-        assert world.shop.is_released(order)
+        expect_released(world, order)
 
     def test_refund_handler_raises(self, world: World) -> None:
         """A handler that raises when money was given back is tried again, and takes effect once; the money goes out once."""
@@ -141,7 +141,7 @@ class Faults:
 
         def check(order: str) -> None:
             _soon(world)
-            assert world.shop.is_released(order)
+            expect_released(world, order)
 
         _crash_everywhere(prepare, lambda _: world.sweep(), check)
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.test import Client
+
+from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment
 from tillgate.testing.world import World
 
-__all__ = ["at_gateway", "expect_no_cashier", "expect_paid_once", "expect_unpaid", "needs_a_person"]
+__all__ = ["at_gateway", "expect_landing", "expect_no_cashier", "expect_paid_once", "expect_released", "expect_unpaid", "needs_a_person"]
 
 
 def expect_paid_once(world: World, order: str) -> None:
@@ -23,12 +29,28 @@ def expect_unpaid(world: World, order: str) -> None:
     assert world.shop.times_paid(order) == 0, "nobody paid, and being paid took effect in the shop"
 
 
+def expect_released(world: World, order: str) -> None:
+    """Fail unless the shop has given an order up, once."""
+    shop = world.shop
+    assert shop.is_released(order), "nobody paid, and the shop still holds what it reserved"
+    assert shop.times_released(order) in (None, 1), f"giving the order up took effect {shop.times_released(order)} times"
+
+
 def expect_no_cashier(world: World, order: str, vendor: str = "alipay") -> None:
     """Fail unless choosing a vendor leads to a page of the shop, and not to the cashier page."""
     answer = world.choose(order, vendor)
     to = answer.get("Location", "")
     assert not to.startswith(world.sandbox.base_url), f"choosing {vendor!r} led to the cashier page"
     assert answer.status_code < 500, f"choosing {vendor!r} is answered with HTTP {answer.status_code}"
+
+
+def expect_landing(client: Client, answer: Any) -> None:
+    """Fail unless a shopper who came back is shown a page. One on another host, as a storefront of its own, cannot be looked at here."""
+    assert answer.status_code in (200, 302), f"the return is answered with HTTP {answer.status_code}"
+    to = urlsplit(answer.get("Location", ""))
+    if answer.status_code == 302 and to.netloc in ("", "testserver", urlsplit(get_settings().public_url).netloc):
+        page = client.get(to.path + (f"?{to.query}" if to.query else ""))
+        assert page.status_code < 400, f"the shopper is led back to {to.path}, which is answered with HTTP {page.status_code}"
 
 
 def needs_a_person(world: World, *reasons: str) -> None:

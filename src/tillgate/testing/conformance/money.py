@@ -69,6 +69,9 @@ class Money:
         order = world.order("12.50")
         payment = world.pay_page(order)
         world.shop.edit_total(order, Decimal("20.00"))
+        outcome = _tell_paid(payment)  # as if it was edited in the moment after the core had asked what it costs
+        assert outcome in (hooks.PaidOutcome.UNDERPAID, hooks.PaidOutcome.NOT_PAYABLE), f"the handler said {outcome!r} of a dearer order"
+        expect_unpaid(world, order)
         world.shopper_pays(payment)
         world.gateway_notice(payment)
         expect_unpaid(world, order)

@@ -10,7 +10,7 @@ from django.db import OperationalError, connection
 from django.test import Client
 from django.urls import reverse
 
-from tillgate.testing.conformance.judging import expect_paid_once, expect_unpaid, needs_a_person
+from tillgate.testing.conformance.judging import expect_paid_once, expect_released, expect_unpaid, needs_a_person
 from tillgate.testing.world import World, together
 
 __all__ = ["Notices"]
@@ -115,7 +115,7 @@ class Notices:
         order = world.order()
         payment = world.pay_page(order)
         world.a_day_passes()
-        assert world.shop.is_released(order)
+        expect_released(world, order)
         world.pays_late(payment)
         world.time.advance(days=8)
         world.sweep()

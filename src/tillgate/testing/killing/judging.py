@@ -88,6 +88,7 @@ def _judge_order(world: World, key: str, order: Order | None, paid: list[Payment
             expected.add(str(AttentionReason.SECOND_PAYMENT))
     elif order:
         assert shop.is_released(key), "nobody pays the order any more, and the shop keeps it for ever"
+        assert shop.times_released(key) in (None, 1), f"giving the order up took effect {shop.times_released(key)} times (I3)"
     _judge_remote(world, key, order)
     booked = Refund.objects.filter(payment__order=order, status=RefundStatus.SUCCEEDED) if order else Refund.objects.none()
     told = sum((refund.amount for refund in booked), Decimal(0))

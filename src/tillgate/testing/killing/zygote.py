@@ -95,11 +95,18 @@ def _in_a_child(job: Any, kill_at: int, carry: Carry[Any]) -> End:
         finally:
             os._exit(0)
     writing.close()
+    end, is_over = None, False
     with reading:
-        end = reading.recv() if reading.poll(_LONGEST_SECONDS) else None
-    if end is None:
+        if reading.poll(_LONGEST_SECONDS):
+            try:
+                end = reading.recv()
+            except EOFError:  # nobody tells any more: it crashed, or the system killed it
+                is_over = True
+    if end is None and not is_over:
         os.kill(child, signal.SIGKILL)
         end = End(fault=f"it hangs: nothing was heard for {_LONGEST_SECONDS:.0f} seconds")
     _, status = os.waitpid(child, 0)
+    if end is None:
+        return End(fault=f"it ended without a word, with exit code {os.waitstatus_to_exitcode(status)}")
     was_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     return end if end.fault or was_killed == bool(end.place) else End(fault=f"it ended with status {status}, and said {end}")

@@ -24,7 +24,7 @@ from tillgate.client import Gateway
 from tillgate.django import clock, models
 from tillgate.django.conf import get_settings
 from tillgate.django.operations import mail as mailing
-from tillgate.django.operations import starting, turns
+from tillgate.django.operations import starting, turns, wrong_clocks
 from tillgate.hooks import hookimpl
 from tillgate.hooks.adapter import GatewayAdapter
 from tillgate.testing.simulation.compiling import compiled_once
@@ -68,7 +68,7 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(mock.patch.object(event_id, "_get_default", chance.uuid4))
         put(mock.patch.object(mailing, "EmailMessage", partial(_Mail, world)))
         put(mock.patch.object(sweeping, "ThreadPoolExecutor", _Inline))
-        put(mock.patch.object(sweeping, "_looked_again", turns.Rest(sweeping._LOOK_AGAIN_EVERY)))
+        put(mock.patch.object(wrong_clocks, "_looked_again", turns.Rest(wrong_clocks._LOOK_AGAIN_EVERY)))
         put(compiled_once())
         put(switching(scheduler, world.faults))
         put(_handlers_that_fail(world))

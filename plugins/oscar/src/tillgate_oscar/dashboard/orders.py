@@ -23,7 +23,7 @@ from tillgate.django.models import NOTHING, Order, Payment, Refund
 from tillgate.django.operations.refunds import refundable
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
-from tillgate.django.staff.showing import MAY_REFUND, MOST_SHOWN, Line, refund_of_press, refund_outcome, row_id, timeline_of
+from tillgate.django.staff.showing import MAY_REFUND, Line, refund_of_press, refund_outcome, row_id, timeline_of
 from tillgate.errors import InvalidRequest
 from tillgate.lifecycle import RefundStatus
 from tillgate.wire import money
@@ -172,7 +172,7 @@ def _payment(ours: Order, row: Payment, request: HttpRequest) -> _ShownPayment:
         given_back=sum((refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED), NOTHING),
         left=refundable(row),
         refunds=[_ShownRefund(refund, words.REFUND_STATUSES[refund.status], mask.text(refund.answer)) for refund in refunds],
-        timeline=timeline_of(ours.timeline.filter(Q(payment=row) | Q(payment__isnull=True)).order_by("id")[:MOST_SHOWN], mask),
+        timeline=timeline_of(ours.timeline.filter(Q(payment=row) | Q(payment__isnull=True)), mask),
         admin_url=_admin_url(request, "payment", row.pk),
     )
 

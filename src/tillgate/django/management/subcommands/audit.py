@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error as DatabaseFault
-from django.utils.timezone import is_naive, localtime, make_aware
+from django.utils.timezone import is_naive, make_aware, make_naive
 
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
@@ -85,7 +85,7 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
                 found.append(difference)
                 if not options["json"]:
                     say(command, _line(difference))
-        if options["account"] and not done.total:
+        if options["account"] is not None and not done.total:
             _require_account(options["account"])
     except TillgateError as error:
         raise CommandError(f"{type(error).__name__}: {error}", returncode=_NOT_ASKED) from error
@@ -106,13 +106,16 @@ def _require_account(alias: str) -> None:
     except ConfigurationError as error:
         used = Payment.objects.using(database()).order_by().values_list("account", flat=True).distinct()
         known = ", ".join(sorted({*get_settings().accounts, *used}))
-        raise CommandError(f"--account {alias}: there is no such account; give one of {known}", returncode=_NOT_ASKED) from error
+        refusal = f"--account {alias or repr(alias)}: there is no such account; give one of {known}"
+        raise CommandError(refusal, returncode=_NOT_ASKED) from error
 
 
 def _starts(when: _Moment, now: datetime) -> datetime:
     if isinstance(when, timedelta):
         return now - when
     moment = when if isinstance(when, datetime) else datetime(when.year, when.month, when.day)  # noqa: DTZ001  # made aware below
+    if is_naive(now):  # a project without time zones stores its moments so
+        return moment if is_naive(moment) else make_naive(moment)
     return make_aware(moment) if is_naive(moment) else moment
 
 
@@ -124,7 +127,7 @@ def _ends(when: _Moment, now: datetime) -> datetime:
 
 
 def _shown(moment: datetime) -> str:
-    return f"{localtime(moment):%Y-%m-%d %H:%M %Z}"
+    return f"{clock.local(moment):%Y-%m-%d %H:%M %Z}".rstrip()
 
 
 def _counted(count: int, name: str) -> str:

@@ -7,6 +7,7 @@ import logging
 import random
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -26,17 +27,17 @@ _LONGEST_PAUSE_SECONDS: Final = 60.0
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return value
+    with suppress(ValueError):
+        if (value := int(text)) >= 1:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more, such as 500")
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 3600:
-        raise argparse.ArgumentTypeError("must be above 0 and at most 3600")
-    return value
+    with suppress(ValueError):
+        if 0 < (value := float(text)) <= 3600:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0 and at most 3600, such as 5")
 
 
 def add_arguments(parser: CommandParser) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -11,6 +10,7 @@ from unittest import mock
 
 from django.db import connection
 
+from tillgate.django.operations import wrong_clocks
 from tillgate.testing.driver import ShopDriver
 from tillgate.testing.simulation.exhaustion.found import Found, Stand
 from tillgate.testing.simulation.exhaustion.scripts import hearing_the_end_of_transactions
@@ -227,7 +227,7 @@ def explore(shop: ShopDriver, parts: Sequence[Scope], progress: Callable[[Counts
     keep_all()
     gc.disable()
     # No clock is wrong there: what a sweeper looks for once an hour would only add steps.
-    unasked = mock.patch.object(importlib.import_module("tillgate.django.operations.sweep"), "_look_again")
+    unasked = mock.patch.object(wrong_clocks, "look_again")
     with in_place(small), keeping(), unasked, hearing_the_end_of_transactions(stepping.hear_end):
         connection.execute_wrappers.append(stepping.executing)
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.timezone import localtime
 
+from tillgate.django.clock import local
 from tillgate.django.operations.locking import database
 from tillgate.errors import ConfigurationError
 from tillgate_saleor.installing import rotate, uninstall
@@ -36,9 +36,7 @@ class Command(BaseCommand):
     def _list(self, _: dict[str, Any]) -> None:
         for installation in Installation.objects.using(database()).order_by("api_url"):
             end = installation.uninstalled_at
-            since = (
-                f"uninstalled {localtime(end):%Y-%m-%d %H:%M}" if end else f"since {localtime(installation.installed_at):%Y-%m-%d %H:%M}"
-            )
+            since = f"uninstalled {local(end):%Y-%m-%d %H:%M}" if end else f"since {local(installation.installed_at):%Y-%m-%d %H:%M}"
             self.stdout.write(f"{installation.api_url} as {installation.app_id}, {since}")
 
     def _uninstall(self, options: dict[str, Any]) -> None:

@@ -1,0 +1,64 @@
+"""What a clock that was wrong has put off, or seems to have done already, is made due. Every sweep begins with it.
+
+Machines' clocks leap, by days or years, and what was written meanwhile stays: a next look that lies a month ahead would be kept.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from django.db.models import Q
+
+from tillgate.django import clock
+from tillgate.django.models import Delivery, Payment, Refund
+from tillgate.django.operations.heartbeats import is_fresh, set_heartbeat
+from tillgate.django.operations.locking import database
+from tillgate.django.operations.turns import Rest
+from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, RefundStatus
+
+__all__ = ["bring_forward", "look_again"]
+
+_LONGEST_WAIT: Final = timedelta(hours=2)
+"""Longer than any refund or delivery is put off, or any open payment that is young."""
+_YOUNG: Final = timedelta(days=1)
+"""An open payment's looks are further apart only when it has long been overdue."""
+_LOOK_AGAIN_EVERY: Final = timedelta(hours=1)
+_HEARTBEAT: Final = "clock"
+_BATCH: Final = 50
+_looked_again = Rest(_LOOK_AGAIN_EVERY)
+
+
+def bring_forward() -> None:
+    """Make due what lies further ahead than its kind is ever put off: whoever put it there had a clock that was wrong."""
+    now = clock.now()
+    payments, refunds = Payment.objects.using(database()), Refund.objects.using(database())
+    for rows, name, due in (
+        (payments.filter(status__in=OPEN_PAYMENT_STATUSES, created_at__gt=now - _YOUNG), "next_look_at", now),
+        (refunds.filter(status=RefundStatus.QUEUED), "due_at", now),
+        (refunds.filter(status=RefundStatus.SENDING), "due_at", now + _LONGEST_WAIT),  # it may be under way
+        (Delivery.objects.using(database()).filter(done_at__isnull=True), "due_at", now),
+    ):
+        parked = rows.filter(**{f"{name}__gt": now + _LONGEST_WAIT})
+        if parked.exists():
+            parked.update(**{name: due})
+
+
+def look_again() -> None:
+    """Make due what was looked at, or came to its status, at a time that is still to come: its next look may be far off, or none at all.
+
+    No index leads to these, so that they are looked for once an hour, and at once when the clock was put back. Where two machines' clocks
+    differ for good, each finds the other's heartbeat wrong, and keeps to once an hour by itself.
+    """
+    now = clock.now()
+    if not _looked_again.is_over(now) or is_fresh(_HEARTBEAT, now, _LOOK_AGAIN_EVERY):
+        return
+    payments = Payment.objects.using(database())
+    is_ahead = Q(looked_at__gt=now + clock.SKEW) | Q(status_since__gt=now + clock.SKEW)
+    is_far = Q(next_look_at__gt=now + _LONGEST_WAIT) | Q(next_look_at__isnull=True)
+    # Found before they are changed: InnoDB would lock all that it reads.
+    ids = list(payments.filter(is_ahead, is_far).values_list("pk", flat=True))
+    for start in range(0, len(ids), _BATCH):
+        payments.filter(pk__in=ids[start : start + _BATCH]).update(next_look_at=now)
+    set_heartbeat(_HEARTBEAT, now, {"looked_again": len(ids)})
+    _looked_again.begin(now)

@@ -1,0 +1,61 @@
+"""What tests of several operations need: a gateway that misbehaves, and a shop whose clock does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from tests.django.conftest import World
+from tillgate import NotSent, hooks
+from tillgate.account import Account
+from tillgate.django import clock, operations
+from tillgate.django.models import Payment, Refund
+
+
+def queue(payment: Payment, amount: str = "1.00") -> Refund:
+    """Queue a refund whose process dies before it can send."""
+    with transaction.atomic():
+        refund = operations.queue_refund(payment.pk, amount)
+        transaction.get_connection().run_on_commit.clear()
+    return refund
+
+
+def due_in(world: World, payment: Payment) -> float:
+    """Return in how many seconds a payment is due."""
+    due = world.fresh(payment).next_look_at
+    assert due
+    return (due - clock.now()).total_seconds()
+
+
+@pytest.fixture
+def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Callable[[], object]]]:
+    """What happens first when an account is queried, by its host, or a payment, by its reference; then the sandbox answers."""
+    before: dict[str, Callable[[], object]] = {}
+    real = hooks.query
+
+    def query(account: Account, reference: str) -> Any:
+        before.get("*", lambda: None)()
+        before.get(reference, lambda: None)()
+        before.get(account.base_url.rpartition("//")[2].partition(":")[0], lambda: None)()
+        return real(account, reference)
+
+    monkeypatch.setattr("tillgate.hooks.query", query)
+    return before  # type: ignore[return-value]
+
+
+def silent() -> None:
+    raise NotSent("query", "x", "connection refused")
+
+
+@contextmanager
+def clock_ahead(monkeypatch: pytest.MonkeyPatch, days: float) -> Iterator[None]:
+    """Let the shop's clock, and nobody else's, be so many days ahead."""
+    right = clock.now
+    with monkeypatch.context() as patch:
+        patch.setattr(clock, "now", lambda: right() + timedelta(days=days))
+        yield

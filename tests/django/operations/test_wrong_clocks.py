@@ -1,0 +1,142 @@
+"""What a clock that was wrong has put off is put right by the next sweep, and costs no storm of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from tests.django.conftest import World
+from tests.django.operations.conftest import clock_ahead, due_in, queue, silent
+from tillgate.django import clock, operations
+from tillgate.django.models import Refund
+from tillgate.django.operations import turns, wrong_clocks
+from tillgate.django.operations.sweep import sweep, sweep_account, sweep_mail, sweep_shop, wake
+
+
+def by_tasks() -> None:
+    """Sweep in parts, as Celery's tasks do."""
+    for account in wake():
+        sweep_account(account)
+    sweep_shop()
+    sweep_mail()
+
+
+@pytest.mark.parametrize("sweeps", [sweep, by_tasks])
+@pytest.mark.parametrize("days", [1, 365])
+def test_i2_a_clock_that_ran_ahead_puts_off_neither_what_it_looked_at_nor_what_it_began(
+    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]], days: int, sweeps: Callable[[], object]
+) -> None:
+    looked_at = world.start(world.order())
+    with clock_ahead(monkeypatch, days):
+        begun = world.start(world.order())
+        gateway["*"] = silent
+        world.sweep()
+        gateway.clear()
+    for payment in (looked_at, begun):
+        assert due_in(world, payment) > 80_000
+        world.shopper_pays(payment)
+    sweeps()
+    assert [world.fresh(payment).status for payment in (looked_at, begun)] == ["paid", "paid"]
+
+
+@pytest.mark.parametrize("days", [5, 40])
+def test_i2_a_payment_that_a_clock_days_ahead_took_for_expired_is_looked_at_once_it_is_right(
+    world: World, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    payment = world.start(world.order())
+    with clock_ahead(monkeypatch, days):
+        world.sweep()
+    assert world.fresh(payment).status == "expired"
+    world.shopper_pays(payment)
+    world.sweep()
+    assert world.fresh(payment).status == "paid"
+
+
+@pytest.mark.parametrize("days", [9, 40])
+def test_i2_the_tail_looks_that_a_clock_days_ahead_took_for_done_are_made(world: World, monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+    payment = world.start(world.order())
+    world.time.advance(hours=3)
+    world.sweep()
+    assert world.fresh(payment).status == "closed"
+    world.time.advance(hours=2)
+    world.sweep()
+    world.time.advance(hours=20)
+    with clock_ahead(monkeypatch, days):
+        world.sweep()
+    world.pays_late(payment)
+    world.sweep()
+    assert world.fresh(payment).status == "paid"
+
+
+def test_what_settled_while_the_clock_was_months_ahead_is_not_asked_about_at_every_sweep(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    with clock_ahead(monkeypatch, 60):
+        world.sweep()
+    assert world.fresh(payment).status == "paid"
+    before = world.queries()
+    for _ in range(24):
+        world.time.advance(minutes=5)
+        world.sweep()
+    assert world.queries() - before <= 3, "now, and an hour after it came to its status"
+
+
+def test_what_another_machine_looked_at_ahead_of_time_is_looked_for_once_an_hour(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.start(world.order())
+    world.time.advance(hours=3)
+    world.sweep()
+    assert world.fresh(payment).status == "closed"
+    world.time.advance(minutes=30)
+    with clock_ahead(monkeypatch, 5):
+        operations.reconcile(world.fresh(payment), "return")  # by a worker of the web
+    before = world.queries()
+    world.time.advance(minutes=20)
+    world.sweep()
+    assert world.queries() == before
+    world.time.advance(minutes=15)
+    world.sweep()
+    assert world.queries() == before + 1
+
+
+@pytest.mark.parametrize("hours", [-48, -2, 2, 48])
+def test_two_machines_whose_clocks_differ_for_good_ask_no_more_often_than_one_an_hour(
+    world: World, monkeypatch: pytest.MonkeyPatch, hours: float
+) -> None:
+    for payment in [world.paid_payment() for _ in range(3)]:
+        assert payment.status == "paid"
+    world.time.advance(minutes=65)
+    world.sweep()
+    world.time.advance(minutes=5)
+    rests = {ahead: turns.Rest(wrong_clocks._LOOK_AGAIN_EVERY) for ahead in (0, hours)}
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: world.time.offset.total_seconds() + 0))
+    before = world.queries()
+    for _ in range(30):
+        world.time.advance(minutes=1)
+        for ahead, rest in rests.items():
+            with clock_ahead(monkeypatch, ahead / 24):
+                monkeypatch.setattr(wrong_clocks, "_looked_again", rest)
+                world.sweep()
+    assert world.queries() - before <= 9, "each machine makes each of the three due once an hour, and a tail look may be due"
+
+
+@pytest.mark.parametrize("minutes", [-62, -30, 30])
+def test_a_sweeper_whose_clock_is_wrong_gives_up_no_fresh_order(world: World, monkeypatch: pytest.MonkeyPatch, minutes: float) -> None:
+    key = world.order()
+    operations.expect(world.shop.plugin, key)
+    with clock_ahead(monkeypatch, minutes / 24 / 60):
+        world.sweep()
+    world.sweep()
+    assert not world.shop.is_released(key)
+
+
+def test_a_refund_that_was_cut_off_while_the_clock_ran_a_day_ahead_is_told_within_hours(world: World) -> None:
+    refund = queue(world.paid_payment())
+    Refund.objects.filter(pk=refund.pk).update(status="sending", due_at=clock.now() + timedelta(days=1))
+    assert not world.sweep().refunds_lost, "its process may be alive"
+    world.time.advance(hours=2, seconds=1)
+    assert world.sweep().refunds_lost == 1

@@ -1,0 +1,63 @@
+"""The world of a shop's tests, in what a shop's author relies on and no scenario of ours happens to use."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tillgate.testing.world import World
+
+
+class Browser:
+    """Answers as a shop whose pay page leads elsewhere, and notes what it was asked."""
+
+    def __init__(self, *answers: tuple[int, str]) -> None:
+        self.answers, self.asked = list(answers), list[tuple[str, str, Any]]()
+
+    def _answer(self, method: str, path: str, data: Any = None) -> Any:
+        self.asked.append((method, path, data))
+        status, to = self.answers.pop(0)
+        return SimpleNamespace(status_code=status, get=lambda name, default="": to or default)
+
+    def get(self, path: str) -> Any:
+        return self._answer("GET", path)
+
+    def post(self, path: str, data: Any = None) -> Any:
+        return self._answer("POST", path, data)
+
+
+def choose(*answers: tuple[int, str]) -> list[tuple[str, str, Any]]:
+    browser = Browser(*answers)
+    shop: Any = SimpleNamespace(pay_path=lambda key: f"/orders/{key}/pay/?lang=en")
+    sandbox: Any = SimpleNamespace(base_url="http://127.0.0.1:8181")
+    world = World(shop, sandbox, time=None, client=browser, configure=None)  # type: ignore[arg-type]  # what these tests need of them
+    assert world.choose("7").get("Location") == answers[-1][1]
+    return browser.asked[1:]
+
+
+CASHIER = (302, "http://127.0.0.1:8181/cashier/1")
+
+
+@pytest.mark.parametrize(
+    ("to", "asked"),
+    [
+        ("/checkout/?a=1", "/checkout/?a=1"),
+        ("http://testserver/checkout/", "/checkout/"),
+        ("confirm/", "/orders/7/pay/confirm/"),
+        ("../details/?a=1", "/orders/7/details/?a=1"),
+        ("?step=2", "/orders/7/pay/?step=2"),
+    ],
+)
+def test_a_redirect_is_followed_as_a_browser_does(to: str, asked: str) -> None:
+    assert choose((302, to), CASHIER) == [("GET", asked, None)]
+
+
+def test_a_redirect_from_a_page_that_was_redirected_to_is_relative_to_that() -> None:
+    assert choose((302, "confirm/"), (303, "now/"), CASHIER)[1] == ("GET", "/orders/7/pay/confirm/now/", None)
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_redirect_that_keeps_the_request_is_posted_again(status: int) -> None:
+    assert choose((status, "/checkout/"), CASHIER) == [("POST", "/checkout/", {"vendor": "alipay"})]
