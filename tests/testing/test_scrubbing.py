@@ -63,6 +63,13 @@ class TestAddresses:
         text = "http://127.0.0.1:8000/back http://127.0.0.1:81810/ http://127.0.0.1:8181/c"
         assert scrubbed({"ret_msg": text}, local)["ret_msg"] == f"http://127.0.0.1:8000/back http://127.0.0.1:81810/ {REPLAY_BASE_URL}/c"
 
+    def test_cashier_address_with_half_a_surrogate_pair_is_replaced_as_any_other(self) -> None:
+        url = "https://cashier.gateway.test/p/8d1e\ud83d?session=x"
+        said = {"ret_msg": f"go to {url}", "result": {"cashierUrl": url}}
+        [kept] = Scrubber(LIVE).scrub([Exchange(call=call("{}"), answer=answer(json.dumps(said)))])
+        stand_in = f"{REPLAY_BASE_URL}/cashier/1"
+        assert json.loads(kept.answer.body) == {"ret_msg": f"go to {stand_in}", "result": {"cashierUrl": stand_in}}
+
     def test_cashier_address_has_the_same_stand_in_wherever_it_is_named(self) -> None:
         url = "https://cashier.gateway.test/p/8d1e?session=x&y"
         said = {"ret_msg": f"go to {url} or next={quote(url, safe='')}", "result": {"cashierUrl": url}}

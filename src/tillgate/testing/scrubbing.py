@@ -300,8 +300,9 @@ def _replacing(value: str, stand_in: str, *, whole: bool = False) -> _Rule:
 
 def spellings(value: str) -> list[str]:
     """Return the ways in which a text may be written: plainly, and inside addresses, addresses inside addresses, forms and JSON."""
-    once = quote(value, safe="")
-    return [value, once, quote(once, safe=""), quote_plus(value), value.replace("/", "\\/"), json.dumps(value)[1:-1]]
+    # JSON may escape half a surrogate pair, which no encoding of an address has: it is spelt as Python would, and found as such.
+    once, plus = quote(value, safe="", errors="surrogatepass"), quote_plus(value, errors="surrogatepass")
+    return [value, once, quote(once, safe=""), plus, value.replace("/", "\\/"), json.dumps(value)[1:-1]]
 
 
 def digest(token: str) -> str:
