@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.template import engines
 from django.test import Client
 from django.utils.translation import override
@@ -359,14 +359,73 @@ def test_i4_who_pays_an_order_that_holds_money_already_is_told_of_it_first(world
     assert world.attentions() == ["underpaid"]
     page = world.shop.pay_path(order)
     doors = [world.client.get(page), world.client.get(start_url(world.shop.plugin, order, "alipay"))]
-    doors += [world.client.post(page, {"vendor": "alipay", **seen}) for seen in ({}, {"held": "another"})]  # from a tab of before
+    doors += [world.client.post(f"{page}{told}", {"vendor": "alipay"}) for told in ("", "?held=ANOTHER")]  # from a tab of before
     for answer in doors:
         assert "USD 10.00 has arrived for this order already, with Alipay" in text_of(answer)
-        assert f'<input type="hidden" name="held" value="{payment.reference}">' in text_of(answer)
+        assert f'action="{page}?held={payment.reference}"' in text_of(answer)
     assert Payment.objects.count() == 1, "nobody is led on unasked"
-    answer = world.client.post(page, {"vendor": "alipay", "held": payment.reference})  # whoever has read it may, such as the rest
+    answer = world.client.post(f"{page}?held={payment.reference}", {"vendor": "alipay"})  # whoever has read it may, such as the rest
     assert (answer.status_code, answer["Location"]) == (302, Payment.objects.latest("pk").cashier_url)
     assert Payment.objects.count() == 2
+
+
+def test_i4_all_the_money_that_an_order_holds_is_told_and_what_came_since_the_page_was_opened(world: World) -> None:
+    order = world.order("10.00")
+    first = world.start(order)
+    second = world.start(order, "paypal")
+    world.shop.edit_total(order, Decimal("22.00"))
+    world.shopper_pays(second)
+    world.notice(second)
+    page = world.shop.pay_path(order)
+    assert "USD 10.00 has arrived for this order already, with PayPal" in text_of(world.client.get(page))
+    world.shopper_pays(first)
+    world.notice(first)
+    answer = world.client.post(f"{page}?held={second.reference}", {"vendor": "wechatpay"})
+    assert "USD 20.00 has arrived for this order already, with PayPal, Alipay" in text_of(answer)
+    assert f'action="{page}?held={second.reference}+{first.reference}"' in text_of(answer)
+    assert Payment.objects.count() == 2
+    assert world.client.post(f"{page}?held={first.reference}+{second.reference}", {"vendor": "wechatpay"}).status_code == 302
+
+
+def test_an_order_whose_shop_cannot_be_told_of_its_payment_is_shown_as_paid(world: World) -> None:
+    order = world.order()
+    payment = world.start(order)
+    world.shopper_pays(payment)
+    with world.failing_handler("tillgate_payment_paid", times=9):
+        world.notice(payment)
+        page = text_of(world.client.get(world.shop.pay_path(order)))
+    assert "This order is already paid" in page
+    assert "Continue to payment" not in page
+
+
+def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_makes_no_order_look_paid(world: World) -> None:
+    order = world.order()
+    payment, other = world.start(order), world.start(order, "paypal")
+    world.shopper_pays(payment)
+    with world.failing_handler("tillgate_payment_paid", times=9):
+        world.notice(payment)
+        operations.refund(payment.pk, payment.amount)
+        assert other.cashier_url in text_of(world.client.get(world.shop.pay_path(order)))
+        started = operations.start(world.shop.plugin, order, vendor="wechatpay")
+    assert started.outcome == "redirect"
+    assert started.payment not in (payment, other)
+
+
+def test_the_pages_describe_an_order_in_a_transaction_since_a_plugin_may_lock_what_it_looks_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order, call_owner, seen = world.order(), hooks.call_owner, list[bool]()
+    payment = world.start(order)
+
+    def calling(plugin: str, hook: str, **given: Any) -> Any:
+        if hook == "tillgate_describe_order":
+            seen.append(connection.in_atomic_block)
+        return call_owner(plugin, hook, **given)
+
+    monkeypatch.setattr(hooks, "call_owner", calling)
+    world.client.get(world.shop.pay_path(order))
+    come_back(world, payment)
+    assert seen == [True, True]
 
 
 def test_money_that_was_given_back_keeps_nobody_from_paying(world: World) -> None:

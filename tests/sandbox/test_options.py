@@ -89,6 +89,16 @@ def test_text_is_read_as_what_the_switch_holds() -> None:
     assert dict(options.faults) == {"lost_response": 0.25, "query.server_error": 1.0}
 
 
+@pytest.mark.parametrize(
+    "given",
+    [{"late_seconds": 10**10}, {"late_seconds": 1e308}, {"journal_entries": 10**30}, {"notice_schedule_seconds": [0, 10**400]}],
+    ids=str,
+)
+def test_what_nobody_can_reckon_with_is_refused(given: dict[str, object]) -> None:
+    with pytest.raises(WrongOption, match="1,000,000,000"):
+        Options.read(given)
+
+
 def test_changes_start_from_the_options_that_are_given() -> None:
     base = Options(seed=3, query_amount="text", faults={"delay": 0.5})
     changed = Options.read({"cut": 0.5}, base)

@@ -11,8 +11,9 @@ import logging
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
+from django.db import transaction
 from django.db.models import F, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, UnreadablePostError
 from django.shortcuts import render
@@ -29,7 +30,7 @@ from tillgate.django.assets import ASSETS
 from tillgate.django.forms import VENDOR_LABELS, VendorForm, terminal_of
 from tillgate.django.models import Payment
 from tillgate.django.operations.accounts import dialect_of
-from tillgate.django.operations.locking import without_atomic_requests
+from tillgate.django.operations.locking import database, without_atomic_requests
 from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_order_paid, may_go_on
 from tillgate.django.operations.values import payment_value
 from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
@@ -152,11 +153,17 @@ def _home(payment: Payment) -> str | None:
 def _is_wanted(payment: Payment) -> bool:
     """Tell whether the shop would take just this payment's money now: the order may have been edited or cancelled since it was begun."""
     try:
-        described = hooks.call_owner(payment.order.plugin, "tillgate_describe_order", order_key=payment.order.key)
+        described = _described(payment.order.plugin, payment.order.key)
         return bool(described and described.payable and (described.amount, described.currency) == (payment.amount, payment.currency))
     except Exception:  # noqa: BLE001  # a shop's fault must not look like a lost payment to a shopper who paid
         _log.exception("the order of %s could not be described", payment.reference)
         return False
+
+
+def _described(plugin: str, order_key: str) -> hooks.OrderDescription | None:
+    with transaction.atomic(using=database()):  # as at start and delivery: a plugin may lock what it looks at
+        described: hooks.OrderDescription | None = hooks.call_owner(plugin, "tillgate_describe_order", order_key=order_key)
+    return described
 
 
 def _private(response: HttpResponse, referrer: str = "no-referrer") -> HttpResponse:
@@ -187,7 +194,7 @@ def pay(request: HttpRequest, ticket: str) -> HttpResponse:
     authority = read_ticket(ticket)
     if authority is None:
         raise Http404
-    return _pay(request, *authority, request.POST if request.method == "POST" else None)
+    return _pay(request, *authority, request.POST if request.method == "POST" else None, told=request.GET.get("held", ""))
 
 
 @csrf_protect
@@ -203,14 +210,15 @@ def start(request: HttpRequest, ticket: str) -> HttpResponse:
     return _pay(request, plugin, order_key, {"vendor": vendor})
 
 
-def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str, Any] | None) -> HttpResponse:
+def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str, Any] | None, told: str = "") -> HttpResponse:
     """Start the payment that was chosen and send the shopper on, or show the page where another can be; it posts to `tillgate:pay`.
 
-    `choice` holds the field `vendor`, or is None when nothing has been chosen; in `held` it names the payment whose money the shopper was
-    told of on that page (I4). The payment carries the shopper's language, for mail.
+    `choice` holds the field `vendor`, or is None when nothing has been chosen. `told` names the payments whose money the shopper was told
+    of on that page: when more has come since, the page says so before it is paid again (I4). The payment carries the shopper's language,
+    for mail.
     """
     payments = _payments_of(plugin, order_key)
-    if choice is not None and _holds_news(payments, choice.get("held", "")):
+    if choice is not None and _holds_news(payments, told):
         choice = None
     form = VendorForm(choice)
     problem = ""
@@ -228,10 +236,11 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
             if started.outcome in (StartOutcome.REDIRECT, StartOutcome.PAID):
                 return _private(HttpResponseRedirect(_way(started)), "same-origin")
             problem = _explain(started)
-    if paid_by := payments.filter(order__paid_by=F("pk")).first():
+    held = _held(payments)
+    if paid_by := payments.filter(order__paid_by=F("pk")).first() or (held[0] if held and is_order_paid(held[0].order) else None):
         return _private(render(request, "tillgate/pay.html", {"is_paid": True, "home_url": _home(paid_by)}), "same-origin")
     try:
-        described = hooks.call_owner(plugin, "tillgate_describe_order", order_key=order_key)
+        described = _described(plugin, order_key)
     except ConfigurationError:  # the plugin that gave the ticket away is not installed any more
         _log.exception("order %s:%s could not be described", plugin, order_key)
         described = None
@@ -243,8 +252,9 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         "order": described,
         "not_payable": described.not_payable_because,
         "begun": _begun(payments, described.amount),
-        "held": _shown_held(payments),
-        "pay_url": pay_url(plugin, order_key),
+        "held": _shown_held(held),
+        # In the address, since a shop may have a form of its own.
+        "pay_url": pay_url(plugin, order_key) + (f"?{urlencode({'held': _names(held)})}" if held else ""),
     }
     # Under "no-referrer" browsers post the form with "Origin: null", which Django's CSRF protection refuses.
     return _private(render(request, "tillgate/pay.html", page, status=409 if problem else 200), "same-origin")
@@ -254,22 +264,28 @@ def _payments_of(plugin: str, order_key: str) -> QuerySet[Payment]:
     return Payment.objects.select_related("order").filter(order__plugin=plugin, order__key=order_key)
 
 
-def _held(payments: QuerySet[Payment]) -> Payment | None:
-    """Return the newest of an order's payments that is paid and not given back entirely, whether it has paid the order or not."""
+def _held(payments: QuerySet[Payment]) -> list[Payment]:
+    """Return those of an order's payments that are paid and not given back entirely, whether they have paid the order or not."""
     newest_first = payments.filter(status=PaymentStatus.PAID).order_by("-id")
-    return next((payment for payment in newest_first if payment.given_back < payment.amount), None)
+    return [payment for payment in newest_first if payment.given_back < payment.amount]
 
 
-def _holds_news(payments: QuerySet[Payment], seen: str) -> bool:
+def _names(held: list[Payment]) -> str:
+    return " ".join(payment.reference for payment in held)
+
+
+def _holds_news(payments: QuerySet[Payment], told: str) -> bool:
     """Tell whether an order holds money that whoever is about to pay it was not told of: the page may have been opened before it came."""
     held = _held(payments)
-    return held is not None and held.reference != seen and not is_order_paid(held.order)
+    return any(payment.reference not in told.split() for payment in held) and not is_order_paid(held[0].order)
 
 
-def _shown_held(payments: QuerySet[Payment]) -> dict[str, Any] | None:
+def _shown_held(held: list[Payment]) -> dict[str, Any] | None:
     """Return what is told of money that has come and has not paid the order, such as too little: a person has been told (I4)."""
-    held = _held(payments)
-    return {"reference": held.reference, "vendor": _vendor_label(held), "amount": held.amount - held.given_back} if held else None
+    if not held:
+        return None
+    vendors = dict.fromkeys(map(_vendor_label, held))
+    return {"vendor": ", ".join(vendors), "amount": sum((payment.amount - payment.given_back for payment in held), Decimal(0))}
 
 
 def _begun(payments: QuerySet[Payment], amount: Decimal) -> dict[str, Any] | None:

@@ -112,15 +112,15 @@ class Options:
             if getattr(self, name) not in allowed:
                 raise WrongOption(name, getattr(self, name), f"one of {', '.join(allowed)}")
         for name in _COUNTS:
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise WrongOption(name, getattr(self, name), "zero or more")
+            if not 0 <= getattr(self, name) <= _MOST:
+                raise WrongOption(name, getattr(self, name), f"from 0 to {_MOST:,}")
         if not 200 <= self.refusal_http_status < 500 or self.refusal_http_status not in _STATUSES_WITH_A_BODY:
             raise WrongOption(
                 "refusal_http_status", self.refusal_http_status, "a status from 200 to 499 that HTTP knows, and that has a body"
             )
         schedule = self.notice_schedule_seconds
         if not schedule or not all(map(_is_duration, schedule)) or list(schedule) != sorted(schedule):
-            raise WrongOption("notice_schedule_seconds", schedule, "rising numbers, at least one")
+            raise WrongOption("notice_schedule_seconds", schedule, f"rising numbers up to {_MOST:,}, at least one")
         for name in ("macros", "notice_hosts"):
             if not all(isinstance(text, str) for text in getattr(self, name)):
                 raise WrongOption(name, getattr(self, name), "texts")
@@ -163,11 +163,13 @@ _COUNTS = (
 
 
 _FAR_TOO_MUCH = 10**300
+_MOST = 10**9
+"""Seconds, bytes or entries: more than anybody waits for or keeps, and little enough to reckon with."""
 _STATUSES_WITH_A_BODY = {int(status) for status in http.HTTPStatus} - {204, 205, 304}
 
 
 def _is_duration(value: object) -> bool:
-    return type(value) in (int, float) and 0 <= value < float("inf")  # type: ignore[operator]  # a number, as was just seen
+    return type(value) in (int, float) and 0 <= value <= _MOST  # type: ignore[operator]  # a number, as was just seen
 
 
 def _check_pattern(pattern: str) -> None:

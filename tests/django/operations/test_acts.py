@@ -15,7 +15,7 @@ from tests.smallest_shop.models import ShopOrder
 from tillgate import InvalidRequest, NotSent
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund
-from tillgate.django.operations import ActNotPossible, RefundNotPossible, acts, locking
+from tillgate.django.operations import ActNotPossible, RefundNotPossible, acts, deliveries, locking
 from tillgate.django.operations.deliveries import enqueue_remote
 
 
@@ -93,6 +93,89 @@ def test_telling_again_waits_for_a_delivery_that_is_under_way_and_queues_no_othe
     assert Delivery.objects.filter(kind="payment-paid").count() == 2
     delivery = Delivery.objects.filter(kind="payment-paid").latest("id")
     assert (delivery.payment, delivery.data, delivery.attempts) == (payment, {"again": attention.pk}, 1)
+
+
+def test_what_was_accepted_while_telling_again_waited_is_not_told_any_more(world: World) -> None:
+    payment, attention = held(world)
+    ShopOrder.objects.update(status="open")
+    with world.failing_handler("tillgate_payment_paid"):
+        tell_again(attention)
+    assert operations.perform(attention.pk, "accept", person="bob", note="paid in cash").resolved
+    world.time.advance(hours=2)
+    world.sweep()
+    assert world.shop.times_paid(payment.order.key) == 0
+    assert Delivery.objects.get(kind="payment-paid", data__again=attention.pk).outcome == "settled-otherwise"
+    assert Order.objects.get().paid_by is None
+
+
+def test_telling_again_about_another_matter_goes_on_when_the_first_was_accepted(world: World) -> None:
+    payment, attention = held(world)
+    ShopOrder.objects.update(status="open")
+    with world.failing_handler("tillgate_payment_paid"):
+        tell_again(attention)
+    other = Attention.objects.create(
+        order=payment.order, payment=payment, reason="underpaid", sentence="Too little.", open_key="underpaid", raised_at=clock.now()
+    )
+    world.time.advance(hours=2)
+    with world.failing_handler("tillgate_payment_paid"):
+        tell_again(other)
+    operations.perform(attention.pk, "accept", person="bob", note="see the other")
+    world.time.advance(hours=2)
+    world.sweep()
+    assert world.shop.times_paid(payment.order.key) == 1
+    assert Attention.objects.get(pk=other.pk).resolved_by == "tillgate"
+
+
+def test_a_matter_that_is_accepted_in_the_moment_of_telling_again_says_who_was_quicker(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment, attention = held(world)
+    ShopOrder.objects.update(status="open")
+
+    def deliver(order_id: int) -> int:
+        operations.perform(attention.pk, "accept", person="bob", note="paid in cash")
+        return deliveries.deliver(order_id)
+
+    monkeypatch.setattr(acts, "deliver", deliver)
+    done = tell_again(attention)
+    assert (done.resolved, done.sentence) == (True, "bob had resolved it already: paid in cash")
+    assert world.shop.times_paid(payment.order.key) == 0
+
+
+def unreachable(*_: Any, **__: Any) -> Any:
+    raise NotSent("refund", "R", "no route to host")
+
+
+def test_money_is_not_left_as_it_is_while_a_refund_of_it_waits_to_be_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment, attention = held(world)
+    assert "withdraw" not in operations.acts_for(attention)
+    with monkeypatch.context() as patched:
+        patched.setattr("tillgate.hooks.refund", unreachable)
+        operations.perform(attention.pk, "refund", person="ann", amount="12.50")
+    assert operations.acts_for(attention) == ("refund", "withdraw", "tell-again", "accept")
+    with pytest.raises(ActNotPossible, match=r"^a refund of USD 12\.50 of this payment is queued: withdraw it first$"):
+        operations.perform(attention.pk, "accept", person="bob", note="shipped")
+    done = operations.perform(attention.pk, "withdraw", person="bob")
+    assert (done.resolved, done.sentence) == (False, "withdrawn before it was sent: by bob")
+    assert operations.perform(attention.pk, "accept", person="bob", note="shipped").resolved
+    world.time.advance(hours=2)
+    world.sweep()
+    assert [refund.status for refund in payment.refunds.all()] == ["refused"]
+    assert world.given_back(payment) == 0
+
+
+def test_money_is_not_left_as_it_is_while_a_refund_of_it_is_being_sent(world: World) -> None:
+    payment, attention = held(world)
+    refund = operations.refund(payment.pk, "1.00")
+    Refund.objects.filter(pk=refund.pk).update(status="sending")
+    with pytest.raises(ActNotPossible, match=r"^a refund of USD 1\.00 of this payment is sending: look again in a moment$"):
+        operations.perform(attention.pk, "accept", person="bob", note="shipped")
+
+
+def test_withdrawing_is_refused_in_words_when_nothing_waits(world: World) -> None:
+    _, attention = held(world)
+    with pytest.raises(ActNotPossible, match=r"^no refund of this payment waits to be sent$"):
+        operations.perform(attention.pk, "withdraw", person="ann")
 
 
 def test_telling_again_waits_its_turn_behind_an_earlier_delivery(world: World) -> None:

@@ -169,7 +169,7 @@ class AttentionAdmin(ReadOnlyAdmin[Attention]):
     def _card(self, request: HttpRequest, row: Attention, mask: Mask, refunds: list[Refund]) -> _Card:
         may_resolve, may_refund = request.user.has_perm(MAY_RESOLVE), request.user.has_perm(MAY_REFUND)
         sees_payment, sees_order = request.user.has_perm("tillgate.view_payment"), request.user.has_perm("tillgate.view_order")
-        acts = [act for act in operations.acts_for(row) if may_resolve and (may_refund or act not in _ABOUT_REFUNDS)]
+        acts = [act for act in operations.acts_for(row, refunds) if may_resolve and (may_refund or act not in _ABOUT_REFUNDS)]
         acts = [act for act in acts if sees_payment or act is not Act.REFUND]  # it is asked about on the payment's page
         evidence = mask.evidence(row.evidence)
         if row.delivery and row.delivery.fault:

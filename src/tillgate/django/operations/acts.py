@@ -6,23 +6,25 @@ resolved the matter in the meantime, changes nothing and says who it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from django.db.models import QuerySet
+
 from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
 from tillgate.django.operations.attention import resolve
-from tillgate.django.operations.deliveries import deliver, deliver_remote, retry
+from tillgate.django.operations.deliveries import AGAIN, deliver, deliver_remote, retry
 from tillgate.django.operations.locking import database, locked_order, outside_transactions
 from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of
 from tillgate.django.operations.refunds import enter_external_refund, refund, refundable, settle_by_person, withdraw
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
-from tillgate.lifecycle import AttentionReason, PaymentStatus, decide
+from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus, decide
 
 __all__ = ["Act", "ActNotPossible", "Done", "acts_for", "look_again", "perform"]
 
@@ -43,7 +45,7 @@ class Act(StrEnum):
     REFUND_NOT_DONE = "refund-not-done"
     """The refund of unknown outcome was not done, as a person saw at the gateway."""
     WITHDRAW = "withdraw"
-    """Give up a refund that could not be sent."""
+    """Give up a refund that waits to be sent."""
     ENTER_REFUND = "enter-refund"
     """Enter the amount of a refund that was made elsewhere."""
     ACCEPT = "accept"
@@ -66,11 +68,11 @@ _FITTING: Final[Mapping[str, tuple[Act, ...]]] = MappingProxyType(
         AttentionReason.SIGNATURE_MISMATCH: _ASK,
         AttentionReason.ACCOUNT_GONE: _ASK,
         AttentionReason.GATEWAY_SILENT: _ASK,
-        AttentionReason.SECOND_PAYMENT: (Act.REFUND, Act.ACCEPT),
-        AttentionReason.PAID_NOT_PAYABLE: (Act.REFUND, Act.TELL_AGAIN, Act.ACCEPT),
-        AttentionReason.UNDERPAID: (Act.REFUND, Act.TELL_AGAIN, Act.ACCEPT),
-        AttentionReason.OVERPAID: (Act.REFUND, Act.ACCEPT),
-        AttentionReason.DUPLICATE_TRANSACTION_NO: (Act.REFUND, Act.ACCEPT),
+        AttentionReason.SECOND_PAYMENT: (Act.REFUND, Act.WITHDRAW, Act.ACCEPT),
+        AttentionReason.PAID_NOT_PAYABLE: (Act.REFUND, Act.WITHDRAW, Act.TELL_AGAIN, Act.ACCEPT),
+        AttentionReason.UNDERPAID: (Act.REFUND, Act.WITHDRAW, Act.TELL_AGAIN, Act.ACCEPT),
+        AttentionReason.OVERPAID: (Act.REFUND, Act.WITHDRAW, Act.ACCEPT),
+        AttentionReason.DUPLICATE_TRANSACTION_NO: (Act.REFUND, Act.WITHDRAW, Act.ACCEPT),
         # Its amount stays blocked until somebody knows, so no accepting.
         AttentionReason.REFUND_UNKNOWN: (Act.REFUND_DONE, Act.REFUND_NOT_DONE),
         AttentionReason.REFUND_CONTRADICTED: (Act.ENTER_REFUND, Act.ACCEPT),
@@ -106,11 +108,27 @@ class _Given:
     seen: int | None
 
 
-def acts_for(attention: Attention) -> tuple[Act, ...]:
-    """Return the acts that fit an attention, the likeliest first; none once it is resolved."""
+def acts_for(attention: Attention, refunds: Iterable[Refund] | None = None) -> tuple[Act, ...]:
+    """Return the acts that fit an attention, the likeliest first; none once it is resolved.
+
+    `refunds` are those of its payment, where they are at hand: of a payment whose refunds have all been sent, none can be withdrawn.
+    """
     if attention.resolved_at:
         return ()
+    fitting = _fitting(attention)
+    if Act.REFUND not in fitting or any(one.status == RefundStatus.QUEUED for one in (_unsent(attention) if refunds is None else refunds)):
+        return fitting
+    return tuple(act for act in fitting if act is not Act.WITHDRAW)
+
+
+def _fitting(attention: Attention) -> tuple[Act, ...]:
     return _FITTING.get(attention.reason, (Act.ACCEPT,))
+
+
+def _unsent(attention: Attention) -> QuerySet[Refund]:
+    """Return the refunds of the payment in question of which nobody has heard yet, and that may still go out."""
+    unsent = (RefundStatus.QUEUED, RefundStatus.SENDING)
+    return Refund.objects.using(database()).filter(payment=attention.payment_id, status__in=unsent).order_by("-pk")
 
 
 def perform(
@@ -133,7 +151,7 @@ def perform(
     attention = rows.get(pk=attention_id)
     if attention.resolved_at:
         return _too_late(attention)
-    if act not in acts_for(attention):
+    if act not in _fitting(attention):
         raise ActNotPossible(f"{act!r} does not resolve {attention.reason!r}")
     return _ACTS[Act(act)](attention, _Given(person=person, note=note.strip(), amount=amount, press=press, seen=seen))
 
@@ -189,9 +207,12 @@ def _tell_again(attention: Attention, given: _Given) -> Done:
             raise ActNotPossible(f"some of payment {payment.reference} was given back, or may have been: the order is not paid by the rest")
         _reopen(order, given)
         delivery = order.deliveries.filter(payment=payment, kind=DeliveryKind.PAYMENT_PAID, done_at__isnull=True).first()
-        if delivery is None:
+        about = {AGAIN: attention.pk}
+        if delivery is not None:
+            delivery.data = about  # whatever else it was about may be resolved before it is its turn
+            delivery.save(update_fields=["data"])
+        else:
             now = clock.now()
-            about = {"again": attention.pk}
             delivery = Delivery(order=order, payment=payment, kind=DeliveryKind.PAYMENT_PAID, data=about, created_at=now, due_at=now)
             delivery.save(force_insert=True)
             record("delivery.repeated", order, f"person:{given.person}", "the shop is told again that it is paid", payment=payment)
@@ -199,6 +220,9 @@ def _tell_again(attention: Attention, given: _Given) -> Done:
     delivery.refresh_from_db()
     if delivery.outcome == PaidOutcome.APPLIED:
         return _resolved(attention, "the shop was told again, and has applied the payment", given)
+    attention.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
+    if attention.resolved_at:
+        return _too_late(attention)
     return Done(
         resolved=False, sentence=f"the shop says: {delivery.outcome or delivery.fault or 'not yet, an earlier delivery is waiting'}"
     )
@@ -236,15 +260,25 @@ def _enter(attention: Attention, given: _Given) -> Done:
 
 
 def _withdraw(attention: Attention, given: _Given) -> Done:
-    assert attention.refund is not None
-    withdrawn = withdraw(attention.refund.pk, person=given.person)
-    return Done(resolved=True, sentence=withdrawn.answer, refund=withdrawn)
+    """Give up the refund in question, or of a payment the newest that waits."""
+    waiting = attention.refund or _unsent(attention).filter(status=RefundStatus.QUEUED).first()
+    if waiting is None:
+        raise ActNotPossible("no refund of this payment waits to be sent")
+    withdrawn = withdraw(waiting.pk, person=given.person)
+    attention.refresh_from_db(fields=["resolved_at"])
+    return Done(resolved=attention.resolved_at is not None, sentence=withdrawn.answer, refund=withdrawn)
 
 
 def _accept(attention: Attention, given: _Given) -> Done:
     if not given.note:
         raise ActNotPossible("a note must say why it can stay as it is")
-    return _resolved(attention, given.note, given)
+    if attention.payment is None or Act.REFUND not in _fitting(attention):
+        return _resolved(attention, given.note, given)
+    with locked_order(attention.payment.order_id):
+        if unsent := _unsent(attention).first():  # it would go out although the money is to stay
+            remedy = "withdraw it first" if unsent.status == RefundStatus.QUEUED else "look again in a moment"
+            raise ActNotPossible(f"a refund of USD {unsent.amount} of this payment is {unsent.status}: {remedy}")
+        return _resolved(attention, given.note, given)
 
 
 def _resolved(attention: Attention, resolution: str, given: _Given) -> Done:

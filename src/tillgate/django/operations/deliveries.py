@@ -26,10 +26,12 @@ from tillgate.errors import ConfigurationError
 from tillgate.lifecycle import BOUND_REFUND_STATUSES, OPEN_PAYMENT_STATUSES, AttentionReason, PaymentStatus
 from tillgate.wire.texts import storable
 
-__all__ = ["deliver", "deliver_due", "deliver_remote", "enqueue_remote", "is_unpaid"]
+__all__ = ["AGAIN", "deliver", "deliver_due", "deliver_remote", "enqueue_remote", "is_unpaid"]
 
 _log = logging.getLogger("tillgate")
 
+AGAIN: Final = "again"
+"""In the data of a delivery that a person wished repeated: the attention that it is about."""
 _LEASE: Final = timedelta(minutes=2)
 _LONGEST_PAUSE: Final = timedelta(hours=1)
 _FIRST_PAUSE: Final = timedelta(seconds=10)
@@ -90,9 +92,8 @@ def _payment_paid(order: Order, delivery: Delivery) -> str:
     payment = delivery.payment
     assert payment is not None
     payment.order = order
-    # Those that have no refund, nearly all, are told apart by the statement that found the delivery.
-    if vars(delivery)["has_refunds"] and ("again" in delivery.data or payment.given_back >= payment.amount):
-        return "given-back"  # it pays nothing any more, and what a person wished told again must be whole
+    if because := _over(delivery, payment):
+        return because
     if order.paid_by_id and order.paid_by_id != payment.pk:
         _hold(order, payment, AttentionReason.SECOND_PAYMENT, "the order was paid by another payment already; this one can be refunded")
         return "second-payment"
@@ -119,7 +120,7 @@ def _payment_paid(order: Order, delivery: Delivery) -> str:
     if outcome == hooks.PaidOutcome.APPLIED:
         order.paid_by = payment
         order.save(update_fields=["paid_by"])
-        if "again" in delivery.data:  # whatever had kept it from being applied
+        if AGAIN in delivery.data:  # whatever had kept it from being applied
             held = Attention.objects.filter(payment=payment, reason__in=NOT_APPLIED_REASONS)
             settle(held, "the shop was told again, and has applied the payment")
         if described.amount < payment.amount:
@@ -133,6 +134,16 @@ def _payment_paid(order: Order, delivery: Delivery) -> str:
         reason = AttentionReason.UNDERPAID if outcome == hooks.PaidOutcome.UNDERPAID else AttentionReason.PAID_NOT_PAYABLE
         _hold(order, payment, reason, f"it was paid, and the shop says: {outcome}")
     return str(outcome)
+
+
+def _over(delivery: Delivery, payment: Payment) -> str:
+    """Say why there is nothing to deliver any more, or nothing if there is."""
+    # Payments that have no refund, nearly all, are told apart by the statement that found the delivery.
+    if vars(delivery)["has_refunds"] and (AGAIN in delivery.data or payment.given_back >= payment.amount):
+        return "given-back"  # it pays nothing any more, and what a person wished told again must be whole
+    if AGAIN in delivery.data and Attention.objects.filter(pk=delivery.data[AGAIN], resolved_at__isnull=False).exists():
+        return "settled-otherwise"  # while it waited; whoever resolves the matter has the order's lock too
+    return ""
 
 
 def _settle_failing(delivery: Delivery) -> None:

@@ -188,7 +188,7 @@ def _twin(order: Order, vendor: str, amount: Decimal, alias: str, account: Accou
     for payment in sorted(siblings.order_by("-id"), key=lambda sibling: not sibling.is_untold):
         payment.order = order
         if payment.status == PaymentStatus.PAID:
-            if payment.is_untold:
+            if payment.is_untold and payment.given_back < payment.amount:
                 return payment
             continue
         if (payment.vendor, payment.amount, payment.account) != (vendor, amount, alias) or not is_made_by(payment, account):
@@ -214,8 +214,11 @@ def may_go_on(payment: Payment) -> bool:
 
 
 def is_order_paid(order: Order) -> bool:
-    """Tell whether a payment has paid an order, though the shop may not have been told yet."""
-    return order.paid_by_id is not None or _untold().filter(order=order).exists()
+    """Tell whether a payment has paid an order, though the shop may not have been told yet; one that was given back pays nothing."""
+    if order.paid_by_id is not None:
+        return True
+    untold = _untold().filter(order=order).select_related("payment")
+    return any(one.payment is not None and one.payment.given_back < one.payment.amount for one in untold)
 
 
 def is_cashier_live(payment: Payment) -> bool:
