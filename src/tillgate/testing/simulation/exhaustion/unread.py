@@ -17,8 +17,8 @@ from unittest import mock
 from django.db.models import DEFERRED, Model
 from django.db.models.query_utils import DeferredAttribute
 
-from tillgate.django.models import Delivery, Order, Payment, Refund
-from tillgate.testing.simulation.exhaustion.rows import columns_of
+from tillgate.django.models import Delivery, Order, Payment, Refund, TimelineEntry
+from tillgate.testing.simulation.exhaustion.rows import DELIVERIES, columns_of
 
 __all__ = ["keeping", "without_unread"]
 
@@ -48,9 +48,13 @@ _UNREAD: Final[dict[str, _Columns]] = {
     },
 }
 """By what an actor is, the columns that it never looks at. A sweeper may look at all."""
+_OF_A_DELIVERED_PAYMENT: Final = ("cashier_url", "last_notice", "looked_at", "next_look_at", "notices", "repeated_notices", "status_since")
+"""Of a payment that is loaded with what the shop is told of it, and why it is paid, nobody looks at these."""
+_NEW_ENTRY: Final = f'INSERT INTO "{TimelineEntry._meta.db_table}" '
 _KEPT: Final = datetime.min.replace(tzinfo=UTC)
 """Stands in a row where a column is kept; a moment, which the driver's converters leave as it is."""
 _COLUMN: Final = re.compile(r'"(\w+)"\."(\w+)"')
+_PUNCTUATION: Final = re.compile(r"\(|\)|, | FROM ")
 
 
 def without_unread(actor: str, sql: str, read: Any) -> Any:
@@ -63,6 +67,19 @@ def without_unread(actor: str, sql: str, read: Any) -> Any:
     return _without(read, places)
 
 
+def _columns_read(sql: str) -> list[tuple[str, ...]]:
+    """Return the table and column of each cell of a row that a query reads; of one that is reckoned, nothing."""
+    depth, ends, cells = 0, 0, list[str]()
+    for mark in _PUNCTUATION.finditer(sql):
+        depth += {"(": 1, ")": -1}.get(mark[0], 0)
+        if depth == 0 and mark[0] in (", ", " FROM "):
+            cells.append(sql[ends : mark.start()])
+            ends = mark.end()
+            if mark[0] == " FROM ":
+                break
+    return [match.groups() if (match := _COLUMN.fullmatch(cell.removeprefix("SELECT "))) else ("", "") for cell in cells]
+
+
 def _without(row: tuple[Any, ...], places: frozenset[int]) -> tuple[Any, ...]:
     return tuple(_KEPT if place in places else cell for place, cell in enumerate(row))
 
@@ -71,10 +88,13 @@ def _without(row: tuple[Any, ...], places: frozenset[int]) -> tuple[Any, ...]:
 def _places(actor: str, sql: str) -> frozenset[int]:
     """Return where in a row of a query that loads models the columns stand that are kept; a query for single columns looks at them."""
     unread = next((columns for kind, columns in _UNREAD.items() if kind in actor), None)
+    if sql.startswith(_NEW_ENTRY):
+        return frozenset({0})  # the number that it was given
     if unread is None or not sql.startswith("SELECT "):
         return frozenset()
-    selected = sql.removeprefix("SELECT ").partition(" FROM ")[0].split(", ")
-    columns = [match.groups() if (match := _COLUMN.fullmatch(one)) else ("", "") for one in selected]
+    columns = _columns_read(sql)
+    if columns[0][0] == DELIVERIES:
+        unread = unread | {Payment: _OF_A_DELIVERED_PAYMENT}
     places: set[int] = set()
     for model, names in unread.items():
         table = model._meta.db_table
