@@ -9,10 +9,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.core import mail
 from django.db import connections
 from django.test import Client
+from django.urls import path
 from oscar.apps.checkout import views as oscars_checkout
 from oscar.apps.checkout.signals import post_checkout
 from oscar.apps.checkout.surcharges import FlatCharge
@@ -23,6 +25,7 @@ from oscar.apps.payment.exceptions import PaymentError
 from oscar.apps.shipping.methods import FixedPrice
 from oscar.core.loading import get_class, get_model
 
+from tests import urls
 from tests.goods import make_voucher
 from tests.shop.apps import TAXED
 from tests.shopper import Shopper, fields_of
@@ -126,6 +129,24 @@ def test_a_free_order_that_costs_something_by_the_time_it_is_placed_is_not_place
     tea.stockrecords.update(price=Decimal("5.00"))
     assert shopper.places(preview)["Location"] == "/checkout/payment-method/"
     assert not Order.objects.exists()
+
+
+def test_a_basket_that_is_only_to_be_downloaded_by_now_leads_to_how_it_is_shipped_and_is_placed(
+    world: World, shopper: Shopper, product: Make
+) -> None:
+    shopper.adds(product())
+    shopper.says_where(shipping="courier")
+    shopper.chooses()
+    preview = shopper.previews()
+    get_model("basket", "Line").objects.all().delete()
+    song = product("3.00", "Song", product_class="Download")
+    get_model("catalogue", "ProductClass").objects.filter(name="Download").update(requires_shipping=False)
+    shopper.adds(song)
+    for answer in (shopper.previews(), shopper.places(preview)):
+        assert answer["Location"] == "/checkout/shipping-method/"
+    assert shopper.get("/checkout/shipping-method/")["Location"] == "/checkout/payment-method/"
+    assert is_at_start(shopper.places())
+    assert Order.objects.get().total_incl_tax == Decimal("3.00")
 
 
 def test_a_receiver_of_the_shop_that_fails_after_the_order_was_placed_keeps_nobody_from_paying(
@@ -663,3 +684,62 @@ def test_a_fork_that_only_looks_different_lets_nobody_order_without_a_vendor(mon
     for view, takes_others in ((looks, False), (acts, True)):
         monkeypatch.setattr(choice, "get_class", lambda _, name, view=view: view if name == "PaymentMethodView" else details)
         assert choice.has_other_ways() is takes_others
+
+
+def preview_of_a_shop() -> Any:
+    """Return a page that was made from the one that Oscar loads, and takes its own payment: an express checkout returns to such a one."""
+
+    class Page(get_class("checkout.views", "PaymentDetailsView")):  # type: ignore[misc]
+        preview = True
+
+        def handle_payment(self, order_number: str, total: Any, **options: Any) -> None:
+            kind, _ = get_model("payment", "SourceType").objects.get_or_create(name="Express")
+            self.add_payment_source(get_model("payment", "Source")(source_type=kind, currency="USD", amount_debited=total.incl_tax))
+
+        def get_initial_order_status(self, basket: Any) -> Any:
+            return super().get_initial_order_status(basket) or "Paid"
+
+    return Page
+
+
+def with_page(route: str, page: Any) -> Any:
+    """Return the shop's addresses and one more, before them."""
+    return type("WithPage", (), {"urlpatterns": [path(route, page.as_view()), *urls.urlpatterns]})
+
+
+@pytest.mark.parametrize("kept", ["alipay", "goldbars"])
+def test_a_page_of_another_package_that_takes_its_own_payment_is_not_followed_by_a_second(
+    world: World, shopper: Shopper, product: Make, settings: Any, kept: str
+) -> None:
+    settings.ROOT_URLCONF = with_page("express/", preview_of_a_shop())
+    shopper.adds(product("12.50"))
+    shopper.says_where()
+    shopper.chooses()  # and turns to the express checkout then, which is on the basket's page
+    session = shopper.client.session
+    session["checkout_data"]["payment"]["method"] = f"tillgate:{kept}"
+    session.save()
+    preview = shopper.get("/express/").content.decode()
+    assert ("Alipay" in preview, "tillgate" in preview) == (False, False)
+    assert shopper.post("/express/", {"action": "place_order"})["Location"] == "/checkout/thank-you/"
+    assert not ExpectedOrder.objects.exists()
+    world.a_day_passes()
+    order = Order.objects.get()
+    assert (order.status, order.sources.get().source_type.name) == ("Paid", "Express")
+
+
+def test_a_page_of_another_package_that_takes_its_own_payment_asks_for_no_vendor(
+    world: World, shopper: Shopper, product: Make, settings: Any
+) -> None:
+    settings.ROOT_URLCONF = with_page("express/", preview_of_a_shop())
+    shopper.adds(product("12.50"))
+    shopper.says_where()
+    assert shopper.post("/express/", {"action": "place_order"})["Location"] == "/checkout/thank-you/"
+
+
+def test_a_page_that_a_shop_put_in_the_place_of_oscars_is_paid_here_with_a_vendor(
+    world: World, shopper: Shopper, product: Make, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = preview_of_a_shop()
+    monkeypatch.setattr(apps.get_app_config("checkout"), "payment_details_view", page)
+    settings.ROOT_URLCONF = with_page("checkout/preview/", page)
+    assert is_at_start(shopper.buys(product("12.50")))

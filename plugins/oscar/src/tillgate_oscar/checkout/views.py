@@ -10,6 +10,7 @@ from copy import copy
 from decimal import ROUND_HALF_EVEN
 from typing import Any
 
+from django.apps import apps
 from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -145,17 +146,34 @@ class PaymentDetailsMixin(_CheckoutMixin):
     _is_known: bool = False
     """Whether another press has placed it already, and tells the shop so."""
 
+    def _chosen(self) -> str | None:
+        """Return the vendor that was chosen, or None on a page that takes its own payment, whatever was chosen before.
+
+        Other packages make pages of their own from this view, such as the one to which an express checkout returns. Their `handle_payment`
+        is on top of ours: what it has charged would be asked for a second time, and given up as unpaid.
+        """
+        if self._takes_its_own_payment():
+            return None
+        return choice.chosen(self.checkout_session)
+
+    def _takes_its_own_payment(self) -> bool:
+        is_checkouts = type(self) is getattr(apps.get_app_config("checkout"), "payment_details_view", None)
+        return not is_checkouts and type(self).handle_payment is not PaymentDetailsMixin.handle_payment
+
     def get_pre_conditions(self, request: HttpRequest) -> list[str]:
         """Add that there is a way to pay."""
         return [*super().get_pre_conditions(request), "check_way_to_pay"]  # type: ignore[misc]  # a mixin of Oscar's view
 
     def check_way_to_pay(self, request: HttpRequest) -> None:
         """Send the shopper back to the payment method unless the order is free, or one was chosen that can take it."""
-        total = self._order_total()
+        if self._takes_its_own_payment():
+            return
+        total, vendor = self._order_total(), self._chosen()
+        if total is None and vendor:  # the basket was edited in another tab, and the shipping method that was chosen is not for it
+            raise _failed_precondition(reverse("checkout:shipping-method"))
         if total is None or choice.is_free(total):
             return
         step = reverse("checkout:payment-method")
-        vendor = choice.chosen(self.checkout_session)
         if vendor is None:
             if not choice.has_other_ways():
                 raise _failed_precondition(step, _("Please choose how to pay"))
@@ -169,7 +187,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
     def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
         """Skip the page for payment details that a shop has not written: there is nothing to enter here."""
         names = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
-        if not self.preview and choice.chosen(self.checkout_session) and choice.is_oscars_own(select_template(names)):
+        if not self.preview and self._chosen() and choice.is_oscars_own(select_template(names)):
             return redirect("checkout:preview")
         response: HttpResponse = super().get(request, *arguments, **options)  # type: ignore[misc]  # a mixin of Oscar's view
         return response
@@ -177,7 +195,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
     def get_context_data(self, **options: Any) -> dict[str, Any]:
         """Add the choice to the preview, the total that is shown with it, and what a second press needs."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
-        vendor = choice.chosen(self.checkout_session)
+        vendor = self._chosen()
         if self.preview and vendor and context.get("order_total") and not choice.is_free(context["order_total"]):
             context |= {
                 "preview_page": select_template(super().get_template_names()),  # type: ignore[misc]  # a mixin of Oscar's view
@@ -197,7 +215,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
     def handle_place_order_submission(self, request: HttpRequest) -> HttpResponse:
         """Place the order, unless it costs something else than the preview has shown: then show it again."""
         total = self._order_total()
-        ours = choice.chosen(self.checkout_session) and not choice.is_free(total)
+        ours = self._chosen() and not choice.is_free(total)
         if ours and request.POST.get("tillgate_total") != _as_shown(total):
             error = _("The total has changed since you saw it. Please look at your order again before you place it.")
             again: HttpResponse = self.render_preview(request, error=error)  # type: ignore[attr-defined]  # of Oscar's view
@@ -208,7 +226,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
     def submit(self, *arguments: Any, **submission: Any) -> HttpResponse:
         """Note how this order will be paid, then submit it as Oscar does."""
         total = submission["order_total"]
-        self._vendor = None if choice.is_free(total) else choice.chosen(self.checkout_session)
+        self._vendor = None if choice.is_free(total) else self._chosen()
         if self._vendor:
             submission["order_total"], self._seen = _in_cents(total), _as_shown(total)
         response: HttpResponse = super().submit(*arguments, **submission)  # type: ignore[misc]  # a mixin of Oscar's view
