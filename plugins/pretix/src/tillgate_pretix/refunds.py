@@ -1,7 +1,7 @@
 """Refunds: every refund of Tillgate's has one of pretix's, and pretix's is written when it is known what became of the money.
 
 One that pretix asked for goes `created`, `transit`, then `done` or `failed`; while nobody knows, it stays in transit. One that was made
-elsewhere is `external` in pretix, where the staff decide what becomes of the order.
+elsewhere is `external` in pretix, where the staff decide what becomes of the order, and `done` where the order is not paid.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from django.db import transaction
 from django.utils.translation import gettext as _
-from pretix.base.models import OrderRefund
+from pretix.base.models import Order, OrderRefund
 from pretix.base.payment import PaymentException
 from pretix.helpers import OF_SELF
 
@@ -84,7 +84,11 @@ def _row_of(order: Any, refund: Changed) -> Any:
 def _made_elsewhere(order: Any, refund: Changed) -> None:
     theirs = booked_payment(order, refund.payment)
     if theirs is not None and refund.status is RefundStatus.SUCCEEDED:
-        theirs.create_external_refund(amount=refund.amount, info=_info(refund))
+        row = theirs.create_external_refund(amount=refund.amount, info=_info(refund))
+        # pretix goes on to count the money until the staff have decided. Here there is nothing to decide, and with money that went back the
+        # shopper would owe too little, or nothing.
+        if order.status != Order.STATUS_PAID and row.state != OrderRefund.REFUND_STATE_DONE:
+            row.done()
     elif theirs is not None and refund.status is RefundStatus.UNKNOWN:
         _in_transit(order, theirs, refund)
 
