@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from decimal import Decimal
 from html.parser import HTMLParser
 from typing import Any
@@ -98,6 +99,7 @@ def test_staff_with_the_dashboards_token_see_it(saleor: SaleorDouble) -> None:
         {"type": "access"},
         {"type": None},
         {"nbf": 9_999_999_999},
+        {"iat": 9_999_999_999},
     ],
     ids=str,
 )
@@ -105,6 +107,12 @@ def test_a_token_that_is_not_for_this_app_and_now_is_refused(changes: dict[str, 
     answer = content(saleor, saleor.page_token(**changes))
     assert answer.status_code == 401
     assert b"200043" not in answer.content
+
+
+@pytest.mark.parametrize("seconds", [-240, -2, 2, 240])
+def test_a_clock_that_differs_a_little_from_saleors_refuses_no_staff(seconds: int, saleor: SaleorDouble) -> None:
+    theirs = int(time.time()) + seconds
+    assert content(saleor, saleor.page_token(iat=theirs, exp=theirs + 30)).status_code == 200
 
 
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", "eyJhbGciOiJub25lIn0.e30.", "é"])

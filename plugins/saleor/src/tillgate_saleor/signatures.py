@@ -48,10 +48,12 @@ def verify(installation: Installation, signature: str, body: bytes) -> None:
 def read_token(installation: Installation, token: str) -> dict[str, Any]:
     """Return the claims of a token that the Saleor of an installation has given to the App's page; raise `BadSignature`.
 
-    It must be for this App and for now. The times are compared with the machine's clock.
+    It must be for this App and for now. The times are compared with the machine's clock, from which that of the Saleor may differ: a token
+    that comes fresh from there must not be one of the future here.
     """
     keys = _keys(installation, _kid(token, is_encoded=True))
     rules = jwt.JWTClaimsRegistry(
+        leeway=int(clock.SKEW.total_seconds()),
         iss={"essential": True, "value": installation.api_url},
         app={"essential": True, "value": installation.app_id},
         type={"essential": True, "value": "thirdparty"},
