@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -324,7 +324,9 @@ class SaleorDouble:
         transaction.psp_reference = said.get("pspReference") or transaction.psp_reference
         transaction.actions = said.get("actions", transaction.actions)
         exact = Decimal(str(said.get("amount", amount)))
-        self._keep(transaction, Noted(said["result"], said.get("pspReference", ""), exact, datetime.now(UTC), said.get("message", "")))
+        # It looks at no offset.
+        moment = datetime.fromisoformat(said["time"]).replace(tzinfo=UTC) if "time" in said else datetime.now(UTC)
+        self._keep(transaction, Noted(said["result"], said.get("pspReference", ""), exact, moment, said.get("message", "")))
 
     def _keep(self, transaction: DoubleTransaction, event: Noted) -> bool:
         """Keep an event, unless it is there already; raise `Refused` when it is there with another amount."""
@@ -358,7 +360,7 @@ class SaleorDouble:
         if transaction is None:
             return _reported(error=("id", "NOT_FOUND"))
         moment = datetime.fromisoformat(variables["time"])
-        assert moment.tzinfo is not None, "the time has no offset"
+        assert moment.utcoffset() == timedelta(), "the time is not in UTC"
         event = Noted(variables["type"], variables["pspReference"], Decimal(variables["amount"]), moment, variables["message"])
         with self.lock:
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from tillgate_saleor.documents import Event
@@ -31,6 +32,8 @@ def _faults(event: Event, answer: Mapping[str, Any]) -> Any:
             yield f"{name} is no text, or empty"
     if len(answer.get("message", "")) > 512:
         yield "message is too long"
+    if "time" in answer and datetime.fromisoformat(answer["time"]).utcoffset() != timedelta():
+        yield "time is not in UTC"
     amount = answer.get("amount")
     if "amount" in answer and (isinstance(amount, bool) or not isinstance(amount, int | float) or amount <= 0):
         yield "amount is no number above zero"

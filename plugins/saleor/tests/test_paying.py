@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from tillgate.django.models import Payment
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
 from tillgate_saleor import deadline, paying
+from tillgate_saleor.answers import moment
 from tillgate_saleor.deadline import TooLate, within
 from tillgate_saleor.documents import Event
 from tillgate_saleor.models import Purchase, Transaction
@@ -306,6 +308,34 @@ def test_nobody_who_paid_is_reported_as_such_and_late_money_still_is(saleor: Sal
     assert world.attentions() == ["paid-not-payable"]
     sweep(world)
     assert transaction.charged == TOTAL, "Saleor's books hold what came"
+
+
+def test_money_counts_after_a_failure_though_the_services_clock_is_behind_saleors(saleor: SaleorDouble, world: World) -> None:
+    """Of a success and a failure under one reference the later one counts there, by the times that both have."""
+    world.time.offset = -timedelta(minutes=3)
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    world.sandbox.control.decline(said["pspReference"])
+    assert saleor.process(transaction)["result"] == "CHARGE_FAILURE"
+    world.sandbox.control.service.decide(said["pspReference"], "pay", late=True)
+    operations.reconcile(Payment.objects.get(), "test")
+    sweep(world)
+    assert transaction.charged == TOTAL
+
+
+def test_money_counts_after_a_failure_though_the_services_clock_is_ahead_of_saleors(saleor: SaleorDouble, world: World) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    world.a_day_passes()
+    assert transaction.has_failed
+    world.sandbox.control.service.decide(said["pspReference"], "pay", late=True)
+    assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+    sweep(world)
+    assert transaction.charged == TOTAL
+
+
+@pytest.mark.parametrize("at", [datetime(2026, 7, 1, 8, 30), datetime(2026, 7, 1, 12, 30, tzinfo=UTC)])  # noqa: DTZ001  # without USE_TZ
+def test_saleor_is_told_moments_in_utc_whatever_the_project_stores(at: datetime, settings: Any) -> None:
+    settings.TIME_ZONE = "America/New_York"
+    assert moment(at) == "2026-07-01T12:30:00+00:00"
 
 
 def test_a_checkout_that_was_given_up_can_be_paid_after_all(saleor: SaleorDouble, world: World) -> None:

@@ -6,10 +6,13 @@ An amount is a JSON number there. It has fifteen digits at most, and the shortes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["Answer", "answer", "failure"]
+from django.utils import timezone
+
+__all__ = ["Answer", "answer", "failure", "moment"]
 
 Answer = dict[str, Any]
 
@@ -21,16 +24,23 @@ def answer(
     *,
     psp_reference: str = "",
     amount: Decimal | None = None,
+    at: datetime | None = None,
     message: str = "",
     data: Mapping[str, Any] | None = None,
     actions: Sequence[str] | None = None,
 ) -> Answer:
-    """Return what became of a transaction or a request. `amount` is in dollars; `actions` is what the staff can do from now on."""
+    """Return what became of a transaction or a request. `amount` is in dollars; `actions` is what the staff can do from now on.
+
+    `at` is when it happened, by the service's clock. Of a success and a failure under one pspReference the later one counts there, so both
+    must be of one clock, in answers as in reports.
+    """
     said: Answer = {"result": result}
     if psp_reference:
         said["pspReference"] = psp_reference
     if amount is not None:
         said["amount"] = float(amount)
+    if at is not None:
+        said["time"] = moment(at)
     if message:
         said["message"] = message[:_LONGEST_MESSAGE]
     if data:
@@ -46,3 +56,9 @@ def failure(kind: str, message: str) -> Answer:
     Without a pspReference: under that of a payment Saleor would take the failure for the payment's own, and its money for gone.
     """
     return answer(f"{kind}_FAILURE", message=message)
+
+
+def moment(at: datetime) -> str:
+    """Return a moment as Saleor reads it: in UTC, since it looks at no offset in an answer, and with one, which it requires."""
+    # A project without USE_TZ stores moments as its own clocks show them.
+    return (at if timezone.is_aware(at) else timezone.make_aware(at)).astimezone(UTC).isoformat()

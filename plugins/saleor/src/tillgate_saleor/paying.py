@@ -218,13 +218,11 @@ def _standing(begun: Transaction, payment: Payment) -> Answer:
     if transaction_of(payment.pk, payment.data) != begun:
         return failure(_CHARGE, _("The shopper has begun again, as another transaction."))
     if payment.status == PaymentStatus.PAID:
-        return answer("CHARGE_SUCCESS", psp_reference=reference, amount=amount, message=_("Paid."), actions=["REFUND"])
+        return answer("CHARGE_SUCCESS", psp_reference=reference, amount=amount, at=clock.now(), message=_("Paid."), actions=["REFUND"])
     if not payment.is_open:
-        message = _("The payment came to nothing. Nothing was charged.")
-        return answer("CHARGE_FAILURE", psp_reference=reference, amount=amount, message=message, actions=[])
+        return _failed(payment, _("The payment came to nothing. Nothing was charged."))
     if begun.canceled_at:
-        message = _("This was canceled. Nothing was charged.")
-        return answer("CHARGE_FAILURE", psp_reference=reference, amount=amount, message=message, actions=[])
+        return _failed(payment, _("This was canceled. Nothing was charged."))
     if is_order_paid(payment.order):
         return _paid_by_another()  # its cashier page would take the money once more (I4)
     if not payment.cashier_url:
@@ -245,13 +243,18 @@ def _paid_by_another() -> Answer:
 
 
 def _refused(payment: Payment) -> Answer:
-    message = _("This way of paying was refused. Nothing was charged. Please choose another.")
-    return answer("CHARGE_FAILURE", psp_reference=payment.reference, amount=payment.amount, message=message, actions=[])
+    return _failed(payment, _("This way of paying was refused. Nothing was charged. Please choose another."))
 
 
 def _not_begun(payment: Payment) -> Answer:
     """Return that nobody knows whether the gateway has begun it. It is watched, and reported if money comes."""
-    return answer("CHARGE_FAILURE", psp_reference=payment.reference, amount=payment.amount, message=_unknown(), actions=[])
+    return _failed(payment, _unknown())
+
+
+def _failed(payment: Payment, message: str) -> Answer:
+    """Return that a payment has failed, since it stands as it does: money that comes in this very moment comes after that."""
+    said: dict[str, Any] = {"psp_reference": payment.reference, "amount": payment.amount, "at": payment.status_since}
+    return answer("CHARGE_FAILURE", **said, message=message, actions=[])
 
 
 def _unknown() -> str:

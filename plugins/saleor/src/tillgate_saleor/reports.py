@@ -17,6 +17,7 @@ from tillgate.django import clock, operations
 from tillgate.hooks import RemoteDelivery
 from tillgate.wire import money
 from tillgate_saleor import vault
+from tillgate_saleor.answers import moment
 from tillgate_saleor.api import Reported, Silent, TokenRefused, report
 from tillgate_saleor.models import Transaction
 from tillgate_saleor.plugin import PLUGIN
@@ -45,7 +46,7 @@ def enqueue(
         "transaction": told.pk,
         "psp_reference": psp_reference,
         "amount": money.amount_text(amount),
-        "time": clock.now().isoformat(),
+        "time": moment(clock.now()),
         "message": message,
         "actions": list(actions),
     }
