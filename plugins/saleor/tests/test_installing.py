@@ -156,6 +156,23 @@ def command(*arguments: str) -> str:
     return said.getvalue()
 
 
+def test_a_saleor_that_was_taken_out_of_the_settings_begins_nothing_and_what_it_began_goes_on(
+    saleor: SaleorDouble, world: World, settings: Any
+) -> None:
+    """The default account may be that of another shop, which its money must not go to, and whose number it must not see."""
+    transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "one", {"vendor": "alipay"})
+    settings.TILLGATE_SALEOR = {"SALEORS": {"https://another.example": {}}}
+    source = saleor.checkout(Decimal("5.00"))
+    assert saleor.gateway_initialize(source) == (200, {"data": {"vendors": []}})
+    assert saleor.initialize(source, "two", {"vendor": "alipay"})[1]["result"] == "CHARGE_FAILURE"
+    headers = {"Authorization": f"Bearer {saleor.page_token()}", "Saleor-Api-Url": saleor.api_url}
+    assert Client().post("/app/content", headers=headers).status_code == 401
+    world.sandbox.control.pay(said["pspReference"])
+    assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+    world.a_day_passes()
+    assert saleor.request_refund(transaction, 19.90)[1]["result"] == "REFUND_SUCCESS"
+
+
 def test_an_installation_is_listed_and_forgotten(saleor: SaleorDouble, world: World) -> None:
     transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
     assert saleor.api_url in command("installations")

@@ -56,7 +56,7 @@ def page(request: HttpRequest) -> HttpResponse:
     """Show the frame of the page, which fetches the rest once the dashboard has handed it a token."""
     api_url = request.GET.get("saleorApiUrl", "")
     saleor = get_settings().saleor(api_url)
-    known = _installation(api_url) if saleor else None
+    known = _installation(api_url)
     dashboards = (saleor.dashboards or (known.origin,)) if saleor and known else ()
     values = {
         "api_url": known.api_url if known else "",
@@ -115,8 +115,10 @@ def content(request: HttpRequest) -> HttpResponse:
 
 
 def _installation(api_url: str) -> Installation | None:
+    if get_settings().saleor(api_url) is None:
+        return None  # the settings name it no more, and the account that every other channel has is somebody else's
     rows = Installation.objects.using(database()).filter(api_url=api_url, uninstalled_at__isnull=True)
-    return rows.first() if api_url else None
+    return rows.first()
 
 
 @dataclass(frozen=True, slots=True)

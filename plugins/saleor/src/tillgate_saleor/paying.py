@@ -54,9 +54,9 @@ class _Refused(Exception):
 
 
 def channel_of(installation: Installation, slug: str) -> Channel:
-    """Return the settings of a channel."""
+    """Return the settings of a channel. One of a Saleor that was taken out of the settings offers nothing: no account is meant for it."""
     saleor = get_settings().saleor(installation.api_url)
-    return (saleor.channels.get(slug) if saleor else None) or Channel()
+    return Channel(vendors=()) if saleor is None else saleor.channels.get(slug) or Channel()
 
 
 def vendors_of(channel: Channel) -> tuple[Vendor, ...]:
