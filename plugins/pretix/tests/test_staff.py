@@ -45,6 +45,23 @@ def test_the_page_of_the_order_says_so_too_and_leads_to_what_can_be_done(world: 
     assert f"/control/event/org/conf/orders/{twice.code}/" in shown
 
 
+def test_an_order_that_nobody_began_to_pay_is_shown_where_it_leads_to_and_in_no_other_event(world: World) -> None:
+    key = world.order()
+    with world.failing_handler("tillgate_order_unpaid", times=99):
+        world.a_day_passes()
+        world.a_day_passes()
+    assert world.attentions() == ["delivery-failing"]
+    code, event = order_of(world, key).code, event_of(world)
+    with scope(organizer=event.organizer):
+        event.organizer.events.create(name="Another", slug="other", currency="USD", date_from=event.date_from, plugins=event.plugins)
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    assert PAGE in browser.get(f"/control/event/org/conf/orders/{code}/").content.decode()
+    assert f"/control/event/org/conf/orders/{code}/" in browser.get(PAGE).content.decode()
+    assert "There is nothing to do." in browser.get("/control/event/org/other/tillgate/").content.decode()
+    answer = browser.post(PAGE, {"attention": Attention.objects.get().pk, "act": "retry", "seen": "0"}, follow=True)
+    assert "Resolved: " in answer.content.decode()
+
+
 def test_an_order_that_needs_nobody_shows_nothing(world: World) -> None:
     order, _ = bought(world)
     browser = staff(world, "event.orders:read", "event.orders:write")

@@ -24,6 +24,7 @@ from tillgate.django.staff.showing import row_id
 from tillgate.errors import TillgateError
 from tillgate_pretix.accounts import aliases_of
 from tillgate_pretix.orders import bills_of
+from tillgate_pretix.plugin import PLUGIN
 
 __all__ = ["PERMISSION", "NeedsAPersonView", "order_panel", "page_url"]
 
@@ -43,10 +44,18 @@ class _Card:
 
 
 def open_matters(event: Any) -> QuerySet[Attention]:
-    """Return what needs a person at an event, the oldest first: about its accounts, their payments, or orders paid with them."""
+    """Return what needs a person at an event, the oldest first: about its accounts, their payments, or its orders."""
     ours = aliases_of(event)
-    about = Q(account__in=ours) | Q(payment__account__in=ours) | Q(order__payments__account__in=ours)
+    about = Q(account__in=ours) | Q(payment__account__in=ours) | Q(order__payments__account__in=ours) | Q(order__in=_never_begun(event))
     return Attention.objects.filter(about, resolved_at__isnull=True).distinct().order_by("pk")
+
+
+def _never_begun(event: Any) -> list[int]:
+    """Return Tillgate's orders of an event that need a person and have no payment, which would tell by its account whose they are."""
+    waiting = Attention.objects.filter(order__plugin=PLUGIN, order__payments__isnull=True, resolved_at__isnull=True)
+    numbers = {pk: int(key.partition("/")[0]) for pk, key in waiting.values_list("order_id", "order__key")}
+    here = set(event.orders.filter(pk__in=set(numbers.values())).values_list("pk", flat=True))
+    return [pk for pk, number in numbers.items() if number in here]
 
 
 def page_url(event: Any) -> str:
