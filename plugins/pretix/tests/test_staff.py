@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from django.test import Client
 from django_scopes import scope
-from pretix.base.models import LogEntry, Team, User
+from pretix.base.models import LogEntry, OrderPayment, Team, User
 
-from tests.shopping import bought, event_of, logged_in, order_of, staff
+from tests.shopping import at, bought, event_of, logged_in, order_of, payments_of, staff
+from tests.test_paying import expired
 from tillgate.django.models import Attention, Payment
 from tillgate.testing.world import World
 
@@ -79,6 +80,57 @@ def test_money_is_given_back_with_one_press(world: World, twice: Any) -> None:
     assert world.attentions() == []
     matter.refresh_from_db()
     assert matter.resolved_by == "ann@example.org"
+
+
+def told_again(world: World) -> str:
+    """Press *Tell the shop again* on the only matter there is; return what the page says then."""
+    browser = logged_in(User.objects.get(email="ann@example.org"))
+    answer = browser.post(PAGE, {"attention": Attention.objects.get().pk, "act": "tell-again", "seen": "0"}, follow=True)
+    return str(answer.content.decode())
+
+
+def test_money_whose_places_were_gone_pays_the_order_once_there_are_places_and_pretix_is_told_again(world: World) -> None:
+    staff(world, "event.orders:read", "event.orders:write")
+    order, payment = expired(world, places=0)
+    world.gateway_notice(payment)
+    world.sweep()
+    assert "Not resolved yet: " in told_again(world)
+    with at(order):
+        order.event.quotas.update(size=1)
+    assert "Resolved: " in told_again(world)
+    assert (world.shop.is_paid(str(order.pk)), world.shop.times_paid(str(order.pk))) == (True, 1)
+    assert payments_of(order) == [("alipay", "confirmed")]
+    assert world.attentions() == []
+
+
+def test_money_that_was_too_little_pays_the_order_once_that_costs_no_more(world: World) -> None:
+    staff(world, "event.orders:read", "event.orders:write")
+    key = world.order()
+    payment = world.pay_page(key)
+    world.shop.edit_total(key, Decimal("20.00"))
+    world.shopper_pays(payment)
+    world.gateway_notice(payment)
+    world.sweep()
+    assert "Not resolved yet: " in told_again(world)
+    world.shop.edit_total(key, Decimal("12.50"))
+    assert world.shop.is_paid(key), "pretix sees to it that nothing is due"
+    assert "Resolved: " in told_again(world)
+    assert payments_of(order_of(world, key))[-1] == ("alipay", "confirmed")
+
+
+@pytest.mark.parametrize(("otherwise", "said"), [("0.00", "Resolved: "), ("12.50", "Not resolved yet: ")])
+def test_an_order_that_staff_have_marked_paid_is_paid_by_the_money_unless_it_was_paid_otherwise(
+    world: World, otherwise: str, said: str
+) -> None:
+    staff(world, "event.orders:read", "event.orders:write")
+    order, payment = expired(world, places=0)
+    world.gateway_notice(payment)
+    world.sweep()
+    with at(order):
+        manual = order.payments.create(provider="manual", amount=Decimal(otherwise), state=OrderPayment.PAYMENT_STATE_CREATED)
+        manual.confirm(force=True)
+    assert said in told_again(world)
+    assert world.shop.times_paid(str(order.pk)) == 1
 
 
 def test_a_matter_is_accepted_only_with_a_note(world: World, twice: Any) -> None:

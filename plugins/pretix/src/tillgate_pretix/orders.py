@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, Final
 
+from django.db import transaction
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django_scopes import scope, scopes_disabled
@@ -23,7 +24,7 @@ from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
 
 from tillgate import Goods
-from tillgate.django.models import Attention
+from tillgate.django.models import Attention, Delivery, DeliveryKind
 from tillgate.django.models import Order as Bill
 from tillgate.django.models import Payment as Attempt
 from tillgate.django.operations.values import payment_value
@@ -141,12 +142,14 @@ def describe(key: str) -> OrderDescription | None:
         if order is None:
             return None
         goods = Counter(str(position.item.name) for position in order.positions.select_related("item"))
+        again = _told_again(order, key)
+        because = why_not(order) if again is None else _why_not_with(order, again)
         return OrderDescription(
             number=f"{order.code}-{order.event.slug.upper()}",
-            amount=order.pending_sum,
+            amount=order.pending_sum + (again.amount if again else 0),
             currency=order.event.currency,
             lines=tuple(Goods.named(name, quantity) for name, quantity in goods.items()),
-            not_payable_because=why_not(order) or (None if key == bill_of(order) else _("it is paid")),
+            not_payable_because=because or (None if key == bill_of(order) else _("it is paid")),
         )
 
 
@@ -157,6 +160,28 @@ def why_not(order: Any) -> str | None:
     if order.status not in _DUE or order.pending_sum <= 0:
         return _("it is paid")
     can_be_paid = order._can_be_paid()
+    return None if can_be_paid is True else str(can_be_paid)
+
+
+def _told_again(order: Any, key: str) -> Any:
+    """Return pretix's payment of the money that pretix is just being told of again, as the staff wish, or None.
+
+    It was booked when it came, though it paid nothing: whatever it could pay now is what would be due without it.
+    """
+    waiting = Delivery.objects.filter(order__plugin=PLUGIN, order__key=key, done_at__isnull=True).exclude(kind=DeliveryKind.REMOTE)
+    first = waiting.select_related("payment__order").order_by("pk").first()  # they go in order
+    if first is None or first.kind != DeliveryKind.PAYMENT_PAID or "again" not in first.data:
+        return None
+    return booked_payment(order, payment_value(first.payment))
+
+
+def _why_not_with(order: Any, booked: Any) -> str | None:
+    """Return why an order is not paid by money that is booked already, or None when it is, or may be."""
+    if order.status == Order.STATUS_CANCELED:
+        return _("it was cancelled")
+    if order.pending_sum + booked.amount <= 0:
+        return _("it is paid")
+    can_be_paid = order.status == Order.STATUS_PAID or order._can_be_paid()
     return None if can_be_paid is True else str(can_be_paid)
 
 
@@ -172,8 +197,8 @@ def paid(payment: Payment) -> PaidOutcome:
     with found(payment.order.key, lock=True) as order:
         if order is None:
             return PaidOutcome.NOT_PAYABLE
-        if order.status == Order.STATUS_PAID and booked_payment(order, payment):
-            return PaidOutcome.APPLIED
+        if booked := booked_payment(order, payment):
+            return _apply(order, booked)
         if order.event.currency != payment.currency or why_not(order) is not None:
             return PaidOutcome.NOT_PAYABLE
         if order.pending_sum > payment.amount:
@@ -189,6 +214,20 @@ def paid(payment: Payment) -> PaidOutcome:
             return PaidOutcome.NOT_PAYABLE
         _drop_open_payments(order)
         return PaidOutcome.APPLIED
+
+
+def _apply(order: Any, booked: Any) -> PaidOutcome:
+    """Mark an order paid by money that is booked already: its staff have let it be paid again, or have marked it paid themselves."""
+    if _why_not_with(order, booked) is not None or order.pending_sum > 0:
+        return PaidOutcome.NOT_PAYABLE
+    if order.status != Order.STATUS_PAID:
+        try:
+            with transaction.atomic():  # as pretix does where nothing is due any more
+                booked._mark_order_paid(payment_refund_sum=order.payment_refund_sum)
+        except Quota.QuotaExceededException:
+            return PaidOutcome.NOT_PAYABLE
+        _drop_open_payments(order)
+    return PaidOutcome.APPLIED
 
 
 def _info(payment: Payment) -> dict[str, str]:
