@@ -349,13 +349,19 @@ def test_a_closed_order_that_the_shop_would_take_money_for_has_no_cashier_page_t
     assert "Go on paying" not in page
 
 
-def test_i4_who_pays_an_order_that_holds_money_already_is_told_of_it_first(world: World) -> None:
-    """It was too little, or came while the order was cancelled: it waits for a person, and the order could be paid once more."""
+def underpaid(world: World) -> tuple[str, Payment]:
+    """Return an order of USD 12 that holds USD 10, and the payment."""
     order = world.order("10.00")
     payment = world.start(order)
     world.shop.edit_total(order, Decimal("12.00"))
     world.shopper_pays(payment)
     world.notice(payment)
+    return order, payment
+
+
+def test_i4_who_pays_an_order_that_holds_money_already_is_told_of_it_first(world: World) -> None:
+    """It was too little, or came while the order was cancelled: it waits for a person, and the order could be paid once more."""
+    order, payment = underpaid(world)
     assert world.attentions() == ["underpaid"]
     page = world.shop.pay_path(order)
     doors = [world.client.get(page), world.client.get(start_url(world.shop.plugin, order, "alipay"))]
@@ -429,11 +435,7 @@ def test_the_pages_describe_an_order_in_a_transaction_since_a_plugin_may_lock_wh
 
 
 def test_money_that_was_given_back_keeps_nobody_from_paying(world: World) -> None:
-    order = world.order("10.00")
-    payment = world.start(order)
-    world.shop.edit_total(order, Decimal("12.00"))
-    world.shopper_pays(payment)
-    world.notice(payment)
+    order, payment = underpaid(world)
     operations.refund(payment.pk, "4.00")
     page = world.shop.pay_path(order)
     assert "USD 6.00 has arrived" in text_of(world.client.get(page))

@@ -178,6 +178,18 @@ def test_the_page_of_an_order_that_waits_says_how_its_payment_stands(world: Worl
 # pretix's own confirm ---------------------------------------------------------------------------------------------------------------------
 
 
+def underpaid(world: World) -> tuple[str, Payment]:
+    """Return the key of an order that had become dearer when USD 12.50 came for it, and the payment."""
+    key = world.order()
+    payment = world.pay_page(key)
+    world.shop.edit_total(key, Decimal("20.00"))
+    world.shopper_pays(payment)
+    world.gateway_notice(payment)
+    world.sweep()
+    assert world.attentions() == ["underpaid"]
+    return key, payment
+
+
 def expired(world: World, *, places: int, accepts_late: bool = True) -> tuple[Any, Payment]:
     """Return an order that pretix's own term has ended while its shopper was on the cashier page, and the payment."""
     key = world.order()
@@ -300,13 +312,7 @@ def test_a_second_payment_is_booked_and_pretix_gives_it_back(world: World) -> No
 
 
 def test_money_that_is_not_enough_any_more_is_booked_and_the_rest_can_be_paid(world: World) -> None:
-    key = world.order()
-    payment = world.pay_page(key)
-    world.shop.edit_total(key, Decimal("20.00"))
-    world.shopper_pays(payment)
-    world.gateway_notice(payment)
-    world.sweep()
-    assert world.attentions() == ["underpaid"]
+    key, _ = underpaid(world)
     rest = world.pay_page(key)
     assert rest.amount == Decimal("7.50")
     world.shopper_pays(rest)

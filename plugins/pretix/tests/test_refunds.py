@@ -11,10 +11,10 @@ from django.test import Client
 from django.urls import reverse
 from pretix.base.models import OrderPayment, OrderRefund
 from pretix.base.payment import PaymentException
-from pretix.base.services.orders import mark_order_expired
 from pretix.base.shredder import PaymentInfoShredder
 
 from tests.shopping import at, bought, newest_payment, order_of, refunds_of, staff
+from tests.test_paying import expired, underpaid
 from tillgate.django import operations
 from tillgate.django.models import Refund
 from tillgate.django.operations.refunds import settle_by_person
@@ -238,27 +238,15 @@ def test_money_that_was_given_back_elsewhere_waits_for_the_staff_in_pretix(world
 
 
 def test_an_order_that_owes_more_is_not_paid_in_part_with_money_that_went_back(world: World) -> None:
-    key = world.order()
-    payment = world.pay_page(key)
-    world.shop.edit_total(key, Decimal("20.00"))
-    world.shopper_pays(payment)
-    world.gateway_notice(payment)
-    world.sweep()
-    assert world.attentions() == ["underpaid"]
+    key, payment = underpaid(world)
     operations.refund(payment.pk, "12.50")
     assert refunds_of(order_of(world, key)) == [("12.50", "done")]
     assert world.pay_page(key).amount == Decimal("20.00")
 
 
 def test_an_order_whose_money_went_back_since_its_places_were_gone_is_not_free_once_there_are_places(world: World, client: Client) -> None:
-    key = world.order()
-    payment = world.pay_page(key)
-    order = order_of(world, key)
-    with at(order):
-        order.event.settings.payment_term_accept_late = True
-        mark_order_expired(order)
-        order.event.quotas.update(size=0)
-    world.shopper_pays(payment)
+    order, payment = expired(world, places=0)
+    key = str(order.pk)
     world.gateway_notice(payment)
     world.sweep()
     assert world.attentions() == ["paid-not-payable"]

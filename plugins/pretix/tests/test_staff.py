@@ -11,7 +11,7 @@ from django_scopes import scope
 from pretix.base.models import LogEntry, OrderPayment, Team, User
 
 from tests.shopping import at, bought, event_of, logged_in, order_of, payments_of, staff
-from tests.test_paying import expired
+from tests.test_paying import expired, underpaid
 from tillgate.django.models import Attention, Payment
 from tillgate.testing.world import World
 
@@ -105,12 +105,7 @@ def test_money_whose_places_were_gone_pays_the_order_once_there_are_places_and_p
 
 def test_money_that_was_too_little_pays_the_order_once_that_costs_no_more(world: World) -> None:
     staff(world, "event.orders:read", "event.orders:write")
-    key = world.order()
-    payment = world.pay_page(key)
-    world.shop.edit_total(key, Decimal("20.00"))
-    world.shopper_pays(payment)
-    world.gateway_notice(payment)
-    world.sweep()
+    key, _ = underpaid(world)
     assert "Not resolved yet: " in told_again(world)
     world.shop.edit_total(key, Decimal("12.50"))
     assert world.shop.is_paid(key), "pretix sees to it that nothing is due"

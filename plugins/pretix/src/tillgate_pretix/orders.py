@@ -27,6 +27,7 @@ from tillgate import Goods
 from tillgate.django.models import Attention, Delivery, DeliveryKind
 from tillgate.django.models import Order as Bill
 from tillgate.django.models import Payment as Attempt
+from tillgate.django.operations.deliveries import AGAIN
 from tillgate.django.operations.values import payment_value
 from tillgate.django.staff.masking import Mask
 from tillgate.hooks import Attention as Raised
@@ -170,7 +171,7 @@ def _told_again(order: Any, key: str) -> Any:
     """
     waiting = Delivery.objects.filter(order__plugin=PLUGIN, order__key=key, done_at__isnull=True).exclude(kind=DeliveryKind.REMOTE)
     first = waiting.select_related("payment__order").order_by("pk").first()  # they go in order
-    if first is None or first.kind != DeliveryKind.PAYMENT_PAID or "again" not in first.data:
+    if first is None or first.kind != DeliveryKind.PAYMENT_PAID or AGAIN not in first.data:
         return None
     return booked_payment(order, payment_value(first.payment))
 

@@ -89,7 +89,7 @@ def _places(actor: str, sql: str) -> frozenset[int]:
     """Return where in a row of a query that loads models the columns stand that are kept; a query for single columns looks at them."""
     unread = next((columns for kind, columns in _UNREAD.items() if kind in actor), None)
     if sql.startswith(_NEW_ENTRY):
-        return frozenset({0})  # the number that it was given
+        return frozenset({0})  # the number that it was given, for which no operation asks
     if unread is None or not sql.startswith("SELECT "):
         return frozenset()
     columns = _columns_read(sql)
