@@ -18,6 +18,7 @@ import pytest
 from django.core import mail
 from django.db import OperationalError, connections, transaction
 from django.db.models import QuerySet
+from django.test.utils import CaptureQueriesContext
 from django.urls import include, path
 
 from tests.django import project
@@ -899,6 +900,44 @@ def test_what_an_answer_raised_stays_while_the_answers_are_the_same(world: World
         world.sweep()
         assert world.attentions() == ["amount-mismatch"]
     assert Attention.objects.count() == 1
+
+
+def mismatched(world: World, count: int) -> list[Payment]:
+    """Return payments of which persons were told that the gateway has another amount; they are due again."""
+    payments = many(world, count)
+    for payment in payments:
+        world.shopper_pays(payment)
+    for _ in payments:
+        world.sandbox.control.fault("wrong_amount", occasion="query")
+    sweep_account("default")
+    assert world.attentions() == ["amount-mismatch"] * count
+    make_due(*payments)
+    for _ in payments:
+        world.sandbox.control.fault("wrong_amount", occasion="query")
+    return payments
+
+
+def test_a_look_that_finds_what_persons_were_told_of_costs_one_statement_at_most(world: World) -> None:
+    statements = {}
+    for count in (2, 20):
+        payments = mismatched(world, count)
+        with CaptureQueriesContext(connections["default"]) as captured:
+            swept = sweep_account("default")
+        statements[count] = len(captured)
+        assert (swept.looked, swept.faults) == (count, [])
+        looked_at = Payment.objects.filter(pk__in=[payment.pk for payment in payments])
+        assert not looked_at.filter(next_look_at__lte=clock.now()).exists()
+        Attention.objects.all().delete()
+    assert statements[20] - statements[2] <= 18
+
+
+def test_what_a_person_resolved_is_told_again_when_the_next_look_finds_it_still(world: World) -> None:
+    one, other = mismatched(world, 2)
+    operations.resolve(Attention.objects.get(payment=one).pk, "looked at", "clerk")
+    sweep_account("default")
+    told = Attention.objects.filter(resolved_at__isnull=True).values_list("payment", flat=True)
+    assert sorted(told) == sorted([one.pk, other.pk])
+    assert Attention.objects.count() == 3
 
 
 @pytest.mark.parametrize(

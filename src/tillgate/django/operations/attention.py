@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
@@ -22,6 +22,8 @@ __all__ = [
     "GIVEN_BACK_REASONS",
     "ITSELF",
     "NOT_APPLIED_REASONS",
+    "open_among",
+    "open_key",
     "raise_attention",
     "resolve",
     "settle",
@@ -66,6 +68,20 @@ ITSELF: Final = "tillgate"
 """Who resolved what needed no person in the end."""
 
 
+def open_key(reason: AttentionReason, subject: Payment | Refund | Delivery | None, account: str) -> str:
+    """Return what one open attention at most has: its reason, and whom it concerns."""
+    if reason in ACCOUNT_REASONS:
+        return f"{reason}:account:{account}"
+    return f"{reason}:{type(subject).__name__.lower()}:{subject.pk if subject else ''}"
+
+
+def open_among(keys: Iterable[str]) -> set[str]:
+    """Return those of some keys whose attention is open."""
+    asked = set(keys)
+    rows = Attention.objects.using(database()).filter(open_key__in=asked)
+    return asked.intersection(rows.values_list("open_key", flat=True)) if asked else asked
+
+
 def raise_attention(
     reason: AttentionReason,
     sentence: str,
@@ -79,10 +95,8 @@ def raise_attention(
     evidence: Mapping[str, Any] | None = None,
 ) -> Attention | None:
     """Raise attention within the running transaction, or do nothing when the same is open already. Returns what was raised."""
-    subject = delivery or refund or payment
-    whom = f"account:{account}" if reason in ACCOUNT_REASONS else f"{type(subject).__name__.lower()}:{subject.pk if subject else ''}"
-    open_key = f"{reason}:{whom}"
-    if Attention.objects.filter(open_key=open_key).exists():
+    key = open_key(reason, delivery or refund or payment, account)
+    if Attention.objects.filter(open_key=key).exists():
         return None
     attention = Attention(
         order=order,
@@ -93,7 +107,7 @@ def raise_attention(
         reason=str(reason),
         sentence=sentence,
         evidence={name: str(value)[:500] for name, value in (evidence or {}).items()},
-        open_key=open_key,
+        open_key=key,
         raised_at=clock.now(),
     )
     try:

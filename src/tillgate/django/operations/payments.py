@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -15,8 +15,8 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import NOTHING, Delivery, DeliveryKind, Order, Payment
 from tillgate.django.operations.accounts import account_of
-from tillgate.django.operations.attention import ACCOUNT_REASONS, raise_attention
-from tillgate.django.operations.deliveries import deliver
+from tillgate.django.operations.attention import ACCOUNT_REASONS, open_key, raise_attention
+from tillgate.django.operations.deliveries import deliver, deliver_due
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
 from tillgate.django.operations.timeline import record
 from tillgate.errors import TillgateError
@@ -35,7 +35,18 @@ from tillgate.lifecycle import (
     next_try,
 )
 
-__all__ = ["after_change", "apply_answer", "ask", "assign", "claim_look", "facts_of", "is_unchanged", "reconcile", "watched_since"]
+__all__ = [
+    "after_change",
+    "apply_answer",
+    "ask",
+    "assign",
+    "claim_look",
+    "facts_of",
+    "is_unchanged",
+    "matter_of",
+    "reconcile",
+    "watched_since",
+]
 
 _log = logging.getLogger("tillgate")
 
@@ -148,9 +159,16 @@ def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
     )
 
 
-def is_unchanged(payment: Payment, decision: Decision) -> bool:
-    """Tell whether a decision leaves everything about a payment as it is."""
-    return decision.status == payment.status and decision.transaction_no == payment.transaction_no and decision.attention is None
+def is_unchanged(payment: Payment, decision: Decision, told: Container[str] = ()) -> bool:
+    """Tell whether a decision leaves everything about a payment as it is; `told` has the keys of matters that persons know of already."""
+    if decision.status != payment.status or decision.transaction_no != payment.transaction_no:
+        return False
+    return decision.attention is None or matter_of(payment, decision.attention) in told
+
+
+def matter_of(payment: Payment, reason: AttentionReason) -> str:
+    """Return the key of the attention that a reason raises about a payment, or about its account."""
+    return open_key(reason, payment, payment.account)
 
 
 def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
@@ -172,7 +190,8 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
             return fresh
         if not is_unchanged(fresh, decision):
             _write(order, fresh, decision, answer, cause, heard=payment.notices)
-    deliver(order.pk)
+    tell = deliver if fresh.status != payment.status else deliver_due  # of what does not move there is seldom anything to tell
+    tell(order.pk)
     return fresh
 
 

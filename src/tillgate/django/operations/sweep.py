@@ -25,13 +25,13 @@ from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Pay
 from tillgate.django.operations import turns, wrong_clocks
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.asking import Asker
-from tillgate.django.operations.attention import ACCOUNT_REASONS, ANSWER_REASONS, raise_attention, settle
+from tillgate.django.operations.attention import ACCOUNT_REASONS, ANSWER_REASONS, open_among, raise_attention, settle
 from tillgate.django.operations.deliveries import deliver, deliver_remote, is_unpaid
 from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
 from tillgate.django.operations.mail import mail_attentions
 from tillgate.django.operations.pauses import has_answered, pause, resume, without_paused
-from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, watched_since
+from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, matter_of, watched_since
 from tillgate.django.operations.refunds import mark_lost, send_refund
 from tillgate.django.operations.turns import Quota, Stop, Turn
 from tillgate.lifecycle import (
@@ -371,23 +371,24 @@ def _lease(account: str) -> timedelta:
 
 
 def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: datetime, swept: Swept) -> None:
-    """Apply a batch's answers; the unchanged ones are put back together, a statement for all that are due at the same moment."""
+    """Apply a batch's answers; those that bring nothing new are put back together, a statement for all that are due at the same moment."""
     put_back: dict[datetime | None, list[int]] = {}
     in_order: dict[int, Answer] = {}
     unanswered: list[Payment] = []
     now = clock.now()
-    for payment, answer in zip(batch, answers, strict=True):
-        if answer is None:
+    decisions = [decide(facts_of(payment), answer) if answer else None for payment, answer in zip(batch, answers, strict=True)]
+    told = open_among(matter_of(payment, made.attention) for payment, made in zip(batch, decisions, strict=True) if made and made.attention)
+    for payment, answer, decision in zip(batch, answers, decisions, strict=True):
+        if answer is None or decision is None:
             put_back.setdefault(payment.next_look_at, []).append(payment.pk)  # in its place: who waited longest is next
             continue
         swept.looked += 1
-        decision = decide(facts_of(payment), answer)
         swept.no_news += not decision.is_news
         if decision.is_news and decision.attention is None:
             in_order[payment.pk] = answer
         if not decision.is_news and is_unanswered(decision.status, payment.expires_at, now):
             unanswered.append(payment)
-        if is_unchanged(payment, decision):
+        if is_unchanged(payment, decision, told):
             put_back.setdefault(_next_look(payment, now, is_news=decision.is_news), []).append(payment.pk)
             continue
         is_applied = _guarded(swept, f"payment {payment.reference}", lambda payment=payment, answer=answer: _change(payment, answer, swept))  # type: ignore[misc]  # defaults that hold the loop's values
