@@ -16,7 +16,7 @@ from tests.test_provider import attempt_of, bill
 from tests.test_rows import bought, listening
 from tillgate.django import operations
 from tillgate.django.models import Refund
-from tillgate.django.operations.refunds import settle_by_person
+from tillgate.django.operations.refunds import settle_by_person, withdraw
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
 from tillgate_django_payments.provider import REFUND_REFUSED, REFUND_UNKNOWN, TillgateProvider
@@ -206,6 +206,20 @@ def test_a_refund_that_could_not_be_sent_waits_and_is_taken_off_when_it_has_gone
     world.a_day_passes()
     assert stands(payment) == ("confirmed", Decimal("7.50"))
     agrees(world, payment, "5.00")
+
+
+def test_a_refund_that_a_person_withdrew_or_found_not_done_is_not_said_to_have_been_refused(world: World, settings: Any) -> None:
+    payment, given = bought(world), settings.TILLGATE
+    settings.TILLGATE = given | {"ACCOUNTS": {}}  # so that it waits
+    payment.refund(Decimal("5.00"))
+    withdraw(Refund.objects.get().pk, person="ann")
+    settings.TILLGATE = given
+    assert Payment.objects.get().message == "USD 5.00 was not given back."
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    with pytest.raises(PaymentError, match="Nobody knows"):
+        payment.refund(Decimal("2.50"))
+    settle_by_person(Refund.objects.latest("pk").pk, done=False, person="ann")
+    assert Payment.objects.get().message == "USD 2.50 was not given back."
 
 
 def test_a_delivery_that_fails_at_first_takes_the_money_off_once_when_it_succeeds(world: World) -> None:

@@ -134,6 +134,7 @@ def test_a_refund_of_unknown_outcome_stays_pending_until_it_is_known(
     assert told(world, paid) == (Decimal("5.00") if was_done else 0)
     (event,) = [event for event in paid.events if event.psp_reference == said["pspReference"]]
     assert event.type == ("REFUND_SUCCESS" if was_done else "REFUND_FAILURE")
+    assert event.message == ("Given back." if was_done else "Not given back."), "it is not known that the gateway refused it"
 
 
 def test_the_gateways_notice_settles_it_and_saleor_hears(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:

@@ -131,7 +131,7 @@ def unpaid(order: Order) -> None:
 
 _SENTENCES: Final = {
     RefundStatus.SUCCEEDED: gettext_noop("USD %(amount)s was given back."),
-    RefundStatus.REFUSED: gettext_noop("USD %(amount)s was not given back: the payment service refused."),
+    RefundStatus.REFUSED: gettext_noop("USD %(amount)s was not given back."),  # a person may have said so, or have withdrawn it
     RefundStatus.UNKNOWN: gettext_noop("Nobody knows whether USD %(amount)s was given back: it waits for a person."),
 }
 

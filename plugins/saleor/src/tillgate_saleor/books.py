@@ -110,7 +110,8 @@ def refund_changed(refund: Refund) -> None:
     if refund.status is RefundStatus.SUCCEEDED and not _was_reported(refund.payment.id, CHARGED):
         # Without it Saleor would hold less than nothing, which another payment would have to make up for.
         _report_charged(told, refund.payment.id, payment)
-    kind, message = ("REFUND_SUCCESS", _("Given back.")) if refund.status is RefundStatus.SUCCEEDED else ("REFUND_FAILURE", _("Refused."))
+    is_done = refund.status is RefundStatus.SUCCEEDED
+    kind, message = ("REFUND_SUCCESS", _("Given back.")) if is_done else ("REFUND_FAILURE", _("Not given back."))
     actions = ["REFUND"] if refundable(payment) else []
     reference = refund_reference(payment.reference, refund.id)
     reports.enqueue(told, kind, reference, refund.amount, message, actions, payment_id=refund.payment.id, refund_id=refund.id)
