@@ -117,6 +117,15 @@ def test_nobody_is_reminded_of_an_order_that_was_paid_in_the_meantime(world: Wor
     assert "waits for payment" not in sent.subject
 
 
+def test_nobody_is_reminded_while_another_payment_is_open_and_whoever_leaves_that_too_is(world: World, payment: Payment) -> None:
+    second = world.start(payment.order.key, "paypal")
+    for one, reminders in ((payment, 0), (second, 1)):
+        world.sandbox.control.decline(one.reference)
+        world.notice(one)
+        world.sweep()
+        assert len(mail.outbox) == reminders
+
+
 def test_nobody_is_reminded_of_an_order_that_the_shop_gave_up(world: World, shopper: Shopper, product: Make) -> None:
     shopper.buys(product())
     world.a_day_passes()

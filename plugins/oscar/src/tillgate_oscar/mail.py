@@ -16,6 +16,7 @@ from tillgate.django import operations
 from tillgate.django.conf import get_settings as get_tillgate_settings
 from tillgate.django.models import Delivery, DeliveryKind, Order, Payment
 from tillgate.hooks import RemoteDelivery
+from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
 from tillgate_oscar import orders
 from tillgate_oscar.payments import PAID_MAIL
 from tillgate_oscar.plugin import PLUGIN
@@ -30,7 +31,10 @@ REMINDER_CODE: Final = "TILLGATE_ORDER_WAITS"
 
 
 def remind(reference: str) -> None:
-    """Queue one reminder for the order of a payment that came to nothing, so that a shopper who left finds the way back."""
+    """Queue one reminder for the order of a payment that came to nothing, so that a shopper who left finds the way back.
+
+    While another is open the shopper may be paying by that, and would pay twice. Should it come to nothing too, the reminder follows then.
+    """
     payment = Payment.objects.select_related("order").get(reference=reference)
     number = payment.order.key
     order = orders.find(number)
@@ -38,7 +42,8 @@ def remind(reference: str) -> None:
         return
     with transaction.atomic(using=router.db_for_write(Delivery)):
         locked = Order.objects.select_for_update().get(pk=payment.order_id)  # two payments may come to nothing at the same moment
-        if not locked.deliveries.filter(kind=DeliveryKind.REMOTE, name=REMINDER_MAIL).exists():
+        is_open = locked.payments.filter(status__in=OPEN_PAYMENT_STATUSES).exists()
+        if not is_open and not locked.deliveries.filter(kind=DeliveryKind.REMOTE, name=REMINDER_MAIL).exists():
             operations.enqueue_remote(PLUGIN, number, REMINDER_MAIL, payment_id=str(payment.pk))
 
 
