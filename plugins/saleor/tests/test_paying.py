@@ -71,6 +71,19 @@ def test_the_same_key_is_the_same_payment(saleor: SaleorDouble) -> None:
     assert Payment.objects.count() == 1
 
 
+def test_the_same_key_is_the_same_payment_though_its_vendor_is_not_offered_any_more(
+    saleor: SaleorDouble, world: World, settings: Any
+) -> None:
+    source = saleor.checkout(TOTAL)
+    _, first = saleor.initialize(source, "key", DATA)
+    world.configure(VENDORS=["paypal"])
+    assert saleor.initialize(source, "key", DATA)[1] == first
+    world.sandbox.control.pay(first["pspReference"])
+    settings.TILLGATE_SALEOR = {"SALEORS": {}}
+    assert saleor.initialize(source, "key", DATA)[1]["result"] == "CHARGE_SUCCESS", "nobody who has paid is told otherwise"
+    assert source.transactions[0].charged == TOTAL
+
+
 def test_the_same_key_in_the_same_moment_is_the_same_payment(saleor: SaleorDouble) -> None:
     source = saleor.checkout(TOTAL)
     saleor.initialize(saleor.checkout(Decimal("1.00")), "warm", DATA)

@@ -102,15 +102,15 @@ class _Wanted:
 
 def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
     """Begin a payment and answer with its cashier page. Asked again for the same transaction, answer with the same payment."""
+    begun = find_transaction(installation, body.transaction.id)
+    payment = payment_of(begun) if begun else None
+    if begun is not None and payment is not None:  # whatever is offered by now
+        return _begun_before(begun, payment)
     channel = channel_of(installation, body.source_object.channel.slug)
     try:
         wanted = _wanted(installation, body, channel)
     except _Refused as refused:
         return failure(_CHARGE, str(refused))
-    begun = find_transaction(installation, body.transaction.id)
-    payment = payment_of(begun) if begun else None
-    if begun is not None and payment is not None:
-        return _begun_before(begun, payment)
 
     def start() -> Started:
         _look_at_earlier_parts(installation, body.source_object.id)
