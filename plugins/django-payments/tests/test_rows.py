@@ -229,6 +229,17 @@ def test_a_row_whose_variant_the_settings_have_no_more_is_rejected_and_paid_all_
     assert list(Payment.objects.order_by("pk").values_list("status", "variant")) == [("rejected", "removed"), ("confirmed", "alipay")]
 
 
+def test_a_row_whose_other_provider_cannot_be_made_is_rejected_and_paid_all_the_same(world: World, settings: Any) -> None:
+    unpaid, payment = bill(), bill()
+    started(world, unpaid)
+    attempt = started(world, payment)
+    settings.PAYMENT_VARIANTS = settings.PAYMENT_VARIANTS | {"terms": ("payments.dummy.DummyProvider", {"days": 30})}
+    Payment.objects.update(variant="terms")
+    world.shopper_pays(attempt)
+    world.a_day_passes()
+    assert list(Payment.objects.order_by("pk").values_list("status", "variant")) == [("rejected", "terms"), ("confirmed", "alipay")]
+
+
 def test_a_row_keeps_the_variant_of_ours_that_it_has(world: World) -> None:
     for variant in ("online", "paypal"):
         payment = bill(variant=variant)
