@@ -87,6 +87,16 @@ def _pays_whatever(payment: hooks.Payment) -> hooks.PaidOutcome:
     return hooks.PaidOutcome.APPLIED
 
 
+@mutant("notice_only")
+def marks_every_open_order_paid(patch: pytest.MonkeyPatch) -> None:
+    def paid(payment: hooks.Payment) -> hooks.PaidOutcome:
+        outcome = plugin.tillgate_payment_paid(payment)
+        ShopOrder.objects.filter(status="open").update(status="paid", times_paid=F("times_paid") + 1)
+        return outcome
+
+    use(patch, "tillgate_payment_paid", paid)
+
+
 @mutant("handler_refuses_a_closed_order")
 def marks_a_closed_order_paid(patch: pytest.MonkeyPatch) -> None:
     use(patch, "tillgate_payment_paid", _pays_whatever)
@@ -117,6 +127,15 @@ def ignores_refunds(patch: pytest.MonkeyPatch) -> None:
     use(patch, "tillgate_refund_changed", lambda refund: None)
 
 
+@mutant("full_refund")
+def books_a_refund_on_every_paid_order(patch: pytest.MonkeyPatch) -> None:
+    def changed(refund: hooks.Refund) -> None:
+        if refund.status is RefundStatus.SUCCEEDED:
+            ShopOrder.objects.filter(status="paid").update(refunded=F("refunded") + refund.amount)
+
+    use(patch, "tillgate_refund_changed", changed)
+
+
 @mutant("unknown_outcome_of_refund")
 def books_refunds_of_unknown_outcome(patch: pytest.MonkeyPatch) -> None:
     def changed(refund: hooks.Refund) -> None:
@@ -136,6 +155,14 @@ def takes_every_refund_for_a_full_one(patch: pytest.MonkeyPatch) -> None:
 @mutant("expiry")
 def keeps_what_nobody_paid(patch: pytest.MonkeyPatch) -> None:
     use(patch, "tillgate_order_unpaid", lambda order: None)
+
+
+@mutant("expiry")
+def gives_up_every_open_order(patch: pytest.MonkeyPatch) -> None:
+    def unpaid(order: hooks.Order) -> None:
+        ShopOrder.objects.filter(status="open").update(status="cancelled", times_released=F("times_released") + 1)
+
+    use(patch, "tillgate_order_unpaid", unpaid)
 
 
 @mutant("amounts_are_exact")

@@ -11,7 +11,16 @@ from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment
 from tillgate.testing.world import World
 
-__all__ = ["at_gateway", "expect_landing", "expect_no_cashier", "expect_paid_once", "expect_released", "expect_unpaid", "needs_a_person"]
+__all__ = [
+    "at_gateway",
+    "expect_landing",
+    "expect_no_cashier",
+    "expect_paid_once",
+    "expect_released",
+    "expect_still_waiting",
+    "expect_unpaid",
+    "needs_a_person",
+]
 
 
 def expect_paid_once(world: World, order: str) -> None:
@@ -34,6 +43,13 @@ def expect_released(world: World, order: str) -> None:
     shop = world.shop
     assert shop.is_released(order), "nobody paid, and the shop still holds what it reserved"
     assert shop.times_released(order) in (None, 1), f"giving the order up took effect {shop.times_released(order)} times"
+
+
+def expect_still_waiting(world: World, order: str) -> None:
+    """Fail unless the shop waits for the money of an order, whatever became of another one."""
+    expect_unpaid(world, order)
+    assert not world.shop.is_released(order), "the shop gave up an order that was not meant"
+    assert world.shop.is_payable(order), "the shop no longer waits for the money of an order that was not meant"
 
 
 def expect_no_cashier(world: World, order: str, vendor: str = "alipay") -> None:

@@ -16,6 +16,7 @@ from tillgate.testing.conformance.judging import (
     expect_no_cashier,
     expect_paid_once,
     expect_released,
+    expect_still_waiting,
     expect_unpaid,
 )
 from tillgate.testing.world import World, together
@@ -39,11 +40,13 @@ class Paying:
 
     def test_notice_only(self, world: World) -> None:
         """The gateway's notice alone pays the order: the shopper never comes back."""
-        order = world.order()
+        earlier, order, later = world.order(), world.order(), world.order()
         payment = world.pay_page(order)
         world.shopper_pays(payment)
         assert [answer.content for answer in world.gateway_notice(payment)] == [b"success"]
         expect_paid_once(world, order)
+        for other in (earlier, later):
+            expect_still_waiting(world, other)
 
     def test_return_in_another_browser(self, world: World) -> None:
         """A wallet brings the shopper back by POST in a browser that the shop has never seen, and the order is paid."""
@@ -108,9 +111,17 @@ class Paying:
         world.sweep()
         assert world.shop.is_payable(order)
         assert not world.shop.is_released(order), "the order was given up while the cashier page was open"
-        world.a_day_passes()
+        other = world.order()
+        world.pay_page(other)
+        for minutes in (85, 65):  # the first order's cashier page has closed, then the time to try again has passed
+            world.time.advance(minutes=minutes)
+            world.sweep()
         expect_released(world, order)
-        expect_unpaid(world, order)
+        expect_still_waiting(world, other)
+        world.a_day_passes()
+        for given_up in (order, other):
+            expect_released(world, given_up)
+            expect_unpaid(world, given_up)
         assert world.attentions() == []
 
     def test_kept_while_another_payment_is_open(self, world: World) -> None:

@@ -27,11 +27,14 @@ class Refunds:
 
     def test_full_refund(self, world: World) -> None:
         """All of a payment is given back, once, and the shop holds it to be."""
-        payment = _paid(world)
+        earlier, payment, later = _paid(world), _paid(world), _paid(world)
         assert operations.refund(payment.pk, "12.50", person="ann", reason="returned").status == "succeeded"
         _expect_refunded(world, payment, "12.50")
         world.a_day_passes()
         _expect_refunded(world, payment, "12.50")
+        for other in (earlier, later):
+            _expect_refunded(world, other, "0.00")
+            expect_paid_once(world, other.order.key)
         needs_a_person(world)
 
     def test_partial_refunds(self, world: World) -> None:
