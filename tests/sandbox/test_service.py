@@ -235,6 +235,15 @@ def test_silence_4_a_number_is_written_exactly(merchant: Build) -> None:
     assert b'"amount":99999999999999.99' in shop.query().body
 
 
+@pytest.mark.parametrize(("sent", "written"), [("012.50", "12.50"), ("000.5", "0.5"), ("007", "7")])
+def test_silence_4_an_amount_with_zeros_in_front_is_a_number_that_json_knows(merchant: Build, sent: str, written: str) -> None:
+    shop = merchant(pay_amount="number")
+    shop.service.faults.plan("amount_number", occasion="query")
+    assert f'"amount":{written},' in shop.pay(amount=sent).body.decode()
+    for _ in ("by the fault", "by the switch"):
+        assert f'"amount":{written},' in shop.query().body.decode()
+
+
 def test_silence_5_the_amount_may_be_missing(merchant: Build) -> None:
     shop = merchant(query_amount="missing")
     shop.pay()

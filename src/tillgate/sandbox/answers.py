@@ -129,7 +129,7 @@ _CHANGES: Mapping[str, Callable[[Envelope], None]] = {
     "cashier_relative": _alter("cashierUrl", _path_of),
     "other_reference": _alter("reference", lambda text: f"{text}-OTHER"),
     "wrong_amount": _alter("amount", cent_more),
-    "amount_number": _alter("amount", Bare),
+    "amount_number": _alter("amount", lambda text: Bare(money.number_of(text))),
     "amount_text": _alter("amount", str),
     "missing_amount": _drop("amount"),
     "wrong_currency": _put("currency", "EUR"),

@@ -21,6 +21,11 @@ def text_of(cents: int) -> str:
     return f"{cents // 100}.{cents % 100:02d}"
 
 
+def number_of(text: str) -> str:
+    """Write an amount as JSON writes numbers: without zeros in front, which a merchant may have sent in text."""
+    return re.sub(r"^0+(?=[0-9])", "", text)
+
+
 def shown(cents: int) -> str:
     """Write cents for people: with thousands apart."""
     return f"{cents // 100:,}.{cents % 100:02d}"

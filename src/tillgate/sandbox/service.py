@@ -12,6 +12,7 @@ from .answers import Answer, Envelope
 from .book import Book
 from .contract import Operation
 from .faults import Fault
+from .money import number_of
 from .notices import NoticeAttempt
 from .requests import Bare, Refusal, check, read_address, read_amount, read_body, read_order
 from .transactions import Transaction
@@ -117,7 +118,7 @@ class Service(Book):
 
     def _created(self, transaction: Transaction) -> Envelope:
         result: Envelope = {
-            "amount": Bare(transaction.amount) if self.options.pay_amount == "number" else transaction.amount,
+            "amount": Bare(number_of(transaction.amount)) if self.options.pay_amount == "number" else transaction.amount,
             "currency": self.options.answer_currency,
             "transactionNo": transaction.transaction_no,
             "reference": transaction.reference,
@@ -134,7 +135,7 @@ class Service(Book):
         result: Envelope = {
             "transactionNo": transaction.transaction_no,
             "reference": transaction.reference,
-            "amount": Bare(transaction.amount) if self.options.query_amount == "number" else transaction.amount,
+            "amount": Bare(number_of(transaction.amount)) if self.options.query_amount == "number" else transaction.amount,
             "status": self.word(transaction),
             "currency": self.options.answer_currency,
             "settleCurrency": self.options.answer_settle_currency,
