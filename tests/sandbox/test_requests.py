@@ -193,3 +193,8 @@ def test_amounts_can_have_limits(merchant: Build) -> None:
 def test_special_characters_in_goods_can_be_allowed(merchant: Build) -> None:
     goods = '[{"goods_name":"Tea & Cake","quantity":"1"}]'
     assert merchant(goods_characters="any").pay(goodsInfo=goods).http_status == 200
+
+
+def test_half_a_character_in_goods_is_refused_whatever_is_allowed_since_no_page_could_show_it(merchant: Build) -> None:
+    goods = r'[{"goods_name":"Tea \ud83c","quantity":"1"}]'
+    refused(merchant(goods_characters="any").pay(goodsInfo=goods), "000023", "half a character")

@@ -227,7 +227,7 @@ def _read_goods_line(line: object, options: Options) -> Goods:
         raise Refusal(contract.BAD_VALUE, "goodsInfo has a goods_name that is empty or has special characters")
     if not _QUANTITY.fullmatch(quantity) or int(quantity) < 1:
         raise Refusal(contract.BAD_VALUE, "goodsInfo has a quantity that is not a whole number")
-    return Goods(name, quantity)
+    return Goods(_encodable(name), quantity)
 
 
 def _is_plain(character: str) -> bool:
