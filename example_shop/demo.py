@@ -254,7 +254,7 @@ def _wait_for(processes: Mapping[str, _Process], *addresses: str) -> None:
         if time.monotonic() > until:
             raise DemoProblem(f"{waiting[0]} did not answer within {_START_SECONDS:.0f} s.")
         try:
-            if httpx.get(waiting[0], timeout=_START_SECONDS).is_success:
+            if httpx.get(waiting[0], timeout=_START_SECONDS, trust_env=False).is_success:
                 waiting.pop(0)
         except httpx.TransportError:
             time.sleep(0.1)

@@ -124,7 +124,7 @@ def _must_be_paid(office: Browser, number: str, tell: Tell) -> None:
 
 def _must_be_asked(gateway: str, number: str, total: str) -> None:
     """Compare what the preview showed with what the gateway was asked for, to the cent."""
-    state = httpx.get(f"{gateway}/_control/state", timeout=_PATIENCE_SECONDS).json()
+    state = httpx.get(f"{gateway}/_control/state", timeout=_PATIENCE_SECONDS, trust_env=False).json()
     amounts = [transaction["amount"] for transaction in state["transactions"] if transaction["reference"].startswith(f"{number}-")]
     if amounts != [total]:
         raise PageProblem(f"the preview of order {number} said USD {total}, and the gateway was asked for {amounts}")

@@ -57,6 +57,17 @@ def test_without_its_shop_the_demonstration_ends_and_without_its_sweeper_it_says
     assert "The sweeper is gone. Start another" in capsys.readouterr().out
 
 
+def test_a_proxy_of_the_environment_is_not_asked_for_what_is_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "_START_SECONDS", 5.0)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with Sandbox(Options()) as sandbox:
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # nobody is there
+        demo._wait_for({}, sandbox.base_url)
+        with Browser(sandbox.base_url) as browser:
+            assert browser.open("/").status == 200
+
+
 def test_the_windowless_browser_reads_forms_and_follows_redirects_as_a_browser_does() -> None:
     with Sandbox(Options()) as sandbox, Browser(sandbox.base_url) as browser:
         page = browser.open("/")
