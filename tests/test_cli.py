@@ -102,6 +102,7 @@ def test_people_read_aligned_lines_and_no_braces() -> None:
         (["query", "NO-SUCH-ORDER"], 4, "OrderNotFound"),
         (["query", "bad reference"], 2, "reference: 'bad reference'"),
         ([*PAY, "--reference", "A", "--order", "B"], 2, "together with --order"),
+        ([*PAY, "--reference", ""], 2, "reference: ''"),  # as of a script whose variable is not set
         ([*PAY[:2], "1.005", *PAY[3:]], 2, "amount: '1.005'"),
         (["refund", "A", "--amount", "0"], 2, "not above zero"),
         (["query", "A", "--base-url", "http://127.0.0.1:1"], 6, "NotSent"),

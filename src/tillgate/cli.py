@@ -166,7 +166,9 @@ def pay(configured: Configured, order: str | None, reference: str | None, goods:
     """Create a payment and print where to send the shopper."""
     if order and reference:
         raise errors.InvalidRequest("reference", reference, "cannot be given together with --order")
-    request = PaymentRequest(reference=reference or new_reference(order or "ORDER"), goods_info=goods, **fields)
+    if reference is None:
+        reference = new_reference(order or "ORDER")
+    request = PaymentRequest(reference=reference, goods_info=goods, **fields)
     click.echo(f"reference {request.reference}", err=True)  # known before the call, whatever becomes of it
     with _interruption_is_unknown("pay", request.reference):
         created = hooks.pay(configured.account, request)
