@@ -13,7 +13,8 @@ from django.utils.translation.template import templatize
 
 __all__ = ["faults_of_catalogue"]
 
-_MARKS: Final = ("_", "gettext", "gettext_lazy", "gettext_noop", "ngettext")
+_MARKS: Final = ("_", "gettext", "gettext_lazy", "gettext_noop")
+_MARKS_WITH_PLURAL: Final = ("ngettext", "ngettext_lazy")
 _TEMPLATES: Final = (".html", ".txt")
 _LITERAL: Final = r"""u?'(?:[^'\\]|\\.)*'|u?"(?:[^"\\]|\\.)*\""""
 _MARKED_IN_TEMPLATE: Final = re.compile(rf"\b(?:_|gettext|ngettext)\(\s*({_LITERAL})(?:\s*,\s*({_LITERAL}))?")
@@ -60,8 +61,9 @@ def _marked(app: Path) -> set[str]:
 
 def _marked_in_python(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _MARKS:
-            for argument in node.args[: 2 if node.func.id == "ngettext" else 1]:
+        if isinstance(node, ast.Call):
+            name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")  # also `translation.gettext`
+            for argument in node.args[: 2 if name in _MARKS_WITH_PLURAL else 1 if name in _MARKS else 0]:
                 if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                     yield argument.value
 
