@@ -57,6 +57,11 @@ def test_an_unknown_name_is_an_error_that_names_the_nearest(name: str, near: str
         ("delay_seconds", 10**400),
         ("refusal_http_status", 299),
         ("refusal_http_status", 204),
+        ("public_url", "localhost:8181"),
+        ("public_url", "ftp://pay.example"),
+        ("public_url", "https://"),
+        ("public_url", "https://[::1"),
+        ("public_url", "https://pay.example?shop=1"),
     ],
 )
 def test_a_value_that_a_switch_cannot_have_is_an_error(name: str, value: Any) -> None:

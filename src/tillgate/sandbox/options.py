@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
 
 from . import contract
 from .errors import UnknownOption, WrongOption
@@ -111,6 +112,8 @@ class Options:
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise WrongOption(name, getattr(self, name), f"one of {', '.join(allowed)}")
+        if self.public_url and not _is_address(self.public_url):
+            raise WrongOption("public_url", self.public_url, "an http or https address, such as https://pay.example")
         for name in _COUNTS:
             if not 0 <= getattr(self, name) <= _MOST:
                 raise WrongOption(name, getattr(self, name), f"from 0 to {_MOST:,}")
@@ -170,6 +173,14 @@ _STATUSES_WITH_A_BODY = {int(status) for status in http.HTTPStatus} - {204, 205,
 
 def _is_duration(value: object) -> bool:
     return type(value) in (int, float) and 0 <= value <= _MOST  # type: ignore[operator]  # a number, as was just seen
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query and not parts.fragment
+    except ValueError:
+        return False
 
 
 def _check_pattern(pattern: str) -> None:
