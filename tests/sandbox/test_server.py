@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import subprocess
@@ -122,6 +123,23 @@ def test_a_receiver_that_never_answers_holds_nobody_up(sandbox: Sandbox, http: H
         assert sandbox.control.wait_for_notices()
     sandbox.control.set_options({"notice_timeout_seconds": 10})
     assert any("TimeoutError" in entry.title for entry in sandbox.service.journal.all())
+
+
+def test_a_receiver_that_answers_byte_by_byte_holds_nobody_up() -> None:
+    def drip() -> None:
+        connection, _ = receiver.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            for _ in range(50):
+                time.sleep(0.1)
+                connection.sendall(b".")
+
+    with socket.create_server(("127.0.0.1", 0)) as receiver:
+        threading.Thread(target=drip, daemon=True).start()
+        started = time.monotonic()
+        told = send(attempt_to(f"http://127.0.0.1:{receiver.getsockname()[1]}/"), 0.5)
+    assert (told[0], told[2][-26:]) == (None, "the answer came too slowly")
+    assert time.monotonic() - started < 3
 
 
 def test_notices_can_be_kept_to_some_hosts(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:

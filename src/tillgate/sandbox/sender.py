@@ -13,6 +13,7 @@ import http.client
 import ipaddress
 import socket
 import ssl
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
@@ -81,14 +82,30 @@ def _exchange(connection: http.client.HTTPConnection, attempt: NoticeAttempt, ti
     if attempt.content_type:
         headers["Content-Type"] = attempt.content_type
     until = time.monotonic() + timeout_seconds
-    connection.request(attempt.method, target, body=attempt.body or None, headers=headers)
-    response = connection.getresponse()
+    # The socket's own time-out begins anew with every byte: who sends the head of an answer byte by byte would hold the thread.
+    hanging_up = threading.Timer(timeout_seconds, _hang_up, (connection.sock,))
+    hanging_up.daemon = True
+    hanging_up.start()
     body = b""
-    while len(body) < _ANSWER_BYTES and (part := response.read1(_ANSWER_BYTES - len(body))):
-        body += part
-        if time.monotonic() > until:
-            return None, body, "the answer came too slowly"
+    try:
+        connection.request(attempt.method, target, body=attempt.body or None, headers=headers)
+        response = connection.getresponse()
+        while len(body) < _ANSWER_BYTES and (part := response.read1(_ANSWER_BYTES - len(body))):
+            body += part
+    except (OSError, http.client.HTTPException, ValueError):
+        if time.monotonic() < until:
+            raise
+        raise TimeoutError("the answer came too slowly") from None
+    finally:
+        hanging_up.cancel()
+    if time.monotonic() > until:
+        return None, body, "the answer came too slowly"
     return response.status, body, ""
+
+
+def _hang_up(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it is closed already
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 class Sender:
