@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 from django.db.models import F
+from django.template.defaulttags import CsrfTokenNode
 
 from tests.smallest_shop import plugin
 from tests.smallest_shop.models import ShopOrder
@@ -220,6 +221,11 @@ def frees_twice_what_nobody_paid(patch: pytest.MonkeyPatch) -> None:
 @mutant("pay_and_return", among=MUTANTS_OF_THE_KIT)
 def brings_shoppers_back_to_a_page_that_is_not_there(patch: pytest.MonkeyPatch) -> None:
     use(patch, "tillgate_return_url", lambda payment: "/no/such/page/")
+
+
+@mutant("pay_and_return", among=MUTANTS_OF_THE_KIT)
+def forgets_the_token_in_the_form_of_its_pay_page(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CsrfTokenNode, "render", lambda node, context: "")
 
 
 @mutant("return_in_another_browser", among=MUTANTS_OF_THE_KIT)

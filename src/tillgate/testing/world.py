@@ -86,10 +86,13 @@ class World:
         """Place an order."""
         return self.shop.place_order(Decimal(total))
 
-    def choose(self, order_key: str, vendor: str = "alipay", client: Client | None = None) -> Any:
-        """Choose a vendor on the order's page; return the answer after the shop's own redirects: a page, or the way to the cashier."""
+    def choose(self, order_key: str, vendor: str = "alipay", client: Client | None = None, **hidden: str) -> Any:
+        """Choose a vendor on the order's page; return the answer after the shop's own redirects: a page, or the way to the cashier.
+
+        `hidden` are the form's hidden fields.
+        """
         shopper = client or self.client
-        here, chosen = self.shop.pay_path(order_key), {"vendor": vendor}
+        here, chosen = self.shop.pay_path(order_key), {"vendor": vendor, **hidden}
         answer: Any = shopper.post(here, chosen)
         for _ in range(_MOST_REDIRECTS):
             to = answer.get("Location", "")
@@ -101,9 +104,9 @@ class World:
             answer = shopper.post(path, chosen) if answer.status_code in _AGAIN else shopper.get(path)
         raise AssertionError(f"the shop redirects for ever, at last to {to}")
 
-    def pay_page(self, order_key: str, vendor: str = "alipay", client: Client | None = None) -> Payment:
+    def pay_page(self, order_key: str, vendor: str = "alipay", client: Client | None = None, **hidden: str) -> Payment:
         """Choose a vendor and come to the cashier page; return the payment that it is for."""
-        answer = self.choose(order_key, vendor, client)
+        answer = self.choose(order_key, vendor, client, **hidden)
         to = answer.get("Location", "")
         assert to.startswith(self.sandbox.base_url), f"choosing {vendor} led to HTTP {answer.status_code}, and not to the cashier page"
         return Payment.objects.select_related("order").get(cashier_url=to, order__plugin=self.shop.plugin, order__key=order_key)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.test import Client
 
 from tillgate.django.conf import get_settings
@@ -20,7 +22,18 @@ __all__ = [
     "expect_still_waiting",
     "expect_unpaid",
     "needs_a_person",
+    "token_on",
 ]
+
+
+_TOKEN: Final = re.compile(rb"""name=["']?csrfmiddlewaretoken["']?\s+value=["']?([A-Za-z0-9]+)""")
+
+
+def token_on(page: Any, browser: Client) -> dict[str, str]:
+    """Return the CSRF token that a page sends with its forms, or that its script finds in the cookie; nothing if it was given none."""
+    found, cookie = _TOKEN.search(b"".join(page)), browser.cookies.get(settings.CSRF_COOKIE_NAME)
+    token = found[1].decode() if found else cookie.value if cookie else ""
+    return {"csrfmiddlewaretoken": token} if token else {}
 
 
 def expect_paid_once(world: World, order: str) -> None:

@@ -18,6 +18,7 @@ from tillgate.testing.conformance.judging import (
     expect_released,
     expect_still_waiting,
     expect_unpaid,
+    token_on,
 )
 from tillgate.testing.world import World, together
 
@@ -30,13 +31,14 @@ class Paying:
     def test_pay_and_return(self, world: World) -> None:
         """A shopper who pays and comes back lands in the shop with a paid order, though no notice arrived."""
         order = world.order()
-        page = world.client.get(world.shop.pay_path(order))
+        browser = Client(enforce_csrf_checks=True)
+        page = browser.get(world.shop.pay_path(order))
         assert page.status_code == 200, f"the page to pay on answers HTTP {page.status_code}"
-        payment = world.pay_page(order)
+        payment = world.pay_page(order, client=browser, **token_on(page, browser))
         back = urlsplit(world.shopper_pays(payment) or "")
-        answer = world.client.get(f"{back.path}?{back.query}")
+        answer = browser.get(f"{back.path}?{back.query}")
         expect_paid_once(world, order)
-        expect_landing(world.client, answer)
+        expect_landing(browser, answer)
 
     def test_notice_only(self, world: World) -> None:
         """The gateway's notice alone pays the order: the shopper never comes back."""
