@@ -53,7 +53,8 @@ class FacetedSearchView(CatalogueView):
     def get_queryset(self) -> Any:
         """Return what the words are found in."""
         found = super().get_queryset()
-        for word in self.request.GET.get("q", "")[:100].split():
+        words = self.request.GET.get("q", "")[:100].replace("\0", " ")  # PostgreSQL refuses a NUL in any text
+        for word in words.split():
             found = found.filter(Q(title__icontains=word) | Q(description__icontains=word))
         return found
 

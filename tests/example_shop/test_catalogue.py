@@ -22,6 +22,8 @@ from decimal import Decimal
 from django.apps import apps
 from django.conf import settings
 from django.core.management import call_command
+from django.test import Client
+from django.urls import reverse
 from oscar.core.loading import get_class, get_model
 from example_shop import catalogue
 
@@ -47,7 +49,10 @@ prices = {}
 for product in get_model("catalogue", "Product").objects.all():
     price = info.fetch_for_product(product).price
     prices[product.upc] = [str(price.excl_tax), str(price.tax)]
-print(json.dumps({"first": first, "second": rows(), "stock": stock.num_in_stock, "price": str(stock.price), "prices": prices}))
+asked = product.title.replace(" ", "\\0") + "\\0"
+found = product.get_absolute_url() in Client(headers={"host": "localhost"}).get(reverse("search:search"), {"q": asked}).content.decode()
+print(json.dumps({"found": found,
+                  "first": first, "second": rows(), "stock": stock.num_in_stock, "price": str(stock.price), "prices": prices}))
 """
 
 
@@ -75,6 +80,10 @@ def test_goods_are_taxed_to_the_cent_and_gift_cards_are_not(shop: Any) -> None:
     assert shop["prices"]["FM-103"] == ["11.50", "0.69"]
     assert shop["prices"]["FM-961"][0] == "13.61"
     assert float(shop["prices"]["FM-961"][1]) == 0
+
+
+def test_a_nul_between_words_that_are_searched_for_is_a_space(shop: Any) -> None:
+    assert shop["found"]
 
 
 @pytest.mark.parametrize("name", ["gift_card", "cedar_pencils"])
