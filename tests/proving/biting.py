@@ -9,6 +9,8 @@ import argparse
 import json
 import platform
 import sys
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,37 +32,45 @@ def main() -> int:
     parser.add_argument("--results", type=results_file, help="append a line of JSON for each")
     given = parser.parse_args()
     django.setup()
-    from django.core.management import call_command
-
     from tests.smallest_shop.mutants import MUTANTS
     from tillgate.testing.report import source_commit
 
     chosen = [mutant for mutant in MUTANTS if given.only in mutant.name]
     if not chosen:
         parser.error(f"argument --only: no mutant has {given.only!r} in its name; they are: {', '.join(one.name for one in MUTANTS)}")
-    call_command("migrate", run_syncdb=True, verbosity=0)
-    commit, missed = source_commit(Path.cwd()), 0
-    for mutant in chosen:
-        noticed = _noticed(mutant, given.orders, given.payments)
-        missed += not noticed["noticed"]
-        sys.stdout.write(f"{mutant.name}: {noticed['noticed'] or 'not noticed'} ({noticed['payments']} payments)\n")
-        sys.stdout.flush()
-        if given.results:
-            given.results.parent.mkdir(parents=True, exist_ok=True)
-            line = {"commit": commit, "python": platform.python_version(), "mutant": mutant.name, "scenario": mutant.scenario, **noticed}
-            with given.results.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+    origin, missed = {"commit": source_commit(Path.cwd()), "python": platform.python_version()}, 0
+    # Each in a process of its own: what one leaves behind, an open transaction for instance, must not be what the next is noticed by.
+    with get_context("spawn").Pool(1, _prepare, maxtasksperchild=1) as processes:
+        looks = processes.imap(partial(_noticed, orders=given.orders, most=given.payments), [mutant.name for mutant in chosen])
+        for mutant, noticed in zip(chosen, looks, strict=True):
+            missed += not noticed["noticed"]
+            sys.stdout.write(f"{mutant.name}: {noticed['noticed'] or 'not noticed'} ({noticed['payments']} payments)\n")
+            sys.stdout.flush()
+            if given.results:
+                given.results.parent.mkdir(parents=True, exist_ok=True)
+                line = {**origin, "mutant": mutant.name, "scenario": mutant.scenario, **noticed}
+                with given.results.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
     return 1 if missed else 0
 
 
-def _noticed(mutant: Any, orders: int, most: int) -> dict[str, Any]:
+def _prepare() -> None:
+    django.setup()
+    from django.core.management import call_command
+
+    call_command("migrate", run_syncdb=True, verbosity=0)
+
+
+def _noticed(name: str, orders: int, most: int) -> dict[str, Any]:
     """Simulate world after world with a mutant until one is found wanting: small ones first, since much is noticed only when they end."""
     import pytest
 
+    from tests.smallest_shop.mutants import MUTANTS
     from tests.smallest_shop.telling import TellingDriver
     from tillgate.django.models import Payment
     from tillgate.testing.simulation.world import simulate
 
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
     payments = seed = 0
     while payments < most:
         seed += 1
