@@ -90,8 +90,8 @@ imports: setup
 cassettes: setup  ## record the cassettes again, from the sandbox or from TILLGATE_BASE_URL, TILLGATE_MERCHANT_NO, TILLGATE_TOKEN
 	@$(BIN)/pytest tests/test_cassettes.py --record-cassettes
 
-reference: setup  ## write what docs/reference/hooks.md has from the hookspecs
-	@$(BIN)/python -m docgen hooks
+reference: setup  ## write what docs/reference has from the signatures of hooks and operations
+	@$(BIN)/python -m docgen reference
 
 reliability: setup  ## write docs/reliability.md from what the long proofs left in var/proofs/
 	@$(BIN)/python -m docgen reliability

@@ -1,4 +1,4 @@
-"""`python -m docgen hooks`, `python -m docgen reliability`, or `python -m docgen conformance [PLUGIN ...]`, which runs the kit first."""
+"""`python -m docgen reference`, `... reliability`, or `... conformance [PLUGIN ...]`, which runs the kit first."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from docgen import hooks, parts, reliability
 def main() -> int:
     """Write the pages; 1 when a scenario failed, which the pages say too."""
     parser = argparse.ArgumentParser(prog="python -m docgen", description=__doc__)
-    parser.add_argument("part", choices=["hooks", "reliability", "conformance"])
+    parser.add_argument("part", choices=["reference", "reliability", "conformance"])
     parser.add_argument("plugins", nargs="*", metavar="PLUGIN", help="the shops to run the conformance kit on; all unless named")
     options = parser.parse_args()
-    if options.part == "hooks":
-        parts.write(hooks.pages())
-        return 0
     if options.part == "reliability":
         summary = reliability.summarised(reliability.read_summary())
         parts.write({reliability.SUMMARY: reliability.as_text(summary), **reliability.pages(summary)})
         return 0
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.django.project")
     django.setup()
-    from docgen import conformance  # the kit needs Django's models
+    from docgen import conformance, operations  # both need Django's models
 
+    if options.part == "reference":
+        parts.write(hooks.pages() | operations.pages())
+        return 0
     suites = {suite.plugin: suite for suite in conformance.suites()}
     if unknown := set(options.plugins) - set(suites):
         parser.error(f"no conformance tests of {', '.join(sorted(unknown))}; there are those of {', '.join(suites)}")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from docgen import conformance, hooks, parts, reliability
+from docgen import conformance, hooks, operations, parts, reliability
 from docgen.conformance import Report
+from tillgate.django import operations as core_operations
 from tillgate.hooks import hookspecs
 from tillgate.testing.conformance import Conformance
 from tillgate.testing.report import Table
@@ -29,8 +32,9 @@ def test_a_page_without_both_marks_is_an_error(page: str) -> None:
         parts.replaced(page, "b", "make c", "new")
 
 
-def test_the_reference_of_the_hooks_is_what_make_reference_writes() -> None:
-    for path, text in hooks.pages().items():
+@pytest.mark.parametrize("page", [hooks, operations], ids=["hooks", "operations"])
+def test_the_reference_is_what_make_reference_writes(page: Any) -> None:
+    for path, text in page.pages().items():
         assert parts.is_written(path, text), "run `make reference`"
 
 
@@ -42,6 +46,15 @@ def test_the_reference_has_every_hook_with_its_signature_and_all_that_its_docstr
     monkeypatch.setattr(hookspecs.tillgate_deliver, "__doc__", "Do something else.\n\n    It raises `Refused`.")
     (page,) = hooks.pages().values()
     assert "\n\nDo something else.\n\nIt raises [`Refused`](errors.md#refused).\n\n" in page
+
+
+def test_the_reference_has_every_operation_with_its_signature_and_every_other_public_name_of_theirs() -> None:
+    (page,) = operations.pages().values()
+    for name in core_operations.__all__:
+        found = getattr(core_operations, name)
+        assert f"\n### {name}\n\n```text\n{name}(" in page if inspect.isfunction(found) else f"`{name}`" in page, name
+    assert '```text\nclose(plugin: str, order_key: str, cause: str = "shop") -> None\n```' in page
+    assert "Raises `NotPayable`, [`InvalidRequest`](errors.md#invalidrequest) or" in page
 
 
 # Conformance ------------------------------------------------------------------------------------------------------------------------------

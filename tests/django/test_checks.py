@@ -222,6 +222,10 @@ def test_e012_a_shop_that_nothing_would_mark_paid(sound: Any) -> None:
 
     with plugged("bookshop", tillgate_describe_order, tillgate_payment_paid):  # the second without its mark
         found = told()
+    assert set(found) == {"E006"}
+    assert "'bookshop' cannot be used: tillgate_payment_paid has no mark" in found["E006"]
+    with plugged("bookshop", tillgate_describe_order):
+        found = told()
     assert set(found) == {"E012"}
     assert "'bookshop'" in found["E012"]
     assert "tillgate_payment_paid is not implemented" in found["E012"]

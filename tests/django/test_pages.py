@@ -166,6 +166,23 @@ def test_an_order_that_cannot_be_paid_says_why(world: World) -> None:
     assert "<form" not in page
 
 
+@pytest.mark.parametrize(
+    ("costs", "shown"),
+    [
+        ({"currency": "EUR", "amount": Decimal(10)}, "<small>EUR</small> 10.00<"),
+        ({"amount": Decimal("12.505")}, "<small>USD</small> 12.505<"),
+        ({"amount": Decimal("12.500")}, "<small>USD</small> 12.50<"),
+        ({"amount": Decimal("1E+3")}, "<small>USD</small> 1000.00<"),
+    ],
+)
+def test_an_order_is_shown_with_what_it_costs_also_where_that_cannot_be_paid(
+    world: World, costs: dict[str, Any], shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = hooks.OrderDescription(**{"number": "7", **costs})
+    monkeypatch.setattr(hooks, "call_owner", lambda *_, **__: described)
+    assert shown in text_of(world.client.get(world.shop.pay_path(world.order())))
+
+
 def test_only_the_vendors_of_the_settings_are_offered(world: World, settings: Any) -> None:
     settings.TILLGATE = {**settings.TILLGATE, "VENDORS": ["paypal", "venmo"]}
     page = text_of(world.client.get(world.shop.pay_path(world.order())))

@@ -7,7 +7,7 @@ import importlib.metadata
 import logging
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import ClassVar
 
 import httpx
+import pluggy
 import pytest
 
 from tillgate import (
@@ -23,6 +24,7 @@ from tillgate import (
     ConfigurationError,
     CreatedPayment,
     Gateway,
+    InvalidRequest,
     NotSent,
     OutcomeUnknown,
     PaymentRequest,
@@ -355,8 +357,63 @@ def test_a_plugin_with_an_unknown_hook_is_refused_by_name() -> None:
         @hookimpl
         def tillgate_payment_payed(self) -> None: ...
 
-    with pytest.raises(ConfigurationError, match=r"tillgate_payment_payed.* did you mean 'tillgate_payment_paid'\?"):
+    with pytest.raises(ConfigurationError, match=r"'Misspelt' .* hook 'tillgate_payment_payed': did you mean 'tillgate_payment_paid'\?"):
         build_plugin_manager(Misspelt(), entry_points=False)
+
+
+def test_a_hook_that_would_never_run_is_refused_by_name() -> None:
+    class Unmarked:
+        def tillgate_refund_changed(self, refund: object) -> None: ...
+
+    class MarkedForAnother:
+        @pluggy.HookimplMarker("another project")
+        def tillgate_order_unpaid(self, order: object) -> None: ...
+
+    class Static:
+        @staticmethod
+        def tillgate_return_url(payment: object) -> str | None: ...
+
+    class Async:
+        @hookimpl
+        async def tillgate_refund_changed(self, refund: object) -> None: ...
+
+    class Yielding:
+        @hookimpl
+        def tillgate_order_unpaid(self, order: object) -> Iterator[None]:
+            yield
+
+    class YieldingAsync:
+        @hookimpl
+        async def tillgate_event(self, event: object) -> AsyncIterator[None]:
+            yield
+
+    refused = {
+        Unmarked: "tillgate_refund_changed has no mark, and is never called: put @hookimpl",
+        MarkedForAnother: "tillgate_order_unpaid has no mark",
+        Static: "tillgate_return_url has no mark",
+        Async: "tillgate_refund_changed is async, and nobody awaits it: write def",
+        Yielding: "tillgate_order_unpaid has a yield, .* mark it @hookimpl\\(wrapper=True\\)",
+        YieldingAsync: "tillgate_event is async",
+    }
+    for plugin, said in refused.items():
+        with pytest.raises(ConfigurationError, match=f"'{plugin.__name__}' cannot be used: {said}"):
+            build_plugin_manager(plugin(), entry_points=False)
+
+
+def test_what_is_marked_under_another_name_runs_and_so_does_a_wrapper() -> None:
+    class Renamed:
+        @hookimpl(specname="tillgate_account")
+        def account(self, alias: str) -> Account | None:
+            return FIRST if alias == "first" else None
+
+        @hookimpl(wrapper=True)
+        def tillgate_query(self) -> Generator[None, object, object]:
+            return (yield)
+
+        tillgate_refund = None
+
+    manager = build_plugin_manager(Renamed(), entry_points=False)
+    assert manager.hook.tillgate_account(alias="first") is FIRST
 
 
 def test_a_plugin_with_an_unknown_argument_is_refused_by_name() -> None:
@@ -395,6 +452,12 @@ def test_an_installed_plugin_is_found_by_its_entry_point(monkeypatch: pytest.Mon
 def test_importing_the_hooks_loads_no_plugin() -> None:
     code = "import tillgate, tillgate.hooks.manager as m; assert m.plugin_manager.cache_info().currsize == 0"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("truth", [True, False])
+def test_a_truth_value_is_no_reason_not_to_be_payable(truth: bool) -> None:
+    with pytest.raises(InvalidRequest, match=f"not_payable_because: {truth} must be None, or a clause"):
+        OrderDescription(number="7", amount=Decimal("12.50"), not_payable_because=truth)  # type: ignore[arg-type]
 
 
 class Shop:

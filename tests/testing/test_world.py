@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.http import HttpResponse
 
 from tillgate.testing.world import World
 
@@ -61,3 +62,21 @@ def test_a_redirect_from_a_page_that_was_redirected_to_is_relative_to_that() -> 
 @pytest.mark.parametrize("status", [307, 308])
 def test_a_redirect_that_keeps_the_request_is_posted_again(status: int) -> None:
     assert choose((status, "/checkout/"), CASHIER) == [("POST", "/checkout/", {"vendor": "alipay"})]
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        (
+            b"<head><title>Pay</title></head><main class='a'>\n<h1>Choose</h1> <p role='alert'>It isn&#x27;t\n yours.</p></main>",
+            "Choose It isn't yours.",
+        ),
+        (b"<p>Closed.</p>", "Closed."),
+    ],
+)
+def test_who_does_not_come_to_the_cashier_page_is_told_what_the_page_said(page: bytes, said: str) -> None:
+    shop: Any = SimpleNamespace(pay_path=lambda key: "/pay/", plugin="shop")
+    browser: Any = SimpleNamespace(post=lambda path, data: HttpResponse(page, status=409))
+    world = World(shop, SimpleNamespace(base_url="http://127.0.0.1:8181"), time=None, client=browser, configure=None)  # type: ignore[arg-type]  # what this test needs of them
+    with pytest.raises(AssertionError, match=f"^choosing alipay led to HTTP 409, and not to the cashier page; the page says: {said}"):
+        world.pay_page("7")

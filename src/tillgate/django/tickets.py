@@ -17,7 +17,10 @@ _START_VALID_FOR: Final = timedelta(hours=1)
 
 
 def pay_url(plugin: str, order_key: str) -> str:
-    """Return the path of the page where an order can be paid, or paid again; hand it only to who may pay the order."""
+    """Return the path of the page where an order can be paid, or paid again; hand it only to who may pay the order.
+
+    It is good for a week: make a new one for each page and mail.
+    """
     return reverse("tillgate:pay", args=[signing.dumps([plugin, order_key], salt=_SALT)])
 
 

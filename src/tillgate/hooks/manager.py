@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.metadata
+import inspect
 import logging
 import re
 from typing import Any, Final
@@ -30,6 +31,7 @@ __all__ = [
 ENTRY_POINT_GROUP: Final = "tillgate"
 ADAPTER_NAME: Final = "gateway"
 
+_HOOKS: Final = tuple(name for name in vars(hookspecs) if name.startswith("tillgate_"))
 _log = logging.getLogger("tillgate")
 
 
@@ -57,7 +59,7 @@ def build_plugin_manager(*plugins: object, entry_points: bool = True) -> pluggy.
 
 
 def check_hooks(manager: pluggy.PluginManager) -> None:
-    """Raise `ConfigurationError` naming a plugin that implements a hook which does not exist.
+    """Raise `ConfigurationError` naming a plugin with a hook that does not exist, or one that would never run.
 
     What is registered with a manager that is built already can only be looked at afterwards: pluggy takes any name, and never calls it.
     """
@@ -65,14 +67,37 @@ def check_hooks(manager: pluggy.PluginManager) -> None:
         manager.check_pending()
     except pluggy.PluginValidationError as error:
         raise _unusable(manager, error) from error
+    for _, plugin in manager.list_name_plugin():
+        for hook in _HOOKS:
+            if fault := _never_runs(manager, plugin, hook):
+                raise ConfigurationError("plugin", _name(manager, plugin), f"cannot be used: {hook} {fault}")
+
+
+def _never_runs(manager: pluggy.PluginManager, plugin: object, hook: str) -> str | None:
+    """Return why what a plugin means by a hook does nothing, though pluggy has no objection; None when it runs."""
+    own = [implementation for implementation in getattr(manager.hook, hook).get_hookimpls() if implementation.plugin is plugin]
+    if not own and inspect.isroutine(inspect.getattr_static(plugin, hook, None)) and manager.parse_hookimpl_opts(plugin, hook) is None:
+        return "has no mark, and is never called: put @hookimpl of tillgate.hooks above it"
+    for function, is_wrapper in ((one.function, one.wrapper or one.hookwrapper) for one in own):
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            return "is async, and nobody awaits it: write def, and let it call what is async with asyncio.run"
+        if inspect.isgeneratorfunction(function) and not is_wrapper:
+            return "has a yield, and what is before it never runs: mark it @hookimpl(wrapper=True), or return"
+    return None
 
 
 def _unusable(manager: pluggy.PluginManager, error: pluggy.PluginValidationError, name: str = "?") -> ConfigurationError:
     said = " ".join(str(error).split())
     if unknown := re.match(r"unknown hook '(\w+)'", said):
         near = difflib.get_close_matches(unknown[1], vars(hookspecs), n=1)
-        said += f": did you mean {near[0]!r}?" if near else ""
-    return ConfigurationError("plugin", manager.get_name(error.plugin) or name, f"cannot be used: {said}")
+        said = f"unknown hook {unknown[1]!r}" + (f": did you mean {near[0]!r}?" if near else "")
+    return ConfigurationError("plugin", _name(manager, error.plugin) or name, f"cannot be used: {said}")
+
+
+def _name(manager: pluggy.PluginManager, plugin: object) -> str | None:
+    """Return the name that a plugin is registered by, or its class: pluggy makes a number of what has no name."""
+    name = manager.get_name(plugin)
+    return type(plugin).__name__ if name == str(id(plugin)) else name
 
 
 def _installed() -> list[str]:

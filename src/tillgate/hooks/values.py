@@ -9,6 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from tillgate.errors import InvalidRequest
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 from tillgate.wire.messages import Goods
 from tillgate.wire.money import CURRENCY
@@ -29,6 +30,11 @@ class OrderDescription:
     lines: tuple[Goods, ...] = ()
     description: str | None = None
     not_payable_because: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a truth value where a clause belongs: False would mean that the order may not be paid, "because False"."""
+        if isinstance(self.not_payable_because, bool):
+            raise InvalidRequest("not_payable_because", self.not_payable_because, "must be None, or a clause that a shopper understands")
 
     @property
     def payable(self) -> bool:

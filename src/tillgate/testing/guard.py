@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import connections
 
+_REMEDY = "queue it with operations.enqueue_remote, and send it in tillgate_deliver, which is called outside of any"
 _GUARDED = ("connect", "connect_ex", "send", "sendall", "sendto", "sendmsg")
 
 
@@ -39,7 +40,7 @@ def guarded_sockets() -> Iterator[list[str]]:
             if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
                 peer = arguments[0] if name.startswith("connect") else _peer(sock)
                 if sock.family in (socket.AF_INET, socket.AF_INET6) and _port(peer) not in own:
-                    caught.append(f"{name} to {peer} inside a transaction")
+                    caught.append(f"{name} to {peer} inside a transaction: {_REMEDY}")
                     sock.close()
                     raise NetworkInTransaction(caught[-1])
             return act(sock, *arguments)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
+from html import unescape
 from typing import Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
 
@@ -15,6 +17,7 @@ from django.db import connections
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import strip_tags
 
 from tillgate import hooks
 from tillgate.django import operations
@@ -31,6 +34,9 @@ _FORM: Final = "application/x-www-form-urlencoded"
 _MOST_REDIRECTS: Final = 5
 _AGAIN: Final = (307, 308)
 """Redirects that a browser follows with the same request."""
+_MAIN: Final = re.compile(r"<main\b.*?</main>", re.DOTALL)
+_MOST_SAID: Final = 300
+"""Characters of a page that a test's message shows."""
 _A_DAY: Final = ({"seconds": 10}, {"minutes": 20}, {"hours": 3}, {"hours": 3}, {"days": 1})
 
 
@@ -74,6 +80,14 @@ def together(*acts: Callable[[], _T]) -> list[_T | Exception]:
         return list(pool.map(do, acts))
 
 
+def _said(page: Any) -> str:
+    """Return what a page says in its main part, for the message of a test."""
+    text = b"".join(page).decode(errors="replace")
+    main = _MAIN.search(text)
+    said = " ".join(unescape(strip_tags(main[0] if main else text)).split())
+    return f"; the page says: {said[:_MOST_SAID]}" if said else ""
+
+
 class World:
     """A shop, the gateway that it is on, the time, and everybody who acts: the shopper, the gateway, the staff, the sweeper."""
 
@@ -108,7 +122,9 @@ class World:
         """Choose a vendor and come to the cashier page; return the payment that it is for."""
         answer = self.choose(order_key, vendor, client, **hidden)
         to = answer.get("Location", "")
-        assert to.startswith(self.sandbox.base_url), f"choosing {vendor} led to HTTP {answer.status_code}, and not to the cashier page"
+        assert to.startswith(self.sandbox.base_url), (
+            f"choosing {vendor} led to HTTP {answer.status_code}, and not to the cashier page{_said(answer)}"
+        )
         return Payment.objects.select_related("order").get(cashier_url=to, order__plugin=self.shop.plugin, order__key=order_key)
 
     def start(self, order_key: str, vendor: str = "alipay") -> Payment:

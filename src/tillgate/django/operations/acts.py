@@ -143,8 +143,9 @@ def perform(
 ) -> Done:
     """Do what a person chose about an attention.
 
-    `amount` is for the two acts about refunds, `note` for accepting; `press` and `seen` are as in `refund`. Raises `ActNotPossible`,
-    `RefundNotPossible` or `InvalidRequest`, and nothing was done.
+    `amount` is for the two acts about refunds, `note` for accepting; `seen` is as in `refund`, and `press` is kept with the refund.
+
+    Raises `ActNotPossible`, `RefundNotPossible` or `InvalidRequest`, and nothing was done.
     """
     outside_transactions("perform")
     rows = Attention.objects.using(database()).select_related("order", "payment__order", "refund__payment", "delivery")

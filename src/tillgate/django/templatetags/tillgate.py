@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from django import template
+from django.template.defaultfilters import floatformat
 
 from tillgate.django.assets import asset_url
 from tillgate.django.forms import VendorForm
@@ -17,6 +19,13 @@ register = template.Library()
 def vendor_choice(form: VendorForm | None = None) -> dict[str, Any]:
     """Render the choice of vendors as a fieldset of radio buttons, for a form of the shop's own."""
     return {"form": form or VendorForm()}
+
+
+@register.filter
+def unrounded(amount: Decimal) -> str:
+    """Return what an order costs with its cents, and with whatever is finer: an amount that is refused for that must be seen as it is."""
+    finest = amount.normalize().as_tuple().exponent
+    return str(floatformat(amount, max(2, -finest if isinstance(finest, int) else 0)))
 
 
 register.simple_tag(pay_url, name="pay_url")

@@ -211,7 +211,10 @@ class Paying:
         operations.expect(world.shop.plugin, order)  # the shopper was about to pay with Tillgate, and thought better of it
         world.a_day_passes()
         after = (world.shop.is_paid(order), world.shop.times_paid(order), world.shop.is_released(order), world.shop.refunded(order))
-        assert after == before
+        assert after == before, (
+            f"an order that was paid otherwise was {before} (paid, how often, given up, given back) and is {after} now: the hooks, "
+            "tillgate_order_unpaid first of all, must leave alone what is not open"
+        )
         assert not world.sandbox.service.journal.all(), "the gateway heard of an order that is paid otherwise"
 
     def test_returning_with_an_address_that_nobody_has(self, world: World) -> None:
