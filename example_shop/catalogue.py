@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+from django.conf import settings
+from django.contrib.sites.models import Site
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import transaction
@@ -195,6 +198,7 @@ def load(tell: Callable[[str], object] = lambda _title: None) -> None:
     """Write the catalogue into the database and its pictures into the media folder, telling each title; a second time only corrects it."""
     with transaction.atomic():
         partner, _ = get_model("partner", "Partner").objects.get_or_create(code="fold-and-margin", defaults={"name": "Fold & Margin"})
+        _load_site()
         _load_country()
         _load_voucher()
         for name, description in CATEGORIES.items():
@@ -206,6 +210,13 @@ def load(tell: Callable[[str], object] = lambda _title: None) -> None:
             tell(goods.title)
     if not default_storage.exists(FRONT_PICTURE):
         default_storage.save(FRONT_PICTURE, ContentFile(pictures.draw("desk")))
+
+
+def _load_site() -> None:
+    """Name the shop and its host, to which the links in Oscar's mails lead: in a new database both are example.com."""
+    Site.objects.update_or_create(
+        pk=settings.SITE_ID, defaults={"name": "Fold & Margin", "domain": urlsplit(settings.TILLGATE["PUBLIC_URL"]).netloc}
+    )
 
 
 def _load_country() -> None:

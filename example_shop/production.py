@@ -20,13 +20,14 @@ Before it opens, and after each update:
     python example_shop/manage.py check --deploy
     python example_shop/manage.py migrate
     python example_shop/manage.py collectstatic --noinput
-    python example_shop/manage.py createsuperuser       the first time; `load_catalogue` fills the shelves with the demo's goods
+    python example_shop/manage.py createsuperuser       the first time; `load_catalogue` fills the shelves with the demo's goods, and names
+                                                        the shop's host, which is otherwise set in the admin under Sites: mails lead there
     python example_shop/manage.py tillgate doctor       the first time it complains that the sweeper has never run, and of nothing else
 
 Let a process manager keep these three running, in the folder of the clone:
 
     gunicorn example_shop.wsgi --workers 4 --threads 4
-    celery -A example_shop.celery beat
+    celery -A example_shop.celery beat -s $SHOP_VAR/celerybeat-schedule
     celery -A example_shop.celery worker -Q payments
 
 The web server ends TLS, serves `/static/` from $SHOP_VAR/static and `/media/` from $SHOP_VAR/media by itself, and passes the rest on to

@@ -281,6 +281,19 @@ def test_the_doctor_ends_with_1_and_says_what_to_check(arguments: list[str], fin
 
 
 @pytest.mark.usefixtures("account")
+@pytest.mark.parametrize(("status", "finding"), [(429, "look again later"), (503, "look again later"), (418, "check base_url and dialect")])
+def test_the_doctor_blames_no_setting_for_a_gateway_that_is_out_of_order(
+    status: int, finding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_order(account: object, reference: str) -> None:
+        raise errors.AnswerNotUnderstood(f"HTTP {status}", status)
+
+    monkeypatch.setattr("tillgate.hooks.query", out_of_order)
+    result = run("doctor")
+    assert (result.exit_code, finding in result.output) == (1, True), result.output
+
+
+@pytest.mark.usefixtures("account")
 def test_the_doctor_sees_a_gateway_that_finds_everything(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: object())
     assert "cannot exist" in run("doctor").output

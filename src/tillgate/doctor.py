@@ -68,6 +68,9 @@ def _credentials(configured: Configured) -> Check:
     except (NotSent, OutcomeUnknown) as error:
         return failed(f"the gateway cannot be reached ({error.because}): check base_url and the network")
     except AnswerNotUnderstood as error:
+        status = error.http_status or 0
+        if status == 429 or status >= 500:
+            return failed(f"the gateway is out of order ({error}): look again later; if it has never answered, check base_url")
         return failed(f"{error}: check base_url and dialect")
     except TillgateError as error:
         return failed(str(error))

@@ -393,7 +393,7 @@ def test_an_order_whose_currency_is_edited_while_somebody_pays_waits_for_a_perso
     world.notice(payment)
     assert (world.attentions(), Order.objects.get().status) == (["paid-not-payable"], "Pending payment")
     page = world.client.get(world.shop.pay_path(payment.order.key)).content.decode()
-    assert "it is in EUR, and only US dollars can be paid" in page
+    assert "the order is in EUR, and only US dollars can be paid" in page
     assert "USD" not in page
 
 

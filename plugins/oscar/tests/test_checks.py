@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.sites.models import Site
 from django.core.checks import run_checks
+from django.db import OperationalError
 from oscar.core.loading import get_class_loader, get_model
 
 from tillgate.errors import ConfigurationError
@@ -45,6 +47,32 @@ def test_what_is_missing_is_told_with_the_line_to_add(settings: Any, setting: st
     setattr(settings, setting, value)
     assert list(found()) == [id_]
     assert remedy in found()[id_]
+
+
+def found_in_the_database() -> dict[str, str]:
+    return {str(message.id): f"{message.msg} {message.hint}" for message in run_checks(tags=[checks.TAG], databases=["default"])}
+
+
+@pytest.mark.django_db
+def test_a_site_of_another_host_than_the_shops_is_told_of_since_mail_leads_there(settings: Any) -> None:
+    Site.objects.update_or_create(pk=1, defaults={"domain": "example.com"})
+    settings.TILLGATE = {**settings.TILLGATE, "PUBLIC_URL": "https://shop.example:8443"}
+    told = found_in_the_database()["tillgate_oscar.W002"]
+    assert "lead to 'example.com', the domain of the site, and the shop is at 'shop.example:8443'" in told
+    assert 'Set the domain of site 1 to "shop.example:8443"' in told
+    Site.objects.update(domain="shop.example:8443")
+    assert "tillgate_oscar.W002" not in found_in_the_database()
+    settings.SITE_ID = None
+    assert "tillgate_oscar.W002" not in found_in_the_database()
+
+
+@pytest.mark.django_db
+def test_before_the_first_migration_the_database_has_nothing_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_there(**_: Any) -> None:
+        raise OperationalError("no such table: django_site")
+
+    monkeypatch.setattr(Site.objects, "filter", not_there)
+    assert "tillgate_oscar.W002" not in found_in_the_database()
 
 
 def test_a_shop_without_our_class_loader_is_told_so(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:

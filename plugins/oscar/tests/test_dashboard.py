@@ -279,13 +279,17 @@ def test_i12_a_shop_with_atomic_requests_sends_after_the_requests_transaction(
 ) -> None:
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
     page = presses(ann, bought.order, amount="2.50")
-    assert messages_of(page) == ["USD 2.50 is on its way back."]
+    assert messages_of(page) == ["USD 2.50 was given back."]
     assert bought.given_back() == Decimal("2.50")
     assert "Money given back" in text_of(page)
-    assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 3})) == ["USD 12.00 is on its way back."]
+    assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 3})) == ["USD 12.00 was given back."]
     assert bought.events() == [(Decimal("2.50"), {}), (Decimal("12.00"), {"Tea": 3})]
     said = messages_of(presses(ann, bought.order, amount="17.51"))
     assert said[0].startswith("Nothing was given back: USD 17.51 is more than the USD 17.50")
+    bought.world.sandbox.control.fault("refused", occasion="refund")
+    assert messages_of(presses(ann, bought.order, amount="1.00"))[0].startswith("USD 1.00 was not given back: ")
+    bought.world.sandbox.control.fault("lost_response", occasion="refund")
+    assert messages_of(presses(ann, bought.order, amount="1.00"))[0].startswith("Nobody knows whether USD 1.00 was given back.")
 
 
 def test_other_events_are_oscars_own_affair(bought: Bought, ann: Client) -> None:

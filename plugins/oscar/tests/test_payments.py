@@ -231,7 +231,7 @@ def test_no_payment_starts_for_an_order_that_the_staff_cancelled_and_its_stock_i
     assert ExpectedOrder.objects.get().closed_at is not None
     answer = world.client.post(world.shop.pay_path(payment.order.key), {"vendor": "paypal"})
     assert answer.status_code == 409
-    assert "it was cancelled" in answer.content.decode()
+    assert "the order was cancelled" in answer.content.decode()
     assert Payment.objects.count() == 1
     world.a_day_passes()
     assert [line.num_allocated for line in Order.objects.get().lines.all()] == [0, 0]
@@ -240,7 +240,7 @@ def test_no_payment_starts_for_an_order_that_the_staff_cancelled_and_its_stock_i
 def test_an_order_that_the_staff_marked_paid_is_neither_charged_nor_given_up(world: World, payment: Payment) -> None:
     get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Paid")
     answer = world.client.post(world.shop.pay_path(payment.order.key), {"vendor": "paypal"})
-    assert "it is paid" in answer.content.decode()
+    assert "the order is paid" in answer.content.decode()
     world.a_day_passes()
     order = Order.objects.get()
     assert order.status == "Paid"

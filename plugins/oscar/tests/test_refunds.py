@@ -154,6 +154,7 @@ def test_i6_a_refund_of_unknown_outcome_writes_nothing_and_blocks_its_money_and_
     settle_by_person(refund.pk, done=True, person="ann")
     assert bought.given_back() == Decimal("8.00")
     assert bought.events() == [(Decimal("8.00"), {"Tea": 2})]
+    assert "USD 8.00 was given back after all" in bought.notes()[-1]
 
 
 def test_a_refused_refund_is_noted_and_can_be_asked_for_again(bought: Bought) -> None:

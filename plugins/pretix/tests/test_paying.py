@@ -345,7 +345,7 @@ def test_the_first_bill_is_not_paid_again_when_the_second_is_due(world: World) -
     assert world.attentions() == ["second-payment"]
     described = orders.describe(key)
     assert described is not None
-    assert described.not_payable_because == "it is paid"
+    assert described.not_payable_because == "the order is paid"
 
 
 def test_what_a_gift_card_has_paid_is_not_asked_for(world: World) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from django.apps import apps
 from django.conf import settings as project
 from django.core import checks
+from django.db import DatabaseError
 from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 from oscar.core.loading import get_class, get_model
 
+from tillgate.django.conf import get_settings as get_tillgate_settings
 from tillgate.errors import ConfigurationError
 from tillgate.wire.money import CURRENCY
 from tillgate_oscar.classes import OVERLAYS
@@ -105,6 +109,21 @@ def check_site() -> Found:
         yield _error(6, sentence, "Set SITE_ID = 1, and the domain of that site in the admin.")
 
 
+def check_domain() -> Found:
+    """Whether mail leads to the shop: Oscar takes the host from the site, which is example.com in a new database."""
+    from django.contrib.sites.models import Site  # models cannot be imported while the apps are being loaded
+
+    try:
+        host = urlsplit(get_tillgate_settings().public_url).netloc
+    except ConfigurationError:
+        return  # told by Tillgate's own checks
+    site = Site.objects.filter(pk=getattr(project, "SITE_ID", None) or 0).first()
+    if site is not None and site.domain != host:
+        sentence = f"The links in Oscar's mails lead to {site.domain!r}, the domain of the site, and the shop is at {host!r} by PUBLIC_URL."
+        hint = f'Set the domain of site {site.pk} to "{host}", in the admin under Sites, or silence this if both are right.'
+        yield _warning(2, sentence, hint)
+
+
 AREAS: Final[Sequence[Callable[[], Found]]] = (
     check_settings,
     check_apps,
@@ -120,6 +139,18 @@ AREAS: Final[Sequence[Callable[[], Found]]] = (
 @checks.register(TAG)
 def run_checks(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.CheckMessage]:
     """Check what an Oscar shop needs."""
-    if app_configs is not None and not any(config.label == "tillgate_oscar" for config in app_configs):
+    return [message for area in AREAS for message in area()] if _is_asked(app_configs) else []
+
+
+@checks.register(TAG, checks.Tags.database)
+def run_database_checks(app_configs: Sequence[Any] | None, databases: Sequence[str] | None, **_: Any) -> list[checks.CheckMessage]:
+    """Check what the database says; before the first migration there is nothing to say."""
+    if not databases or not _is_asked(app_configs):
         return []
-    return [message for area in AREAS for message in area()]
+    with suppress(DatabaseError):
+        return list(check_domain())
+    return []
+
+
+def _is_asked(app_configs: Sequence[Any] | None) -> bool:
+    return app_configs is None or any(config.label == "tillgate_oscar" for config in app_configs)

@@ -77,13 +77,13 @@ def _goods(line: Any) -> Goods:
 def _why_not(order: Any) -> str | None:
     settings = get_settings()
     if order.status == settings.paid_status:
-        return _("it is paid")
+        return _("the order is paid")
     if order.status == settings.cancelled_status:
-        return _("it was cancelled")
+        return _("the order was cancelled")
     if order.status != settings.pending_status:
-        return _("its status is “%(status)s”") % {"status": order.status}
+        return _("the order has the status “%(status)s”") % {"status": order.status}
     if order.currency != CURRENCY:
-        return _("it is in %(currency)s, and only US dollars can be paid") % {"currency": order.currency}
+        return _("the order is in %(currency)s, and only US dollars can be paid") % {"currency": order.currency}
     return None
 
 

@@ -170,6 +170,9 @@ def changed(refund: hooks.Refund) -> None:
     if refund.status is not RefundStatus.SUCCEEDED:
         handler.create_note(order, gettext(_NOTES[refund.status]) % {"amount": refund.amount, "reference": reference})
         return
+    if order.notes.filter(message__contains=f"({reference})").exists():  # that it was refused, or that nobody knows
+        said = gettext("USD %(amount)s was given back after all (%(reference)s).")
+        handler.create_note(order, said % {"amount": refund.amount, "reference": reference})
     source = source_of(order, refund.payment.reference)
     if source is None:  # it never paid the order, so Oscar's records do not hold the money that went back
         said = gettext("USD %(amount)s that did not pay this order was given back (%(reference)s).")

@@ -150,16 +150,16 @@ def describe(key: str) -> OrderDescription | None:
             amount=order.pending_sum + (again.amount if again else 0),
             currency=order.event.currency,
             lines=tuple(Goods.named(name, quantity) for name, quantity in goods.items()),
-            not_payable_because=because or (None if key == bill_of(order) else _("it is paid")),
+            not_payable_because=because or (None if key == bill_of(order) else _("the order is paid")),
         )
 
 
 def why_not(order: Any) -> str | None:
     """Return why pretix would not take money for an order now, or None when it would."""
     if order.status == Order.STATUS_CANCELED:
-        return _("it was cancelled")
+        return _("the order was cancelled")
     if order.status not in _DUE or order.pending_sum <= 0:
-        return _("it is paid")
+        return _("the order is paid")
     can_be_paid = order._can_be_paid()
     return None if can_be_paid is True else str(can_be_paid)
 
@@ -179,9 +179,9 @@ def _told_again(order: Any, key: str) -> Any:
 def _why_not_with(order: Any, booked: Any) -> str | None:
     """Return why an order is not paid by money that is booked already, or None when it is, or may be."""
     if order.status == Order.STATUS_CANCELED:
-        return _("it was cancelled")
+        return _("the order was cancelled")
     if order.pending_sum + booked.amount <= 0:
-        return _("it is paid")
+        return _("the order is paid")
     can_be_paid = order.status == Order.STATUS_PAID or order._can_be_paid()
     return None if can_be_paid is True else str(can_be_paid)
 

@@ -6,9 +6,11 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
+from django.db import transaction
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import select_template
@@ -20,6 +22,7 @@ from oscar.core.loading import get_model
 
 from tillgate.django.forms import RefundForm
 from tillgate.django.models import NOTHING, Order, Payment, Refund
+from tillgate.django.operations.locking import database
 from tillgate.django.operations.refunds import refundable
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
@@ -133,10 +136,15 @@ class OrderDetailMixin:
             if refund is None:
                 messages.error(request, gettext("Nothing was given back: %(because)s.") % {"because": _because(error)})
         if refund is not None:
-            refund.refresh_from_db()
-            messages.add_message(request, *refund_outcome(refund, Mask([refund.payment], [refund])))
+            # With ATOMIC_REQUESTS it is sent when the request's transaction is over: only then can be said what came of it.
+            transaction.on_commit(partial(_say_outcome, request, refund), using=database())
         response: HttpResponse = self.reload_page(fragment="payment")  # type: ignore[attr-defined]  # of Oscar's view
         return response
+
+
+def _say_outcome(request: HttpRequest, refund: Refund) -> None:
+    refund.refresh_from_db()
+    messages.add_message(request, *refund_outcome(refund, Mask([refund.payment], [refund])))
 
 
 def _because(error: Exception) -> str:
