@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from django.conf import settings
 from django.contrib.sites.models import Site
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
@@ -20,6 +19,7 @@ from oscar.apps.catalogue.categories import create_from_breadcrumbs
 from oscar.core.loading import get_model
 
 from example_shop import pictures
+from tillgate.django.conf import get_settings
 
 __all__ = ["CATEGORIES", "FRONT_PICTURE", "GOODS", "VOUCHER", "load"]
 
@@ -214,9 +214,9 @@ def load(tell: Callable[[str], object] = lambda _title: None) -> None:
 
 def _load_site() -> None:
     """Name the shop and its host, to which the links in Oscar's mails lead: in a new database both are example.com."""
-    Site.objects.update_or_create(
-        pk=settings.SITE_ID, defaults={"name": "Fold & Margin", "domain": urlsplit(settings.TILLGATE["PUBLIC_URL"]).netloc}
-    )
+    site = Site.objects.get_current()
+    site.name, site.domain = "Fold & Margin", urlsplit(get_settings().public_url).netloc
+    site.save()
 
 
 def _load_country() -> None:

@@ -225,8 +225,9 @@ class SaleorDouble:
         return source
 
     def gateway_initialize(self, source: Source) -> tuple[int, Any]:
-        """Ask how can be paid."""
-        return self.call(Event.GATEWAY_INITIALIZE, {"amount": _number(source.total), "data": {}, "sourceObject": self._source(source)})
+        """Ask how can be paid: Saleor says what is left of it."""
+        left = max(source.total - source.charged, Decimal(0))
+        return self.call(Event.GATEWAY_INITIALIZE, {"amount": _number(left), "data": {}, "sourceObject": self._source(source)})
 
     def initialize(self, source: Source, key: str, data: Any, amount: Decimal | None = None) -> tuple[DoubleTransaction, Any]:
         """Begin a transaction; with the same key, the same one."""

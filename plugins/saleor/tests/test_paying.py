@@ -12,15 +12,16 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from tests.double import SaleorDouble
 from tests.storefront import RETURN_URL
 from tillgate import hooks
 from tillgate.django import operations
-from tillgate.django.models import Payment
+from tillgate.django.models import Attention, Payment
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
-from tillgate_saleor import deadline, paying
+from tillgate_saleor import deadline, paying, transactions
 from tillgate_saleor.answers import moment
 from tillgate_saleor.deadline import TooLate, within
 from tillgate_saleor.documents import Event
@@ -138,6 +139,24 @@ def test_two_transactions_for_the_same_lead_to_one_payment_and_one_of_them_is_ch
     assert saleor.process(second)["result"] == "CHARGE_SUCCESS"
     sweep(world)
     assert (first.charged, second.charged) == (NOTHING, TOTAL)
+
+
+def test_two_transactions_for_the_same_in_the_same_moment_are_both_led_to_the_cashier_page(
+    saleor: SaleorDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second is begun and answered while the first is about to be."""
+    source, answers = saleor.checkout(TOTAL), list[Any]()
+
+    def attach_and_be_overtaken(begun: Transaction, payment: Payment) -> bool:
+        is_told = transactions.attach(begun, payment)
+        monkeypatch.setattr(paying, "attach", transactions.attach)
+        answers.append(saleor.initialize(source, "two", DATA)[1])
+        return is_told
+
+    monkeypatch.setattr(paying, "attach", attach_and_be_overtaken)
+    answers.append(saleor.initialize(source, "one", DATA)[1])
+    assert [said["result"] for said in answers] == ["CHARGE_ACTION_REQUIRED"] * 2
+    assert answers[0]["data"] == answers[1]["data"]
 
 
 def test_a_channel_that_authorizes_is_charged(saleor: SaleorDouble, world: World) -> None:
@@ -345,6 +364,19 @@ def test_money_counts_after_a_failure_though_the_services_clock_is_ahead_of_sale
     assert transaction.charged == TOTAL
 
 
+def test_money_counts_after_a_failure_though_the_clock_was_put_back_between_them(saleor: SaleorDouble, world: World) -> None:
+    world.time.offset = timedelta(minutes=3)
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    world.sandbox.control.decline(said["pspReference"])
+    assert saleor.process(transaction)["result"] == "CHARGE_FAILURE"
+    world.time.offset = timedelta(0)
+    world.sandbox.control.service.decide(said["pspReference"], "pay", late=True)
+    operations.reconcile(Payment.objects.get(), "test")
+    sweep(world)
+    assert transaction.charged == TOTAL
+    assert datetime.fromisoformat(saleor.process(transaction)["time"]) > timezone.now() + timedelta(minutes=2)
+
+
 @pytest.mark.parametrize("at", [datetime(2026, 7, 1, 8, 30), datetime(2026, 7, 1, 12, 30, tzinfo=UTC)])  # noqa: DTZ001  # without USE_TZ
 def test_saleor_is_told_moments_in_utc_whatever_the_project_stores(at: datetime, settings: Any) -> None:
     settings.TIME_ZONE = "America/New_York"
@@ -386,6 +418,25 @@ def test_a_checkout_that_is_given_up_while_a_payment_is_about_to_begin_is_paid_b
     sweep(world)
     assert source.books == ["paid"]
     assert world.attentions() == []
+
+
+def test_what_is_left_of_a_checkout_is_not_taken_for_what_it_costs(saleor: SaleorDouble, world: World) -> None:
+    """The cart has grown, what was paid is too little, and the storefront shows its payment step again."""
+    source = saleor.checkout(TOTAL)
+    first, said = saleor.initialize(source, "one", DATA)
+    source.total = TOTAL * 2 - 1
+    saleor.gateway_initialize(source)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    sweep(world)
+    assert first.charged == TOTAL
+    assert world.attentions() == ["underpaid"]
+    saleor.gateway_initialize(source)
+    attention = Attention.objects.get(resolved_at__isnull=True)
+    assert not operations.perform(attention.pk, "tell-again", person="ann").resolved
+    assert world.attentions() == ["underpaid"]
+    said = saleor.initialize(source, "two", {"vendor": "paypal"})[1]
+    assert said["result"] == "CHARGE_ACTION_REQUIRED", "the rest can be paid"
 
 
 def test_money_that_came_twice_is_in_saleors_books_twice_and_told_to_a_person(saleor: SaleorDouble, world: World) -> None:

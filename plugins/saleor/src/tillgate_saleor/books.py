@@ -21,7 +21,7 @@ from tillgate.hooks import Attention, Order, OrderDescription, PaidOutcome, Paym
 from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus
 from tillgate_saleor import reports
 from tillgate_saleor.models import AskedRefund, Transaction
-from tillgate_saleor.transactions import CHARGED, find_purchase, payment_of, transaction_of
+from tillgate_saleor.transactions import CHARGED, find_purchase, paid_at, payment_of, transaction_of
 
 __all__ = ["attention_raised", "describe", "paid", "refund_changed", "refund_reference", "return_url", "unpaid"]
 
@@ -80,7 +80,8 @@ def attention_raised(attention: Attention) -> None:
 
 
 def _report_charged(told: Transaction, payment_id: str, payment: Payment | PaymentRow) -> None:
-    reports.enqueue(told, CHARGED, payment.reference, payment.amount, _("Paid."), ["REFUND"], payment_id=payment_id)
+    at = paid_at(int(payment_id))
+    reports.enqueue(told, CHARGED, payment.reference, payment.amount, _("Paid."), ["REFUND"], at=at, payment_id=payment_id)
 
 
 def unpaid(order: Order) -> None:

@@ -34,7 +34,7 @@ from tillgate_saleor.conf import Channel, get_settings, origin_of
 from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
-from tillgate_saleor.transactions import DATA_KEY, attach, find_transaction, note, payment_of, transaction_of
+from tillgate_saleor.transactions import DATA_KEY, attach, find_transaction, note, paid_at, payment_of, transaction_of
 
 __all__ = ["cancel", "channel_of", "charge", "initialize", "initialize_gateway", "process", "stored_methods", "vendors_of"]
 
@@ -75,13 +75,19 @@ def initialize_gateway(installation: Installation, body: bodies.GatewayInitializ
 
 
 def _note_amount(installation: Installation, source: str, amount: object) -> None:
-    """Note what Saleor wants by now: a cart may have changed since its payment began."""
+    """Note what Saleor wants by now: a cart may have changed since its payment began.
+
+    Not where it holds money of ours that was too little: it says what is left then, and not what that money would have to pay.
+    """
     try:
         exact = money.amount(amount)
     except InvalidRequest:
         return  # nothing is left to be paid, or it does not say
     unpaid = Purchase.objects.using(database()).filter(installation=installation, source=source, paid_reference="")
-    unpaid.update(amount=exact)
+    for purchase in unpaid:
+        paid = Payment.objects.using(database()).filter(order__plugin=PLUGIN, order__key=purchase.key, status=PaymentStatus.PAID)
+        if all(payment.given_back >= payment.amount for payment in paid):
+            unpaid.filter(pk=purchase.pk).update(amount=exact)
 
 
 def stored_methods(installation: Installation, body: bodies.StoredMethods) -> Answer:
@@ -197,7 +203,8 @@ def _started(installation: Installation, transaction_id: str, started: Started) 
         return failure(_CHARGE, _unknown())
     if started.outcome is StartOutcome.REFUSED:
         return _refused(payment)
-    return _standing(begun, payment)
+    # Pressed twice in the same moment, the earlier is led to the page too, as when the later comes after its answer.
+    return _standing(begun, payment, is_pressed=True)
 
 
 # How it stands ----------------------------------------------------------------------------------------------------------------------------
@@ -212,13 +219,15 @@ def process(installation: Installation, body: bodies.Process) -> Answer:
     return _standing(begun, operations.reconcile(payment, _CAUSE))
 
 
-def _standing(begun: Transaction, payment: Payment) -> Answer:
-    """Return how a transaction stands by its payment."""
+def _standing(begun: Transaction, payment: Payment, *, is_pressed: bool = False) -> Answer:
+    """Return how a transaction stands by its payment; `is_pressed` is whether the shopper has begun it just now."""
     reference, amount = payment.reference, payment.amount
-    if transaction_of(payment.pk, payment.data) != begun:
+    if transaction_of(payment.pk, payment.data) != begun and not (is_pressed and payment.is_open):
         return failure(_CHARGE, _("The shopper has begun again, as another transaction."))
     if payment.status == PaymentStatus.PAID:
-        return answer("CHARGE_SUCCESS", psp_reference=reference, amount=amount, at=clock.now(), message=_("Paid."), actions=["REFUND"])
+        return answer(
+            "CHARGE_SUCCESS", psp_reference=reference, amount=amount, at=paid_at(payment.pk), message=_("Paid."), actions=["REFUND"]
+        )
     if not payment.is_open:
         return _failed(payment, _("The payment came to nothing. Nothing was charged."))
     if begun.canceled_at:

@@ -38,15 +38,19 @@ def enqueue(
     message: str,
     actions: Sequence[str],
     *,
+    at: datetime | None = None,
     payment_id: str | None = None,
     refund_id: str | None = None,
 ) -> None:
-    """Queue the report of an event of a transaction, now; `kind` is its type in Saleor, `actions` what the staff can do from now on."""
+    """Queue the report of an event of a transaction, of now or of `at`.
+
+    `kind` is its type in Saleor, `actions` what the staff can do from now on.
+    """
     data: dict[str, Any] = {
         "transaction": told.pk,
         "psp_reference": psp_reference,
         "amount": money.amount_text(amount),
-        "time": moment(clock.now()),
+        "time": moment(at or clock.now()),
         "message": message,
         "actions": list(actions),
     }

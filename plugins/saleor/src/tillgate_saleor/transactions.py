@@ -11,14 +11,15 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Max, Q
 
 from tillgate.django import clock
-from tillgate.django.models import Delivery, DeliveryKind, Payment
+from tillgate.django.models import Delivery, DeliveryKind, Payment, TimelineEntry
 from tillgate.django.operations.locking import database, locked_order
 from tillgate.wire.messages import Vendor
 from tillgate_saleor import bodies
@@ -26,7 +27,7 @@ from tillgate_saleor.conf import get_settings
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
 
-__all__ = ["CHARGED", "DATA_KEY", "attach", "find_purchase", "find_transaction", "note", "payment_of", "transaction_of"]
+__all__ = ["CHARGED", "DATA_KEY", "attach", "find_purchase", "find_transaction", "note", "paid_at", "payment_of", "transaction_of"]
 
 CHARGED: Final = "CHARGE_SUCCESS"
 """The report that a transaction is charged."""
@@ -107,6 +108,16 @@ def _number(source: bodies.Source) -> str:
         token = ""
     short = "".join(filter(str.isalnum, token)) or hashlib.sha256(source.id.encode()).hexdigest()
     return f"{source.typename.upper()}-{short[:8].upper()}"
+
+
+def paid_at(payment_id: int) -> datetime:
+    """Return when Saleor is told that a payment was paid: now, or after all that is known of it, where the clock has been put back since.
+
+    A failure may have been said of it with a time that is still to come, and of the two the later one counts.
+    """
+    now = clock.now()
+    known = TimelineEntry.objects.using(database()).filter(payment=payment_id, at__gt=now).aggregate(last=Max("at"))["last"]
+    return known + timedelta(seconds=1) if known else now
 
 
 def transaction_of(payment_id: int | str, data: Mapping[str, Any]) -> Transaction | None:
