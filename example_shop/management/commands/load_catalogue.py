@@ -1,4 +1,4 @@
-"""`manage.py load_catalogue`: what the shop sells, drawn and written. Run again it changes only words and prices."""
+"""`manage.py load_catalogue`: what the shop sells, drawn and written, and its name and host. Run again it changes only words and prices."""
 
 from typing import Any
 
