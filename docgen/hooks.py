@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from docgen.parts import ROOT, replaced
+from docgen.parts import ROOT, entry, replaced
 from tillgate import errors
 from tillgate.hooks import hookspecs, values
 
@@ -36,15 +35,8 @@ def _lines() -> Iterator[str]:
 def _entry(name: str) -> Iterator[str]:
     hook = getattr(hookspecs, name)
     signature = str(inspect.signature(hook)).replace("'", "")
-    yield from (f"### {name}", "", "```text", f"{name}{signature}", "```", "")
-    for paragraph in (inspect.getdoc(hook) or "").split("\n\n"):
-        yield from (textwrap.fill(_linked(paragraph), width=140, break_long_words=False, break_on_hyphens=False), "")
-
-
-def _linked(text: str) -> str:
-    """Return a docstring with links to the entries of what it names."""
     targets = {name: f"errors.md#{name.lower()}" for name in errors.__all__}
     targets |= {name: f"#{name.lower()}" for name in values.__all__}
     targets |= {f"Gateway.{name}": "gateway.md" for name in ("pay", "query", "refund")}
     targets |= {"ORDER_UNPAID_AFTER_MINUTES": "settings.md"}
-    return re.sub(r"`([\w.]+)`", lambda found: f"[{found[0]}]({targets[found[1]]})" if found[1] in targets else found[0], text)
+    return entry(name, f"{name}{signature}", inspect.getdoc(hook) or "", targets)

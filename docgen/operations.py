@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import re
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from docgen.parts import ROOT, replaced
+from docgen.parts import ROOT, entry, replaced
 from tillgate.django import operations, tickets
 
 __all__ = ["GROUPS", "pages"]
@@ -42,24 +40,14 @@ def pages() -> dict[Path, str]:
 
 
 def _lines() -> Iterator[str]:
+    targets = _TARGETS | {one.__name__: f"#{one.__name__}" for functions in GROUPS.values() for one in functions}
     for group, functions in GROUPS.items():
         yield from (f"## {group}", "")
         for function in functions:
-            yield from _entry(function)
-
-
-def _entry(function: Any) -> Iterator[str]:
-    yield from (f"### {function.__name__}", "", "```text", _signature(function), "```", "")
-    for paragraph in (inspect.getdoc(function) or "").split("\n\n"):
-        yield from (textwrap.fill(_linked(paragraph), width=140, break_long_words=False, break_on_hyphens=False), "")
+            yield from entry(function.__name__, _signature(function), inspect.getdoc(function) or "", targets)
 
 
 def _signature(function: Any) -> str:
     """Return a signature as its source has it."""
     head, *_ = inspect.getsource(function).partition('"""')
     return head.strip().removeprefix("def ").removesuffix(":")
-
-
-def _linked(text: str) -> str:
-    targets = _TARGETS | {one.__name__: f"#{one.__name__}" for functions in GROUPS.values() for one in functions}
-    return re.sub(r"`(\w+)`", lambda found: f"[{found[0]}]({targets[found[1]]})" if found[1] in targets else found[0], text)
