@@ -47,3 +47,6 @@ class SmallestShopDriver(ShopDriver):
 
     def place_order_paid_otherwise(self, total: Decimal) -> str:
         return str(ShopOrder.objects.create(total=total, status="paid", times_paid=1).pk)
+
+    def place_order_in(self, currency: str, total: Decimal) -> str:
+        return str(ShopOrder.objects.create(currency=currency, total=total).pk)

@@ -7,6 +7,7 @@ class ShopOrder(models.Model):
     """One order of the smallest shop."""
 
     total = models.DecimalField(max_digits=12, decimal_places=2)
+    currency = models.CharField(max_length=3, default="USD")
     status = models.CharField(max_length=16, default="open")  # open, paid, cancelled
     times_paid = models.PositiveIntegerField(default=0)
     times_released = models.PositiveIntegerField(default=0)

@@ -201,6 +201,15 @@ def does_not_look_at_the_price_when_it_marks_an_order_paid(patch: pytest.MonkeyP
     use(patch, "tillgate_payment_paid", paid)
 
 
+@mutant("order_in_another_currency", among=MUTANTS_OF_THE_KIT)
+def does_not_say_in_which_currency_an_order_is(patch: pytest.MonkeyPatch) -> None:
+    def describe(order_key: str) -> hooks.OrderDescription | None:
+        described = plugin.tillgate_describe_order(order_key)
+        return dataclasses.replace(described, currency="USD") if described else None
+
+    use(patch, "tillgate_describe_order", describe)
+
+
 @mutant("other_payment_methods_are_undisturbed", among=MUTANTS_OF_THE_KIT)
 def gives_up_an_order_that_was_paid_otherwise(patch: pytest.MonkeyPatch) -> None:
     def unpaid(order: hooks.Order) -> None:

@@ -19,6 +19,7 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
     return OrderDescription(
         number=f"S{order.pk}",
         amount=order.total,
+        currency=order.currency,
         lines=(Goods.named("Something nice"),),
         not_payable_because=None if order.status == "open" else f"it is {order.status}",
     )

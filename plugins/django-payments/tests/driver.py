@@ -9,7 +9,7 @@ import pytest
 from django.db import transaction
 from django.db.models import Sum
 from django.urls import reverse
-from payments import PaymentStatus, RedirectNeeded
+from payments import PaymentError, PaymentStatus, RedirectNeeded
 
 from tests.shop.models import Entry, Order, Payment
 from tillgate.testing.driver import ShopDriver
@@ -58,6 +58,13 @@ class ChoosingDriver(ShopDriver):
 
     def edit_total(self, order_key: str, total: Decimal) -> None:
         Payment.objects.filter(pk=order_key).update(total=total)
+
+    def place_order_in(self, currency: str, total: Decimal) -> str:
+        """The provider does not tell the way to pay such a row; whoever guesses it gets no further."""
+        payment = Payment.objects.create(order=Order.objects.create(), variant="online", total=total, currency=currency)
+        with pytest.raises(PaymentError, match=currency):
+            payment.get_form()
+        return str(payment.pk)
 
     def place_order_paid_otherwise(self, total: Decimal) -> str:
         payment = Payment.objects.create(order=Order.objects.create(), variant="invoice", total=total, currency="USD")

@@ -141,6 +141,13 @@ class PretixDriver(ShopDriver):
             change.change_price(order.positions.get(), total)
             change.commit()
 
+    def place_order_in(self, currency: str, total: Decimal) -> str:
+        """Let the event sell in that currency from now on."""
+        event = self.event()
+        event.currency = currency
+        event.save(update_fields=["currency"])
+        return str(self.place("manual", total).pk)
+
     def place_order_paid_otherwise(self, total: Decimal) -> str:
         order = self.place("manual", total)
         with scope(organizer=order.event.organizer):

@@ -63,9 +63,12 @@ class SaleorDriver(StorefrontDriver):
         return running_double().sources[source_id(order_key)]
 
     def place_order(self, total: Decimal) -> str:
+        return self.place_order_in("USD", total)
+
+    def place_order_in(self, currency: str, total: Decimal) -> str:
         saleor = self.saleor
         installation = Installation.objects.get(api_url=saleor.api_url)
-        return f"{installation.pk}:{saleor.checkout(total).id}"
+        return f"{installation.pk}:{saleor.checkout(total, currency).id}"
 
     def is_paid(self, order_key: str) -> bool:
         source = self._source(order_key)

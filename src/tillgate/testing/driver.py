@@ -71,6 +71,13 @@ class ShopDriver(ABC):
         """Place an order and pay it with another payment method of the shop, cash or invoice, and return its key."""
         raise NotImplementedError("the driver does not place orders that are paid otherwise: implement it, or decline the scenario")
 
+    def place_order_in(self, currency: str, total: Decimal) -> str:
+        """Place an order in another currency than dollars that waits to be paid, and return its key; nobody may pay it with Tillgate.
+
+        `currency` is a code of ISO 4217, such as "EUR". A shop that sells in dollars alone declines the scenario.
+        """
+        raise NotImplementedError("the driver does not place orders in another currency: implement it, or decline the scenario")
+
     def times_released(self, order_key: str) -> int | None:
         """Tell how often giving up the order took effect: count what became free again in the shop's books rather than read one flag.
 

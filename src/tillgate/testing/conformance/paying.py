@@ -171,6 +171,14 @@ class Paying:
         expect_no_cashier(world, order)
         assert at_gateway(world, order) == []
 
+    def test_order_in_another_currency(self, world: World) -> None:
+        """Nobody is led to the cashier page for an order in another currency, whose sum would be taken in dollars."""
+        order = world.shop.place_order_in("EUR", Decimal("12.50"))
+        for vendor in ("alipay", "paypal"):
+            expect_no_cashier(world, order, vendor)
+        assert at_gateway(world, order) == []
+        expect_unpaid(world, order)
+
     def test_vendor_that_is_not_offered(self, world: World) -> None:
         """A vendor that the owner does not offer, or that nobody knows, brings a page instead of an error, and nothing is created."""
         order = world.order()
