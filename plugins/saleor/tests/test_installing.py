@@ -164,7 +164,8 @@ def test_a_saleor_that_was_taken_out_of_the_settings_begins_nothing_and_what_it_
     settings.TILLGATE_SALEOR = {"SALEORS": {"https://another.example": {}}}
     source = saleor.checkout(Decimal("5.00"))
     assert saleor.gateway_initialize(source) == (200, {"data": {"vendors": []}})
-    assert saleor.initialize(source, "two", {"vendor": "alipay"})[1]["result"] == "CHARGE_FAILURE"
+    refused = saleor.initialize(source, "two", {"vendor": "alipay"})[1]
+    assert (refused["result"], refused["message"]) == ("CHARGE_FAILURE", "No way of paying is offered in this channel.")
     headers = {"Authorization": f"Bearer {saleor.page_token()}", "Saleor-Api-Url": saleor.api_url}
     assert Client().post("/app/content", headers=headers).status_code == 401
     world.sandbox.control.pay(said["pspReference"])

@@ -175,6 +175,8 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
     if not isinstance(body.data, Mapping):
         raise _Refused(_('data must be an object with the vendor, such as {"vendor": "alipay"}.'))
     offered = vendors_of(channel)
+    if not offered:
+        raise _Refused(_("No way of paying is offered in this channel."))
     vendor = body.data.get("vendor")
     if not isinstance(vendor, str) or vendor not in offered:
         raise _Refused(_("data.vendor must be one of: %(vendors)s.") % {"vendors": ", ".join(offered)})
