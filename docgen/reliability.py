@@ -23,6 +23,7 @@ COMMAND: Final = "make reliability"
 PROOFS: Final = ROOT / "var" / "proofs"
 SUMMARY: Final = ROOT / "docs" / "reference" / "reliability.json"
 PAGE: Final = ROOT / "docs" / "reliability.md"
+_ALL_OF_THEM: Final = "[the summary](reference/reliability.json)"
 
 Line = Mapping[str, Any]
 Summary = dict[str, dict[str, dict[str, Any]]]
@@ -220,8 +221,22 @@ def pages(summary: Summary) -> dict[Path, str]:
     for name, (title, wanted, columns) in _TABLES.items():
         kept = summary.get(name, {})
         entries = [kept[key] for key in sorted(kept, key=lambda key: (-int(kept[key]["count"]), key))]
-        page = replaced(page, name, COMMAND, _table(title, wanted, columns, entries))
+        page = replaced(page, name, COMMAND, _table(title, wanted, columns, entries, _ALIKE[name]))
     return {PAGE: page}
+
+
+_ALIKE: Final[dict[str, tuple[str, ...]]] = {
+    "simulation": ("database",),
+    "mutants": ("mutant",),
+    "exhaustion": ("scope", "part"),
+    "outage": ("database", "days"),
+    "mutation": ("module",),
+    "kill-lines": ("database", "act"),
+    "fuzz": ("database",),
+    "chaos": (),
+    "storm": ("database",),
+}
+"""For each proof: what two runs have in common that differ in their source or versions alone. The page has the one with most of these."""
 
 
 _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
@@ -350,11 +365,16 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
 """For each proof: what is counted, what the full run is, and the columns of its table."""
 
 
-def _table(what: str, wanted: str, columns: tuple[tuple[str, str], ...], entries: list[dict[str, Any]]) -> str:
-    lines = [f"{_counted(what, entries)}, as noted below. A full run is {wanted}."]
+def _table(what: str, wanted: str, columns: tuple[tuple[str, str], ...], entries: list[dict[str, Any]], alike: tuple[str, ...]) -> str:
+    most: dict[tuple[object, ...], dict[str, Any]] = {}
+    for entry in entries:
+        most.setdefault(tuple(entry[field] for field in alike), entry)
+    left_out = len(entries) - len(most)
+    others = f" {left_out} smaller run{'s' * (left_out > 1)} of other sources {'are' if left_out > 1 else 'is'} in {_ALL_OF_THEM}."
+    lines = [f"{_counted(what, entries)}, as noted below. A full run is {wanted}.{others if left_out else ''}"]
     if entries:
         lines += ["", "| " + " | ".join(title for _, title in columns) + " |", "|" + "---|" * len(columns)]
-        rows = [{**entry, "rate": round(entry["count"] / max(entry.get("seconds", 1), 1))} for entry in entries]
+        rows = [{**entry, "rate": round(entry["count"] / max(entry.get("seconds", 1), 1))} for entry in most.values()]
         lines += ["| " + " | ".join(_cell(name, row[name]) for name, _ in columns) + " |" for row in rows]
     return "\n".join(lines)
 

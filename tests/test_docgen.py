@@ -228,6 +228,20 @@ def test_the_headline_says_the_most_at_one_commit_and_all_only_where_there_are_o
     assert headline() == "0 payments were simulated so far"
 
 
+def test_of_runs_that_differ_in_their_source_alone_the_page_has_the_longest_and_says_how_many_others_there_are() -> None:
+    def table(*commits: str) -> list[str]:
+        lines = [seed(number, 10 * number, commit) for number, commit in enumerate(commits, 1)]
+        [page] = reliability.pages({"simulation": reliability.folded("simulation", lines)}).values()
+        return page.partition("simulation: written by `make reliability` -->\n\n")[2].partition("\n\n<!--")[0].splitlines()
+
+    alone, pair, three = table("aaa"), table("aaa", "bbb"), table("aaa", "bbb", "ccc")
+    assert [lines[-1].split(" | ")[1] for lines in (alone, pair, three)] == ["10", "20", "30"]
+    assert len(alone) == len(pair) == len(three)
+    assert "smaller" not in alone[0]
+    assert pair[0].endswith(" 1 smaller run of other sources is in [the summary](reference/reliability.json).")
+    assert three[0].endswith(" 2 smaller runs of other sources are in [the summary](reference/reliability.json).")
+
+
 def explored(states: int) -> dict[str, object]:
     part = {"scope": "whole", "part": "shopper dies, clerk fails", "parts": 25, "states": states, "steps": 9, "ends": 2, "played": 3}
     return {**part, "followed": 4, "seconds": 5.5, "commit": "aaa", "python": "3.11.2"}
