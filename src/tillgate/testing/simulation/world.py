@@ -52,6 +52,8 @@ _SLOW_PACES: Final = (600.0, 3600.0)
 _LATE_SECONDS: Final = (60.0, 7200.0, 172_800.0)
 """How late the gateway's late notices and late money come: each world has its own, and in some a person was quicker."""
 _DAYS_OF_TROUBLE: Final = 4
+_DAYS_AWAKE: Final = 1.5
+"""So long after the last trouble sweeps come often: whoever must be told of a silent gateway is told within a day."""
 _LONGEST_QUIET: Final = 200 * 86_400.0
 _PROGRESS_EVERY: Final = 500
 
@@ -281,7 +283,7 @@ class SimulatedWorld:
     def _quieten(self) -> None:
         """Let nothing go wrong any more."""
         self.is_quiet = self.faults.is_calm = True
-        self._settled_at = self.scheduler.seconds + _DAYS_OF_TROUBLE * 86_400.0
+        self._settled_at = self.scheduler.seconds + _DAYS_AWAKE * 86_400.0
         self.network.dark_until = self.scheduler.skew_seconds = 0.0
         self.configure()
         self.scheduler.tell("quiet")
@@ -289,8 +291,8 @@ class SimulatedWorld:
             self.scheduler.spawn("unusable", self._make_usable, story="unusable")
 
     def _make_usable(self) -> None:
-        """Let sweeps that nothing cuts off find for some days that some answers cannot be used, and then let them be usable."""
-        self.scheduler.pause(_DAYS_OF_TROUBLE * 86_400.0)
+        """Let sweeps that nothing cuts off find for a day and a half that some answers cannot be used, and then let them be usable."""
+        self.scheduler.pause(_DAYS_AWAKE * 86_400.0)
         self.judge.of_the_unusable(self.network.unusable, self.scheduler.now())
         self.network.unusable.clear()
 
