@@ -17,6 +17,8 @@ from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund
 from tillgate.django.operations import ActNotPossible, RefundNotPossible, acts, deliveries, locking
 from tillgate.django.operations.deliveries import enqueue_remote
+from tillgate.django.operations.refunds import enter_external_refund
+from tillgate.lifecycle import NotFound
 
 
 def held(world: World) -> tuple[Payment, Attention]:
@@ -441,6 +443,40 @@ def test_a_refund_is_not_sent_when_a_colleague_settles_its_matter_in_the_same_mo
         operations.perform(attention.pk, "refund", person="ann", amount="12.50", seen=0)
     assert not Refund.objects.exists()
     assert world.shop.is_paid(payment.order.key) is (colleague == "tell-again")
+
+
+@pytest.mark.parametrize(("reason", "is_over"), [("amount-mismatch", False), ("payment-unanswered", True), ("gateway-silent", True)])
+def test_that_the_gateway_knows_no_such_payment_is_no_word_on_what_it_said_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, reason: str, *, is_over: bool
+) -> None:
+    payment = world.start(world.order())
+    Payment.objects.update(transaction_no="")
+    attention = Attention.objects.create(
+        reason=reason, payment=payment, order=payment.order, account="default", sentence="Look.", raised_at=clock.now(), open_key=reason
+    )
+    monkeypatch.setattr(acts, "ask", lambda _: NotFound(asked_at=clock.now()))
+    world.time.advance(minutes=1)
+    assert operations.perform(attention.pk, "query", person="ann").resolved is is_over
+    assert bool(Attention.objects.get(pk=attention.pk).resolved_at) is is_over
+
+
+def test_no_refund_made_elsewhere_is_entered_when_a_colleague_rules_it_out_in_the_same_moment(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.paid_payment()
+    world.sandbox.control.reverse(payment.reference)
+    operations.look_again(payment, "anna")
+    [attention] = Attention.objects.all()
+    real = enter_external_refund
+
+    def slow(*arguments: Any, **options: Any) -> Refund:
+        operations.perform(attention.pk, "accept", person="bob", note="no money went out")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(acts, "enter_external_refund", slow)
+    with pytest.raises(RefundNotPossible, match=r"^bob had resolved it already: no money went out"):
+        operations.perform(attention.pk, "enter-refund", person="ann", amount="12.50", seen=0)
+    assert not Refund.objects.exists()
 
 
 def test_the_shop_is_not_told_again_when_a_colleague_settles_the_matter_in_the_same_moment(

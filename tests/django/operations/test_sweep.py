@@ -1012,6 +1012,73 @@ def test_an_order_that_a_hanging_transaction_holds_keeps_no_other_waiting_longer
     assert world.shop.is_paid(held.order.key)
 
 
+@pytest.mark.skipif(project.DATABASE == "sqlite", reason="SQLite locks no single row")
+@pytest.mark.parametrize("kind", ["delivery", "unpaid order", "lost refund", "refund"])
+def test_i2_of_many_orders_that_hanging_transactions_hold_one_is_waited_for_and_whatever_else_is_due_is_done(
+    world: World, kind: str
+) -> None:
+    if kind == "unpaid order":
+        for _ in range(4):
+            operations.expect(world.shop.plugin, world.order())
+    elif kind == "delivery":
+        with world.failing_handler("tillgate_payment_paid", times=4):
+            for _ in range(4):
+                world.paid_payment()
+    else:
+        waiting = [queue(world.paid_payment()) for _ in range(4)]
+        if kind == "lost refund":
+            for refund in waiting:
+                refunds._claim(refund.pk)
+    world.time.advance(minutes=61)
+    held, last = Order.objects.order_by("pk")[:3], Order.objects.order_by("pk")[3]
+    is_held, is_swept = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        with transaction.atomic():
+            list(Order.objects.select_for_update().filter(pk__in=[order.pk for order in held]))
+            is_held.set()
+            is_swept.wait(30)
+        connections.close_all()
+
+    hanging = threading.Thread(target=hang)
+    hanging.start()
+    is_held.wait()
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SET lock_timeout = '1s'" if project.DATABASE == "postgresql" else "SET innodb_lock_wait_timeout = 1")
+    swept = Swept()
+    sweeping._account("default", swept, turns.Quota(0), sweeping._quiet, sweeping._never) if kind == "refund" else swept.add(sweep_shop())
+    connections["default"].close()
+    is_swept.set()
+    hanging.join()
+    assert [fault.partition(": ")[2].partition(":")[0] for fault in swept.faults] == ["OperationalError"]
+    assert swept.work == 1
+    world.sweep()
+    assert world.sweep().faults == []
+    assert not Delivery.objects.filter(done_at=None).exists()
+    assert not Refund.objects.filter(status__in=("queued", "sending")).exists()
+    assert not Order.objects.filter(unpaid_check_at__isnull=False, pk=last.pk).exists()
+
+
+def test_what_has_been_due_longest_is_done_first_so_that_what_fails_holds_up_nothing_newer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world.failing_handler("tillgate_payment_paid", times=2):
+        first, second = (world.paid_payment() for _ in range(2))
+    told = list[int]()
+
+    def tell(order_id: int) -> int:
+        told.append(order_id)
+        return 0
+
+    monkeypatch.setattr(sweeping, "deliver", tell)
+    for longest, other in ((second, first), (first, second)):
+        for payment, minutes in ((longest, 2), (other, 1)):
+            Delivery.objects.filter(payment=payment).update(due_at=clock.now() - timedelta(minutes=minutes))
+        sweep_shop()
+        assert told == [longest.order_id, other.order_id]
+        told.clear()
+
+
 @pytest.mark.parametrize("said", ["\0", "\ud800"], ids=["nul", "half a surrogate"])
 def test_a_fault_whose_words_no_database_keeps_leaves_the_sweeper_alive(world: World, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     def send() -> int:

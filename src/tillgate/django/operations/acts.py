@@ -7,7 +7,7 @@ resolved the matter in the meantime, changes nothing and says who it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
 from types import MappingProxyType
@@ -17,14 +17,14 @@ from django.db.models import QuerySet
 
 from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
-from tillgate.django.operations.attention import resolve
+from tillgate.django.operations.attention import is_over, resolve
 from tillgate.django.operations.deliveries import AGAIN, deliver, deliver_remote, retry
 from tillgate.django.operations.locking import database, locked_order, outside_transactions
 from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of
 from tillgate.django.operations.refunds import enter_external_refund, refund, refundable, settle_by_person, withdraw
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
-from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus, decide
+from tillgate.lifecycle import Answer, AttentionReason, PaymentStatus, RefundStatus, decide
 
 __all__ = ["Act", "ActNotPossible", "Done", "acts_for", "look_again", "perform"]
 
@@ -164,12 +164,17 @@ def _too_late(attention: Attention) -> Done:
 def look_again(payment: Payment, person: str) -> Done:
     """Ask the gateway about a payment now, and say what it answered; resolved means that the answer is in order."""
     outside_transactions("look_again")
+    _, done = _look(payment, person)
+    return done
+
+
+def _look(payment: Payment, person: str) -> tuple[Answer | None, Done]:
     if not claim_look(payment):
-        return Done(resolved=False, sentence="the gateway was asked a moment ago: try again in a few seconds")
+        return None, Done(resolved=False, sentence="the gateway was asked a moment ago: try again in a few seconds")
     answer = ask(payment)
     seen = apply_answer(payment, answer, f"person:{person}")
     decision = decide(facts_of(seen), answer)
-    return Done(resolved=decision.is_news and decision.attention is None, sentence=decision.because)
+    return answer, Done(resolved=decision.is_news and decision.attention is None, sentence=decision.because)
 
 
 def _query(attention: Attention, given: _Given) -> Done:
@@ -178,8 +183,10 @@ def _query(attention: Attention, given: _Given) -> Done:
     payment = attention.payment or newest.first()
     if payment is None:
         raise ActNotPossible(f"there is no payment of account {attention.account} to ask about")
-    done = look_again(payment, given.person)
-    return _resolved(attention, f"asked again: {done.sentence}", given) if done.resolved else done
+    answer, done = _look(payment, given.person)
+    if answer is None or not done.resolved or not is_over(attention.reason, answer):
+        return replace(done, resolved=False)
+    return _resolved(attention, f"asked again: {done.sentence}", given)
 
 
 def _retry(attention: Attention, given: _Given) -> Done:

@@ -13,7 +13,7 @@ from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
 from tillgate.django.operations.locking import database
 from tillgate.django.operations.timeline import record
-from tillgate.lifecycle import AttentionReason
+from tillgate.lifecycle import Answer, AttentionReason, Found
 
 __all__ = [
     "ACCOUNT_REASONS",
@@ -22,6 +22,7 @@ __all__ = [
     "GIVEN_BACK_REASONS",
     "ITSELF",
     "NOT_APPLIED_REASONS",
+    "is_over",
     "open_among",
     "open_key",
     "raise_attention",
@@ -63,9 +64,13 @@ NOT_APPLIED_REASONS = frozenset({AttentionReason.PAID_NOT_PAYABLE, AttentionReas
 ELSEWHERE_REASONS = frozenset({AttentionReason.CHANGED_AFTER_PAID, AttentionReason.REFUND_CONTRADICTED})
 """Reasons that say that money may have gone back that no refund here stands for: nothing is given back before a person has looked (I5)."""
 
-
 ITSELF: Final = "tillgate"
 """Who resolved what needed no person in the end."""
+
+
+def is_over(reason: str, answer: Answer) -> bool:
+    """Tell whether an answer that is in order ends a reason: that the gateway knows no such payment is no word on what it said of it."""
+    return isinstance(answer, Found) or reason in {*ACCOUNT_REASONS, AttentionReason.PAYMENT_UNANSWERED}
 
 
 def open_key(reason: AttentionReason, subject: Payment | Refund | Delivery | None, account: str) -> str:

@@ -11,7 +11,6 @@ from typing import Any, Final
 from django.db import Error as DatabaseFault
 from django.db import transaction
 from django.db.models import QuerySet
-from django.urls import reverse
 
 from tillgate import hooks
 from tillgate.django import clock
@@ -206,7 +205,7 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
         request = RefundRequest(
             reference=claimed.payment.reference,
             amount=claimed.amount,
-            ipn_url=get_settings().public_url + reverse("tillgate:refund-notice", args=[claimed.notice_key]),
+            ipn_url=get_settings().address("tillgate:refund-notice", claimed.notice_key),
         )
         if not _is_under_way(claimed):
             # By now a person may have decided what became of it.
@@ -428,6 +427,7 @@ def enter_external_refund(
         payment = Payment.objects.using(database()).get(pk=payment_id)
         payment.order = order
         _check_seen(payment, seen)
+        _check_open(about)
         left = refundable(payment)
         queued = payment.refunds.filter(status=RefundStatus.QUEUED).order_by("-pk")
         waiting = [refund for refund in queued if not _was_confirmed(refund)]

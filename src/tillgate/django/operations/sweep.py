@@ -25,7 +25,7 @@ from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Pay
 from tillgate.django.operations import turns, wrong_clocks
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.asking import Asker
-from tillgate.django.operations.attention import ACCOUNT_REASONS, ANSWER_REASONS, open_among, raise_attention, settle
+from tillgate.django.operations.attention import ACCOUNT_REASONS, ANSWER_REASONS, is_over, open_among, raise_attention, settle
 from tillgate.django.operations.deliveries import deliver, deliver_remote, is_unpaid
 from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
@@ -38,7 +38,6 @@ from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
     Answer,
     AttentionReason,
-    Found,
     NoNews,
     PaymentStatus,
     RefundStatus,
@@ -65,6 +64,8 @@ _LANES: Final = 8
 """So many accounts are swept at once; each has its own connection to the database."""
 _MOST_AT_ONCE: Final = 10_000
 _FAULTS_KEPT: Final = 20
+_REFUNDS: Final = "payments__refunds"
+"""What of an order its refunds are."""
 
 
 @dataclass
@@ -210,17 +211,38 @@ def _reconnect() -> None:
     connection.ensure_connection()
 
 
-def _each(swept: Swept, about: str, ids: list[int], act: Callable[[int], object], turn: Turn) -> bool:
-    """Do something for every row, and tell whether some are left."""
-    for pk in ids:
+def _each(swept: Swept, about: str, ids: list[int], act: Callable[[int], object], turn: Turn, of_order: str = "pk") -> bool:
+    """Do something once for everything that rows are about, and tell whether some are left. `of_order` says what of an order it is.
+
+    Each order that a hanging transaction holds would be waited for, one after the other, until the turn is over: after the first failure
+    those that are held at that moment are left to a later sweep.
+    """
+    passed: set[int] = set()
+    for place, pk in enumerate(ids, 1):
         if turn.is_over:
             return True
-        _guarded(swept, f"{about} {pk}", lambda pk=pk: act(pk))  # type: ignore[misc]  # a default that holds the loop's value
+        if pk in passed:
+            continue
+        passed.add(pk)
+        if not _guarded(swept, f"{about} {pk}", lambda pk=pk: act(pk)):  # type: ignore[misc]  # a default that holds the loop's value
+            _guarded(swept, "what is held", lambda place=place: passed.update(_held(ids[place : place + _BATCH], of_order)))  # type: ignore[misc]
     return len(ids) == _MOST_AT_ONCE
 
 
-def _ids(rows: QuerySet[Any], name: str = "pk") -> list[int]:
-    return list(rows.order_by(name).values_list(name, flat=True).distinct()[:_MOST_AT_ONCE])
+def _held(ids: list[int], of_order: str) -> set[int]:
+    """Return those whose orders somebody holds; none, where a database cannot tell."""
+    if not connections[database()].features.has_select_for_update_skip_locked:
+        return set()
+    orders = Order.objects.using(database())
+    order_of = dict(orders.filter(**{f"{of_order}__in": ids}).values_list(of_order, "pk"))
+    with durable():
+        free = set(orders.filter(pk__in=order_of.values()).select_for_update(skip_locked=True).values_list("pk", flat=True))
+    return {pk for pk, order_id in order_of.items() if order_id not in free}
+
+
+def _ids(rows: QuerySet[Any], due: str, name: str = "pk") -> list[int]:
+    """Return what rows are about: what has been due longest is first, so that whatever fails comes after what was not tried yet."""
+    return list(rows.order_by(due, "pk").values_list(name, flat=True)[:_MOST_AT_ONCE])
 
 
 # The shops' side --------------------------------------------------------------------------------------------------------------------------
@@ -231,7 +253,7 @@ def _shop(swept: Swept, stop: Stop) -> bool:
     lost = Refund.objects.using(database()).filter(due_at__lte=now, status=RefundStatus.SENDING)
     orders = Order.objects.using(database()).filter(unpaid_check_at__lte=now)
     deliveries = Delivery.objects.using(database()).filter(due_at__lte=now, done_at__isnull=True)
-    is_remote = {"kind": DeliveryKind.REMOTE}
+    local, remote = deliveries.exclude(kind=DeliveryKind.REMOTE), deliveries.filter(kind=DeliveryKind.REMOTE)
 
     def lose(pk: int) -> None:
         mark_lost(pk)
@@ -243,10 +265,10 @@ def _shop(swept: Swept, stop: Stop) -> bool:
     def carry(order_id: int) -> None:
         swept.deliveries += deliver_remote(order_id)
 
-    left = _each(swept, "lost refund", _ids(lost), lose, Turn(stop))
-    left |= _each(swept, "order", _ids(orders), lambda pk: _queue_unpaid(pk, swept), Turn(stop))
-    left |= _each(swept, "deliveries of order", _ids(deliveries.exclude(**is_remote), "order_id"), tell, Turn(stop))
-    left |= _each(swept, "remote deliveries of order", _ids(deliveries.filter(**is_remote), "order_id"), carry, Turn(stop))
+    left = _each(swept, "lost refund", _ids(lost, "due_at"), lose, Turn(stop), _REFUNDS)
+    left |= _each(swept, "order", _ids(orders, "unpaid_check_at"), lambda pk: _queue_unpaid(pk, swept), Turn(stop))
+    left |= _each(swept, "deliveries of order", _ids(local, "due_at", "order_id"), tell, Turn(stop))
+    left |= _each(swept, "remote deliveries of order", _ids(remote, "due_at", "order_id"), carry, Turn(stop))
     return left
 
 
@@ -310,7 +332,7 @@ def _account(account: str, swept: Swept, quota: Quota, progress: Progress, stop:
         send_refund(pk)
         swept.refunds_sent += 1
 
-    left = [_each(swept, "refund", _ids(due), send, Turn(stop))]
+    left = [_each(swept, "refund", _ids(due, "due_at"), send, Turn(stop), _REFUNDS)]
     _guarded(swept, f"payments of {account}", lambda: left.append(_payments(account, swept, quota, progress, stop)))
     return any(left)
 
@@ -425,9 +447,7 @@ def _settle_troubles(in_order: dict[int, Answer]) -> None:
     now, over = clock.now(), []
     for pk, payment_id, reason, raised_at in troubled.values_list("pk", "payment_id", "reason", "raised_at"):
         answer = in_order[payment_id]
-        # That it knows nothing of the payment contradicts no doubt about what it said of it.
-        is_about_it = isinstance(answer, Found) or reason in {*ACCOUNT_REASONS, AttentionReason.PAYMENT_UNANSWERED}
-        if not isinstance(answer, NoNews) and (raised_at < answer.asked_at or raised_at > now + clock.SKEW) and is_about_it:
+        if not isinstance(answer, NoNews) and (raised_at < answer.asked_at or raised_at > now + clock.SKEW) and is_over(reason, answer):
             over.append(pk)
     if over:
         settle(Attention.objects.filter(pk__in=over), "the gateway's answer is in order by now")
