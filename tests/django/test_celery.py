@@ -222,3 +222,14 @@ def test_the_schedule_names_a_task_and_lets_a_late_one_expire() -> None:
     assert entry["task"] == tasks.sweep.name
     assert entry["schedule"] <= 60
     assert entry["options"]["expires"] >= entry["schedule"]
+
+
+def test_a_worker_whose_clock_is_ahead_and_right_still_finds_no_task_expired(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    (entry,), expires = tasks.BEAT_SCHEDULE.values(), list[float]()
+    world.start(world.order())
+    world.time.advance(seconds=30)
+    for task in (tasks.sweep_account, tasks.sweep_shop, tasks.sweep_mail):
+        monkeypatch.setattr(task, "apply_async", lambda *_, **options: expires.append(options["expires"]))
+    tasks.sweep()
+    assert len(expires) == 3
+    assert min(entry["options"]["expires"], *expires) > clock.SKEW.total_seconds() + entry["schedule"]

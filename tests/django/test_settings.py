@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from django.urls import set_script_prefix
 from django.utils.translation import gettext_lazy
 from pydantic_core import PydanticUndefined
 
@@ -195,3 +197,30 @@ def test_no_traceback_of_a_wrong_setting_holds_a_token(settings: Any) -> None:
     own = [frame.frame for frame in caught.traceback if "tillgate" in str(frame.path) and "tests" not in str(frame.path)]
     assert own
     assert not [name for frame in own for name, value in frame.f_locals.items() if "canary-token" in repr(value)]
+
+
+@pytest.mark.parametrize("mount", ["/shop", "/shop/"])
+def test_with_its_mount_in_the_settings_an_address_is_the_same_in_every_thread(settings: Any, mount: str) -> None:
+    settings.TILLGATE = {**settings.TILLGATE, "PUBLIC_URL": "https://shop.example"}
+    settings.FORCE_SCRIPT_NAME = mount
+    with ThreadPoolExecutor(1) as threads:
+
+        def address(prefix: str | None) -> str:
+            if prefix:
+                set_script_prefix(prefix)
+            return get_settings().address("tillgate:refund-notice", "key")
+
+        found = [threads.submit(address, prefix).result() for prefix in (None, "/shop/", "/")]
+    assert set(found) == {"https://shop.example/shop/payments/refund-notice/key/"}
+
+
+def test_without_one_an_address_has_the_mount_of_the_request(settings: Any) -> None:
+    settings.TILLGATE = {**settings.TILLGATE, "PUBLIC_URL": "https://shop.example"}
+
+    def address(prefix: str) -> str:
+        set_script_prefix(prefix)
+        return get_settings().address("tillgate:refund-notice", "key")
+
+    with ThreadPoolExecutor(1) as threads:
+        for prefix in ("/shop/", "/"):
+            assert threads.submit(address, prefix).result() == f"https://shop.example{prefix}payments/refund-notice/key/"

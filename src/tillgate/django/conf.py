@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 from django.conf import settings
 from django.core.signals import setting_changed
+from django.urls import get_script_prefix, reverse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from tillgate.account import Account
@@ -121,6 +122,17 @@ class Settings(BaseModel):
     """Who is mailed when something needs a person; the project's MANAGERS when empty."""
     attention_mail_minutes: _Minutes = 15
     """The least time between two such mails."""
+
+    def address(self, name: str, *arguments: object) -> str:
+        """Return the public address of a page.
+
+        Django knows under which path the shop is mounted in threads that answer a request, and with FORCE_SCRIPT_NAME also in the one that
+        set it up. The sweeper has others.
+        """
+        path, mount = reverse(name, args=arguments), settings.FORCE_SCRIPT_NAME
+        if mount is not None:
+            path = f"{mount.rstrip('/')}/{path.removeprefix(get_script_prefix())}"
+        return self.public_url + path
 
 
 @functools.cache

@@ -15,13 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from celery import shared_task  # type: ignore[import-untyped]  # Celery ships no types
 
+from tillgate.django.clock import SKEW
+
 if TYPE_CHECKING:
     from tillgate.django.operations.sweep import Swept
 
 __all__ = ["BEAT_SCHEDULE", "sweep", "sweep_account", "sweep_mail", "sweep_shop"]
 
 WAKE_SECONDS: Final = 10.0
-_EXPIRES_SECONDS: Final = 30.0
+_EXPIRES_SECONDS: Final = 30.0 + SKEW.total_seconds()
+"""Whoever sends a task says by its own clock when it expires, and whoever has it to do looks at another: a worker that is ahead, and right
+still, must not take every task for one that came too late."""
 _SOFT_LIMIT_SECONDS: Final = 24 * 60
 """Longer than the turns of an account's refunds and payments with the longest deadline that an account may have."""
 _HARD_LIMIT_SECONDS: Final = 28 * 60

@@ -183,6 +183,6 @@ def _shown(attention: Attention) -> dict[str, Any]:
 def _admin(name: str, *arguments: int) -> str:
     """Return the absolute address of a page of the admin, or nothing where the project has no admin."""
     try:
-        return get_tillgate_settings().public_url + reverse(f"admin:tillgate_{name}", args=arguments)
+        return get_tillgate_settings().address(f"admin:tillgate_{name}", *arguments)
     except NoReverseMatch:
         return ""

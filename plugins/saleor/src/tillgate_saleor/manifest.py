@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.urls import reverse
 
 from tillgate.django.conf import get_settings as get_tillgate_settings
 from tillgate_saleor import __version__
@@ -42,4 +41,4 @@ def manifest() -> dict[str, Any]:
 
 def address(name: str, *arguments: str) -> str:
     """Return the absolute address of one of the App's pages."""
-    return get_tillgate_settings().public_url + reverse(f"tillgate_saleor:{name}", args=arguments)
+    return get_tillgate_settings().address(f"tillgate_saleor:{name}", *arguments)

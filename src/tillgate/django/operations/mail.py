@@ -7,7 +7,7 @@ from typing import Final
 
 from django.conf import settings as django_settings
 from django.core.mail import EmailMessage
-from django.urls import NoReverseMatch, reverse
+from django.urls import NoReverseMatch
 from django.utils.translation import gettext, ngettext
 
 from tillgate.django import clock
@@ -50,10 +50,10 @@ def mail_attentions() -> int:
 
 def _where() -> str:
     try:
-        page = reverse("admin:tillgate_attention_changelist")
+        page = get_settings().address("admin:tillgate_attention_changelist")
     except NoReverseMatch:
         return gettext("See “needs a person” in the admin.")
-    return gettext("See “needs a person” in the admin: %(url)s") % {"url": get_settings().public_url + page}
+    return gettext("See “needs a person” in the admin: %(url)s") % {"url": page}
 
 
 def recipients_of_attentions() -> list[str]:

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, FilteredRelation, OuterRef, Q, QuerySet
-from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from tillgate import hooks
@@ -293,8 +292,8 @@ def _new_payment(
         amount=description.amount,
         vendor=vendor,
         terminal=terminal,
-        ipn_url=settings.public_url + reverse("tillgate:payment-notice", args=[payment.notice_key]),
-        callback_url=callback_url(settings.public_url + reverse("tillgate:return", args=[payment.return_key]), account.dialect.macros),
+        ipn_url=settings.address("tillgate:payment-notice", payment.notice_key),
+        callback_url=callback_url(settings.address("tillgate:return", payment.return_key), account.dialect.macros),
         description=payment.description,
         timeout=settings.timeout_minutes,
         goods_info=description.lines,
