@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from tillgate.django.conf import get_settings as get_tillgate_settings
 from tillgate_saleor import __version__
 from tillgate_saleor.conf import get_settings
