@@ -112,6 +112,12 @@ def test_a_wrong_account_is_told_by_the_names_of_the_settings(settings: Any, acc
     assert "SANDBOX" in says or "sandbox=True" not in str(caught.value)
 
 
+def test_aliases_that_differ_in_capitals_only_are_refused(settings: Any) -> None:
+    settings.TILLGATE = {"ACCOUNTS": {"main": ACCOUNT, "EU": ACCOUNT, "eu": ACCOUNT}, "PUBLIC_URL": "https://shop.example"}
+    with pytest.raises(ConfigurationError, match="'EU' differs from 'eu' in capitals only"):
+        get_settings()
+
+
 @pytest.mark.parametrize("alias", [None, 7, b"main", gettext_lazy("main"), "", "a" * 129])
 def test_an_alias_that_is_not_text_is_told_without_the_account(settings: Any, alias: Any) -> None:
     settings.TILLGATE = {"ACCOUNTS": {alias: ACCOUNT}, "PUBLIC_URL": "https://shop.example"}

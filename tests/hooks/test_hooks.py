@@ -387,7 +387,18 @@ def test_a_hook_that_would_never_run_is_refused_by_name() -> None:
         async def tillgate_event(self, event: object) -> AsyncIterator[None]:
             yield
 
+    class Wrapping:
+        @hookimpl(wrapper=True)
+        def tillgate_event(self, event: object) -> Generator[None, object, object]:
+            return (yield)
+
+    class Renamed:
+        @hookimpl(specname="tillgate_describe_order")
+        def describe(self, order_key: str) -> None: ...
+
     refused = {
+        Wrapping: "tillgate_event is a wrapper, and never runs",
+        Renamed: "tillgate_describe_order has another name here, and would be called for orders of other plugins",
         Unmarked: "tillgate_refund_changed has no mark, and is never called: put @hookimpl",
         MarkedForAnother: "tillgate_order_unpaid has no mark",
         Static: "tillgate_return_url has no mark",

@@ -30,6 +30,11 @@ def _accounts(value: object) -> Mapping[str, Account]:
         if not isinstance(alias, str) or not 0 < len(alias) <= _LONGEST["account"]:
             remedy = f'is not an alias: give text of 1 to {_LONGEST["account"]} characters, such as "default"'
             raise ConfigurationError("TILLGATE['ACCOUNTS']", alias, remedy)
+    alike = {str(alias).casefold(): alias for alias in value}
+    for alias in value:
+        if alike[alias.casefold()] != alias:  # MariaDB takes them for one
+            remedy = f"differs from {alike[alias.casefold()]!r} in capitals only: give them names that differ more"
+            raise ConfigurationError("TILLGATE['ACCOUNTS']", alias, remedy)
     return {alias: _account(f"TILLGATE['ACCOUNTS'][{alias!r}]", fields) for alias, fields in value.items()}
 
 

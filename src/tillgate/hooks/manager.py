@@ -32,6 +32,8 @@ ENTRY_POINT_GROUP: Final = "tillgate"
 ADAPTER_NAME: Final = "gateway"
 
 _HOOKS: Final = tuple(name for name in vars(hookspecs) if name.startswith("tillgate_"))
+_OF_ANY_PLUGIN: Final = frozenset({"tillgate_pay", "tillgate_query", "tillgate_refund", "tillgate_account", "tillgate_event"})
+"""The hooks that are not about an order of one plugin's own."""
 _log = logging.getLogger("tillgate")
 
 
@@ -59,7 +61,7 @@ def build_plugin_manager(*plugins: object, entry_points: bool = True) -> pluggy.
 
 
 def check_hooks(manager: pluggy.PluginManager) -> None:
-    """Raise `ConfigurationError` naming a plugin with a hook that does not exist, or one that would never run.
+    """Raise `ConfigurationError` naming a plugin with a hook that does not exist, would never run, or would run for others' orders.
 
     What is registered with a manager that is built already can only be looked at afterwards: pluggy takes any name, and never calls it.
     """
@@ -69,12 +71,12 @@ def check_hooks(manager: pluggy.PluginManager) -> None:
         raise _unusable(manager, error) from error
     for _, plugin in manager.list_name_plugin():
         for hook in _HOOKS:
-            if fault := _never_runs(manager, plugin, hook):
+            if fault := _fault_of(manager, plugin, hook):
                 raise ConfigurationError("plugin", _name(manager, plugin), f"cannot be used: {hook} {fault}")
 
 
-def _never_runs(manager: pluggy.PluginManager, plugin: object, hook: str) -> str | None:
-    """Return why what a plugin means by a hook does nothing, though pluggy has no objection; None when it runs."""
+def _fault_of(manager: pluggy.PluginManager, plugin: object, hook: str) -> str | None:
+    """Return why what a plugin means by a hook does not do it, though pluggy has no objection; None when it does."""
     own = [implementation for implementation in getattr(manager.hook, hook).get_hookimpls() if implementation.plugin is plugin]
     if not own and inspect.isroutine(inspect.getattr_static(plugin, hook, None)) and manager.parse_hookimpl_opts(plugin, hook) is None:
         return "has no mark, and is never called: put @hookimpl of tillgate.hooks above it"
@@ -83,6 +85,11 @@ def _never_runs(manager: pluggy.PluginManager, plugin: object, hook: str) -> str
             return "is async, and nobody awaits it: write def, and let it call what is async with asyncio.run"
         if inspect.isgeneratorfunction(function) and not is_wrapper:
             return "has a yield, and what is before it never runs: mark it @hookimpl(wrapper=True), or return"
+        if hook == "tillgate_event" and is_wrapper:
+            return "is a wrapper, and never runs: an observer has nothing to wrap, so mark it @hookimpl and return"
+    if own and hook not in _OF_ANY_PLUGIN and not hasattr(plugin, hook):
+        # pluggy leaves plugins out of a call by their attributes.
+        return "has another name here, and would be called for orders of other plugins: give the function the hook's name"
     return None
 
 

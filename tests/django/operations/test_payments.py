@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -18,7 +19,7 @@ from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, 
 from tillgate.django.operations import NotPayable, StartOutcome
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of
-from tillgate.lifecycle import AttentionReason, NoNews, PaymentFacts, PaymentStatus
+from tillgate.lifecycle import AttentionReason, Found, NoNews, PaymentFacts, PaymentStatus
 
 
 def test_i1_a_paid_order_is_one_that_the_gateways_own_query_said_is_paid(world: World) -> None:
@@ -511,6 +512,19 @@ def test_an_answer_teaches_the_number_of_a_payment_that_stays_where_it_is(world:
     assert (seen.transaction_no, row.transaction_no, row.status, row.status_since) == (number, number, "pending", payment.status_since)
     assert seen.order == payment.order
     assert not TimelineEntry.objects.filter(cause="test").exists(), "nothing moved"
+
+
+def test_an_answer_to_a_question_from_before_the_payment_was_paid_is_no_change_whatever_the_askers_clock_says(world: World) -> None:
+    world.sandbox.control.fault("lost_response", occasion="pay")
+    read = world.fresh(world.start(world.order()))
+    assert read.status == "created"
+    pending = ask(read)
+    assert isinstance(pending, Found)
+    world.shopper_pays(read)
+    world.notice(read)
+    assert world.fresh(read).status == "paid"
+    seen = apply_answer(read, replace(pending, asked_at=clock.now() + timedelta(seconds=20)), "test")
+    assert (seen.status, world.attentions()) == ("paid", [])
 
 
 def test_an_answer_that_was_asked_for_in_the_moment_of_the_last_status_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -294,6 +294,18 @@ def test_a_cashier_page_that_closes_in_two_minutes_is_not_handed_out_again(world
     assert not is_cashier_live(first)
 
 
+@pytest.mark.parametrize(("minutes", "live_seconds"), [(1, 45), (2, 90), (8, 360)])
+def test_i4_a_cashier_page_that_is_open_for_minutes_only_is_handed_out_again_for_most_of_them(
+    world: World, configure: Callable[..., None], minutes: int, live_seconds: int
+) -> None:
+    configure(TIMEOUT_MINUTES=minutes)
+    first = world.start(world.order())
+    assert begin(world, first.order.key).payment == first, "a double click makes one payment"
+    for seconds, live in ((live_seconds - 5, True), (10, False)):
+        world.time.advance(seconds=seconds)
+        assert is_cashier_live(world.fresh(first)) is live
+
+
 def test_a_cashier_page_that_closes_in_exactly_two_minutes_is_not_live(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.start(world.order())
     last = payment.cashier_closes_at - timedelta(minutes=2)

@@ -186,7 +186,7 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
         fresh = Payment.objects.using(database()).select_for_update().get(pk=payment.pk)
         fresh.order = order
         decision = decide(facts_of(fresh), answer)
-        if _is_outrun(fresh, decision, answer):
+        if _is_outrun(payment, fresh, decision, answer):
             return fresh
         if not is_unchanged(fresh, decision):
             _write(order, fresh, decision, answer, cause, heard=payment.notices)
@@ -195,11 +195,15 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
     return fresh
 
 
-def _is_outrun(payment: Payment, decision: Decision, answer: Answer) -> bool:
-    """Tell whether the gateway was asked before the payment came to its status, and moves it nowhere."""
+def _is_outrun(read: Payment, payment: Payment, decision: Decision, answer: Answer) -> bool:
+    """Tell whether the gateway was asked before the payment came to its status, and moves it nowhere.
+
+    So it is when it has come to it since it was read, whatever two machines' clocks say; `read` is older than the question.
+    """
+    has_moved = payment.status_since != read.status_since
     is_earlier = not isinstance(answer, NoNews) and answer.asked_at < payment.status_since
     # A clock that ran far ahead may have said when it came to its status.
-    return is_earlier and decision.status == payment.status and payment.status_since <= clock.now() + clock.SKEW
+    return decision.status == payment.status and (has_moved or (is_earlier and payment.status_since <= clock.now() + clock.SKEW))
 
 
 def reschedule(payments: list[Payment], decision: Decision) -> None:

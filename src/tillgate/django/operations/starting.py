@@ -55,7 +55,8 @@ _log = logging.getLogger("tillgate")
 _T = TypeVar("_T")
 
 _LEAVE_TIME: Final = timedelta(minutes=2)
-"""A cashier page that closes sooner is not handed out again: the shopper could not finish."""
+"""A cashier page that closes sooner is not handed out again, since the shopper could not finish; for one that is open for minutes only a
+quarter of its time is enough."""
 _WAIT_FOR_TWIN_SECONDS: Final = 10.0
 
 
@@ -227,7 +228,7 @@ def is_cashier_live(payment: Payment) -> bool:
     """Tell whether a shopper can still finish on the cashier page of a payment."""
     now, is_open_for = clock.now(), payment.cashier_closes_at - payment.created_at
     # A clock that ran far ahead does not tell when it closes.
-    is_in_time = payment.created_at - is_open_for < now < payment.cashier_closes_at - _LEAVE_TIME
+    is_in_time = payment.created_at - is_open_for < now < payment.cashier_closes_at - min(_LEAVE_TIME, is_open_for / 4)
     return payment.is_open and bool(payment.cashier_url) and is_in_time
 
 
