@@ -6,8 +6,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -981,19 +982,16 @@ def test_a_charge_back_waits_for_a_person_whatever_the_gateway_says_later(world:
     assert world.attentions() == ["changed-after-paid"]
 
 
-@pytest.mark.skipif(project.DATABASE == "sqlite", reason="SQLite locks no single row")
-def test_an_order_that_a_hanging_transaction_holds_keeps_no_other_waiting_longer_than_the_database_waits(world: World) -> None:
-    held, other = (world.start(world.order()) for _ in range(2))
-    for payment in (held, other):
-        world.shopper_pays(payment)
-    world.time.advance(seconds=30)
-    is_held, is_swept = threading.Event(), threading.Event()
+@contextmanager
+def held_by_a_hanging_transaction(orders: list[Order]) -> Iterator[None]:
+    """Let somebody hold orders, and this connection wait for a second at most."""
+    is_held, is_over = threading.Event(), threading.Event()
 
     def hang() -> None:
         with transaction.atomic():
-            Order.objects.select_for_update().get(pk=held.order_id)
+            list(Order.objects.select_for_update().filter(pk__in=[order.pk for order in orders]))
             is_held.set()
-            is_swept.wait(30)
+            is_over.wait(30)
         connections.close_all()
 
     hanging = threading.Thread(target=hang)
@@ -1001,10 +999,22 @@ def test_an_order_that_a_hanging_transaction_holds_keeps_no_other_waiting_longer
     is_held.wait()
     with connections["default"].cursor() as cursor:
         cursor.execute("SET lock_timeout = '1s'" if project.DATABASE == "postgresql" else "SET innodb_lock_wait_timeout = 1")
-    swept = world.sweep()
-    connections["default"].close()
-    is_swept.set()
-    hanging.join()
+    try:
+        yield
+    finally:
+        connections["default"].close()
+        is_over.set()
+        hanging.join()
+
+
+@pytest.mark.skipif(project.DATABASE == "sqlite", reason="SQLite locks no single row")
+def test_an_order_that_a_hanging_transaction_holds_keeps_no_other_waiting_longer_than_the_database_waits(world: World) -> None:
+    held, other = (world.start(world.order()) for _ in range(2))
+    for payment in (held, other):
+        world.shopper_pays(payment)
+    world.time.advance(seconds=30)
+    with held_by_a_hanging_transaction([held.order]):
+        swept = world.sweep()
     assert [fault.startswith(f"payment {held.reference}: OperationalError") for fault in swept.faults] == [True]
     assert world.shop.is_paid(other.order.key)
     world.time.advance(hours=1)
@@ -1031,25 +1041,12 @@ def test_i2_of_many_orders_that_hanging_transactions_hold_one_is_waited_for_and_
                 refunds._claim(refund.pk)
     world.time.advance(minutes=61)
     held, last = Order.objects.order_by("pk")[:3], Order.objects.order_by("pk")[3]
-    is_held, is_swept = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        with transaction.atomic():
-            list(Order.objects.select_for_update().filter(pk__in=[order.pk for order in held]))
-            is_held.set()
-            is_swept.wait(30)
-        connections.close_all()
-
-    hanging = threading.Thread(target=hang)
-    hanging.start()
-    is_held.wait()
-    with connections["default"].cursor() as cursor:
-        cursor.execute("SET lock_timeout = '1s'" if project.DATABASE == "postgresql" else "SET innodb_lock_wait_timeout = 1")
-    swept = Swept()
-    sweeping._account("default", swept, turns.Quota(0), sweeping._quiet, sweeping._never) if kind == "refund" else swept.add(sweep_shop())
-    connections["default"].close()
-    is_swept.set()
-    hanging.join()
+    with held_by_a_hanging_transaction(list(held)):
+        swept = Swept()
+        if kind == "refund":
+            sweeping._account("default", swept, turns.Quota(0), sweeping._quiet, sweeping._never)
+        else:
+            swept.add(sweep_shop())
     assert [fault.partition(": ")[2].partition(":")[0] for fault in swept.faults] == ["OperationalError"]
     assert swept.work == 1
     world.sweep()
