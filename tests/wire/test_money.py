@@ -180,7 +180,14 @@ def test_the_decimal_context_of_the_host_program_changes_nothing(trap: type[deci
         assert money.amount("123456789012345.99") == money.amount(Decimal("123456789012345.99")) == Decimal("123456789012345.99")
         assert money.read_amount(WireNumber("99999999999999.99")) == Decimal("99999999999999.99")
         assert money.amount_text(Decimal("123456789012345.99")) == "123456789012345.99"
+        assert money.total([Decimal("123456789012345.99"), Decimal("0.01")]) == Decimal("123456789012346.00")
+        assert money.left_of(Decimal("123456789012345.99"), [Decimal("1000.00"), Decimal("0.98")]) == Decimal("123456789011345.01")
         assert created()["amount"] == payment(amount="12.50").parameters()["amount"]
+
+
+def test_the_total_of_nothing_is_no_money_and_what_is_left_may_be_below_it() -> None:
+    assert str(money.total([])) == "0.00"
+    assert money.left_of(Decimal("1.00"), [Decimal("0.75"), Decimal("0.50")]) == Decimal("-0.25")
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda number: pickle.loads(pickle.dumps(number))])

@@ -16,6 +16,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus, RefundStatus
+from tillgate.wire import money
 from tillgate.wire.money import CURRENCY
 
 __all__ = ["Attention", "Delivery", "DeliveryKind", "Heartbeat", "Notice", "NoticeKind", "Order", "Payment", "Refund", "TimelineEntry"]
@@ -144,7 +145,7 @@ class Payment(models.Model):
     def given_back(self) -> Decimal:
         """How much of it went back for certain."""
         # Added up here: SQLite adds as floats.
-        return sum(self.refunds.filter(status=RefundStatus.SUCCEEDED).values_list("amount", flat=True), NOTHING)
+        return money.total(self.refunds.filter(status=RefundStatus.SUCCEEDED).values_list("amount", flat=True))
 
 
 class Refund(models.Model):

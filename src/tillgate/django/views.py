@@ -36,6 +36,7 @@ from tillgate.django.operations.values import payment_value
 from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
+from tillgate.wire import money
 from tillgate.wire.messages import Vendor
 from tillgate.wire.notices import LARGEST_NOTICE_BYTES, Notice, read_notice
 
@@ -285,7 +286,7 @@ def _shown_held(held: list[Payment]) -> dict[str, Any] | None:
     if not held:
         return None
     vendors = dict.fromkeys(map(_vendor_label, held))
-    return {"vendor": ", ".join(vendors), "amount": sum((payment.amount - payment.given_back for payment in held), Decimal(0))}
+    return {"vendor": ", ".join(vendors), "amount": money.total(money.left_of(payment.amount, [payment.given_back]) for payment in held)}
 
 
 def _begun(payments: QuerySet[Payment], amount: Decimal) -> dict[str, Any] | None:

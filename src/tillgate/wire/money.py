@@ -7,12 +7,14 @@ fit into cents is refused.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import Context, Decimal, InvalidOperation
+from functools import reduce
 from typing import Final
 
 from tillgate.errors import InvalidRequest
 
-__all__ = ["CURRENCY", "WireNumber", "amount", "amount_text", "read_amount"]
+__all__ = ["CURRENCY", "WireNumber", "amount", "amount_text", "left_of", "read_amount", "total"]
 
 CURRENCY: Final = "USD"
 """The only supported currency (Create payment)."""
@@ -68,6 +70,16 @@ def read_amount(value: object) -> Decimal | None:
 def amount_text(value: Decimal) -> str:
     """Render an exact amount as the interface's text: two decimals, no exponent, no separators."""
     return f"{value:.2f}"
+
+
+def total(amounts: Iterable[Decimal]) -> Decimal:
+    """Return the sum of amounts, 0.00 of none: exact, whatever precision the host program has set for its own decimals."""
+    return reduce(_EXACT.add, amounts, Decimal("0.00"))
+
+
+def left_of(amount: Decimal, taken: Iterable[Decimal]) -> Decimal:
+    """Return what is left of an amount after others were taken from it, below zero when they were more; exact as `total` is."""
+    return _EXACT.subtract(amount, total(taken))
 
 
 def _exact(value: object) -> Decimal | None:

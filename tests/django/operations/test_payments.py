@@ -511,7 +511,10 @@ def test_an_answer_teaches_the_number_of_a_payment_that_stays_where_it_is(world:
     row = world.fresh(payment)
     assert (seen.transaction_no, row.transaction_no, row.status, row.status_since) == (number, number, "pending", payment.status_since)
     assert seen.order == payment.order
-    assert not TimelineEntry.objects.filter(cause="test").exists(), "nothing moved"
+    entry = TimelineEntry.objects.get(cause="test")
+    assert (entry.event, entry.sentence, entry.payment) == ("payment.identified", f"transaction {number}", row)
+    apply_answer(row, ask(row), "test")
+    assert TimelineEntry.objects.get(cause="test") == entry, "it is learnt once"
 
 
 def test_an_answer_to_a_question_from_before_the_payment_was_paid_is_no_change_whatever_the_askers_clock_says(world: World) -> None:

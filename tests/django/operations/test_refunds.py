@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
@@ -98,6 +99,83 @@ def test_i7_a_forged_notice_settles_no_refund(world: World) -> None:
     refund_notice(world, refund, "status=success&verifySign=00000000000000000000000000000000")
     refund.refresh_from_db()
     assert refund.status == "unknown"
+
+
+def unchecked_notice(world: World, refund: Refund) -> None:
+    """Let a notice come while the plugin that keeps the account fails."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accounts, "find_account", failing(RuntimeError("the accounts are away")))
+        refund_notice(world, refund)
+
+
+def test_i7_a_notice_that_nobody_could_check_settles_no_refund_neither_when_it_comes_nor_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.paid_payment("12.50")
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(payment.pk, "2.50")
+    unchecked_notice(world, refund)
+    assert (Refund.objects.get().status, world.attentions()) == ("unknown", ["refund-unknown"])
+    assert [notice.signature for notice in refund.kept_notices.all()] == ["unchecked"]
+    assert settle_by_person(refund.pk, done=False, person="ann").status == "refused"
+    assert world.attentions() == [], "a person has looked"
+
+    def lost(request: RefundRequest) -> Any:
+        unchecked_notice(world, Refund.objects.latest("pk"))
+        raise TimeoutError
+
+    answering(monkeypatch, lost)
+    assert operations.refund(payment.pk, "3.00").status == "unknown"
+
+
+def test_i6_a_queued_refund_that_a_notice_says_was_done_is_not_sent_though_nobody_could_check_the_notice(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.paid_payment("12.50")
+    refund = queued(payment)
+    unchecked_notice(world, refund)
+    with pytest.raises(RefundNotPossible, match="a notice says that the refund was done"):
+        withdraw(refund.pk, person="ann")
+    sent = operations.send_refund(refund.pk)
+    assert (sent.status, sent.answer) == ("unknown", "a notice that nobody could check says that it was done")
+    assert (given_back(world, payment), world.attentions()) == (Decimal(0), ["refund-unknown"])
+
+
+def test_i5_a_refusal_that_a_notice_contradicts_is_told_though_nobody_could_check_the_notice(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.paid_payment("12.50")
+
+    def refused(request: RefundRequest) -> Any:
+        raise Refused("000021", "no", 400)
+
+    answering(monkeypatch, refused)
+    early, late = operations.refund(payment.pk, "2.50"), operations.refund(payment.pk, "3.50")
+    unchecked_notice(world, early)
+    assert [(one.refund, one.reason) for one in Attention.objects.all()] == [(early, "refund-contradicted")]
+
+    def refused_after_its_notice(request: RefundRequest) -> Any:
+        unchecked_notice(world, Refund.objects.latest("pk"))
+        raise Refused("000021", "no", 400)
+
+    Attention.objects.all().delete()
+    answering(monkeypatch, refused_after_its_notice)
+    later = operations.refund(payment.pk, "1.00")
+    assert later.pk > late.pk
+    assert [(one.refund, one.reason) for one in Attention.objects.all()] == [(later, "refund-contradicted")]
+
+
+def test_i5_refunds_never_exceed_the_payment_whatever_precision_the_host_counts_with(world: World) -> None:
+    payment = world.paid_payment("1234567.89")
+    with decimal.localcontext() as context:
+        context.prec = 6
+        operations.refund(payment.pk, "1234567.00")
+        assert str(refundable(payment)) == "0.89"
+        with pytest.raises(InvalidRequest, match=r"USD 0\.89"):
+            operations.refund(payment.pk, "0.90")
+        operations.refund(payment.pk, "0.89")
+        assert str(world.fresh(payment).given_back) == "1234567.89"
+    assert given_back(world, payment) == Decimal("1234567.89")
 
 
 @pytest.mark.parametrize(("done", "status", "left"), [(True, "succeeded", "0.00"), (False, "refused", "12.50")])
@@ -841,7 +919,7 @@ def test_i5_a_person_cannot_say_of_a_refund_that_a_notice_has_confirmed_that_it_
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "6.00")
     with monkeypatch.context() as patch:  # kept by a version that settled in another transaction, and died between the two
-        patch.setattr(operations.notices, "settle_by_notice", lambda *_: False)
+        patch.setattr(operations.notices, "settle_by_notice", lambda *_, **__: False)
         refund_notice(world, refund)
     settled = settle_by_person(refund.pk, done=False, person="ann")
     assert (settled.status, settled.answer) == ("succeeded", "ann found that it was not done; a notice had confirmed it")
@@ -853,7 +931,7 @@ def test_i7_a_notice_of_a_refund_is_kept_and_believed_together_or_not_at_all(wor
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "6.00")
 
-    def die(*_: Any) -> bool:
+    def die(*_: Any, **__: Any) -> bool:
         raise Crash
 
     with monkeypatch.context() as patch:

@@ -22,6 +22,7 @@ from tillgate.errors import InvalidRequest
 from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund
 from tillgate.lifecycle import PaymentStatus as AttemptStatus
 from tillgate.lifecycle import RefundStatus
+from tillgate.wire import money
 from tillgate_django_payments.plugin import PLUGIN
 from tillgate_django_payments.variants import is_ours, variant_for
 
@@ -155,8 +156,7 @@ def refund_changed(refund: Refund) -> None:
 def _kept(held: Attempt | Payment) -> Decimal:
     """Return what is left of a payment's money: counted anew each time, so that nothing is taken off twice."""
     refunds = RefundRow.objects.filter(payment__reference=held.reference, status=RefundStatus.SUCCEEDED)
-    kept: Decimal = held.amount - sum(refunds.values_list("amount", flat=True))
-    return kept
+    return money.left_of(held.amount, refunds.values_list("amount", flat=True))
 
 
 def home(row: Any, payment: Payment | None = None) -> str:

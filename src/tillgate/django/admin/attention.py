@@ -18,13 +18,14 @@ from django.utils.translation import gettext_lazy as _
 
 from tillgate.django import operations
 from tillgate.django.admin.base import ReadOnlyAdmin, need
-from tillgate.django.models import NOTHING, Attention, Refund, TimelineEntry
+from tillgate.django.models import Attention, Refund, TimelineEntry
 from tillgate.django.operations import Act
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE, person_of, row_id, timeline_of
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import RefundStatus
+from tillgate.wire import money
 
 __all__ = ["AttentionAdmin"]
 
@@ -185,7 +186,7 @@ class AttentionAdmin(ReadOnlyAdmin[Attention]):
             order_url=self.page_url(row.order) if row.order and sees_order else "",
             seen=refunds[-1].pk if refunds else 0,
             made=row.refund.amount if row.refund else None,
-            given_back=sum((refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED), NOTHING),
+            given_back=money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED),
         )
 
     def _address(self, act: Act, row: Attention) -> str:

@@ -38,6 +38,7 @@ from tillgate.django.staff.showing import (
 )
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import PaymentStatus, RefundStatus
+from tillgate.wire import money
 
 __all__ = ["PaymentAdmin"]
 
@@ -161,7 +162,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         entries = row.order.timeline.filter(Q(payment=row) | Q(payment__isnull=True))
         told = newest(row.deliveries.all())
         left = refundable(row)
-        given_back = sum((refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED), NOTHING)
+        given_back = money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED)
         return {
             "payment": row,
             "order_url": self.page_url(row.order),
@@ -212,7 +213,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             "form": form,
             "is_sure": form.is_valid(),
             "left": left,
-            "left_after": left - form.cleaned_data.get("amount", NOTHING),
+            "left_after": money.left_of(left, [form.cleaned_data.get("amount", NOTHING)]),
             "attention": attention,
             "attention_reason": words.reason(attention.reason) if attention else "",
             "seen": newest.pk if newest else 0,

@@ -39,6 +39,7 @@ from tillgate.django.operations.payments import ask as ask_gateway
 from tillgate.django.operations.payments import facts_of
 from tillgate.django.operations.turns import Stop, Turn
 from tillgate.lifecycle import Answer, AttentionReason, Found, NoNews, PaymentFacts, PaymentStatus, RefundStatus
+from tillgate.wire import money
 from tillgate.wire.dialects import TransactionStatus
 
 __all__ = ["Audited", "audit"]
@@ -185,9 +186,9 @@ class _Audit:
         refunded: dict[int, Decimal] = defaultdict(Decimal)
         succeeded = Refund.objects.using(database()).filter(payment__in=batch, status=RefundStatus.SUCCEEDED)
         for payment_id, amount in succeeded.values_list("payment_id", "amount"):
-            refunded[payment_id] += amount
+            refunded[payment_id] = money.total([refunded[payment_id], amount])
             self.audited.refunds += 1
-            self.audited.refunded_amount += amount
+            self.audited.refunded_amount = money.total([self.audited.refunded_amount, amount])
         is_paid = {payment.pk: payment.status == PaymentStatus.PAID for payment in batch}
         return {payment.pk: facts_of(payment, refunded[payment.pk] if is_paid[payment.pk] else NOTHING) for payment in batch}
 
@@ -213,10 +214,10 @@ class _Audit:
         self.audited.compared += 1
         if facts.status is PaymentStatus.PAID:
             self.audited.paid_here += 1
-            self.audited.paid_here_amount += facts.amount
+            self.audited.paid_here_amount = money.total([self.audited.paid_here_amount, facts.amount])
         if isinstance(answer, Found) and answer.transaction.status is TransactionStatus.PAID:
             self.audited.paid_there += 1
-            self.audited.paid_there_amount += answer.transaction.amount or NOTHING
+            self.audited.paid_there_amount = money.total([self.audited.paid_there_amount, answer.transaction.amount or NOTHING])
 
     def _of_order(self, books: OrderBooks) -> Iterator[Difference]:
         """Yield where the books of an order differ among themselves or from what its shop says."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
@@ -30,6 +29,7 @@ from tillgate.lifecycle import (
     RefundStatus,
     decide,
 )
+from tillgate.wire import money
 
 __all__ = [
     "STATUS_EVENTS",
@@ -211,7 +211,7 @@ def is_held_as_paid(books: OrderBooks) -> bool:
 
 def _is_given_back(books: OrderBooks, payment: Payment) -> bool:
     """Tell whether all of a payment was given back."""
-    given_back: Decimal = sum((one.amount for one in books.refunds if one.payment_id == payment.pk and one.status == _R.SUCCEEDED), NOTHING)
+    given_back = money.total(one.amount for one in books.refunds if one.payment_id == payment.pk and one.status == _R.SUCCEEDED)
     return bool(given_back >= payment.amount)
 
 
@@ -292,7 +292,7 @@ def _waiting(books: OrderBooks, payment: Payment, delivery: Delivery, here: str,
 
 def _examine_refunds(books: OrderBooks, payment: Payment) -> Iterator[Difference]:
     refunds = [refund for refund in books.refunds if refund.payment_id == payment.pk]
-    bound = sum((refund.amount for refund in refunds if refund.status in BOUND_REFUND_STATUSES), NOTHING)
+    bound = money.total(refund.amount for refund in refunds if refund.status in BOUND_REFUND_STATUSES)
     paid = payment.amount if payment.status == PaymentStatus.PAID else NOTHING
     if bound > paid:
         here = f"refunds of USD {bound}: given back, on their way or of unknown outcome"

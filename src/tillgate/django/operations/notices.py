@@ -86,7 +86,8 @@ def receive_refund_notice(key: str, received: Received, method: str) -> Refund |
         rows.update(notices=refund.notices)
         _keep(refund.payment, NoticeKind.REFUND, received, method, signature, refund=refund, count=refund.notices)
         # Together with keeping it: nobody would come back to what it says.
-        has_settled = confirms and signature is not NoticeSignature.FORGED and settle_by_notice(order, refund.pk)
+        is_checked = signature is not NoticeSignature.UNCHECKED
+        has_settled = confirms and signature is not NoticeSignature.FORGED and settle_by_notice(order, refund.pk, is_checked=is_checked)
     with _kept_all_the_same(refund.payment.reference):
         if has_settled:
             deliver(refund.payment.order_id)
@@ -156,7 +157,7 @@ def _signature(payment: Payment, received: Received) -> NoticeSignature:
     """Return what a notice's signature says, by the dialect of the account that made the payment (silence 8)."""
     account = account_if_known(payment)
     if account is None:
-        return NoticeSignature.ABSENT
+        return NoticeSignature.UNCHECKED
     rule = account.dialect.notice_signature
     if rule is SignatureRule.IGNORED:
         return NoticeSignature.ABSENT

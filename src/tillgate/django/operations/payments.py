@@ -28,7 +28,6 @@ from tillgate.lifecycle import (
     NoNews,
     PaymentFacts,
     PaymentStatus,
-    RefundStatus,
     decide,
     hear,
     next_look,
@@ -144,10 +143,7 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
 def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
     """Return what `decide` needs to know of a payment; what was given back of it is looked up unless `refunded` tells."""
     if refunded is None:
-        refunded = NOTHING
-        if payment.status == PaymentStatus.PAID:
-            # Added up here: SQLite adds as floats.
-            refunded = sum(payment.refunds.filter(status=RefundStatus.SUCCEEDED).values_list("amount", flat=True), NOTHING)
+        refunded = payment.given_back if payment.status == PaymentStatus.PAID else NOTHING
     return PaymentFacts(
         reference=payment.reference,
         amount=payment.amount,
@@ -228,6 +224,7 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, c
     moved = decision.status != payment.status
     if moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
         _look_for_duplicate(order, payment, decision.transaction_no, cause)
+    is_identified = decision.transaction_no != payment.transaction_no
     payment.status, payment.transaction_no = decision.status.value, decision.transaction_no
     if moved:
         payment.status_since = now
@@ -242,6 +239,8 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, c
         evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
         record(f"payment.{decision.status}", order, cause, decision.because, payment=payment, evidence=evidence)
         after_change(order, payment)
+    elif is_identified:
+        record("payment.identified", order, cause, f"transaction {decision.transaction_no}", payment=payment)
 
 
 def _raise(order: Order, payment: Payment, decision: Decision, cause: str) -> None:

@@ -25,7 +25,7 @@ from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, Tillgat
 from tillgate.lifecycle import BOUND_REFUND_STATUSES, AttentionReason, PaymentStatus, RefundStatus, decide_refund, move_refund
 from tillgate.wire import money
 from tillgate.wire.messages import Refunded, RefundRequest
-from tillgate.wire.notices import confirms_refund
+from tillgate.wire.notices import NoticeSignature, confirms_refund
 
 __all__ = [
     "RefundNotPossible",
@@ -62,8 +62,8 @@ def refundable(payment: Payment) -> Decimal:
 
 def _left(payment: Payment, refunds: QuerySet[Refund]) -> Decimal:
     # Added up here, since a sum over rows cannot lock them.
-    left: Decimal = payment.amount - sum(refunds.filter(status__in=BOUND_REFUND_STATUSES).values_list("amount", flat=True))
-    return max(NOTHING, left)
+    bound = refunds.filter(status__in=BOUND_REFUND_STATUSES).values_list("amount", flat=True)
+    return max(NOTHING, money.left_of(payment.amount, bound))
 
 
 def refund(
@@ -186,6 +186,8 @@ def send_refund(refund_id: int) -> Refund:
         return Refund.objects.using(database()).select_related("payment__order").get(pk=refund_id)
     if _was_confirmed(claimed):  # an earlier request, which was taken not to have left, has left after all
         return _settle(claimed, RefundStatus.SUCCEEDED, "a notice had confirmed it", cause="refund")
+    if _may_be_done(claimed):
+        return _settle(claimed, RefundStatus.UNKNOWN, "a notice that nobody could check says that it was done", cause="refund")
     outcome = _send(claimed)
     if isinstance(outcome, ConfigurationError):  # it stays queued, and would for ever
         alias = claimed.payment.account
@@ -284,7 +286,8 @@ def _settle_locked(
             _doubt_refusal(order, refund, "notice" if cause == "notice" else "answer", cause)
         return refund, False
     was, now = RefundStatus(refund.status), clock.now()
-    is_confirmed = status in (RefundStatus.UNKNOWN, RefundStatus.REFUSED) and _was_confirmed(refund)
+    confirmations = _confirmations(refund) if status in (RefundStatus.UNKNOWN, RefundStatus.REFUSED) else frozenset()
+    is_confirmed = bool(confirmations - {NoticeSignature.UNCHECKED})
     if is_confirmed and (status is RefundStatus.UNKNOWN or was is RefundStatus.UNKNOWN):
         status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notice had confirmed it"
     move_refund(was, status)
@@ -302,7 +305,7 @@ def _settle_locked(
             "It is never sent again by itself. Look at the gateway and say whether it was done."
         )
         _raise(AttentionReason.REFUND_UNKNOWN, sentence, cause, order, refund)
-    if status is RefundStatus.REFUSED and is_confirmed:
+    if status is RefundStatus.REFUSED and (is_confirmed or (confirmations and person == ITSELF)):
         _doubt_refusal(order, refund, "notice", cause)
     if status is RefundStatus.SUCCEEDED:
         _conclude_refund(refund)
@@ -368,16 +371,34 @@ def _tell_shop(order: Order, refund: Refund) -> None:
 
 
 def _was_confirmed(refund: Refund) -> bool:
+    """Tell whether a notice that may be believed says that a refund was done."""
+    return bool(_confirmations(refund) - {NoticeSignature.UNCHECKED})
+
+
+def _may_be_done(refund: Refund) -> bool:
+    """Tell whether any notice says that a refund was done, though nobody could check it: then it is not sent again (I6)."""
+    return bool(_confirmations(refund))
+
+
+def _confirmations(refund: Refund) -> set[str]:
+    """Return what the signatures of the notices say that say that a refund was done; forged ones say nothing."""
     dialect = dialect_of(refund.payment)
-    genuine = refund.kept_notices.exclude(signature="forged").values_list("evidence", flat=True)
-    return any(confirms_refund(evidence, dialect, refund.payment.reference) for evidence in genuine)
+    kept = refund.kept_notices.exclude(signature=NoticeSignature.FORGED.value).values_list("signature", "evidence")
+    return {signature for signature, evidence in kept if confirms_refund(evidence, dialect, refund.payment.reference)}
 
 
-def settle_by_notice(order: Order, refund_id: int) -> bool:
+def settle_by_notice(order: Order, refund_id: int, *, is_checked: bool) -> bool:
     """Let a notice on the refund's own address settle an unknown outcome: the one thing a notice may do by itself (I7).
 
-    Under the order's lock, in the transaction that keeps the notice; tells whether the shop has something to hear.
+    Under the order's lock, in the transaction that keeps the notice; tells whether the shop has something to hear. One whose signature
+    nobody could check settles nothing; it raises attention where it contradicts what we hold.
     """
+    if not is_checked:
+        refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
+        refund.payment.order = order
+        if refund.status == RefundStatus.REFUSED:
+            _doubt_refusal(order, refund, "notice", "notice")
+        return False
     answer = "the gateway's notice confirmed it"
     _, has_moved = _settle_locked(order, refund_id, RefundStatus.SUCCEEDED, answer, "notice", only_from=(RefundStatus.UNKNOWN,))
     return has_moved
@@ -430,15 +451,15 @@ def enter_external_refund(
         _check_open(about)
         left = refundable(payment)
         queued = payment.refunds.filter(status=RefundStatus.QUEUED).order_by("-pk")
-        waiting = [refund for refund in queued if not _was_confirmed(refund)]
-        most = left + sum(refund.amount for refund in waiting)
+        waiting = [refund for refund in queued if not _may_be_done(refund)]
+        most = money.total([left, *(refund.amount for refund in waiting)])
         if exact > most:
             raise InvalidRequest("amount", exact, f"is more than the USD {most} that can still be given back of {payment.reference}")
         for refund in waiting:
             if exact <= left:
                 break
             _withdraw(refund, order, person, "a refund made elsewhere left nothing for it")
-            left += refund.amount
+            left = money.total([left, refund.amount])
         now = clock.now()
         entered = Refund(
             payment=payment,
@@ -470,8 +491,8 @@ def withdraw(refund_id: int, *, person: str) -> Refund:
         refund.payment.order = order
         if refund.status != RefundStatus.QUEUED:
             raise RefundNotPossible(f"the refund is {refund.status} by now, and only one that waits to be sent can be withdrawn")
-        if _was_confirmed(refund):
-            raise RefundNotPossible("a notice says that the refund was done; it is booked when it is sent next, and not sent again")
+        if _may_be_done(refund):
+            raise RefundNotPossible("a notice says that the refund was done; it is settled when it is sent next, and not sent again")
         withdrawn = _withdraw(refund, order, person, f"by {person}")
     deliver(order.pk)
     return withdrawn

@@ -66,6 +66,7 @@ _EVENTS: Final[Mapping[str, Word]] = {
     "payment.failed": Word(_("Payment failed"), "cross", "bad"),
     "payment.closed": Word(_("Payment closed"), "lock"),
     "payment.expired": Word(_("Payment expired"), "minus"),
+    "payment.identified": Word(_("Transaction number learnt"), "dot"),
     "payment.outcome-unknown": Word(_("Nobody knows whether the gateway created it"), "question", "ask"),
     "refund.queued": Word(_("Refund asked for"), "back", "wait"),
     "refund.sending": Word(_("Refund being sent"), "send", "wait"),

@@ -177,7 +177,7 @@ def _payment(ours: Order, row: Payment, request: HttpRequest) -> _ShownPayment:
         status=words.PAYMENT_STATUSES[row.status],
         vendor=words.vendor_name(row.vendor),
         paid_the_order=row.pk == ours.paid_by_id,
-        given_back=sum((refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED), NOTHING),
+        given_back=money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED),
         left=refundable(row),
         refunds=[_ShownRefund(refund, words.REFUND_STATUSES[refund.status], mask.text(refund.answer)) for refund in refunds],
         timeline=timeline_of(ours.timeline.filter(Q(payment=row) | Q(payment__isnull=True)), mask),
