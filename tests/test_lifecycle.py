@@ -205,7 +205,7 @@ def test_a_paid_payment_that_reads_otherwise_is_raised_and_stays_paid(word: str)
 
 @pytest.mark.parametrize("answer", [found(said("pending"), LATER), NotFound(asked_at=LATER)])
 def test_nobody_paid_in_time_is_expired(answer: Answer) -> None:
-    assert decide(replace(FACTS, transaction_no=None, status=PaymentStatus.CREATED), answer).status is PaymentStatus.EXPIRED
+    assert decide(replace(FACTS, transaction_no=None), answer).status is PaymentStatus.EXPIRED
 
 
 def test_the_time_to_pay_has_passed_at_the_very_moment_at_which_it_expires() -> None:
@@ -228,12 +228,6 @@ def test_an_unrecognised_status_of_a_payment_given_up_is_raised() -> None:
 def test_an_account_that_forgot_its_transaction_is_the_wrong_account_and_closes_nothing(status: PaymentStatus) -> None:
     decision = decide(replace(FACTS, status=status), NotFound(asked_at=LATER))
     assert (decision.status, decision.attention, decision.is_news) == (status, AttentionReason.WRONG_CREDENTIALS, False)
-
-
-@pytest.mark.parametrize("asked_at", [NOW, LATER])
-def test_an_account_that_forgot_what_it_had_created_is_the_wrong_account_though_it_never_gave_a_number(asked_at: datetime) -> None:
-    decision = decide(replace(FACTS, transaction_no=None), NotFound(asked_at=asked_at))
-    assert (decision.status, decision.attention, decision.is_news) == (PaymentStatus.PENDING, AttentionReason.WRONG_CREDENTIALS, False)
 
 
 def test_a_wrongly_signed_answer_is_no_news_and_tells_the_owner() -> None:
@@ -265,13 +259,8 @@ def test_a_wrongly_signed_answer_is_no_news_and_tells_the_owner() -> None:
         ({}, found(replace(PAID, amount=None)), "the gateway says paid without an amount"),
         ({}, found(replace(PAID, amount=Decimal("12.49"))), "the amount is 12.49 instead of 12.50"),
         ({}, NotFound(asked_at=NOW), f"the account does not know {FACTS.reference}, though it gave it transaction 3001"),
-        ({"transaction_no": None}, NotFound(asked_at=NOW), f"the account does not know {FACTS.reference}, though it had created it"),
-        (
-            {"transaction_no": None, "status": PaymentStatus.CREATED},
-            NotFound(asked_at=LATER),
-            "the gateway never heard of it and the time to pay has passed",
-        ),
-        ({"transaction_no": None, "status": PaymentStatus.CREATED}, NotFound(asked_at=NOW), "the gateway knows no such reference"),
+        ({"transaction_no": None}, NotFound(asked_at=LATER), "the gateway never heard of it and the time to pay has passed"),
+        ({"transaction_no": None}, NotFound(asked_at=NOW), "the gateway knows no such reference"),
         ({}, NoNews(because="time-out"), "time-out"),
     ],
 )
@@ -298,9 +287,9 @@ def test_an_answer_that_nobody_paid_needs_no_amount_currency_or_number(word: str
 
 
 def test_a_payment_that_the_gateway_never_heard_of_waits_until_its_time_has_passed() -> None:
-    known = replace(FACTS, transaction_no=None, status=PaymentStatus.CREATED)
+    known = replace(FACTS, transaction_no=None)
     early, late = decide(known, NotFound(asked_at=NOW)), decide(known, NotFound(asked_at=known.expires_at))
-    assert (early.status, early.transaction_no, early.is_news) == (PaymentStatus.CREATED, None, True)
+    assert (early.status, early.transaction_no, early.is_news) == (PaymentStatus.PENDING, None, True)
     assert (late.status, late.transaction_no, late.is_news) == (PaymentStatus.EXPIRED, None, True)
     assert decide(replace(known, status=PaymentStatus.CLOSED), NotFound(asked_at=LATER)).status is PaymentStatus.CLOSED
 

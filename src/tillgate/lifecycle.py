@@ -346,9 +346,8 @@ def _no_news(facts: PaymentFacts, because: str, attention: AttentionReason | Non
 
 
 def _not_found(facts: PaymentFacts, answer: NotFound) -> Decision:
-    if facts.transaction_no or facts.status is PaymentStatus.PENDING:
-        created = f"it gave it transaction {facts.transaction_no}" if facts.transaction_no else "it had created it"
-        because = f"the account does not know {facts.reference}, though {created}"
+    if facts.transaction_no:
+        because = f"the account does not know {facts.reference}, though it gave it transaction {facts.transaction_no}"
         return _no_news(facts, because, AttentionReason.WRONG_CREDENTIALS)
     if facts.status in OPEN_PAYMENT_STATUSES and answer.asked_at >= facts.expires_at:
         because = "the gateway never heard of it and the time to pay has passed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import html
 import re
 from decimal import Decimal
@@ -22,6 +23,7 @@ from tillgate.django import operations, views
 from tillgate.django.forms import RefundForm, VendorForm
 from tillgate.django.models import Delivery, Payment
 from tillgate.django.operations import deliveries, payments
+from tillgate.django.templatetags.tillgate import unrounded
 from tillgate.django.tickets import start_url
 from tillgate.testing.translations import faults_of_catalogue
 
@@ -181,6 +183,12 @@ def test_an_order_is_shown_with_what_it_costs_also_where_that_cannot_be_paid(
     described = hooks.OrderDescription(**{"number": "7", **costs})
     monkeypatch.setattr(hooks, "call_owner", lambda *_, **__: described)
     assert shown in text_of(world.client.get(world.shop.pay_path(world.order())))
+
+
+def test_what_an_order_costs_is_shown_as_it_is_whatever_precision_the_host_counts_with() -> None:
+    with decimal.localcontext() as context:
+        context.prec = 6
+        assert unrounded(Decimal("1234567.895")) == "1234567.895"
 
 
 def test_only_the_vendors_of_the_settings_are_offered(world: World, settings: Any) -> None:

@@ -349,7 +349,7 @@ def sends_a_refund_again_that_was_cut_off(patch: pytest.MonkeyPatch) -> None:
         Refund.objects.filter(pk=pk).update(status="queued", due_at=clock.now())
 
     patch.setattr(sweeping, "mark_lost", queue_again)
-    patch.setattr(refunds, "_was_confirmed", lambda refund: False)
+    patch.setattr(refunds, "_is_confirmed", lambda refund: False)
 
 
 @mutant("over_refund", pytest.fail.Exception)

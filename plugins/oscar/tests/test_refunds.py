@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from tillgate.django.models import NOTHING, Attention, Refund
 from tillgate.django.operations.refunds import enter_external_refund, settle_by_person
 from tillgate.django.operations.values import refund_value
 from tillgate.testing.world import World, together
+from tillgate_oscar import refunds
 from tillgate_oscar.refunds import changed, refund_event_type
 
 Order = get_model("order", "Order")
@@ -192,6 +195,14 @@ def test_lines_that_are_on_their_way_are_counted_and_a_refusal_leaves_nothing_qu
         bought.ask(Decimal("4.00"), {bought.tea: 1})
     assert bought.events() == [(Decimal("8.00"), {"Tea": 2}), (Decimal("4.00"), {"Tea": 1})]
     assert bought.given_back() == Decimal("12.00")
+
+
+def test_the_shares_of_a_line_add_up_whatever_precision_the_host_counts_with() -> None:
+    line = SimpleNamespace(line_price_incl_tax=Decimal("1234567.89"), quantity=7)
+    with decimal.localcontext() as context:
+        context.prec = 6
+        shares = [refunds._share(line, quantity) for quantity in range(8)]
+    assert [str(shares[quantity]) for quantity in (0, 1, 7)] == ["0.00", "176366.84", "1234567.89"]
 
 
 def test_of_two_people_who_give_the_same_line_back_at_once_one_is_told(bought: Bought) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from tillgate.errors import InvalidRequest
 
-__all__ = ["CURRENCY", "WireNumber", "amount", "amount_text", "left_of", "read_amount", "total"]
+__all__ = ["CURRENCY", "EXACT", "WireNumber", "amount", "amount_text", "left_of", "read_amount", "total"]
 
 CURRENCY: Final = "USD"
 """The only supported currency (Create payment)."""
@@ -22,7 +22,8 @@ CURRENCY: Final = "USD"
 _CENTS = Decimal("0.01")
 _AMOUNT = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,2})?", re.ASCII)
 _LIMIT = Decimal(10) ** 15
-_EXACT = Context(prec=40, traps=[])  # whatever precision and traps the host program has set for its own decimals
+EXACT: Final = Context(prec=40, traps=[])
+"""What money is counted in, whatever precision and traps the host program has set for its own decimals."""
 
 
 class WireNumber(Decimal):
@@ -74,22 +75,22 @@ def amount_text(value: Decimal) -> str:
 
 def total(amounts: Iterable[Decimal]) -> Decimal:
     """Return the sum of amounts, 0.00 of none: exact, whatever precision the host program has set for its own decimals."""
-    return reduce(_EXACT.add, amounts, Decimal("0.00"))
+    return reduce(EXACT.add, amounts, Decimal("0.00"))
 
 
 def left_of(amount: Decimal, taken: Iterable[Decimal]) -> Decimal:
     """Return what is left of an amount after others were taken from it, below zero when they were more; exact as `total` is."""
-    return _EXACT.subtract(amount, total(taken))
+    return EXACT.subtract(amount, total(taken))
 
 
 def _exact(value: object) -> Decimal | None:
     """Return the same value with two decimals, or None when it is not plainly a number or has parts of a cent."""
     if isinstance(value, str):
-        return Decimal(value).quantize(_CENTS, context=_EXACT) if _AMOUNT.fullmatch(value) else None
+        return Decimal(value).quantize(_CENTS, context=EXACT) if _AMOUNT.fullmatch(value) else None
     if isinstance(value, bool) or not isinstance(value, Decimal | int):
         return None
     number = Decimal(value)
     if not number.is_finite() or number.copy_abs() >= _LIMIT:
         return None
-    cents = number.quantize(_CENTS, context=_EXACT)
+    cents = number.quantize(_CENTS, context=EXACT)
     return cents if cents == number else None

@@ -33,8 +33,6 @@ class NoticeSignature(StrEnum):
     ABSENT = "absent"
     MATCHES = "matches"
     FORGED = "forged"
-    UNCHECKED = "unchecked"
-    """Whoever received it had no token to check it with; never said by `Notice.signature`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

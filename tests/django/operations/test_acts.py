@@ -450,7 +450,7 @@ def test_that_the_gateway_knows_no_such_payment_is_no_word_on_what_it_said_of_it
     world: World, monkeypatch: pytest.MonkeyPatch, reason: str, *, is_over: bool
 ) -> None:
     payment = world.start(world.order())
-    Payment.objects.update(transaction_no="", status="created")
+    Payment.objects.update(transaction_no="")
     attention = Attention.objects.create(
         reason=reason, payment=payment, order=payment.order, account="default", sentence="Look.", raised_at=clock.now(), open_key=reason
     )

@@ -278,7 +278,7 @@ def test_a_notice_about_a_payment_whose_account_is_gone_is_kept_and_nobody_knows
     payment = world.start(world.order())
     Payment.objects.update(account="gone")
     assert world.notice(payment, FORGED).status_code == 200
-    assert Notice.objects.get().signature == "unchecked"
+    assert Notice.objects.get().signature == "absent"
     assert world.attentions() == ["account-gone"]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -17,8 +18,10 @@ from tillgate import ConfigurationError, InvalidRequest, NotSent, Refunded, Refu
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations import RefundNotPossible, accounts
+from tillgate.django.operations.attention import raise_attention
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.refunds import enter_external_refund, refundable, settle_by_person, withdraw
+from tillgate.lifecycle import AttentionReason
 from tillgate.testing.crashes import Crash
 
 
@@ -101,68 +104,74 @@ def test_i7_a_forged_notice_settles_no_refund(world: World) -> None:
     assert refund.status == "unknown"
 
 
-def unchecked_notice(world: World, refund: Refund) -> None:
-    """Let a notice come while the plugin that keeps the account fails."""
+@contextmanager
+def without_accounts() -> Iterator[None]:
+    """Let the plugin that keeps the accounts fail."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(accounts, "find_account", failing(RuntimeError("the accounts are away")))
-        refund_notice(world, refund)
+        yield
 
 
-def test_i7_a_notice_that_nobody_could_check_settles_no_refund_neither_when_it_comes_nor_later(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("away", ["the plugin fails", "the alias is another merchant's"])
+def test_i7_a_notice_that_nobody_can_judge_is_not_acknowledged_and_settles_its_refund_when_it_comes_again(
+    world: World, configure: Callable[..., None], caplog: pytest.LogCaptureFixture, away: str
 ) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "2.50")
-    unchecked_notice(world, refund)
-    assert (Refund.objects.get().status, world.attentions()) == ("unknown", ["refund-unknown"])
-    assert [notice.signature for notice in refund.kept_notices.all()] == ["unchecked"]
-    assert settle_by_person(refund.pk, done=False, person="ann").status == "refused"
-    assert world.attentions() == [], "a person has looked"
+    if away == "the plugin fails":
+        with without_accounts():
+            answer = world.client.post(f"/payments/refund-notice/{refund.notice_key}/", {"status": "success"})
+    else:
+        configure({"MERCHANT_NO": "999999"})
+        answer = world.client.post(f"/payments/refund-notice/{refund.notice_key}/", {"status": "success"})
+        configure({})
+    assert (answer.status_code, answer.content) == (503, b"try again later")
+    assert f"a notice of a refund of {payment.reference} has to come again" in caplog.text
+    assert (Refund.objects.get().status, refund.kept_notices.count()) == ("unknown", 0)
+    refund_notice(world, refund)
+    assert (Refund.objects.get().status, world.attentions()) == ("succeeded", [])
 
-    def lost(request: RefundRequest) -> Any:
-        unchecked_notice(world, Refund.objects.latest("pk"))
-        raise TimeoutError
 
-    answering(monkeypatch, lost)
-    assert operations.refund(payment.pk, "3.00").status == "unknown"
-
-
-def test_i6_a_queued_refund_that_a_notice_says_was_done_is_not_sent_though_nobody_could_check_the_notice(
+def test_i6_a_queued_refund_of_which_a_notice_came_is_not_sent_while_nobody_can_read_the_notice(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     payment = world.paid_payment("12.50")
     refund = queued(payment)
-    unchecked_notice(world, refund)
-    with pytest.raises(RefundNotPossible, match="a notice says that the refund was done"):
-        withdraw(refund.pk, person="ann")
-    sent = operations.send_refund(refund.pk)
-    assert (sent.status, sent.answer) == ("unknown", "a notice that nobody could check says that it was done")
-    assert (given_back(world, payment), world.attentions()) == (Decimal(0), ["refund-unknown"])
+    refund_notice(world, refund)
+    real, calls = accounts.find_account, list[str]()
+
+    def comes_back(alias: str) -> Any:
+        calls.append(alias)
+        if len(calls) == 1:
+            raise RuntimeError("the accounts are away")
+        return real(alias)
+
+    monkeypatch.setattr(accounts, "find_account", comes_back)
+    waiting = operations.send_refund(refund.pk)
+    assert (waiting.status, waiting.answer) == ("queued", "a notice came, and the account to read it with is not found")
+    with without_accounts():
+        with pytest.raises(RefundNotPossible, match="cannot be told: account 'default'"):
+            withdraw(refund.pk, person="ann")
+        with pytest.raises(InvalidRequest, match=r"more than the USD 10\.00"):
+            enter_external_refund(payment.pk, "12.50", person="ann")
+    world.time.advance(minutes=2)
+    world.sweep()
+    assert (Refund.objects.get().status, given_back(world, payment)) == ("succeeded", Decimal(0))
 
 
-def test_i5_a_refusal_that_a_notice_contradicts_is_told_though_nobody_could_check_the_notice(
+def test_i5_a_queued_refund_that_a_notice_has_confirmed_is_booked_though_the_gateway_says_that_it_changed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     payment = world.paid_payment("12.50")
-
-    def refused(request: RefundRequest) -> Any:
-        raise Refused("000021", "no", 400)
-
-    answering(monkeypatch, refused)
-    early, late = operations.refund(payment.pk, "2.50"), operations.refund(payment.pk, "3.50")
-    unchecked_notice(world, early)
-    assert [(one.refund, one.reason) for one in Attention.objects.all()] == [(early, "refund-contradicted")]
-
-    def refused_after_its_notice(request: RefundRequest) -> Any:
-        unchecked_notice(world, Refund.objects.latest("pk"))
-        raise Refused("000021", "no", 400)
-
-    Attention.objects.all().delete()
-    answering(monkeypatch, refused_after_its_notice)
-    later = operations.refund(payment.pk, "1.00")
-    assert later.pk > late.pk
-    assert [(one.refund, one.reason) for one in Attention.objects.all()] == [(later, "refund-contradicted")]
+    refund = queued(payment, "12.50")
+    reason = AttentionReason.CHANGED_AFTER_PAID
+    raise_attention(reason, "Payment: it was paid, and now it is not.", "test", order=payment.order, payment=payment)
+    world.sweep()
+    assert Refund.objects.get().status == "queued", "it may have been made elsewhere"
+    refund_notice(world, refund)
+    world.sweep()
+    assert (Refund.objects.get().status, given_back(world, payment), world.attentions()) == ("succeeded", Decimal(0), [])
 
 
 def test_i5_refunds_never_exceed_the_payment_whatever_precision_the_host_counts_with(world: World) -> None:
@@ -447,14 +456,15 @@ def test_a_refund_that_waits_until_it_is_known_what_was_refunded_elsewhere_is_tr
 
 def test_a_refund_under_way_counts_as_lost_in_a_quarter_of_an_hour(world: World) -> None:
     refund = queued(world.paid_payment())
-    claimed = operations.refunds._claim(refund.pk)
+    claimed, is_confirmed = operations.refunds._claim(refund.pk)
     assert claimed
+    assert is_confirmed is False
     refund.refresh_from_db()
     assert (claimed.status, refund.status) == ("sending", "sending")
     assert refund.due_at
     assert refund.due_at - refund.status_since == timedelta(minutes=15)
     assert refund.status_since > refund.created_at
-    assert operations.refunds._claim(refund.pk) is None
+    assert operations.refunds._claim(refund.pk) == (None, False)
 
 
 def test_a_refund_that_never_leaves_is_tried_ever_more_rarely(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -919,7 +929,7 @@ def test_i5_a_person_cannot_say_of_a_refund_that_a_notice_has_confirmed_that_it_
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "6.00")
     with monkeypatch.context() as patch:  # kept by a version that settled in another transaction, and died between the two
-        patch.setattr(operations.notices, "settle_by_notice", lambda *_, **__: False)
+        patch.setattr(operations.notices, "settle_by_notice", lambda *_: False)
         refund_notice(world, refund)
     settled = settle_by_person(refund.pk, done=False, person="ann")
     assert (settled.status, settled.answer) == ("succeeded", "ann found that it was not done; a notice had confirmed it")
@@ -931,7 +941,7 @@ def test_i7_a_notice_of_a_refund_is_kept_and_believed_together_or_not_at_all(wor
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "6.00")
 
-    def die(*_: Any, **__: Any) -> bool:
+    def die(*_: Any) -> bool:
         raise Crash
 
     with monkeypatch.context() as patch:

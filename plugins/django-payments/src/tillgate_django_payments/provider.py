@@ -185,7 +185,7 @@ def _leave_the_row_alone(payment: Any, before: Any, amount: Decimal) -> None:
     unchanged = {name for name, attribute in fields.items() if getattr(payment, attribute) == getattr(before, attribute)}
     payment.refresh_from_db(fields=[*unchanged.union(_WRITTEN_BY_DELIVERIES & fields.keys())])
     saved = {name: getattr(payment, fields[name]) for name in unchanged}
-    payment.captured_amount += amount
+    payment.captured_amount = money.total([payment.captured_amount, amount])
 
     def save(**options: Any) -> None:
         if "update_fields" not in options:  # the library saves the whole of it once; `change_status` of its own two fields may come first

@@ -23,6 +23,7 @@ from tillgate.django.models import NOTHING, Order, Payment, Refund
 from tillgate.django.staff.masking import Mask
 from tillgate.errors import InvalidRequest
 from tillgate.lifecycle import RefundStatus
+from tillgate.wire import money
 from tillgate_oscar.conf import get_settings
 from tillgate_oscar.orders import held_payment
 from tillgate_oscar.payments import source_of
@@ -130,13 +131,13 @@ def paid_for(order: Any, lines: Iterable[Any], quantities: Iterable[int]) -> Dec
     total = NOTHING
     for line, quantity in zip(lines, quantities, strict=True):
         before = line.payment_event_quantity(refund_event_type()) + on_their_way[line.pk]
-        total += _share(line, before + quantity) - _share(line, before)
+        total = money.total([total, money.left_of(_share(line, before + quantity), [_share(line, before)])])
     return total
 
 
 def _share(line: Any, quantity: int) -> Decimal:
-    share: Decimal = line.line_price_incl_tax * quantity / line.quantity
-    return share.quantize(NOTHING, ROUND_HALF_UP)
+    share = money.EXACT.divide(money.EXACT.multiply(line.line_price_incl_tax, quantity), line.quantity)
+    return share.quantize(NOTHING, ROUND_HALF_UP, money.EXACT)
 
 
 def _quantities_on_their_way(order: Any, refunds: Iterable[Refund]) -> Counter[int]:

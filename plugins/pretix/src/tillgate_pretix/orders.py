@@ -34,6 +34,7 @@ from tillgate.hooks import Attention as Raised
 from tillgate.hooks import Order as Unpaid
 from tillgate.hooks import OrderDescription, PaidOutcome, Payment
 from tillgate.lifecycle import AttentionReason, PaymentStatus
+from tillgate.wire import money
 from tillgate.wire.messages import Vendor
 from tillgate_pretix.accounts import HOLDER, settings_of
 from tillgate_pretix.plugin import PLUGIN
@@ -147,7 +148,7 @@ def describe(key: str) -> OrderDescription | None:
         because = why_not(order) if again is None else _why_not_with(order, again)
         return OrderDescription(
             number=f"{order.code}-{order.event.slug.upper()}",
-            amount=order.pending_sum + (again.amount if again else 0),
+            amount=money.total([order.pending_sum, again.amount]) if again else order.pending_sum,
             currency=order.event.currency,
             lines=tuple(Goods.named(name, quantity) for name, quantity in goods.items()),
             not_payable_because=because or (None if key == bill_of(order) else _("the order is paid")),
@@ -180,7 +181,7 @@ def _why_not_with(order: Any, booked: Any) -> str | None:
     """Return why an order is not paid by money that is booked already, or None when it is, or may be."""
     if order.status == Order.STATUS_CANCELED:
         return _("the order was cancelled")
-    if order.pending_sum + booked.amount <= 0:
+    if money.total([order.pending_sum, booked.amount]) <= 0:
         return _("the order is paid")
     can_be_paid = order.status == Order.STATUS_PAID or order._can_be_paid()
     return None if can_be_paid is True else str(can_be_paid)

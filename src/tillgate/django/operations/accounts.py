@@ -12,7 +12,7 @@ from tillgate.django.models import Payment
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.wire.dialects import REFERENCE, Dialect
 
-__all__ = ["account_if_known", "account_of", "dialect_of", "find_account", "is_made_by"]
+__all__ = ["account_if_known", "account_of", "dialect_of", "find_account", "is_made_by", "maker_if_known"]
 
 _log = logging.getLogger("tillgate")
 
@@ -55,6 +55,12 @@ def account_if_known(payment: Payment) -> Account | None:
     except Exception:  # a plugin may raise anything
         _log.exception("the account of %s could not be found", payment.reference)
         return None
+
+
+def maker_if_known(payment: Payment) -> Account | None:
+    """Return the account that made a payment; None when it cannot be found just now, or its alias is another merchant's by now."""
+    account = account_if_known(payment)
+    return account if is_made_by(payment, account) else None
 
 
 def dialect_of(payment: Payment) -> Dialect:

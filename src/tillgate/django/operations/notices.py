@@ -16,10 +16,11 @@ from typing import Any, Final
 
 from django.db import connections
 
+from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Notice, NoticeKind, Payment, Refund
-from tillgate.django.operations.accounts import account_if_known, dialect_of
+from tillgate.django.operations.accounts import maker_if_known
 from tillgate.django.operations.attention import raise_attention
 from tillgate.django.operations.deliveries import deliver
 from tillgate.django.operations.locking import database, durable, locked_order
@@ -32,7 +33,12 @@ from tillgate.wire.notices import Notice as Received
 
 _log = logging.getLogger("tillgate")
 
-__all__ = ["receive_payment_notice", "receive_refund_notice", "receive_return"]
+__all__ = ["CannotBeJudged", "receive_payment_notice", "receive_refund_notice", "receive_return"]
+
+
+class CannotBeJudged(Exception):
+    """A notice of a refund came while the account that made the payment could not be found. It is not kept: it has to come again."""
+
 
 _KEPT_PER_PAYMENT: Final = 20
 _KEPT_BYTES: Final = 8 * 1024
@@ -61,7 +67,7 @@ def receive_payment_notice(key: str, received: Received, method: str) -> Payment
     payment = _find(key)
     if payment is None:
         return None
-    signature = _signature(payment, received)
+    signature = _signature(maker_if_known(payment), received)
     return _receive(payment, NoticeKind.PAYMENT, received, method, signature, cause="notice")
 
 
@@ -74,20 +80,25 @@ def receive_return(key: str, received: Received, method: str) -> Payment | None:
 
 
 def receive_refund_notice(key: str, received: Received, method: str) -> Refund | None:
-    """Keep a refund notice; it may settle a refund of unknown outcome, since only the gateway knows the address (I7, silence 14)."""
+    """Keep a refund notice; it may settle a refund of unknown outcome, since only the gateway knows the address (I7, silence 14).
+
+    What it says is kept and believed together, or not at all: raises `CannotBeJudged` when nobody can tell what its signature is worth.
+    """
     refund = Refund.objects.using(database()).select_related("payment__order").filter(notice_key=key).first()
     if refund is None:
         return None
-    signature = _signature(refund.payment, received)
-    confirms = confirms_refund(_bounded(received), dialect_of(refund.payment), refund.payment.reference)
+    account = maker_if_known(refund.payment)
+    if account is None:
+        raise CannotBeJudged(refund.payment.reference)
+    signature = _signature(account, received)
+    confirms = confirms_refund(_bounded(received), account.dialect, refund.payment.reference)
     with locked_order(refund.payment.order_id) as order:  # before the refund's own row, like everybody who wants both
         rows = Refund.objects.using(database()).filter(pk=refund.pk)
         refund.notices = rows.select_for_update().values_list("notices", flat=True).get() + 1
         rows.update(notices=refund.notices)
         _keep(refund.payment, NoticeKind.REFUND, received, method, signature, refund=refund, count=refund.notices)
         # Together with keeping it: nobody would come back to what it says.
-        is_checked = signature is not NoticeSignature.UNCHECKED
-        has_settled = confirms and signature is not NoticeSignature.FORGED and settle_by_notice(order, refund.pk, is_checked=is_checked)
+        has_settled = confirms and signature is not NoticeSignature.FORGED and settle_by_notice(order, refund.pk)
     with _kept_all_the_same(refund.payment.reference):
         if has_settled:
             deliver(refund.payment.order_id)
@@ -153,11 +164,10 @@ def _digest(kind: NoticeKind, received: Received, method: str, signature: Notice
     return hashlib.blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
 
 
-def _signature(payment: Payment, received: Received) -> NoticeSignature:
-    """Return what a notice's signature says, by the dialect of the account that made the payment (silence 8)."""
-    account = account_if_known(payment)
+def _signature(account: Account | None, received: Received) -> NoticeSignature:
+    """Return what a notice's signature says, by the dialect of the account that made the payment, if that can be found (silence 8)."""
     if account is None:
-        return NoticeSignature.UNCHECKED
+        return NoticeSignature.ABSENT
     rule = account.dialect.notice_signature
     if rule is SignatureRule.IGNORED:
         return NoticeSignature.ABSENT

@@ -224,7 +224,7 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, c
     moved = decision.status != payment.status
     if moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
         _look_for_duplicate(order, payment, decision.transaction_no, cause)
-    is_identified = decision.transaction_no != payment.transaction_no
+    is_identified = decision.transaction_no and decision.transaction_no != payment.transaction_no
     payment.status, payment.transaction_no = decision.status.value, decision.transaction_no
     if moved:
         payment.status_since = now

@@ -16,7 +16,7 @@ from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment, Refund, new_key
-from tillgate.django.operations.accounts import account_of, dialect_of
+from tillgate.django.operations.accounts import account_of, maker_if_known
 from tillgate.django.operations.attention import ELSEWHERE_REASONS, GIVEN_BACK_REASONS, ITSELF, raise_attention, resolve, settle
 from tillgate.django.operations.deliveries import deliver
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
@@ -181,13 +181,13 @@ def _send_quietly(refund_id: int) -> None:
 def send_refund(refund_id: int) -> Refund:
     """Send a queued refund, once, and return it with its outcome. One that is not queued any more is returned as it stands."""
     outside_transactions("send_refund")
-    claimed = _claim(refund_id)
+    claimed, is_confirmed = _claim(refund_id)
     if claimed is None:
         return Refund.objects.using(database()).select_related("payment__order").get(pk=refund_id)
-    if _was_confirmed(claimed):  # an earlier request, which was taken not to have left, has left after all
+    if is_confirmed:  # an earlier request, which was taken not to have left, has left after all
         return _settle(claimed, RefundStatus.SUCCEEDED, "a notice had confirmed it", cause="refund")
-    if _may_be_done(claimed):
-        return _settle(claimed, RefundStatus.UNKNOWN, "a notice that nobody could check says that it was done", cause="refund")
+    if is_confirmed is None:
+        return _settle(claimed, RefundStatus.QUEUED, "a notice came, and the account to read it with is not found", cause="refund")
     outcome = _send(claimed)
     if isinstance(outcome, ConfigurationError):  # it stays queued, and would for ever
         alias = claimed.payment.account
@@ -229,23 +229,25 @@ def _is_under_way(claimed: Refund) -> bool:
         return False  # nothing has left yet
 
 
-def _claim(refund_id: int) -> Refund | None:
+def _claim(refund_id: int) -> tuple[Refund | None, bool | None]:
+    """Take a queued refund to be sent, unless it must not be; tell whether a notice has confirmed it already, as `_is_confirmed` does."""
     row = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
     with locked_order(row.payment.order_id) as order:
         refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
         refund.payment.order = order
         if refund.status != RefundStatus.QUEUED:
-            return None
-        if _may_be_refunded_elsewhere(refund.payment):
+            return None, False
+        is_confirmed = _is_confirmed(refund)
+        if not is_confirmed and _may_be_refunded_elsewhere(refund.payment):
             refund.due_at = clock.now() + _LONGEST_PAUSE
             refund.save(update_fields=["due_at"])
-            return None
+            return None, False
         refund.status = move_refund(RefundStatus.QUEUED, RefundStatus.SENDING).value
         refund.status_since = clock.now()
         refund.due_at = refund.status_since + _LOST_AFTER
         refund.save(update_fields=["status", "status_since", "due_at"])
         record("refund.sending", order, "refund", f"USD {refund.amount}", payment=refund.payment, refund=refund)
-    return refund
+    return refund, is_confirmed
 
 
 def _settle(
@@ -286,8 +288,7 @@ def _settle_locked(
             _doubt_refusal(order, refund, "notice" if cause == "notice" else "answer", cause)
         return refund, False
     was, now = RefundStatus(refund.status), clock.now()
-    confirmations = _confirmations(refund) if status in (RefundStatus.UNKNOWN, RefundStatus.REFUSED) else frozenset()
-    is_confirmed = bool(confirmations - {NoticeSignature.UNCHECKED})
+    is_confirmed = status in (RefundStatus.UNKNOWN, RefundStatus.REFUSED) and bool(_is_confirmed(refund))
     if is_confirmed and (status is RefundStatus.UNKNOWN or was is RefundStatus.UNKNOWN):
         status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notice had confirmed it"
     move_refund(was, status)
@@ -305,7 +306,7 @@ def _settle_locked(
             "It is never sent again by itself. Look at the gateway and say whether it was done."
         )
         _raise(AttentionReason.REFUND_UNKNOWN, sentence, cause, order, refund)
-    if status is RefundStatus.REFUSED and (is_confirmed or (confirmations and person == ITSELF)):
+    if status is RefundStatus.REFUSED and is_confirmed:
         _doubt_refusal(order, refund, "notice", cause)
     if status is RefundStatus.SUCCEEDED:
         _conclude_refund(refund)
@@ -370,35 +371,25 @@ def _tell_shop(order: Order, refund: Refund) -> None:
     ).save(force_insert=True)
 
 
-def _was_confirmed(refund: Refund) -> bool:
-    """Tell whether a notice that may be believed says that a refund was done."""
-    return bool(_confirmations(refund) - {NoticeSignature.UNCHECKED})
+def _is_confirmed(refund: Refund) -> bool | None:
+    """Tell whether a kept notice says that a refund was done; None when there are some, and the account to read them with is not found."""
+    kept = refund.kept_notices.exclude(signature=NoticeSignature.FORGED.value).values_list("evidence", flat=True)
+    evidence = list(kept)
+    if not evidence:
+        return False
+    account = maker_if_known(refund.payment)
+    if account is None:
+        return None
+    return any(confirms_refund(one, account.dialect, refund.payment.reference) for one in evidence)
 
 
-def _may_be_done(refund: Refund) -> bool:
-    """Tell whether any notice says that a refund was done, though nobody could check it: then it is not sent again (I6)."""
-    return bool(_confirmations(refund))
-
-
-def _confirmations(refund: Refund) -> set[str]:
-    """Return what the signatures of the notices say that say that a refund was done; forged ones say nothing."""
-    dialect = dialect_of(refund.payment)
-    kept = refund.kept_notices.exclude(signature=NoticeSignature.FORGED.value).values_list("signature", "evidence")
-    return {signature for signature, evidence in kept if confirms_refund(evidence, dialect, refund.payment.reference)}
-
-
-def settle_by_notice(order: Order, refund_id: int, *, is_checked: bool) -> bool:
+def settle_by_notice(order: Order, refund_id: int) -> bool:
     """Let a notice on the refund's own address settle an unknown outcome: the one thing a notice may do by itself (I7).
 
-    Under the order's lock, in the transaction that keeps the notice; tells whether the shop has something to hear. One whose signature
-    nobody could check settles nothing; it raises attention where it contradicts what we hold.
+    Under the order's lock, in the transaction that keeps the notice; tells whether the shop has something to hear. One that is queued,
+    since its request was taken not to have left, is booked at once by the sweeper.
     """
-    if not is_checked:
-        refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
-        refund.payment.order = order
-        if refund.status == RefundStatus.REFUSED:
-            _doubt_refusal(order, refund, "notice", "notice")
-        return False
+    Refund.objects.using(database()).filter(pk=refund_id, status=RefundStatus.QUEUED).update(due_at=clock.now())
     answer = "the gateway's notice confirmed it"
     _, has_moved = _settle_locked(order, refund_id, RefundStatus.SUCCEEDED, answer, "notice", only_from=(RefundStatus.UNKNOWN,))
     return has_moved
@@ -451,7 +442,7 @@ def enter_external_refund(
         _check_open(about)
         left = refundable(payment)
         queued = payment.refunds.filter(status=RefundStatus.QUEUED).order_by("-pk")
-        waiting = [refund for refund in queued if not _may_be_done(refund)]
+        waiting = [refund for refund in queued if _is_confirmed(refund) is False]
         most = money.total([left, *(refund.amount for refund in waiting)])
         if exact > most:
             raise InvalidRequest("amount", exact, f"is more than the USD {most} that can still be given back of {payment.reference}")
@@ -491,8 +482,12 @@ def withdraw(refund_id: int, *, person: str) -> Refund:
         refund.payment.order = order
         if refund.status != RefundStatus.QUEUED:
             raise RefundNotPossible(f"the refund is {refund.status} by now, and only one that waits to be sent can be withdrawn")
-        if _may_be_done(refund):
-            raise RefundNotPossible("a notice says that the refund was done; it is settled when it is sent next, and not sent again")
+        is_confirmed = _is_confirmed(refund)
+        if is_confirmed is None:
+            because = f"account {refund.payment.account!r}, with which its notices are read, is not found"
+            raise RefundNotPossible(f"whether a notice says that the refund was done cannot be told: {because}")
+        if is_confirmed:
+            raise RefundNotPossible("a notice says that the refund was done; it is booked when it is sent next, and not sent again")
         withdrawn = _withdraw(refund, order, person, f"by {person}")
     deliver(order.pk)
     return withdrawn

@@ -21,7 +21,7 @@ from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import MOST_DIGITS, Delivery, DeliveryKind, Order, Payment, new_key
-from tillgate.django.operations.accounts import account_if_known, find_account, is_made_by
+from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
 from tillgate.django.operations.payments import after_change, assign, reconcile
 from tillgate.django.operations.timeline import record
@@ -213,7 +213,7 @@ def may_go_on(payment: Payment) -> bool:
     """
     if not is_cashier_live(payment) or payment.order.closed_at or is_order_paid(payment.order):
         return False
-    return is_made_by(payment, account_if_known(payment))
+    return maker_if_known(payment) is not None
 
 
 def is_order_paid(order: Order) -> bool:
@@ -334,7 +334,7 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, cause: 
         else:  # a notice was quicker than the answer, which still tells where the shopper pays
             payment.refresh_from_db()
             payment.cashier_url = known.get("cashier_url", "")
-            payment.transaction_no = payment.transaction_no or known.get("transaction_no")
+            payment.transaction_no = payment.transaction_no or known.get("transaction_no") or None
             payment.save(update_fields=["cashier_url", "transaction_no"])
             record("payment.answered-late", order, cause, sentence, payment=payment, evidence=evidence)
     return _as_started(payment, outcome)

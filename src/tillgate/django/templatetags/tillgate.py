@@ -11,6 +11,7 @@ from django.template.defaultfilters import floatformat
 from tillgate.django.assets import asset_url
 from tillgate.django.forms import VendorForm
 from tillgate.django.tickets import pay_url
+from tillgate.wire import money
 
 register = template.Library()
 
@@ -24,7 +25,7 @@ def vendor_choice(form: VendorForm | None = None) -> dict[str, Any]:
 @register.filter
 def unrounded(amount: Decimal) -> str:
     """Return what an order costs with its cents, and with whatever is finer: an amount that is refused for that must be seen as it is."""
-    finest = amount.normalize().as_tuple().exponent
+    finest = amount.normalize(money.EXACT).as_tuple().exponent
     return str(floatformat(amount, max(2, -finest if isinstance(finest, int) else 0)))
 
 
