@@ -346,10 +346,9 @@ def sends_an_unknown_refund_again(patch: pytest.MonkeyPatch) -> None:
 @mutant("crash_while_refunding")
 def sends_a_refund_again_that_was_cut_off(patch: pytest.MonkeyPatch) -> None:
     def queue_again(pk: int) -> None:
-        Refund.objects.filter(pk=pk).update(status="queued", due_at=clock.now())
+        Refund.objects.filter(pk=pk).update(status="queued", due_at=clock.now(), confirmed=False)
 
     patch.setattr(sweeping, "mark_lost", queue_again)
-    patch.setattr(refunds, "_is_confirmed", lambda refund: False)
 
 
 @mutant("over_refund", pytest.fail.Exception)

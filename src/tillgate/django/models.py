@@ -165,6 +165,8 @@ class Refund(models.Model):
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)
     """When a queued one is sent, or a sending one counts as lost."""
     notices = models.PositiveIntegerField(default=0)
+    confirmed = models.BooleanField(default=False)
+    """Whether a notice on its own address has said that it was done (silence 14)."""
 
     class Meta:
         default_permissions = _PERMISSIONS

@@ -133,31 +133,44 @@ def test_i7_a_notice_that_nobody_can_judge_is_not_acknowledged_and_settles_its_r
     assert (Refund.objects.get().status, world.attentions()) == ("succeeded", [])
 
 
-def test_i6_a_queued_refund_of_which_a_notice_came_is_not_sent_while_nobody_can_read_the_notice(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_i6_a_confirmed_refund_is_neither_sent_nor_withdrawn_while_its_account_is_away(world: World) -> None:
     payment = world.paid_payment("12.50")
     refund = queued(payment)
     refund_notice(world, refund)
-    real, calls = accounts.find_account, list[str]()
-
-    def comes_back(alias: str) -> Any:
-        calls.append(alias)
-        if len(calls) == 1:
-            raise RuntimeError("the accounts are away")
-        return real(alias)
-
-    monkeypatch.setattr(accounts, "find_account", comes_back)
-    waiting = operations.send_refund(refund.pk)
-    assert (waiting.status, waiting.answer) == ("queued", "a notice came, and the account to read it with is not found")
     with without_accounts():
-        with pytest.raises(RefundNotPossible, match="cannot be told: account 'default'"):
+        with pytest.raises(RefundNotPossible, match="a notice says that the refund was done"):
             withdraw(refund.pk, person="ann")
         with pytest.raises(InvalidRequest, match=r"more than the USD 10\.00"):
             enter_external_refund(payment.pk, "12.50", person="ann")
+        world.sweep()
+    assert (Refund.objects.get().status, given_back(world, payment)) == ("succeeded", Decimal(0))
+
+
+def test_i6_a_refund_that_is_confirmed_right_before_it_is_sent_is_not_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment, real = world.paid_payment("12.50"), accounts.account_of
+    refund = queued(payment)
+
+    def noticed(of: Payment) -> Any:
+        refund_notice(world, refund)
+        return real(of)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(operations.refunds, "account_of", noticed)
+        assert operations.send_refund(refund.pk).status == "queued"
     world.time.advance(minutes=2)
     world.sweep()
     assert (Refund.objects.get().status, given_back(world, payment)) == ("succeeded", Decimal(0))
+
+
+def test_i5_a_refund_cut_off_whose_notice_came_is_booked_though_its_account_is_away(world: World) -> None:
+    payment = world.paid_payment("12.50")
+    refund = queued(payment)
+    operations.refunds._claim(refund.pk)
+    refund_notice(world, refund)
+    world.time.advance(minutes=16)
+    with without_accounts():
+        world.sweep()
+    assert (Refund.objects.get().status, refundable(payment), world.attentions()) == ("succeeded", Decimal("10.00"), [])
 
 
 def test_i5_a_queued_refund_that_a_notice_has_confirmed_is_booked_though_the_gateway_says_that_it_changed(
@@ -456,15 +469,14 @@ def test_a_refund_that_waits_until_it_is_known_what_was_refunded_elsewhere_is_tr
 
 def test_a_refund_under_way_counts_as_lost_in_a_quarter_of_an_hour(world: World) -> None:
     refund = queued(world.paid_payment())
-    claimed, is_confirmed = operations.refunds._claim(refund.pk)
+    claimed = operations.refunds._claim(refund.pk)
     assert claimed
-    assert is_confirmed is False
     refund.refresh_from_db()
     assert (claimed.status, refund.status) == ("sending", "sending")
     assert refund.due_at
     assert refund.due_at - refund.status_since == timedelta(minutes=15)
     assert refund.status_since > refund.created_at
-    assert operations.refunds._claim(refund.pk) == (None, False)
+    assert operations.refunds._claim(refund.pk) is None
 
 
 def test_a_refund_that_never_leaves_is_tried_ever_more_rarely(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,6 +136,8 @@ def paid_for(order: Any, lines: Iterable[Any], quantities: Iterable[int]) -> Dec
 
 
 def _share(line: Any, quantity: int) -> Decimal:
+    if not quantity:  # nor may the line have any
+        return NOTHING
     share = money.EXACT.divide(money.EXACT.multiply(line.line_price_incl_tax, quantity), line.quantity)
     return share.quantize(NOTHING, ROUND_HALF_UP, money.EXACT)
 

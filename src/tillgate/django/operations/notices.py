@@ -91,14 +91,15 @@ def receive_refund_notice(key: str, received: Received, method: str) -> Refund |
     if account is None:
         raise CannotBeJudged(refund.payment.reference)
     signature = _signature(account, received)
-    confirms = confirms_refund(_bounded(received), account.dialect, refund.payment.reference)
+    says_done = confirms_refund(_bounded(received), account.dialect, refund.payment.reference)
+    confirms = says_done and signature is not NoticeSignature.FORGED
     with locked_order(refund.payment.order_id) as order:  # before the refund's own row, like everybody who wants both
         rows = Refund.objects.using(database()).filter(pk=refund.pk)
         refund.notices = rows.select_for_update().values_list("notices", flat=True).get() + 1
-        rows.update(notices=refund.notices)
+        rows.update(notices=refund.notices, **({"confirmed": True} if confirms else {}))
         _keep(refund.payment, NoticeKind.REFUND, received, method, signature, refund=refund, count=refund.notices)
         # Together with keeping it: nobody would come back to what it says.
-        has_settled = confirms and signature is not NoticeSignature.FORGED and settle_by_notice(order, refund.pk)
+        has_settled = confirms and settle_by_notice(order, refund.pk)
     with _kept_all_the_same(refund.payment.reference):
         if has_settled:
             deliver(refund.payment.order_id)

@@ -16,7 +16,7 @@ from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment, Refund, new_key
-from tillgate.django.operations.accounts import account_of, maker_if_known
+from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.attention import ELSEWHERE_REASONS, GIVEN_BACK_REASONS, ITSELF, raise_attention, resolve, settle
 from tillgate.django.operations.deliveries import deliver
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
@@ -25,7 +25,6 @@ from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, Tillgat
 from tillgate.lifecycle import BOUND_REFUND_STATUSES, AttentionReason, PaymentStatus, RefundStatus, decide_refund, move_refund
 from tillgate.wire import money
 from tillgate.wire.messages import Refunded, RefundRequest
-from tillgate.wire.notices import NoticeSignature, confirms_refund
 
 __all__ = [
     "RefundNotPossible",
@@ -181,13 +180,11 @@ def _send_quietly(refund_id: int) -> None:
 def send_refund(refund_id: int) -> Refund:
     """Send a queued refund, once, and return it with its outcome. One that is not queued any more is returned as it stands."""
     outside_transactions("send_refund")
-    claimed, is_confirmed = _claim(refund_id)
+    claimed = _claim(refund_id)
     if claimed is None:
         return Refund.objects.using(database()).select_related("payment__order").get(pk=refund_id)
-    if is_confirmed:  # an earlier request, which was taken not to have left, has left after all
+    if claimed.confirmed:  # an earlier request, which was taken not to have left, has left after all
         return _settle(claimed, RefundStatus.SUCCEEDED, "a notice had confirmed it", cause="refund")
-    if is_confirmed is None:
-        return _settle(claimed, RefundStatus.QUEUED, "a notice came, and the account to read it with is not found", cause="refund")
     outcome = _send(claimed)
     if isinstance(outcome, ConfigurationError):  # it stays queued, and would for ever
         alias = claimed.payment.account
@@ -211,7 +208,8 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
         )
         if not _is_under_way(claimed):
             # By now a person may have decided what became of it.
-            return NotSent("refund", request.reference, "the process slept until others took it for dead, or the database is away")
+            because = "the process slept until others took it for dead, a notice has confirmed it just now, or the database is away"
+            return NotSent("refund", request.reference, because)
         return hooks.refund(account, request)
     except TillgateError as error:
         return error
@@ -224,30 +222,28 @@ def _is_under_way(claimed: Refund) -> bool:
     """Tell whether a refund is still this process's to send: by its own clock, and by the row, since another's clock may run ahead."""
     in_time = claimed.due_at is None or clock.now() < claimed.due_at
     try:
-        return in_time and Refund.objects.using(database()).filter(pk=claimed.pk, status=RefundStatus.SENDING).exists()
+        return in_time and Refund.objects.using(database()).filter(pk=claimed.pk, status=RefundStatus.SENDING, confirmed=False).exists()
     except DatabaseFault:
         return False  # nothing has left yet
 
 
-def _claim(refund_id: int) -> tuple[Refund | None, bool | None]:
-    """Take a queued refund to be sent, unless it must not be; tell whether a notice has confirmed it already, as `_is_confirmed` does."""
+def _claim(refund_id: int) -> Refund | None:
     row = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
     with locked_order(row.payment.order_id) as order:
         refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
         refund.payment.order = order
         if refund.status != RefundStatus.QUEUED:
-            return None, False
-        is_confirmed = _is_confirmed(refund)
-        if not is_confirmed and _may_be_refunded_elsewhere(refund.payment):
+            return None
+        if _may_be_refunded_elsewhere(refund.payment) and not refund.confirmed:
             refund.due_at = clock.now() + _LONGEST_PAUSE
             refund.save(update_fields=["due_at"])
-            return None, False
+            return None
         refund.status = move_refund(RefundStatus.QUEUED, RefundStatus.SENDING).value
         refund.status_since = clock.now()
         refund.due_at = refund.status_since + _LOST_AFTER
         refund.save(update_fields=["status", "status_since", "due_at"])
         record("refund.sending", order, "refund", f"USD {refund.amount}", payment=refund.payment, refund=refund)
-    return refund, is_confirmed
+    return refund
 
 
 def _settle(
@@ -288,8 +284,8 @@ def _settle_locked(
             _doubt_refusal(order, refund, "notice" if cause == "notice" else "answer", cause)
         return refund, False
     was, now = RefundStatus(refund.status), clock.now()
-    is_confirmed = status in (RefundStatus.UNKNOWN, RefundStatus.REFUSED) and bool(_is_confirmed(refund))
-    if is_confirmed and (status is RefundStatus.UNKNOWN or was is RefundStatus.UNKNOWN):
+    not_done = status is RefundStatus.UNKNOWN or (status is RefundStatus.REFUSED and was is RefundStatus.UNKNOWN)
+    if refund.confirmed and not_done:
         status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notice had confirmed it"
     move_refund(was, status)
     refund.status, refund.status_since, refund.answer = status.value, now, answer[:255]
@@ -306,7 +302,7 @@ def _settle_locked(
             "It is never sent again by itself. Look at the gateway and say whether it was done."
         )
         _raise(AttentionReason.REFUND_UNKNOWN, sentence, cause, order, refund)
-    if status is RefundStatus.REFUSED and is_confirmed:
+    if status is RefundStatus.REFUSED and refund.confirmed:
         _doubt_refusal(order, refund, "notice", cause)
     if status is RefundStatus.SUCCEEDED:
         _conclude_refund(refund)
@@ -371,18 +367,6 @@ def _tell_shop(order: Order, refund: Refund) -> None:
     ).save(force_insert=True)
 
 
-def _is_confirmed(refund: Refund) -> bool | None:
-    """Tell whether a kept notice says that a refund was done; None when there are some, and the account to read them with is not found."""
-    kept = refund.kept_notices.exclude(signature=NoticeSignature.FORGED.value).values_list("evidence", flat=True)
-    evidence = list(kept)
-    if not evidence:
-        return False
-    account = maker_if_known(refund.payment)
-    if account is None:
-        return None
-    return any(confirms_refund(one, account.dialect, refund.payment.reference) for one in evidence)
-
-
 def settle_by_notice(order: Order, refund_id: int) -> bool:
     """Let a notice on the refund's own address settle an unknown outcome: the one thing a notice may do by itself (I7).
 
@@ -441,8 +425,7 @@ def enter_external_refund(
         _check_seen(payment, seen)
         _check_open(about)
         left = refundable(payment)
-        queued = payment.refunds.filter(status=RefundStatus.QUEUED).order_by("-pk")
-        waiting = [refund for refund in queued if _is_confirmed(refund) is False]
+        waiting = list(payment.refunds.filter(status=RefundStatus.QUEUED, confirmed=False).order_by("-pk"))
         most = money.total([left, *(refund.amount for refund in waiting)])
         if exact > most:
             raise InvalidRequest("amount", exact, f"is more than the USD {most} that can still be given back of {payment.reference}")
@@ -482,11 +465,7 @@ def withdraw(refund_id: int, *, person: str) -> Refund:
         refund.payment.order = order
         if refund.status != RefundStatus.QUEUED:
             raise RefundNotPossible(f"the refund is {refund.status} by now, and only one that waits to be sent can be withdrawn")
-        is_confirmed = _is_confirmed(refund)
-        if is_confirmed is None:
-            because = f"account {refund.payment.account!r}, with which its notices are read, is not found"
-            raise RefundNotPossible(f"whether a notice says that the refund was done cannot be told: {because}")
-        if is_confirmed:
+        if refund.confirmed:
             raise RefundNotPossible("a notice says that the refund was done; it is booked when it is sent next, and not sent again")
         withdrawn = _withdraw(refund, order, person, f"by {person}")
     deliver(order.pk)
