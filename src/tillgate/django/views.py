@@ -31,7 +31,6 @@ from tillgate.django.forms import VENDOR_LABELS, VendorForm, terminal_of
 from tillgate.django.models import Payment
 from tillgate.django.operations.accounts import dialect_of
 from tillgate.django.operations.locking import database, without_atomic_requests
-from tillgate.django.operations.notices import CannotBeJudged
 from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_order_paid, may_go_on
 from tillgate.django.operations.values import payment_value
 from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
@@ -80,7 +79,7 @@ def refund_notice(request: HttpRequest, key: str) -> HttpResponse:
     """Take the gateway's notice about a refund."""
     try:
         refund = operations.receive_refund_notice(key, _received(request), request.method or "")
-    except CannotBeJudged as error:
+    except operations.CannotBeJudged as error:
         _log.warning("a notice of a refund of %s has to come again: the account that made the payment could not be found", error)
         return HttpResponse("try again later", status=503, content_type="text/plain")
     if refund is None:

@@ -129,8 +129,12 @@ def test_i7_a_notice_that_nobody_can_judge_is_not_acknowledged_and_settles_its_r
     assert (answer.status_code, answer.content) == (503, b"try again later")
     assert f"a notice of a refund of {payment.reference} has to come again" in caplog.text
     assert (Refund.objects.get().status, refund.kept_notices.count()) == ("unknown", 0)
+    assert world.attentions() == ["refund-unknown", "account-gone"]
+    told = Attention.objects.get(reason="account-gone")
+    assert f"when a notice came of the refund of USD 2.50 of payment {payment.reference}" in told.sentence
+    assert (told.payment, told.account) == (payment, "default")
     refund_notice(world, refund)
-    assert (Refund.objects.get().status, world.attentions()) == ("succeeded", [])
+    assert (Refund.objects.get().status, world.attentions()) == ("succeeded", ["account-gone"])
 
 
 def test_i6_a_confirmed_refund_is_neither_sent_nor_withdrawn_while_its_account_is_away(world: World) -> None:
@@ -154,12 +158,10 @@ def test_i6_a_refund_that_is_confirmed_right_before_it_is_sent_is_not_sent(world
         refund_notice(world, refund)
         return real(of)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(operations.refunds, "account_of", noticed)
-        assert operations.send_refund(refund.pk).status == "queued"
-    world.time.advance(minutes=2)
-    world.sweep()
-    assert (Refund.objects.get().status, given_back(world, payment)) == ("succeeded", Decimal(0))
+    monkeypatch.setattr(operations.refunds, "account_of", noticed)
+    world.time.advance(hours=4)
+    assert operations.send_refund(refund.pk).status == "succeeded"
+    assert (given_back(world, payment), world.attentions()) == (Decimal(0), [])
 
 
 def test_i5_a_refund_cut_off_whose_notice_came_is_booked_though_its_account_is_away(world: World) -> None:

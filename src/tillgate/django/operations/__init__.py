@@ -8,7 +8,7 @@ from tillgate.django.operations.acts import Act, ActNotPossible, Done, acts_for,
 from tillgate.django.operations.attention import resolve
 from tillgate.django.operations.audit import audit
 from tillgate.django.operations.deliveries import deliver, deliver_due, enqueue_remote
-from tillgate.django.operations.notices import receive_payment_notice, receive_refund_notice, receive_return
+from tillgate.django.operations.notices import CannotBeJudged, receive_payment_notice, receive_refund_notice, receive_return
 from tillgate.django.operations.payments import reconcile
 from tillgate.django.operations.refunds import RefundNotPossible, queue_refund, refund, send_refund
 from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, close, expect, start
@@ -17,6 +17,7 @@ from tillgate.django.operations.sweep import sweep
 __all__ = [
     "Act",
     "ActNotPossible",
+    "CannotBeJudged",
     "Done",
     "NotPayable",
     "RefundNotPossible",

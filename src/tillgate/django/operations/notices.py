@@ -89,6 +89,7 @@ def receive_refund_notice(key: str, received: Received, method: str) -> Refund |
         return None
     account = maker_if_known(refund.payment)
     if account is None:
+        _tell_of_unjudged(refund)
         raise CannotBeJudged(refund.payment.reference)
     signature = _signature(account, received)
     says_done = confirms_refund(_bounded(received), account.dialect, refund.payment.reference)
@@ -104,6 +105,17 @@ def receive_refund_notice(key: str, received: Received, method: str) -> Refund |
         if has_settled:
             deliver(refund.payment.order_id)
     return refund
+
+
+def _tell_of_unjudged(refund: Refund) -> None:
+    """Tell a person of a notice that nobody can judge: gateways do not repeat theirs for ever."""
+    payment = refund.payment
+    sentence = (
+        f"Account {payment.account}: it could not be found, or is another merchant's by now, when a notice came of the refund of "
+        f"USD {refund.amount} of payment {payment.reference}. If the notice does not come again, look at the gateway whether it was done."
+    )
+    with durable():
+        raise_attention(AttentionReason.ACCOUNT_GONE, sentence, "notice", payment=payment, account=payment.account)
 
 
 def _find(key: str) -> Payment | None:

@@ -284,8 +284,8 @@ def _settle_locked(
             _doubt_refusal(order, refund, "notice" if cause == "notice" else "answer", cause)
         return refund, False
     was, now = RefundStatus(refund.status), clock.now()
-    not_done = status is RefundStatus.UNKNOWN or (status is RefundStatus.REFUSED and was is RefundStatus.UNKNOWN)
-    if refund.confirmed and not_done:
+    nobody_refused = status is not RefundStatus.REFUSED or was is RefundStatus.UNKNOWN
+    if refund.confirmed and status is not RefundStatus.SUCCEEDED and nobody_refused:
         status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notice had confirmed it"
     move_refund(was, status)
     refund.status, refund.status_since, refund.answer = status.value, now, answer[:255]
