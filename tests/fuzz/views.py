@@ -121,12 +121,13 @@ class Views:
 
     def check_refund_notice(self, request: Request) -> str:
         status, _, content, changed = self.ask(request)
-        settled = any(table == "tillgate_refund" for table, _, _ in changed)
+        settled = any(table == "tillgate_refund" and "status" in became for table, _, became in changed)
+        confirmed = any(map(_notes_a_confirmation, changed))
         doubted = any(table == "tillgate_attention" and became.get("refund_id") == self.shop.refused.pk for table, _, became in changed)
-        if settled or doubted:
+        if settled or doubted or confirmed:
             assert self._is_signed_if_at_all(request), "I7: a forged notice settled a refund"
         allowed = [_settles_the_unknown_refund(self.shop)] if settled else [_tells_of("refund-contradicted")] if doubted else []
-        self.nothing_changed(changed, *allowed)
+        self.nothing_changed(changed, _notes_a_confirmation, *allowed)
         self.bounded()
         return "settled what was unknown" if settled else "told a person" if doubted else self._acknowledged(request, status, content)
 
@@ -358,6 +359,12 @@ def _tells_of(reason: str) -> Callable[[Difference], bool]:
         return not was.get("id") and table in told and told[table] in became.values()
 
     return allows
+
+
+def _notes_a_confirmation(difference: Difference) -> bool:
+    """Tell whether all that a notice changed of its refund is that one has confirmed it."""
+    table, _, became = difference
+    return table == "tillgate_refund" and became == {"confirmed": True}
 
 
 def _settles_the_unknown_refund(shop: Shop) -> Callable[[Difference], bool]:
