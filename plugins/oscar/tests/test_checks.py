@@ -49,6 +49,19 @@ def test_what_is_missing_is_told_with_the_line_to_add(settings: Any, setting: st
     assert remedy in found()[id_]
 
 
+class Apart:
+    """A router that keeps Oscar's orders in a database of their own."""
+
+    def db_for_write(self, model: Any, **_: Any) -> str | None:
+        return "orders" if model._meta.app_label == "order" else None
+
+
+def test_orders_in_another_database_than_tillgates_rows_are_told(settings: Any) -> None:
+    settings.DATABASE_ROUTERS = [f"{__name__}.Apart"]
+    assert list(found()) == ["E007"]
+    assert "'orders' and Tillgate's rows in 'default'" in found()["E007"]
+
+
 def found_in_the_database() -> dict[str, str]:
     return {str(message.id): f"{message.msg} {message.hint}" for message in run_checks(tags=[checks.TAG], databases=["default"])}
 

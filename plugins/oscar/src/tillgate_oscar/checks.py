@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from django.apps import apps
 from django.conf import settings as project
 from django.core import checks
-from django.db import DatabaseError
+from django.db import DatabaseError, router
 from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 from oscar.core.loading import get_class, get_model
@@ -95,6 +95,16 @@ def check_statuses() -> Found:
         yield _error(5, sentence, hint)
 
 
+def check_databases() -> Found:
+    """Whether an order and what Tillgate knows of it change in one transaction."""
+    if not apps.is_installed("tillgate.django"):
+        return
+    theirs, ours = router.db_for_write(get_model("order", "Order")), router.db_for_write(apps.get_model("tillgate", "Order"))
+    if theirs != ours:
+        sentence = f"Oscar's orders are in database {theirs!r} and Tillgate's rows in {ours!r}: they cannot change together."
+        yield _error(7, sentence, "Let DATABASE_ROUTERS send both to one database.")
+
+
 def check_currency() -> Found:
     """Whether baskets are in the one currency that can be paid."""
     if project.OSCAR_DEFAULT_CURRENCY != CURRENCY:
@@ -130,6 +140,7 @@ AREAS: Final[Sequence[Callable[[], Found]]] = (
     check_classes,
     check_addresses,
     check_statuses,
+    check_databases,
     check_currency,
     check_site,
 )
