@@ -45,6 +45,9 @@ COUNTERS: Final = {
 }
 """What a notice may change by itself: how many came, and when the gateway is asked next."""
 
+NO_REQUEST: Final = (400, dict[str, str](), b"")
+"""The answer to what Django makes no request of. Its own pages, and ours, say something."""
+
 Row = tuple[Any, ...]
 Rows = dict[str, list[Row]]
 
@@ -235,7 +238,7 @@ class Shop:
         try:
             pieces: Any = self._handler(environ, start)
         except SuspiciousOperation:  # Django cannot make a request of it; the server answers, before any middleware or view has heard of it
-            return 400, {}, b""
+            return NO_REQUEST
         content = b"".join(pieces)
         pieces.close()
         return int(began[0].split(" ")[0]), dict(began[1]), content
