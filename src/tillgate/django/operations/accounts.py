@@ -12,7 +12,7 @@ from tillgate.django.models import Payment
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.wire.dialects import REFERENCE, Dialect
 
-__all__ = ["account_if_known", "account_of", "dialect_of", "find_account", "is_made_by", "maker_if_known"]
+__all__ = ["account_of", "dialect_of", "find_account", "is_made_by", "maker_if_known"]
 
 _log = logging.getLogger("tillgate")
 
@@ -46,7 +46,7 @@ def is_made_by(payment: Payment, account: Account | None) -> bool:
     return account is not None and all(getattr(account, name) == getattr(payment, name) for name in _PINNED)
 
 
-def account_if_known(payment: Payment) -> Account | None:
+def _account_if_known(payment: Payment) -> Account | None:
     """Return the account of a payment's alias, whoever's it is by now; None when nobody knows it, or the plugin that keeps it fails."""
     try:
         return find_account(payment.account)
@@ -59,11 +59,11 @@ def account_if_known(payment: Payment) -> Account | None:
 
 def maker_if_known(payment: Payment) -> Account | None:
     """Return the account that made a payment; None when it cannot be found just now, or its alias is another merchant's by now."""
-    account = account_if_known(payment)
+    account = _account_if_known(payment)
     return account if is_made_by(payment, account) else None
 
 
 def dialect_of(payment: Payment) -> Dialect:
     """Return how a payment's gateway speaks; as the reference does, when its account is gone."""
-    account = account_if_known(payment)
+    account = _account_if_known(payment)
     return account.dialect if account else REFERENCE
