@@ -11,6 +11,7 @@ import pytest
 from django.db import transaction
 
 from tests.django.conftest import World
+from tests.django.operations.conftest import queue
 from tests.smallest_shop.models import ShopOrder
 from tillgate import InvalidRequest, NotSent
 from tillgate.django import clock, operations
@@ -158,7 +159,7 @@ def test_money_is_not_left_as_it_is_while_a_refund_of_it_waits_to_be_sent(world:
     with pytest.raises(ActNotPossible, match=r"^a refund of USD 12\.50 of this payment is queued: withdraw it first$"):
         operations.perform(attention.pk, "accept", person="bob", note="shipped")
     done = operations.perform(attention.pk, "withdraw", person="bob")
-    assert (done.resolved, done.sentence) == (False, "withdrawn before it was sent: by bob")
+    assert (done.resolved, done.sentence, done.refund) == (False, "withdrawn before it was sent: by bob", Refund.objects.get())
     assert operations.perform(attention.pk, "accept", person="bob", note="shipped").resolved
     world.time.advance(hours=2)
     world.sweep()
@@ -172,6 +173,25 @@ def test_money_is_not_left_as_it_is_while_a_refund_of_it_is_being_sent(world: Wo
     Refund.objects.filter(pk=refund.pk).update(status="sending")
     with pytest.raises(ActNotPossible, match=r"^a refund of USD 1\.00 of this payment is sending: look again in a moment$"):
         operations.perform(attention.pk, "accept", person="bob", note="shipped")
+
+
+def test_what_is_about_no_money_of_the_payment_is_accepted_though_a_refund_of_it_waits(world: World) -> None:
+    payment = world.paid_payment()
+    queue(payment)
+    about = {"order": payment.order, "payment": payment, "raised_at": clock.now()}
+    forged = Attention.objects.create(reason="forged-notices", sentence="Many.", open_key="forged", **about)
+    assert operations.perform(forged.pk, "accept", person="bob", note="a scanner").resolved
+
+
+def test_what_waits_of_another_payment_keeps_nobody_from_accepting_and_is_not_withdrawn(world: World) -> None:
+    _, attention = held(world)
+    ShopOrder.objects.update(status="open")
+    other = queue(world.paid_payment())
+    assert "withdraw" not in operations.acts_for(attention)
+    with pytest.raises(ActNotPossible, match=r"^no refund of this payment waits to be sent$"):
+        operations.perform(attention.pk, "withdraw", person="bob")
+    assert operations.perform(attention.pk, "accept", person="bob", note="shipped").resolved
+    assert Refund.objects.get(pk=other.pk).status == "queued"
 
 
 def test_withdrawing_is_refused_in_words_when_nothing_waits(world: World) -> None:

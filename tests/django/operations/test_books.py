@@ -374,6 +374,23 @@ def test_i6_a_refund_of_unknown_outcome() -> None:
         assert (line[-1] == f"needs a person since {RAISED}") is is_it
 
 
+def test_i5_a_refund_that_is_held_to_be_refused_and_was_made() -> None:
+    one = payment()
+    back, other = refund(one, status="refused"), refund(one, 2, status="refused")
+    deliveries = [told(one), *(told(one, 2 + it.pk, kind="refund-changed", refund=it, data={"status": "refused"}) for it in (back, other))]
+    shown = (
+        *("refund-contradicted", "S1", "refund of USD 2.50: refused", "the gateway says that it was done"),
+        *(SETTLE, f"needs a person since {RAISED}"),
+    )
+    for knows, lines in (
+        (attention(refund=back, reason="refund-contradicted"), [shown]),
+        (attention(refund=back, reason="refund-contradicted", resolved_at=NOW, resolved_by="ann"), []),
+        (attention(refund=back, reason="refund-not-sent"), []),
+        (attention(refund=refund(one, 3), reason="refund-contradicted"), []),
+    ):
+        assert found(books(one, paid_by=one, refunds=[back, other], deliveries=deliveries, attentions=[knows])) == lines
+
+
 def test_a_refund_of_which_the_shop_was_not_told() -> None:
     one = payment()
     back, other = refund(one), refund(one, 2)

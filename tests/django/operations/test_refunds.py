@@ -19,8 +19,8 @@ from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations import RefundNotPossible, accounts
 from tillgate.django.operations.attention import raise_attention
-from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.refunds import enter_external_refund, refundable, settle_by_person, withdraw
+from tillgate.django.operations.locking import InsideTransaction, locked_order
+from tillgate.django.operations.refunds import enter_external_refund, refundable, settle_by_notice, settle_by_person, withdraw
 from tillgate.lifecycle import AttentionReason
 from tillgate.testing.crashes import Crash
 
@@ -102,6 +102,21 @@ def test_i7_a_forged_notice_settles_no_refund(world: World) -> None:
     refund_notice(world, refund, "status=success&verifySign=00000000000000000000000000000000")
     refund.refresh_from_db()
     assert refund.status == "unknown"
+
+
+def test_i7_a_notice_that_is_kept_is_acknowledged_though_the_shop_cannot_be_told_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    payment = world.paid_payment()
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(payment.pk, "2.50")
+    with monkeypatch.context() as patch:
+        patch.setattr(operations.notices, "deliver", failing(OperationalError("the lock is held")))
+        refund_notice(world, refund)
+    assert f"what a notice of {payment.reference} leads to could not be done" in caplog.text
+    assert (Refund.objects.get().status, world.shop.refunded(payment.order.key)) == ("succeeded", 0)
+    world.sweep()
+    assert world.shop.refunded(payment.order.key) == Decimal("2.50")
 
 
 @contextmanager
@@ -803,11 +818,30 @@ def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_thos
     assert large.answer == "withdrawn before it was sent: a refund made elsewhere left nothing for it"
     assert world.attentions() == ["refund-not-sent"]
     assert refundable(payment) == Decimal("0.50")
-    assert TimelineEntry.objects.filter(refund=large, event="refund.refused").count() == 1
+    assert TimelineEntry.objects.get(refund=large, event="refund.refused").cause == "person:ann"
+    enter_external_refund(payment.pk, "0.50", person="ann")
+    small.refresh_from_db()
+    assert small.status == "queued", "just enough is left for it"
     sent = list[RefundRequest]()
     monkeypatch.setattr(hooks, "refund", lambda account, request: sent.append(request))
     assert operations.send_refund(large.pk).status == "refused"
     assert sent == []
+
+
+@pytest.mark.parametrize(("status", "at_once"), [("queued", True), ("sending", False), ("unknown", False)])
+def test_a_notice_brings_forward_the_one_refund_that_it_confirms_and_only_while_that_waits(
+    world: World, status: str, at_once: bool
+) -> None:
+    payment, later = world.paid_payment("12.50"), clock.now() + timedelta(minutes=30)
+    told, other = queued(payment), queued(payment)
+    Refund.objects.update(due_at=later)
+    Refund.objects.filter(pk=told.pk).update(status=status)
+    with locked_order(payment.order_id) as order:
+        settle_by_notice(order, told.pk)
+    told.refresh_from_db()
+    other.refresh_from_db()
+    assert (told.due_at == later, other.due_at) == (status == "sending", later)
+    assert (told.due_at is not None and told.due_at <= clock.now()) is at_once
 
 
 def test_i5_a_queued_refund_that_a_notice_has_confirmed_is_not_withdrawn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1036,7 +1070,8 @@ def test_a_refund_that_can_never_leave_is_withdrawn_by_a_person_and_told_once(wo
     world.a_day_passes()
     assert (Attention.objects.count(), refundable(payment)) == (1, Decimal("10.00"))
     done = operations.perform(attention.pk, "withdraw", person="ann")
-    assert (done.resolved, done.sentence) == (True, "withdrawn before it was sent: by ann")
+    assert (done.resolved, done.sentence, done.refund) == (True, "withdrawn before it was sent: by ann", refund)
+    assert TimelineEntry.objects.get(event="refund.refused").cause == "person:ann"
     assert (world.attentions(), refundable(payment)) == ([], Decimal("12.50"))
     assert list(refund.deliveries.values_list("kind", "outcome")) == [("refund-changed", "refused")]
     with pytest.raises(RefundNotPossible, match="is refused by now, and only one that waits to be sent can be withdrawn"):
@@ -1047,8 +1082,9 @@ def test_a_refund_that_a_notice_has_confirmed_is_not_withdrawn(world: World, mon
     payment = world.paid_payment("12.50")
     refund = queued(payment)
     refund_notice(world, refund)
-    with pytest.raises(RefundNotPossible, match="a notice says that the refund was done"):
+    with pytest.raises(RefundNotPossible, match=r"^a notice says that the refund was done; ") as refused:
         withdraw(refund.pk, person="ann")
+    assert str(refused.value).endswith("; it is booked when it is sent next, and not sent again")
     world.sweep()
     refund.refresh_from_db()
     assert (refund.status, given_back(world, payment)) == ("succeeded", Decimal(0))

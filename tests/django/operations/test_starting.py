@@ -306,6 +306,14 @@ def test_i4_a_cashier_page_that_is_open_for_minutes_only_is_handed_out_again_for
         assert is_cashier_live(world.fresh(first)) is live
 
 
+def test_a_cashier_page_that_was_opened_far_ahead_of_the_clock_is_not_live(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.start(world.order())
+    first = payment.created_at - (payment.cashier_closes_at - payment.created_at)
+    for now, live in ((first, False), (first + timedelta(microseconds=1), True)):
+        monkeypatch.setattr(clock, "now", lambda now=now: now)
+        assert is_cashier_live(payment) is live
+
+
 def test_a_cashier_page_that_closes_in_exactly_two_minutes_is_not_live(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.start(world.order())
     last = payment.cashier_closes_at - timedelta(minutes=2)
@@ -378,6 +386,10 @@ def test_a_creation_that_was_lost_ten_seconds_ago_is_not_waited_for(world: World
 def test_a_payment_is_being_created_while_it_is_young_open_and_has_no_address(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = being_created(world, monkeypatch)
     assert is_being_created(payment)
+    for seconds, is_young in ((-clock.SKEW.total_seconds(), False), (-299, True), (9, True), (10, False)):
+        monkeypatch.setattr(clock, "now", lambda seconds=seconds: payment.created_at + timedelta(seconds=seconds))
+        assert is_being_created(payment) is is_young
+    monkeypatch.undo()
     payment.status = "failed"
     assert not is_being_created(payment)
 

@@ -1083,7 +1083,7 @@ def test_a_fault_whose_words_no_database_keeps_leaves_the_sweeper_alive(world: W
 
     monkeypatch.setattr(sweeping, "mail_attentions", send)
     monkeypatch.setattr(sweeping._log, "disabled", True)  # workers of a test run cannot send each other half a surrogate either
-    assert world.sweep().faults == ["mail: RuntimeError: the mail service says \ufffd"]
+    assert sweep_mail().faults == world.sweep().faults == ["mail: RuntimeError: the mail service says \ufffd"]
     assert Heartbeat.objects.get(name=SWEEPER).detail["faults"] == ["mail: RuntimeError: the mail service says \ufffd"]
 
 
@@ -1207,6 +1207,29 @@ def test_i2_what_was_once_wrong_with_an_account_hides_no_payment_that_stays_unan
         world.sweep()
         world.time.advance(minutes=15)
     assert ("payment-unanswered" in world.attentions()) is answers
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_hidden"),
+    [
+        ({}, True),
+        ({"raised_at": clock.SKEW}, True),
+        ({"raised_at": clock.SKEW + timedelta(microseconds=1)}, False),
+        ({"account": "another"}, False),
+        ({"reason": "forged-notices"}, False),
+        ({"resolved_at": timedelta()}, False),
+    ],
+)
+def test_i2_only_what_is_wrong_with_the_account_now_hides_a_payment_that_no_answer_settles(
+    world: World, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], is_hidden: bool
+) -> None:
+    payment, now = world.start(world.order()), clock.now()
+    monkeypatch.setattr(clock, "now", lambda: now)
+    moments = {name: now + value for name, value in fields.items() if isinstance(value, timedelta)}
+    known = {"reason": "signature-mismatch", "account": "default", "sentence": "Once.", "raised_at": now}
+    Attention.objects.create(**{**known, **fields, **moments})
+    sweeping._tell_of_unanswered([payment])
+    assert Attention.objects.filter(reason="payment-unanswered").exists() is not is_hidden
 
 
 def test_i2_a_payment_that_the_gateway_never_tells_anything_usable_about_is_told_to_a_person(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -334,6 +335,17 @@ def test_observers_hear_that_a_refund_met_an_accounts_matter(world: World, liste
     operations.refund(payment.pk, "2.50")
     [event] = [event for event in listener.heard if event.name == "attention.raised"]
     assert (event.fields["reason"], event.fields["account"], event.fields["cause"]) == ("account-gone", "default", "refund")
+
+
+def test_observers_hear_that_a_refunds_notice_met_an_accounts_matter(
+    world: World, listener: Listener, configure: Callable[..., None]
+) -> None:
+    payment = world.paid_payment()
+    refund = operations.refund(payment.pk, "2.50")
+    configure({"MERCHANT_NO": "999999"})
+    assert world.client.post(f"/payments/refund-notice/{refund.notice_key}/", {"status": "success"}).status_code == 503
+    [event] = [event for event in listener.heard if event.name == "attention.raised"]
+    assert (event.fields["reason"], event.fields["account"], event.fields["cause"]) == ("account-gone", "default", "notice")
 
 
 def test_evidence_is_kept_as_json_knows_it_and_within_bounds(world: World) -> None:

@@ -11,9 +11,9 @@ import pytest
 from tests.django.conftest import World
 from tests.django.operations.conftest import clock_ahead, due_in, queue, silent
 from tillgate.django import clock, operations
-from tillgate.django.models import Refund
+from tillgate.django.models import Heartbeat, Refund
 from tillgate.django.operations import turns, wrong_clocks
-from tillgate.django.operations.sweep import sweep, sweep_account, sweep_mail, sweep_shop, wake
+from tillgate.django.operations.sweep import SWEEPER, sweep, sweep_account, sweep_mail, sweep_shop, wake
 
 
 def by_tasks() -> None:
@@ -40,6 +40,19 @@ def test_i2_a_clock_that_ran_ahead_puts_off_neither_what_it_looked_at_nor_what_i
         world.shopper_pays(payment)
     sweeps()
     assert [world.fresh(payment).status for payment in (looked_at, begun)] == ["paid", "paid"]
+
+
+def test_what_a_wrong_clock_put_off_and_cannot_be_put_right_keeps_nobody_from_their_turn(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(wrong_clocks, "bring_forward", fail)
+    world.start(world.order())
+    world.time.advance(minutes=1)
+    assert wake() == ["default"]
+    assert Heartbeat.objects.get(name=SWEEPER).detail["faults"] == ["what was put off too far: RuntimeError: a bug"]
 
 
 @pytest.mark.parametrize("days", [5, 40])
