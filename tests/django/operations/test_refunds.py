@@ -114,7 +114,7 @@ def test_i7_a_notice_that_is_kept_is_acknowledged_though_the_shop_cannot_be_told
         patch.setattr(operations.notices, "deliver", failing(OperationalError("the lock is held")))
         refund_notice(world, refund)
     assert f"what a notice of {payment.reference} leads to could not be done" in caplog.text
-    assert (Refund.objects.get().status, world.shop.refunded(payment.order.key)) == ("succeeded", 0)
+    assert (Refund.objects.get().status, world.shop.refunded(payment.order.key)) == ("succeeded", Decimal(0))
     world.sweep()
     assert world.shop.refunded(payment.order.key) == Decimal("2.50")
 
@@ -874,6 +874,48 @@ def test_i6_a_process_that_slept_until_its_refund_was_taken_for_lost_sends_nothi
     assert (refund.status, sent) == ("refused", [])
 
 
+def test_i6_a_process_that_slept_sends_nothing_though_nobody_has_noticed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment, real, sent = world.paid_payment(), accounts.account_of, list[RefundRequest]()
+
+    def asleep(payment: Payment) -> Any:
+        world.time.advance(minutes=16)
+        return real(payment)
+
+    monkeypatch.setattr(operations.refunds, "account_of", asleep)
+    answering(monkeypatch, sent.append)
+    refund = operations.refund(payment.pk, "2.50")
+    because = "the process slept until others took it for dead, a notice has confirmed it just now, or the database is away"
+    assert (refund.status, refund.answer, sent) == ("queued", str(NotSent("refund", payment.reference, because)), [])
+
+
+def test_i6_a_refund_is_to_be_sent_until_the_time_for_it_is_over_or_its_row_says_otherwise(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.paid_payment()
+    claimed, other = (operations.refunds._claim(queued(payment).pk) for _ in range(2))
+    assert claimed
+    assert claimed.due_at
+    for now, is_under_way in ((claimed.due_at - timedelta(microseconds=1), True), (claimed.due_at, False)):
+        with monkeypatch.context() as patch:
+            patch.setattr(clock, "now", lambda now=now: now)
+            assert operations.refunds._is_under_way(claimed) is is_under_way
+    Refund.objects.filter(pk=claimed.pk).update(status="unknown")
+    assert not operations.refunds._is_under_way(claimed)
+    assert other
+    assert operations.refunds._is_under_way(other)
+
+
+def test_what_was_overpaid_is_settled_by_giving_it_back_and_nothing_else_is(world: World) -> None:
+    payment, other = world.paid_payment(), world.paid_payment()
+    for of, reason in ((payment, "overpaid"), (payment, "forged-notices"), (other, "overpaid")):
+        about = {"order": of.order, "payment": of, "sentence": "x", "raised_at": clock.now()}
+        Attention.objects.create(reason=reason, open_key=f"{reason}:{of.pk}", **about)
+    operations.refund(payment.pk, "1.00", reason="overpaid", person="ann")
+    [settled] = Attention.objects.filter(resolved_at__isnull=False)
+    assert (settled.payment, settled.reason, settled.resolved_by) == (payment, "overpaid", "ann")
+    assert settled.resolution == "USD 1.00 was given back"
+
+
 def test_i6_a_refund_that_was_taken_not_to_have_left_and_has_is_not_sent_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment, sent = world.paid_payment(), list[RefundRequest]()
 
@@ -889,6 +931,7 @@ def test_i6_a_refund_that_was_taken_not_to_have_left_and_has_is_not_sent_again(w
     world.sweep()
     refund.refresh_from_db()
     assert (refund.status, refund.answer, len(sent)) == ("succeeded", "a notice had confirmed it", 1)
+    assert TimelineEntry.objects.get(event="refund.succeeded").cause == "refund"
 
 
 def test_a_refund_that_cannot_be_sent_for_hours_is_told_to_a_person_until_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1232,6 +1232,19 @@ def test_i2_only_what_is_wrong_with_the_account_now_hides_a_payment_that_no_answ
     assert Attention.objects.filter(reason="payment-unanswered").exists() is not is_hidden
 
 
+def test_a_payment_that_somebody_has_settled_meanwhile_is_not_told_to_be_unanswered(world: World) -> None:
+    settled, other = world.start(world.order()), world.start(world.order())
+    Payment.objects.update(order=settled.order)
+    Payment.objects.filter(pk=settled.pk).update(status="failed")
+    sweeping._tell_of_unanswered([settled])
+    assert world.attentions() == []
+    other.refresh_from_db()
+    sweeping._tell_of_unanswered([other])
+    told = Attention.objects.get()
+    assert (told.payment, told.order, told.account) == (other, settled.order, "default")
+    assert TimelineEntry.objects.get(event="attention.raised").cause == "sweep"
+
+
 def test_i2_a_payment_that_the_gateway_never_tells_anything_usable_about_is_told_to_a_person(
     world: World, gateway: dict[str, Callable[[], object]]
 ) -> None:
