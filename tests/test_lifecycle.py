@@ -472,3 +472,18 @@ def test_a_settled_payment_is_tried_again_after_a_twentieth_of_the_time_since(da
 def test_a_settled_payment_is_tried_no_later_than_it_is_looked_at() -> None:
     now = NOW + timedelta(days=29, hours=23)
     assert lifecycle.next_try(PaymentStatus.PAID, NOW, NOW, now) == NOW + timedelta(days=30)
+
+
+@pytest.mark.parametrize(
+    ("status", "after", "is_unanswered"),
+    [
+        (PaymentStatus.PENDING, timedelta(hours=6), True),
+        (PaymentStatus.CREATED, timedelta(hours=7), True),
+        (PaymentStatus.PENDING, timedelta(hours=6) - timedelta(microseconds=1), False),
+        (PaymentStatus.CLOSED, timedelta(hours=7), False),
+    ],
+)
+def test_an_open_payment_is_unanswered_six_hours_after_its_time_to_pay(
+    status: PaymentStatus, after: timedelta, is_unanswered: bool
+) -> None:
+    assert lifecycle.is_unanswered(status, NOW, NOW + after) is is_unanswered

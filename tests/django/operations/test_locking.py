@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
@@ -70,6 +70,29 @@ def test_i6_where_the_host_commits_by_hand_nothing_is_sent_that_its_rollback_wou
         with by_hand(), pytest.raises(InsideTransaction, match="while autocommit of database 'default' is off"):
             send()
     assert (world.given_back(payment), Refund.objects.count(), Payment.objects.count()) == (Decimal(0), 0, 1)
+
+
+@pytest.mark.parametrize(("act", "operation"), [(lambda: outside_transactions("refund"), "refund"), (durable, "this")])
+def test_an_operation_whose_host_commits_by_hand_says_where_it_was_called_and_what_to_do(
+    world: World, act: Callable[[], object], operation: str
+) -> None:
+    with by_hand(), pytest.raises(InsideTransaction) as caught:
+        act()
+    assert str(caught.value) == (
+        f"{operation} must be kept at once, and was called while autocommit of database 'default' is off: "
+        "turn it on (transaction.set_autocommit(True), and no AUTOCOMMIT in the settings), or queue the work"
+    )
+
+
+def test_before_there_is_a_connection_the_settings_say_whether_the_host_commits_by_hand(
+    elsewhere: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(connections[elsewhere], "connection", None)
+        outside_transactions("refund")
+        patch.setitem(connections[elsewhere].settings_dict, "AUTOCOMMIT", False)
+        with pytest.raises(InsideTransaction, match="while autocommit of database 'elsewhere' is off"):
+            outside_transactions("refund")
 
 
 def test_where_the_host_commits_by_hand_nothing_is_acknowledged_that_is_not_kept(world: World) -> None:

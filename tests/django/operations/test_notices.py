@@ -213,6 +213,15 @@ def test_what_comes_before_the_bound_is_kept(world: World) -> None:
     assert Notice.objects.get().evidence == {"status": "success", "a": "a" * 5000, "...": "the rest was not kept"}
 
 
+def test_names_that_came_with_another_value_are_named_in_the_evidence_within_a_bound(world: World) -> None:
+    payment = world.start(world.order())
+    world.notice(payment, "b=1&a=1&b=2&a=2")
+    assert Notice.objects.latest("id").evidence == {"a": "1", "b": "1", "...": "not kept: another value of a, b"}
+    name = "n" * 2000
+    world.notice(payment, f"{name}=1&{name}=2")
+    assert Notice.objects.latest("id").evidence == {name: "1", "...": f"not kept: another value of {name}"[:1000]}
+
+
 def test_what_could_not_be_read_of_a_notice_is_evidence_too(world: World) -> None:
     world.notice(world.start(world.order()), '{"status": ', "application/json")
     assert Notice.objects.get().evidence == {"?": "the body was not understood (JSONDecodeError)"}
@@ -316,6 +325,21 @@ def test_a_forged_notice_makes_the_gateway_be_asked_all_the_same(world: World) -
     world.shopper_pays(payment)
     world.notice(payment, FORGED)
     assert world.fresh(payment).status == "paid"
+
+
+@pytest.mark.parametrize(("fails", "body"), [("ask", "status=success"), ("_raise_forged", FORGED)])
+def test_a_notice_that_is_kept_is_acknowledged_though_what_it_leads_to_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: str, body: str
+) -> None:
+    payment = world.start(world.order())
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(operations.notices, fails, fail)
+    answer = world.notice(payment, body)
+    assert (answer.status_code, answer.content, Notice.objects.count()) == (200, b"success", 1)
+    assert f"what a notice of {payment.reference} leads to could not be done" in caplog.text
 
 
 def test_a_notice_is_kept_though_the_plugin_that_keeps_its_account_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
