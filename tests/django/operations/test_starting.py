@@ -387,9 +387,9 @@ def test_a_payment_is_being_created_while_it_is_young_open_and_has_no_address(wo
     payment = being_created(world, monkeypatch)
     assert is_being_created(payment)
     for seconds, is_young in ((-clock.SKEW.total_seconds(), False), (-299, True), (9, True), (10, False)):
-        monkeypatch.setattr(clock, "now", lambda seconds=seconds: payment.created_at + timedelta(seconds=seconds))
-        assert is_being_created(payment) is is_young
-    monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(clock, "now", lambda seconds=seconds: payment.created_at + timedelta(seconds=seconds))
+            assert is_being_created(payment) is is_young
     payment.status = "failed"
     assert not is_being_created(payment)
 
