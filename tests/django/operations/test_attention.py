@@ -8,7 +8,7 @@ from django.db import IntegrityError, transaction
 from tests.django.conftest import World
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Payment, TimelineEntry
-from tillgate.django.operations.attention import ITSELF, raise_attention, resolve, settle
+from tillgate.django.operations.attention import ITSELF, open_among, raise_attention, resolve, settle
 from tillgate.lifecycle import AttentionReason
 
 FORGED, GONE = AttentionReason.FORGED_NOTICES, AttentionReason.ACCOUNT_GONE
@@ -49,6 +49,10 @@ def test_a_matter_is_that_of_its_refund_or_delivery_or_payment(world: World, sub
     assert raised.open_key == f"forged-notices:{whom.get(subject, 'nonetype:')}"
     raised.refresh_from_db()
     assert {name: getattr(raised, name) for name in ("payment", "refund", "delivery") if getattr(raised, name)} == given
+    entry = TimelineEntry.objects.latest("id")
+    told = {name: getattr(entry, name) for name in ("payment", "refund") if getattr(entry, name)}
+    assert (entry.event, entry.sentence, entry.evidence) == ("attention.raised", "Forged.", {"reason": "forged-notices"})
+    assert told == {name: row for name, row in given.items() if name != "delivery"}
 
 
 def test_a_worker_that_is_overtaken_raises_nothing_and_keeps_its_transaction(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,3 +124,13 @@ def test_what_is_over_by_itself_is_taken_back_unless_a_person_was_quicker(world:
     settle(Attention.objects.all(), "over")
     assert list(Attention.objects.order_by("id").values_list("resolution", "resolved_by")) == [("over", ITSELF), ("a scanner", "ann")]
     assert clock.now() >= Attention.objects.earliest("id").resolved_at  # type: ignore[operator]
+
+
+def test_of_some_matters_those_are_open_that_were_raised_and_not_resolved(world: World) -> None:
+    open_one, resolved = forged(world.start(world.order())), forged(world.start(world.order()))
+    assert open_one
+    assert resolved
+    keys = (open_one.open_key, resolved.open_key, "forged-notices:payment:0")
+    resolve(resolved.pk, "a scanner", "ann")
+    assert open_among(keys) == {open_one.open_key}
+    assert open_among(()) == set()

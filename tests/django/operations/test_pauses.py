@@ -9,8 +9,8 @@ import pytest
 from tests.django.conftest import World
 from tillgate import hooks
 from tillgate.django import clock
-from tillgate.django.models import Attention, Heartbeat
-from tillgate.django.operations.pauses import PAUSE, pause, resume, without_paused
+from tillgate.django.models import Attention, Heartbeat, Payment
+from tillgate.django.operations.pauses import PAUSE, has_answered, pause, resume, without_paused
 
 LONG = "a" * 128
 
@@ -101,12 +101,16 @@ def test_a_silence_without_rest_is_remembered_and_told_all_the_same(world: World
     assert world.attentions() == ["gateway-silent"]
 
 
-def test_a_silence_that_nobody_asked_into_for_hours_begins_anew(world: World) -> None:
-    pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
-    world.time.advance(hours=3, seconds=1)
-    pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
-    assert not Attention.objects.exists()
-    assert datetime.fromisoformat(Heartbeat.objects.get().detail["since"]) > clock.now() - timedelta(minutes=1)
+@pytest.mark.parametrize(("more", "is_forgotten"), [(timedelta(), False), (timedelta(microseconds=1), True)])
+def test_a_silence_that_nobody_asked_into_for_more_than_three_hours_begins_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch, more: timedelta, is_forgotten: bool
+) -> None:
+    began = clock.now()
+    for now in (began, began + timedelta(hours=3) + more):
+        monkeypatch.setattr(clock, "now", lambda now=now: now)
+        pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+    assert world.attentions() == ([] if is_forgotten else ["gateway-silent"])
+    assert Heartbeat.objects.get().detail == {"since": (clock.now() if is_forgotten else began).isoformat()}
 
 
 def test_no_silence_is_told_of_a_gateway_that_has_answered_a_notice_meanwhile(world: World) -> None:
@@ -125,3 +129,24 @@ def test_a_silence_that_began_ahead_of_the_clock_begins_now(world: World) -> Non
     Heartbeat.objects.update(at=clock.now() + timedelta(days=1), detail={"since": (clock.now() + timedelta(days=1)).isoformat()})
     pause("default", "HTTP 500", is_told=False)
     assert datetime.fromisoformat(Heartbeat.objects.get().detail["since"]) <= clock.now()
+
+
+@pytest.mark.parametrize(
+    ("ahead", "counts"),
+    [
+        (timedelta(hours=-1), False),
+        (timedelta(hours=-1, microseconds=1), True),
+        (timedelta(), True),
+        (clock.SKEW, True),
+        (clock.SKEW + timedelta(microseconds=1), False),
+    ],
+)
+def test_an_answer_counts_for_its_account_when_it_came_since_and_not_from_far_ahead(
+    world: World, monkeypatch: pytest.MonkeyPatch, ahead: timedelta, counts: bool
+) -> None:
+    now = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: now)
+    payment = world.paid_payment()
+    Payment.objects.filter(pk=payment.pk).update(status_since=now + ahead)
+    assert has_answered("default", now - timedelta(hours=1)) is counts
+    assert not has_answered("other", now - timedelta(hours=1))
