@@ -130,6 +130,8 @@ def test_of_some_matters_those_are_open_that_were_raised_and_not_resolved(world:
     open_one, resolved = forged(world.start(world.order())), forged(world.start(world.order()))
     assert open_one
     assert resolved
+    assert open_one.open_key
+    assert resolved.open_key
     keys = (open_one.open_key, resolved.open_key, "forged-notices:payment:0")
     resolve(resolved.pk, "a scanner", "ann")
     assert open_among(keys) == {open_one.open_key}
