@@ -220,6 +220,8 @@ def test_names_that_came_with_another_value_are_named_in_the_evidence_within_a_b
     name = "n" * 2000
     world.notice(payment, f"{name}=1&{name}=2")
     assert Notice.objects.latest("id").evidence == {name: "1", "...": f"not kept: another value of {name}"[:1000]}
+    world.notice(payment, f"a=1&a=2&b={'b' * 9000}")
+    assert Notice.objects.latest("id").evidence == {"a": "1", "...": "not kept: another value of a, and the rest"}
 
 
 def test_what_could_not_be_read_of_a_notice_is_evidence_too(world: World) -> None:

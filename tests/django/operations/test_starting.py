@@ -154,7 +154,8 @@ def test_a_vendor_that_is_not_offered_and_a_shop_that_describes_nothing_are_told
     monkeypatch.setattr(ShopOrder.objects, "filter", lambda **_: ShopOrder.objects.none())
     with pytest.raises(ConfigurationError) as silent:
         begin(world, "7", vendor="paypal")
-    assert str(silent.value) == "plugin: 'smallest-shop' does not implement tillgate_describe_order"
+    because = "the shop does not know it, or tillgate_describe_order is not implemented"
+    assert str(silent.value) == f"plugin: 'smallest-shop' describes no order '7': {because}"
 
 
 def test_i12_no_payment_is_started_inside_a_transaction(world: World) -> None:

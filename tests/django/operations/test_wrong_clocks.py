@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,7 +16,9 @@ from tests.django.operations.conftest import clock_ahead, due_in, queue, silent
 from tillgate.django import clock, operations
 from tillgate.django.models import Heartbeat, Refund
 from tillgate.django.operations import turns, wrong_clocks
-from tillgate.django.operations.sweep import SWEEPER, sweep, sweep_account, sweep_mail, sweep_shop, wake
+from tillgate.django.operations.sweep import SWEEPER, Swept, sweep, sweep_account, sweep_mail, sweep_shop, wake
+
+sweeping: Any = sys.modules["tillgate.django.operations.sweep"]  # the package gives its function under the same name
 
 
 def by_tasks() -> None:
@@ -40,6 +45,30 @@ def test_i2_a_clock_that_ran_ahead_puts_off_neither_what_it_looked_at_nor_what_i
         world.shopper_pays(payment)
     sweeps()
     assert [world.fresh(payment).status for payment in (looked_at, begun)] == ["paid", "paid"]
+
+
+def test_i2_a_sweep_that_does_not_come_to_its_end_puts_right_what_a_clock_put_off_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.start(world.order())
+    for _ in range(2):
+        operations.enqueue_remote(world.shop.plugin, payment.order.key, "invoice")
+        operations.enqueue_remote(world.shop.plugin, world.start(world.order()).order.key, "invoice")
+    monkeypatch.setattr(sweeping, "_MOST_AT_ONCE", 1)
+    real, rounds = sweeping.beat, list[str]()
+    with ExitStack() as ahead:
+
+        def beat(swept: Swept) -> None:
+            rounds.append(world.fresh(payment).status)
+            real(swept)
+            if len(rounds) == 1:
+                ahead.close()  # the clock is put right between two rounds
+                world.shopper_pays(payment)
+
+        monkeypatch.setattr(sweeping, "beat", beat)
+        ahead.enter_context(clock_ahead(monkeypatch, 2))
+        world.sweep()
+    assert rounds[:2] == ["expired", "paid"]
 
 
 def test_what_a_wrong_clock_put_off_and_cannot_be_put_right_keeps_nobody_from_their_turn(

@@ -84,7 +84,7 @@ def open_among(keys: Iterable[str]) -> set[str]:
     """Return those of some keys whose attention is open."""
     asked = set(keys)
     rows = Attention.objects.using(database()).filter(open_key__in=asked)
-    return asked.intersection(rows.values_list("open_key", flat=True)) if asked else asked
+    return asked.intersection(rows.values_list("open_key", flat=True))
 
 
 def raise_attention(

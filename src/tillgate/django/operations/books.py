@@ -306,7 +306,7 @@ def _examine_refunds(books: OrderBooks, payment: Payment) -> Iterator[Difference
             yield _difference(AttentionReason.REFUND_UNKNOWN, payment, here, there, "look at the gateway's back office", about)
         contradicted = AttentionReason.REFUND_CONTRADICTED
         if about := [one for one in books.attentions if one.refund_id == refund.pk and one.reason == contradicted and not one.resolved_at]:
-            yield _difference(contradicted, payment, here, "the gateway says that it was done", "enter it, if the money went out", about)
+            yield _difference(contradicted, payment, here, "the gateway says that it was done", _SETTLE, about)
         if refund.status in _TOLD_TO_SHOP:
             yield from _examine_refund_delivery(books, payment, refund, here)
 

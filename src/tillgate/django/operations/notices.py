@@ -238,7 +238,8 @@ def _bounded(received: Received) -> dict[str, Any]:
             break
         evidence[name] = value
     if received.repeated:
-        evidence[NOT_WHOLE] = f"not kept: another value of {', '.join(sorted(received.repeated))}"[:1000]
+        also = ", and the rest" if NOT_WHOLE in evidence else ""
+        evidence[NOT_WHOLE] = f"not kept: another value of {', '.join(sorted(received.repeated))}"[:1000] + also
     if received.fault:
         evidence[NOT_READ] = received.fault
     return evidence

@@ -461,8 +461,7 @@ def withdraw(refund_id: int, *, person: str) -> Refund:
     """Give up a refund that waits to be sent, as a person wishes. Raises `RefundNotPossible` when it does not wait any more."""
     row = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
     with locked_order(row.payment.order_id) as order:
-        refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
-        refund.payment.order = order
+        refund = Refund.objects.using(database()).get(pk=refund_id)
         if refund.status != RefundStatus.QUEUED:
             raise RefundNotPossible(f"the refund is {refund.status} by now, and only one that waits to be sent can be withdrawn")
         if refund.confirmed:
@@ -475,7 +474,7 @@ def withdraw(refund_id: int, *, person: str) -> Refund:
 def _withdraw(refund: Refund, order: Order, person: str, because: str) -> Refund:
     """Give up a refund that was not sent, under the order's lock."""
     answer, cause = f"withdrawn before it was sent: {because}", f"person:{person}"
-    withdrawn, _ = _settle_locked(order, refund.pk, RefundStatus.REFUSED, answer, cause, only_from=(RefundStatus.QUEUED,), person=person)
+    withdrawn, _ = _settle_locked(order, refund.pk, RefundStatus.REFUSED, answer, cause, only_from=(RefundStatus.QUEUED,))
     return withdrawn
 
 

@@ -160,7 +160,8 @@ def _new_order(plugin: str, order_key: str, **fields: Any) -> Order:
 def _describe(order: Order) -> hooks.OrderDescription:
     described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
     if not isinstance(described, hooks.OrderDescription):
-        raise ConfigurationError("plugin", order.plugin, "does not implement tillgate_describe_order")
+        because = f"describes no order {order.key!r}: the shop does not know it, or tillgate_describe_order is not implemented"
+        raise ConfigurationError("plugin", order.plugin, because)
     return described
 
 

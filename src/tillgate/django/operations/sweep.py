@@ -118,9 +118,9 @@ def sweep(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _n
     """
     outside_transactions("sweep")
     swept, began, quota = Swept(), clock.now(), Quota(limit)
-    _put_right(swept)
     while True:
         before = swept.work
+        _put_right(swept)  # in every round: a sweep goes on for hours where more comes than it can do
         shop_left = _shop(swept, stop)
         progress(swept)
         accounts_left = _accounts(swept, quota, progress, stop)
@@ -135,7 +135,7 @@ def sweep(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _n
 
 
 def _put_right(swept: Swept) -> None:
-    """Make due what a clock that was wrong has put off. Every sweeper begins with it."""
+    """Make due what a clock that was wrong has put off. Every round begins with it."""
     _guarded(swept, "what was put off too far", wrong_clocks.bring_forward)
     _guarded(swept, "what a wrong clock has looked at", wrong_clocks.look_again)
 

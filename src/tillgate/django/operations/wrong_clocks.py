@@ -1,4 +1,4 @@
-"""What a clock that was wrong has put off, or seems to have done already, is made due. Every sweep begins with it.
+"""What a clock that was wrong has put off, or seems to have done already, is made due. Every round of a sweep begins with it.
 
 Machines' clocks leap, by days or years, and what was written meanwhile stays: a next look that lies a month ahead would be kept.
 """

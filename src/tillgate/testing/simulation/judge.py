@@ -20,6 +20,7 @@ from tillgate.sandbox.service import Service
 from tillgate.sandbox.transactions import Transaction
 from tillgate.testing.driver import ShopDriver
 from tillgate.testing.simulation.network import Network, Violated, key_of
+from tillgate.wire import money
 
 __all__ = ["Judge", "Prepared", "Remembered"]
 
@@ -69,7 +70,7 @@ def _must(holds: object, invariant: str, what: str) -> None:
 
 def _went_back(payment_id: int) -> Decimal:
     back = Refund.objects.filter(payment=payment_id, status="succeeded").values_list("amount", flat=True)
-    return sum(back, Decimal("0.00"))
+    return money.total(back)
 
 
 class _Order(NamedTuple):
@@ -317,7 +318,7 @@ class Judge:
         if order.paid_by_id:
             paid_by = payments[order.paid_by_id]
             _must(paid_by.status == "paid", "I1", f"order {name} is paid by a payment that is {paid_by.status}")
-            given_back = sum((refund.amount for refund in refunds if refund.status == "succeeded"), Decimal("0.00"))
+            given_back = money.total(refund.amount for refund in refunds if refund.status == "succeeded")
             _must(self._shop.refunded(order.key) <= given_back, "I3", f"the shop holds more of order {name} to be given back than is")
 
     def _there(self, payment: Payment | _Payment) -> Transaction | None:
@@ -404,9 +405,7 @@ class Judge:
             )
         for order in Order.objects.order_by("pk"):
             succeeded = Refund.objects.filter(payment__order=order, status="succeeded").values_list("amount", flat=True)
-            _must(
-                self._shop.refunded(order.key) == sum(succeeded, Decimal("0.00")), "I3", f"the shop's refunds of order {order} are not ours"
-            )
+            _must(self._shop.refunded(order.key) == money.total(succeeded), "I3", f"the shop's refunds of order {order} are not ours")
 
     def _contradicted(self, payment: Payment) -> None:
         """Money that was given back, and is held not to be, is told to a person once the gateway has said so."""

@@ -38,6 +38,7 @@ from tillgate.testing.simulation.database import Interposed
 from tillgate.testing.simulation.judge import Prepared
 from tillgate.testing.simulation.network import NOTICE_FAULTS, Violated, key_of
 from tillgate.testing.world import ShopIsDown
+from tillgate.wire import money
 
 if TYPE_CHECKING:
     from tillgate.testing.simulation.world import SimulatedWorld
@@ -324,16 +325,14 @@ class People:
         payment = attention.payment
         if payment is None or act not in (Act.ENTER_REFUND, Act.REFUND):
             return None
-        ours = sum(
-            payment.refunds.filter(status__in=("succeeded", "unknown", "sending", "queued")).values_list("amount", flat=True), Decimal(0)
-        )
+        taken = payment.refunds.filter(status__in=("succeeded", "unknown", "sending", "queued")).values_list("amount", flat=True)
         if act is Act.REFUND:
-            return payment.amount - ours or None
+            return money.left_of(payment.amount, taken) or None
         there = self._world.service.known(payment.merchant_no, payment.reference)
         known = set(payment.refunds.exclude(status="refused").values_list("notice_key", flat=True))
         made = sum(one.cents for one in there.refunds if key_of(one.ipn_url) not in known) if there else 0
-        entered = sum(payment.refunds.filter(external=True).values_list("amount", flat=True), Decimal(0))
-        missing = Decimal(made) / 100 - entered
+        entered = payment.refunds.filter(external=True).values_list("amount", flat=True)
+        missing = money.left_of(Decimal(made).scaleb(-2), entered)
         if attention.reason == "refund-contradicted" and attention.refund:  # each is entered for itself
             missing = min(missing, attention.refund.amount)
         return missing or None
