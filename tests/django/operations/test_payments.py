@@ -18,8 +18,8 @@ from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations import NotPayable, StartOutcome
 from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of
-from tillgate.lifecycle import AttentionReason, Found, NoNews, PaymentFacts, PaymentStatus
+from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of, is_unchanged
+from tillgate.lifecycle import AttentionReason, Decision, Found, NoNews, PaymentFacts, PaymentStatus
 
 
 def test_i1_a_paid_order_is_one_that_the_gateways_own_query_said_is_paid(world: World) -> None:
@@ -541,6 +541,33 @@ def test_an_answer_that_was_asked_for_in_the_moment_of_the_last_status_counts(wo
     assert (attention.order, attention.payment, attention.account) == (payment.order, payment, "default")
     assert attention.sentence.startswith(f"Payment {payment.reference}: it was paid, and now the gateway says ")
     assert TimelineEntry.objects.get(event="attention.raised").cause == "test"
+    assert not TimelineEntry.objects.filter(event="payment.identified").exists(), "its number was known"
+
+
+@pytest.mark.parametrize(("more", "raised"), [(timedelta(0), []), (timedelta(microseconds=1), ["changed-after-paid"])])
+def test_an_answer_from_before_the_status_counts_only_where_no_right_clock_can_have_said_when_that_came(
+    world: World, monkeypatch: pytest.MonkeyPatch, more: timedelta, raised: list[str]
+) -> None:
+    payment = world.paid_payment()
+    world.sandbox.control.reverse(payment.reference)
+    moment = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: moment)
+    Payment.objects.update(status_since=moment + clock.SKEW + more)
+    payment = world.fresh(payment)
+    apply_answer(payment, ask(payment), "test")
+    assert world.attentions() == raised
+
+
+def test_an_answer_says_nothing_new_where_persons_know_of_its_matter_already(world: World) -> None:
+    payment = world.fresh(world.start(world.order()))
+    of_account, of_payment = "wrong-credentials:account:default", f"amount-mismatch:payment:{payment.pk}"
+    for reason, key, other in (
+        (AttentionReason.WRONG_CREDENTIALS, of_account, of_payment),
+        (AttentionReason.AMOUNT_MISMATCH, of_payment, of_account),
+    ):
+        decision = Decision(status=PaymentStatus.PENDING, transaction_no=payment.transaction_no, because="", attention=reason)
+        assert is_unchanged(payment, decision, {key})
+        assert not is_unchanged(payment, decision, {other})
 
 
 def test_no_news_that_a_person_must_see_is_raised_and_tried_again_soon(world: World, caplog: pytest.LogCaptureFixture) -> None:

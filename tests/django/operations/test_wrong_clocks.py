@@ -14,7 +14,7 @@ import pytest
 from tests.django.conftest import World
 from tests.django.operations.conftest import clock_ahead, due_in, queue, silent
 from tillgate.django import clock, operations
-from tillgate.django.models import Heartbeat, Refund
+from tillgate.django.models import Delivery, Heartbeat, Payment, Refund
 from tillgate.django.operations import turns, wrong_clocks
 from tillgate.django.operations.sweep import SWEEPER, Swept, sweep, sweep_account, sweep_mail, sweep_shop, wake
 
@@ -69,6 +69,67 @@ def test_i2_a_sweep_that_does_not_come_to_its_end_puts_right_what_a_clock_put_of
         ahead.enter_context(clock_ahead(monkeypatch, 2))
         world.sweep()
     assert rounds[:2] == ["expired", "paid"]
+
+
+@pytest.mark.parametrize(
+    ("looked_at", "status_since", "next_look_at", "is_due"),
+    [
+        (0, 0, None, False),
+        (2, 0, None, True),
+        (0, 2, None, True),
+        (2, 0, 3, True),
+        (0, 2, 3, True),
+        (2, 2, 1, False),
+        (0, 0, 24, False),
+    ],
+    ids=str,
+)
+def test_only_what_was_looked_at_or_settled_at_a_time_to_come_and_is_not_soon_due_is_looked_at_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, looked_at: float, status_since: float, next_look_at: float | None, is_due: bool
+) -> None:
+    now, many = clock.now(), 120
+    for _ in range(2):
+        world.start(world.order())
+    likeness = Payment.objects.values(*(field.attname for field in Payment._meta.concrete_fields if not field.primary_key)).earliest("pk")
+    hours = {"looked_at": looked_at, "status_since": status_since, "next_look_at": next_look_at}
+    times = {name: None if ahead is None else now + timedelta(hours=ahead) for name, ahead in hours.items()}
+    Payment.objects.all().delete()
+    Payment.objects.bulk_create(
+        Payment(**likeness | {"status": "closed", "reference": f"R-{n}", "notice_key": f"n{n}", "return_key": f"r{n}"} | times)
+        for n in range(many)
+    )
+    monkeypatch.setattr(wrong_clocks, "_looked_again", turns.Rest(wrong_clocks._LOOK_AGAIN_EVERY))
+    wrong_clocks.look_again()
+    assert Payment.objects.filter(next_look_at__gte=now, next_look_at__lte=clock.now()).count() == (many if is_due else 0)
+    assert Heartbeat.objects.get(name="clock").detail == {"looked_again": many if is_due else 0}
+
+
+@pytest.mark.parametrize(("created", "hours", "is_due"), [(0, 2.1, True), (0, 1.9, False), (25, 2.1, False)])
+def test_only_what_is_further_off_than_any_young_payment_waits_is_brought_forward(
+    world: World, created: float, hours: float, is_due: bool
+) -> None:
+    now = clock.now()
+    payment = world.start(world.order())
+    due = now + timedelta(hours=hours)
+    Payment.objects.update(created_at=now - timedelta(hours=created), next_look_at=due)
+    wrong_clocks.bring_forward()
+    assert (world.fresh(payment).next_look_at == due) is not is_due
+    assert (due_in(world, payment) <= 0) is is_due
+
+
+def test_a_refund_and_a_delivery_that_wait_for_a_wrong_clock_are_brought_forward_and_what_is_over_is_left(world: World) -> None:
+    far = clock.now() + timedelta(days=1)
+    waiting, over = (queue(world.paid_payment()) for _ in range(2))
+    done = Delivery.objects.latest("pk")
+    key = operations.enqueue_remote(world.shop.plugin, waiting.payment.order.key, "invoice")
+    Refund.objects.update(due_at=far)
+    Refund.objects.filter(pk=over.pk).update(status="refused")
+    Delivery.objects.update(due_at=far)
+    wrong_clocks.bring_forward()
+    assert Refund.objects.get(pk=waiting.pk).due_at <= clock.now()  # type: ignore[operator]
+    assert Refund.objects.get(pk=over.pk).due_at == far
+    assert Delivery.objects.get(event_id=key).due_at <= clock.now()  # type: ignore[operator]
+    assert Delivery.objects.get(pk=done.pk).due_at == far
 
 
 def test_what_a_wrong_clock_put_off_and_cannot_be_put_right_keeps_nobody_from_their_turn(
