@@ -423,6 +423,15 @@ def test_w009_and_w010_a_sweeper_that_never_ran_or_is_away(sound: Any, world: Wo
     assert told() == {}
 
 
+def test_w010_a_sweeper_whose_last_sweep_is_still_to_come_may_be_away(sound: Any, world: World) -> None:
+    world.sweep()
+    for ahead, is_told in ((timedelta(minutes=5), False), (timedelta(days=3, minutes=1), True)):
+        Heartbeat.objects.filter(name="sweeper").update(at=clock.now() + ahead)
+        assert ("3 d" in told().get("W010", "")) is is_told
+    world.sweep()
+    assert told() == {}
+
+
 def test_w011_a_sweeper_that_does_not_keep_up(sound: Any, world: World, configure: Callable[..., None]) -> None:
     silenced = sound.TILLGATE
     configure()

@@ -126,6 +126,14 @@ def test_a_number_that_cannot_be_used_is_told_with_its_remedy(world: World, opti
     assert str(caught.value).endswith(remedy)
 
 
+def test_a_sweep_that_is_no_loop_ends_within_minutes_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    many(world, 2)
+    monkeypatch.setattr(subcommand, "_LONGEST_SECONDS", 0.0)
+    assert run("sweep") == ("0 payments looked at; what is left is for the next sweep\n", 0)
+    monkeypatch.undo()
+    assert run("sweep") == ("2 payments looked at\n", 0)
+
+
 def test_the_sentence_of_a_sweep_counts_in_english() -> None:
     assert subcommand._sentence(Swept(looked=1, refunds_sent=1, mails=1)) == "1 payment looked at, 1 refund sent, 1 mail"
     assert subcommand._sentence(Swept(looked=2, refunds_sent=2, mails=2)) == "2 payments looked at, 2 refunds sent, 2 mails"

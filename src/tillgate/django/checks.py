@@ -251,6 +251,9 @@ def check_sweeper() -> Found:
         yield _warning(9, "The sweeper has never run: payments whose notice is lost would not be found.", hint)
     elif now - last > late:
         yield _warning(10, f"The sweeper ran last {explain_age(now - last)} ago.", hint)
+    elif last - now > clock.SKEW:
+        sentence = f"The sweeper ran last {explain_age(last - now)} from now, by a clock that was wrong: whether it runs cannot be told."
+        yield _warning(10, sentence, f"{hint} Celery's beat waits for such a time too: delete its celerybeat-schedule and start it again.")
     oldest = Payment.objects.using(_database()).aggregate(due=Min("next_look_at"))["due"]
     if last is not None and oldest and now - oldest > late:
         sentence = f"The sweeper does not keep up: a payment has been due for {explain_age(now - oldest)}."

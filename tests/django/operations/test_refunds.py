@@ -13,6 +13,7 @@ import pytest
 from django.db import OperationalError, transaction
 
 from tests.django.conftest import World
+from tests.django.operations.conftest import queue
 from tests.smallest_shop.models import ShopOrder
 from tillgate import ConfigurationError, InvalidRequest, NotSent, Refunded, RefundRequest, Refused, hooks
 from tillgate.django import clock, operations
@@ -952,6 +953,27 @@ def test_a_refund_that_cannot_be_sent_for_hours_is_told_to_a_person_until_it_is(
     world.sweep()
     assert Refund.objects.get().status == "succeeded"
     assert Attention.objects.get().resolution == "it waits no longer: succeeded"
+
+
+def test_a_refund_that_was_queued_while_the_clock_ran_ahead_is_told_and_tried_no_more_often(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refund = queue(world.paid_payment())
+    Refund.objects.update(created_at=clock.now() + timedelta(days=365))
+    tried = list[int]()
+
+    def refuse(*_: object) -> Any:
+        tried.append(1)
+        raise NotSent("refund", "x", "connection refused")
+
+    answering(monkeypatch, refuse)
+    for _ in range(6):
+        world.sweep()
+        world.time.advance(minutes=10)
+    assert len(tried) == 1
+    assert world.attentions() == ["refund-not-sent"]
+    sentence = Attention.objects.get(refund=refund).sentence
+    assert "it could not be sent and a clock that was wrong keeps from telling since when (" in sentence
 
 
 def wrongly_refused(world: World, payment: Payment, amount: str) -> Refund:

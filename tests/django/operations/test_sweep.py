@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -818,11 +818,13 @@ def test_a_failure_is_told_with_what_it_happened_to(world: World, monkeypatch: p
 
 def test_a_look_that_cannot_be_put_back_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     many(world, 1)
-    real = QuerySet.update
+    real, looks = QuerySet.update, list[datetime]()
 
     def update(rows: QuerySet[Any], **changes: Any) -> int:
-        if list(changes) == ["next_look_at"]:
-            raise RuntimeError("a bug")
+        if "next_look_at" in changes:
+            looks.append(changes["next_look_at"])
+            if len(looks) > 1:  # after the claim
+                raise RuntimeError("a bug")
         return real(rows, **changes)
 
     monkeypatch.setattr(QuerySet, "update", update)
@@ -1074,6 +1076,84 @@ def test_what_has_been_due_longest_is_done_first_so_that_what_fails_holds_up_not
         sweep_shop()
         assert told == [longest.order_id, other.order_id]
         told.clear()
+
+
+@pytest.mark.parametrize("kind", ["remote", "local"])
+def test_what_stands_behind_a_delivery_that_fails_holds_up_no_other_orders(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(sweeping, "_MOST_AT_ONCE", 2)
+    failing, other = (world.paid_payment() for _ in range(2))
+    Delivery.objects.all().delete()
+
+    def deliver(payment: Payment) -> str:
+        return operations.enqueue_remote(world.shop.plugin, payment.order.key, "invoice")
+
+    for _ in range(4):
+        deliver(failing)
+    first = Delivery.objects.earliest("pk")
+    if kind == "local":
+        Delivery.objects.update(kind="refund-changed")
+        Delivery.objects.filter(pk=first.pk).update(kind="attention-raised")  # of nothing: it fails
+    else:
+        real = hooks.call_owner
+
+        def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
+            if hook == "tillgate_deliver" and arguments["delivery"].order.key == failing.order.key:
+                raise RuntimeError("the other side is gone")
+            return real(plugin, hook, **arguments)
+
+        monkeypatch.setattr(hooks, "call_owner", call_owner)
+    world.sweep()
+    assert Delivery.objects.get(pk=first.pk).attempts == 1
+    world.time.advance(seconds=5)
+    behind = deliver(other)
+    if kind == "local":
+        Delivery.objects.filter(event_id=behind).update(kind="order-unpaid")
+    world.sweep()
+    assert Delivery.objects.get(event_id=behind).done_at
+    assert Delivery.objects.filter(order=failing.order, done_at=None).count() == 4, "in order, each after the one before"
+
+
+@pytest.mark.usefixtures("two_accounts")
+def test_the_account_that_has_waited_longest_has_its_turn_first(world: World) -> None:
+    first, second = many(world, 2), many(world, 1, "other")
+    for payments, minutes in ((first, 1), (second, 2)):
+        Payment.objects.filter(pk__in=[payment.pk for payment in payments]).update(next_look_at=clock.now() - timedelta(minutes=minutes))
+    assert accounts_due() == ["other", "default"]
+    Payment.objects.filter(pk=first[0].pk).update(next_look_at=clock.now() - timedelta(minutes=3))
+    assert accounts_due() == ["default", "other"]
+    refund = queue(world.paid_payment())
+    Refund.objects.filter(pk=refund.pk).update(due_at=clock.now() - timedelta(minutes=4))
+    Payment.objects.filter(pk=refund.payment_id).update(account="third")
+    assert accounts_due() == ["third", "default", "other"]
+    Payment.objects.filter(pk=refund.payment_id).update(account="other")
+    assert accounts_due() == ["other", "default"]
+
+
+def test_however_many_accounts_there_are_the_shop_has_its_turn_in_between(
+    world: World, settings: Any, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]]
+) -> None:
+    names = [f"account-{number}" for number in range(5)]
+    default = settings.TILLGATE["ACCOUNTS"]["default"]
+    settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {"default": default} | dict.fromkeys(names, default)}
+    for name in names:
+        many(world, 1, name)
+    seconds, rounds, real = [0.0], list[int](), sweeping.beat
+
+    def slow() -> None:
+        seconds[0] += 40
+
+    def count(swept: Swept) -> None:
+        rounds.append(swept.looked)
+        real(swept)
+
+    gateway["*"] = slow
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: seconds[0], sleep=time.sleep))
+    monkeypatch.setattr(sweeping, "_LANES", 1)
+    monkeypatch.setattr(sweeping, "beat", count)
+    world.sweep()
+    assert rounds == [2, 4, 5]
 
 
 @pytest.mark.parametrize("said", ["\0", "\ud800"], ids=["nul", "half a surrogate"])

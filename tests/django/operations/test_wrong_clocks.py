@@ -158,6 +158,62 @@ def test_i2_a_payment_that_a_clock_days_ahead_took_for_expired_is_looked_at_once
     assert world.fresh(payment).status == "paid"
 
 
+@pytest.mark.parametrize("days", [2, 40])
+@pytest.mark.parametrize("door", ["sweep", "person"])
+def test_i2_a_clock_that_leaps_while_the_gateway_is_asked_loses_no_tail_look(
+    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]], days: int, door: str
+) -> None:
+    payment = world.start(world.order())
+    world.time.advance(hours=3)
+    world.sweep()
+    assert world.fresh(payment).status == "closed"
+    world.time.advance(hours=2)
+    with ExitStack() as ahead:
+        gateway["*"] = lambda: ahead.enter_context(clock_ahead(monkeypatch, days))
+        if door == "sweep":
+            world.sweep()
+        else:
+            operations.reconcile(world.fresh(payment), "person:ann")
+        gateway.clear()
+    world.pays_late(payment)
+    world.time.advance(minutes=61)
+    world.sweep()
+    assert world.fresh(payment).status == "paid"
+
+
+def test_i2_a_clock_that_leaps_while_the_gateway_is_asked_loses_no_look_at_what_a_person_was_told_of(
+    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]]
+) -> None:
+    payment = world.paid_payment()
+    world.time.advance(hours=2)
+    world.sandbox.control.reverse(payment.reference)
+    with ExitStack() as ahead:
+        gateway["*"] = lambda: ahead.enter_context(clock_ahead(monkeypatch, 40))
+        world.sweep()
+        gateway.clear()
+    assert world.attentions() == ["changed-after-paid"]
+    assert world.fresh(payment).next_look_at is None
+    world.time.advance(minutes=61)
+    world.sweep()
+    assert world.fresh(payment).next_look_at
+
+
+def test_to_a_clock_that_lags_all_seems_to_be_of_a_time_to_come_and_is_made_due_a_part_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wrong_clocks, "_looked_again", turns.Rest(wrong_clocks._LOOK_AGAIN_EVERY))
+    monkeypatch.setattr(wrong_clocks, "_MOST_AT_ONCE", 2)
+    payments = [world.start(world.order()) for _ in range(3)]
+    Payment.objects.update(status="closed", next_look_at=None)
+    due = list[list[int]]()
+    with clock_ahead(monkeypatch, -365):
+        for _ in range(3):
+            wrong_clocks.look_again()
+            due.append([place for place, payment in enumerate(payments) if world.fresh(payment).next_look_at])
+    assert due == [[1, 2], [0, 1, 2], [0, 1, 2]]
+    assert Heartbeat.objects.get(name="clock").detail == {"looked_again": 1}, "then it rests"
+
+
 @pytest.mark.parametrize("days", [9, 40])
 def test_i2_the_tail_looks_that_a_clock_days_ahead_took_for_done_are_made(world: World, monkeypatch: pytest.MonkeyPatch, days: int) -> None:
     payment = world.start(world.order())

@@ -210,7 +210,7 @@ def reschedule(payments: list[Payment], decision: Decision) -> None:
         due = when(PaymentStatus(payment.status), watched_since(payment), payment.expires_at, now)
         # A notice that came since it was claimed has brought the next look forward (I7).
         rows = Payment.objects.using(database()).filter(pk=payment.pk, status_since=payment.status_since, notices=payment.notices)
-        rows.update(next_look_at=due)
+        rows.update(next_look_at=due, looked_at=now)
 
 
 def watched_since(payment: Payment) -> datetime:
@@ -231,8 +231,8 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, c
     due = next_look(decision.status, watched_since(payment), payment.expires_at, now)
     if payment.notices > heard and payment.next_look_at and decision.status is not PaymentStatus.PAID:
         due = min(due or payment.next_look_at, payment.next_look_at)  # a notice that came since has brought it forward (I7)
-    payment.next_look_at = due
-    payment.save(update_fields=["status", "status_since", "transaction_no", "next_look_at"])
+    payment.next_look_at, payment.looked_at = due, now
+    payment.save(update_fields=["status", "status_since", "transaction_no", "next_look_at", "looked_at"])
     if decision.attention:
         _raise(order, payment, decision, cause)
     if moved:

@@ -289,7 +289,8 @@ def _settle_locked(
         status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notice had confirmed it"
     move_refund(was, status)
     refund.status, refund.status_since, refund.answer = status.value, now, answer[:255]
-    pause = min(max(_SEND_AGAIN_AFTER, now - refund.created_at), _LONGEST_PAUSE)  # twice as long each time
+    # Twice as long each time. A clock that ran ahead may have said when it was queued.
+    pause = min(max(_SEND_AGAIN_AFTER, abs(now - refund.created_at)), _LONGEST_PAUSE)
     refund.due_at = now + pause if status is RefundStatus.QUEUED else None
     refund.save(update_fields=["status", "status_since", "answer", "due_at"])
     record(f"refund.{status}", order, cause, answer or f"USD {refund.amount}", payment=refund.payment, refund=refund)
@@ -317,11 +318,13 @@ def _tell_of_waiting(order: Order, refund: Refund, answer: str) -> None:
         settle(Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_NOT_SENT), f"it waits no longer: {refund.status}")
         return
     waited = refund.status_since - refund.created_at
-    if waited < _TOLD_AFTER or Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_NOT_SENT).exists():
+    if abs(waited) < _TOLD_AFTER or Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_NOT_SENT).exists():
         return
+    hours = int(waited.total_seconds() // 3600)
+    so_far = f"for {hours} hours" if hours > 0 else "and a clock that was wrong keeps from telling since when"
     sentence = (
-        f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it could not be sent for "
-        f"{int(waited.total_seconds() // 3600)} hours ({answer}). It is tried again at least every hour."
+        f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it could not be sent {so_far} ({answer}). "
+        "It is tried again at least every hour."
     )
     _raise(AttentionReason.REFUND_NOT_SENT, sentence, "refund", order, refund)
 

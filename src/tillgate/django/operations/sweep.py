@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from django.db import Error as DatabaseFault
 from django.db import close_old_connections, connections
-from django.db.models import QuerySet
+from django.db.models import Exists, Min, OuterRef, QuerySet
 
 from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
@@ -64,6 +64,7 @@ _LANES: Final = 8
 """So many accounts are swept at once; each has its own connection to the database."""
 _MOST_AT_ONCE: Final = 10_000
 _FAULTS_KEPT: Final = 20
+_REMOTE: Final = DeliveryKind.REMOTE
 _REFUNDS: Final = "payments__refunds"
 """What of an order its refunds are."""
 
@@ -149,15 +150,17 @@ def wake() -> list[str]:
 
 
 def accounts_due() -> list[str]:
-    """Return the accounts that have something due and whose gateway answers, as far as is known."""
+    """Return the accounts that have something due and whose gateway answers, as far as is known, those first that have waited longest."""
     return without_paused(_accounts_with_work(clock.now()))
 
 
 def _accounts_with_work(until: datetime) -> list[str]:
     payments = Payment.objects.using(database()).filter(next_look_at__lte=until)
     refunds = Refund.objects.using(database()).filter(due_at__lte=until, status=RefundStatus.QUEUED)
-    of_refunds = refunds.order_by().values_list("payment__account", flat=True).distinct()
-    return sorted({*payments.order_by().values_list("account", flat=True).distinct(), *of_refunds})
+    oldest: dict[str, datetime] = dict(payments.order_by().values_list("account").annotate(Min("next_look_at")))
+    for account, due in refunds.order_by().values_list("payment__account").annotate(Min("due_at")):
+        oldest[account] = min(due, oldest.get(account, due))
+    return sorted(oldest, key=lambda account: (oldest[account], account))
 
 
 def sweep_account(account: str) -> Swept:
@@ -252,8 +255,8 @@ def _shop(swept: Swept, stop: Stop) -> bool:
     now = clock.now()
     lost = Refund.objects.using(database()).filter(due_at__lte=now, status=RefundStatus.SENDING)
     orders = Order.objects.using(database()).filter(unpaid_check_at__lte=now)
-    deliveries = Delivery.objects.using(database()).filter(due_at__lte=now, done_at__isnull=True)
-    local, remote = deliveries.exclude(kind=DeliveryKind.REMOTE), deliveries.filter(kind=DeliveryKind.REMOTE)
+    waiting = Delivery.objects.using(database()).filter(done_at__isnull=True)
+    local, remote = (_first_of_each_order(rows, now) for rows in (waiting.exclude(kind=_REMOTE), waiting.filter(kind=_REMOTE)))
 
     def lose(pk: int) -> None:
         mark_lost(pk)
@@ -270,6 +273,11 @@ def _shop(swept: Swept, stop: Stop) -> bool:
     left |= _each(swept, "deliveries of order", _ids(local, "due_at", "order_id"), tell, Turn(stop))
     left |= _each(swept, "remote deliveries of order", _ids(remote, "due_at", "order_id"), carry, Turn(stop))
     return left
+
+
+def _first_of_each_order(waiting: QuerySet[Delivery], now: datetime) -> QuerySet[Delivery]:
+    """Return what is due and waits for no older delivery of its order: what stands behind one that fails would come first for ever."""
+    return waiting.filter(~Exists(waiting.filter(order=OuterRef("order"), pk__lt=OuterRef("pk"))), due_at__lte=now)
 
 
 def _queue_unpaid(order_id: int, swept: Swept) -> None:
@@ -294,15 +302,20 @@ def _mails(swept: Swept) -> None:
 
 
 def _accounts(swept: Swept, quota: Quota, progress: Progress, stop: Stop) -> bool:
-    """Give every account its turn, several at once, and tell whether some have more to do."""
+    """Give the accounts their turns, several at once, and tell whether some have more to do.
+
+    After a turn's time no other account begins: with hundreds of them the shop's work would wait for the last.
+    """
     accounts = accounts_due()
     if not accounts:
         return False
     if len(accounts) == 1:
         return _account(accounts[0], swept, quota, progress, stop)
-    parts = [Swept() for _ in accounts]
+    parts, round_ = [Swept() for _ in accounts], Turn(stop)
 
     def take_turn(alias: str, part: Swept) -> bool:
+        if round_.is_over:
+            return True
         try:
             return _account(alias, part, quota, _quiet, stop)
         finally:
@@ -423,7 +436,7 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
     for due, ids in put_back.items():
         # Where the lease stands no more, somebody else has decided meanwhile: a notice brought the look forward, or the lease ran out.
         leased = Payment.objects.using(database()).filter(pk__in=ids, next_look_at=leased_until)
-        _guarded(swept, "putting back", lambda leased=leased, due=due: leased.update(next_look_at=due))  # type: ignore[misc]
+        _guarded(swept, "putting back", lambda leased=leased, due=due: leased.update(next_look_at=due, looked_at=now))  # type: ignore[misc]
 
 
 def _tell_of_unanswered(payments: list[Payment]) -> None:

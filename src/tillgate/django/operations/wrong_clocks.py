@@ -25,6 +25,8 @@ _YOUNG: Final = timedelta(days=1)
 """An open payment's looks are further apart only when it has long been overdue."""
 _LOOK_AGAIN_EVERY: Final = timedelta(hours=1)
 _HEARTBEAT: Final = "clock"
+_MOST_AT_ONCE: Final = 1_000
+"""To a clock that lags, all that was settled since seems to be of a time to come: it must not come before what is truly due."""
 _BATCH: Final = 50
 _looked_again = Rest(_LOOK_AGAIN_EVERY)
 
@@ -57,8 +59,9 @@ def look_again() -> None:
     is_ahead = Q(looked_at__gt=now + clock.SKEW) | Q(status_since__gt=now + clock.SKEW)
     is_far = Q(next_look_at__gt=now + _LONGEST_WAIT) | Q(next_look_at__isnull=True)
     # Found before they are changed: InnoDB would lock all that it reads.
-    ids = list(payments.filter(is_ahead, is_far).values_list("pk", flat=True))
+    ids = list(payments.filter(is_ahead, is_far).order_by("-pk").values_list("pk", flat=True)[:_MOST_AT_ONCE])
     for start in range(0, len(ids), _BATCH):
         payments.filter(pk__in=ids[start : start + _BATCH]).update(next_look_at=now)
-    set_heartbeat(_HEARTBEAT, now, {"looked_again": len(ids)})
-    _looked_again.begin(now)
+    if len(ids) < _MOST_AT_ONCE:
+        set_heartbeat(_HEARTBEAT, now, {"looked_again": len(ids)})
+        _looked_again.begin(now)

@@ -16,6 +16,7 @@ from tillgate import hooks
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.attention import ACCOUNT_REASONS
 from tillgate.django.operations.locking import InsideTransaction
+from tillgate.lifecycle import PaymentStatus, next_look
 from tillgate.sandbox.service import Service
 from tillgate.sandbox.transactions import Transaction
 from tillgate.testing.driver import ShopDriver
@@ -432,6 +433,10 @@ class Judge:
         is_far = Q(next_look_at__gt=now + _NOT_PARKED) | Q(next_look_at__isnull=True)
         parked = Payment.objects.filter(is_open | is_ahead, is_far).order_by("pk").first()
         _must(not parked, "I2", f"payment {parked} is not looked at before {parked and parked.next_look_at}, since a clock was wrong")
+        for over in Payment.objects.exclude(is_open).filter(is_far).order_by("pk"):
+            due = next_look(PaymentStatus(over.status), over.status_since, over.expires_at, now + _FAR_AHEAD)
+            looks = over.next_look_at and (due is None or over.next_look_at <= due + _NOT_PARKED)
+            _must(looks or due is None, "I2", f"payment {over} is not looked at at {due}, since a clock was wrong")
         for rows in (Delivery.objects.filter(done_at__isnull=True), Refund.objects.filter(status__in=("queued", "sending"))):
             waits = rows.filter(due_at__gt=now + _NOT_PARKED).order_by("pk").first()
             _must(not waits, "I2", f"{waits} waits until {waits and waits.due_at}, since a clock was wrong")

@@ -17,6 +17,7 @@ from django.db import connections
 from tillgate.django.conf import get_settings
 from tillgate.django.management.terminal import Stop, Voice, require_tables, stopped_by_signals, unusable
 from tillgate.django.operations.sweep import Progress, Swept, sweep
+from tillgate.django.operations.turns import Turn
 
 __all__ = ["add_arguments", "run"]
 
@@ -24,6 +25,8 @@ _log = logging.getLogger("tillgate")
 
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 60.0
+_LONGEST_SECONDS: Final = 300.0
+"""After so long a sweep that is not a loop begins nothing more: cron starts the next each minute, and all of them hold connections."""
 
 
 def _count(text: str) -> int:
@@ -56,11 +59,12 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
         if options["loop"]:
             _loop(options["limit"], options["interval"], voice, stopped)
             return
+        turn = Turn(stopped, _LONGEST_SECONDS)
         try:
-            swept = sweep(options["limit"], _progress(voice), stopped)
+            swept = sweep(options["limit"], _progress(voice), lambda: turn.is_over)
         except DatabaseFault as error:
             raise CommandError(unusable(error)) from error
-    voice.done(_sentence(swept))
+    voice.done(_sentence(swept) + ("; what is left is for the next sweep" if turn.is_over else ""))
     if swept.faults:
         for fault in swept.faults:
             command.stderr.write(fault)
