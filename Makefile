@@ -99,10 +99,10 @@ reliability: setup  ## write docs/reliability.md from what the long proofs left 
 conformance: setup .venv-pretix/developer  ## run the conformance kit on every shop, or on ONLY="oscar ...", and write the tables of scenarios
 	@$(BIN)/python -m docgen conformance $(ONLY)
 
-simulate: setup  ## play SEED=1 (or 1-100) with PAYMENTS=1000 in a world where everything goes wrong; ONLY=17, WITHOUT="network,crashes", TRACE=1
+simulate: setup  ## play SEED=1 (or 1-100) with the payments of PAYMENTS=1000 orders in a world where everything goes wrong; ONLY=17, WITHOUT="network,crashes", TRACE=1, RESULTS=file
 	@DJANGO_SETTINGS_MODULE=tests.proving.project $(BIN)/python -m tillgate.testing.simulation \
 	    --driver tests.smallest_shop.telling:TellingDriver --seed $(or $(SEED),1) --payments $(or $(PAYMENTS),1000) \
-	    $(if $(ONLY),--only $(ONLY)) $(if $(WITHOUT),--without '$(WITHOUT)') $(if $(TRACE),--trace) $(if $(RESULTS),--results '$(RESULTS)')
+	    $(if $(ONLY),--only '$(ONLY)') $(if $(WITHOUT),--without '$(WITHOUT)') $(if $(TRACE),--trace) $(if $(RESULTS),--results '$(RESULTS)')
 
 simulate-mutants: setup  ## break the shop and the core in many ways, and see after how many payments the simulator notices; ONLY="refund"
 	@DJANGO_SETTINGS_MODULE=tests.proving.project TILLGATE_TEST_DATABASE=sqlite $(BIN)/python -m tests.proving.biting \

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from importlib import import_module
 
 
 def main() -> None:
     """Carry out one act after the other, until the process that started this one closes the pipe, or dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
     if "DJANGO_SETTINGS_MODULE" in os.environ:
         import django
 

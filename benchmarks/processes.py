@@ -57,7 +57,8 @@ def acting(module: str, environment: Mapping[str, str], python: Path | str = sys
         try:
             yield Actor(process)
         finally:
-            process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):  # it has ended already
+                process.stdin.close()
 
 
 def surroundings(chosen: Mapping[str, str]) -> dict[str, str]:

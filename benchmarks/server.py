@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -134,4 +135,5 @@ def running() -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
     asyncio.run(_serve())

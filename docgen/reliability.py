@@ -245,7 +245,13 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         "1,000,000 payments over 1,000 seeds on SQLite, and 20,000 each on PostgreSQL and MariaDB",
         (
             *(("database", "database"), ("payments", "payments"), ("paid", "paid"), ("refunds", "refunds"), ("seeds", "seeds")),
-            *(("faults", "faults"), ("kinds", "kinds of them"), ("judged", "judgements"), ("days", "virtual days")),
+            *(
+                ("orders_each", "orders in each"),
+                ("faults", "faults"),
+                ("kinds", "kinds of them"),
+                ("judged", "judgements"),
+                ("days", "virtual days"),
+            ),
             *(("seconds", "seconds"), ("rate", "payments a second"), ("commit", "commit"), ("python", "Python"), ("django", "Django")),
             ("digest", "hash"),
         ),
@@ -371,7 +377,7 @@ def _table(what: str, wanted: str, columns: tuple[tuple[str, str], ...], entries
         most.setdefault(tuple(entry[field] for field in alike), entry)
     left_out = len(entries) - len(most)
     others = f" {left_out} smaller run{'s' * (left_out > 1)} of other sources {'are' if left_out > 1 else 'is'} in {_ALL_OF_THEM}."
-    lines = [f"{_counted(what, entries)}, as noted below. A full run is {wanted}.{others if left_out else ''}"]
+    lines = [f"{_counted(what, most.values())}, as noted below. A full run is {wanted}.{others if left_out else ''}"]
     if entries:
         lines += ["", "| " + " | ".join(title for _, title in columns) + " |", "|" + "---|" * len(columns)]
         rows = [{**entry, "rate": round(entry["count"] / max(entry.get("seconds", 1), 1))} for entry in most.values()]
@@ -379,8 +385,8 @@ def _table(what: str, wanted: str, columns: tuple[tuple[str, str], ...], entries
     return "\n".join(lines)
 
 
-def _counted(what: str, entries: list[dict[str, Any]]) -> str:
-    """Say how much there is of one commit, the one with most, and of all."""
+def _counted(what: str, entries: Iterable[Mapping[str, Any]]) -> str:
+    """Say how much the rows have of one commit, the one with most, and of all."""
     of_commit: Counter[str] = Counter()
     for entry in entries:
         of_commit[entry["commit"]] += entry["count"]

@@ -219,13 +219,21 @@ def test_a_line_of_many_seeds_is_left_out_when_one_of_them_was_kept(tmp_path: Pa
 
 def test_the_headline_says_the_most_at_one_commit_and_all_only_where_there_are_others() -> None:
     def headline(*commits: str) -> str:
-        lines = [seed(number, 10 * number, commit) for number, commit in enumerate(commits, 1)]
+        lines = [seed(number, 10 * number, commit) | {"database": f"of {commit}"} for number, commit in enumerate(commits, 1)]
         [page] = reliability.pages({"simulation": reliability.folded("simulation", lines)}).values()
         return page.partition("simulation: written by `make reliability` -->\n\n")[2].partition(", as noted below.")[0]
 
     assert headline("aaa", "aaa") == "30 payments were simulated so far"
     assert headline("aaa", "bbb", "bbb") == "50 payments were simulated so far at one commit, 60 in all commits"
     assert headline() == "0 payments were simulated so far"
+
+
+def test_the_headline_counts_what_its_table_shows() -> None:
+    lines = [seed(1, 10, "aaa"), seed(2, 20, "bbb")]
+    [page] = reliability.pages({"simulation": reliability.folded("simulation", lines)}).values()
+    said = page.partition("simulation: written by `make reliability` -->\n\n")[2]
+    assert said.startswith("20 payments were simulated so far, as noted below.")
+    assert " 1 smaller run of other sources is in " in said
 
 
 def test_of_runs_that_differ_in_their_source_alone_the_page_has_the_longest_and_says_how_many_others_there_are() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import signal
 import sys
 from functools import partial
 from multiprocessing import get_context
@@ -16,11 +17,12 @@ from typing import Any, Final
 
 import django
 
-from tillgate.testing.arguments import count, results_file
+from tillgate.testing.arguments import count, ended_by_ctrl_c, results_file
 
 _MOST_DOUBLINGS: Final = 4
 
 
+@ended_by_ctrl_c()
 def main() -> int:
     """Break the shop in each way, and simulate until it is noticed; 1 when a mutant was not."""
     parser = argparse.ArgumentParser("make simulate-mutants", description=(__doc__ or "").partition("\n")[0])
@@ -55,6 +57,7 @@ def main() -> int:
 
 
 def _prepare() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
     django.setup()
     from django.core.management import call_command
 

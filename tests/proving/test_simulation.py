@@ -198,7 +198,7 @@ def test_ctrl_c_ends_a_simulation_with_one_line() -> None:
         ran.stdout.readline()  # the first world was played, and others are
         ran.send_signal(signal.SIGINT)
         ran.stdout.read()
-        assert ran.stderr.read() == "\ninterrupted; what was noted stays\n"
+        assert ran.stderr.read() == "\ninterrupted; what --results has noted stays\n"
     assert ran.returncode == 130
 
 

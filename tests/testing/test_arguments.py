@@ -103,7 +103,7 @@ def test_ctrl_c_ends_with_one_line_and_the_status_of_an_interrupt(capsys: pytest
     with pytest.raises(SystemExit) as ended, arguments.ended_by_ctrl_c():
         raise KeyboardInterrupt
     assert ended.value.code == 130
-    assert capsys.readouterr().err == "\ninterrupted; what was noted stays\n"
+    assert capsys.readouterr().err == "\ninterrupted; what --results has noted stays\n"
 
 
 def test_a_terminal_sees_in_one_line_how_far_it_is_and_a_file_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

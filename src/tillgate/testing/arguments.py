@@ -136,5 +136,5 @@ def ended_by_ctrl_c() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted; what was noted stays\n")
+        sys.stderr.write("\ninterrupted; what --results has noted stays\n")
         sys.exit(_INTERRUPTED)

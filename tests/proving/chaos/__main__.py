@@ -28,7 +28,7 @@ import httpx
 
 from tests.proving.chaos.cluster import Cluster
 from tests.proving.processes import Supervised, free_port, wait_for_port
-from tillgate.testing.arguments import count, results_file, size
+from tillgate.testing.arguments import count, ended_by_ctrl_c, results_file, size
 from tillgate.testing.report import source_commit
 
 _ROOT: Final = Path(__file__).parents[3]
@@ -47,6 +47,7 @@ _CALM_SECONDS: Final = 900.0
 _STAFF: Final = "staff@example.com"
 
 
+@ended_by_ctrl_c()
 def main() -> int:
     """Run the chaos; 0 when nothing was lost or doubled."""
     parser = argparse.ArgumentParser("make chaos", description=(__doc__ or "").partition("\n")[0])

@@ -26,13 +26,14 @@ from benchmarks.notices import NO_PEER
 from benchmarks.processes import PEER, ROOT, THREADS, WORKERS
 from tests.proving.storm.mixed import mixed
 from tests.proving.storm.one_effect import one_effect, peers_effects
-from tillgate.testing.arguments import count, results_file, size
+from tillgate.testing.arguments import count, ended_by_ctrl_c, results_file, size
 from tillgate.testing.report import source_commit
 
 _TOLD: Final = 10
 """So many of each kind of trouble are printed; the results have all."""
 
 
+@ended_by_ctrl_c()
 def main() -> int:
     """Run the storm on each database; 0 when nothing was lost, doubled or an error."""
     parser = argparse.ArgumentParser("make storm", description=(__doc__ or "").partition("\n")[0])

@@ -7,6 +7,7 @@ import atexit
 import gc
 import json
 import platform
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -32,8 +33,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tillgate.testing.simulation", description=__doc__)
     parser.add_argument("--driver", required=True, metavar="MODULE:CLASS", help="the shop's driver")
     parser.add_argument("--seed", type=seeds, default=range(1, 2), metavar="N or N-M", help="the seeds to simulate, by default 1")
-    parser.add_argument("--payments", type=count, default=1000, metavar="N", help="how many shoppers come to each world, by default 1000")
-    parser.add_argument("--only", type=int, metavar="N", help="leave out the stories of all orders but this; the first is 0")
+    parser.add_argument(
+        "--payments",
+        type=count,
+        default=1000,
+        metavar="N",
+        help="how many orders each world has, by default 1000; some are paid more than once",
+    )
+    parser.add_argument("--only", type=_order, metavar="N", help="leave out the stories of all orders but this; the first is 0")
     parser.add_argument(
         "--without", type=_kinds, default=frozenset(), metavar="KIND,...", help=f"leave out kinds of faults: {', '.join(KINDS)}"
     )
@@ -56,8 +63,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _order(text: str) -> int:
+    if re.fullmatch(r"[0-9]+", text):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no order of a world: give its number; the first is 0")
+
+
 def _kinds(text: str) -> frozenset[str]:
     kinds = frozenset(filter(None, map(str.strip, text.split(","))))
+    if not kinds:
+        raise argparse.ArgumentTypeError(f"{text!r} names no kind of fault; the kinds are {', '.join(KINDS)}")
     if unknown := kinds - set(KINDS):
         raise argparse.ArgumentTypeError(f"no kind of fault is named {', '.join(sorted(unknown))}; the kinds are {', '.join(KINDS)}")
     return kinds
