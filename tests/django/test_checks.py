@@ -58,10 +58,26 @@ def database(
     autocommit: bool = True,
     isolation: str = "read committed",
     charset: str = "utf8mb4",
+    waits: object = None,
+    poor: tuple[str, ...] = (),
 ) -> Iterator[None]:
     """Let the checks see another database."""
-    answer = {"postgresql": (isolation,), "mysql": (charset,)}.get(vendor, (pragma,))
-    cursor = SimpleNamespace(execute=lambda *_: None, fetchone=lambda: answer, fetchall=lambda: [(name,) for name in tables])
+    asked = list[str]()
+    answers = {
+        "synchronous_commit": waits or "on",
+        "innodb_flush_log_at_trx_commit": 1 if waits is None else waits,
+        "transaction_isolation": isolation,
+        "character_set_connection": charset,
+        "PRAGMA": pragma,
+    }
+    rows = {"engine": tables, "character_set_name": poor}
+
+    def said(known: dict[str, Any]) -> Any:
+        return next(value for word, value in known.items() if word in asked[-1])
+
+    cursor = SimpleNamespace(
+        execute=lambda sql, *_: asked.append(sql), fetchone=lambda: (said(answers),), fetchall=lambda: [(name,) for name in said(rows)]
+    )
 
     @contextmanager
     def opened() -> Iterator[Any]:
@@ -377,6 +393,21 @@ def test_w007_sqlite_that_does_not_wait_for_the_disk(sound: Any, level: int, fou
         assert set(told()) == found
 
 
+@pytest.mark.parametrize(
+    ("vendor", "waits", "is_told"),
+    [
+        *(("postgresql", value, False) for value in ("on", "local", "remote_write", "remote_apply")),
+        ("postgresql", "off", True),
+        *(("mysql", value, value != 1) for value in (0, 1, 2)),
+    ],
+)
+def test_w007_a_server_that_does_not_wait_for_the_disk(sound: Any, vendor: str, waits: object, is_told: bool) -> None:
+    with database(vendor, waits=waits):
+        found = told()
+    assert set(found) == ({"W007"} if is_told else set())
+    assert not is_told or f" = {waits})" in found["W007"]
+
+
 def test_w008_no_skip_locked(sound: Any) -> None:
     with database("mysql", skip_locked=False):
         assert set(told()) == {"W008"}
@@ -409,7 +440,17 @@ def test_the_database_itself_is_looked_at(settings: Any, world: World) -> None:
             cursor.execute("ALTER TABLE tillgate_heartbeat ENGINE=Aria")
             assert "tillgate_heartbeat" in told()["E008"]
             cursor.execute("ALTER TABLE tillgate_heartbeat ENGINE=InnoDB")
-        assert "E008" not in told()
+            assert not {"E008", "W015"} & set(told())
+            cursor.execute("ALTER TABLE tillgate_heartbeat CONVERT TO CHARACTER SET utf8mb3")
+            assert "tillgate_heartbeat" in told()["W015"]
+            cursor.execute("ALTER TABLE tillgate_heartbeat CONVERT TO CHARACTER SET utf8mb4")
+        assert "W015" not in told()
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SET synchronous_commit = off")
+            assert "W007" in told()
+            cursor.execute("SET synchronous_commit = on")
+        assert "W007" not in told()
 
 
 def test_w009_and_w010_a_sweeper_that_never_ran_or_is_away(sound: Any, world: World) -> None:
@@ -521,6 +562,11 @@ def test_e013_a_database_in_which_nothing_would_be_kept_before_the_gateway_is_ca
 def test_w015_a_connection_that_cannot_carry_every_letter(sound: Any, charset: str, found: set[str]) -> None:
     with database("mysql", charset=charset):
         assert set(told()) == found
+
+
+def test_w015_tables_that_cannot_keep_every_letter(sound: Any) -> None:
+    with database("mysql", poor=("tillgate_refund",)):
+        assert "tillgate_refund" in told()["W015"]
 
 
 def test_every_check_has_a_test_here() -> None:

@@ -36,7 +36,6 @@ _SMTP: Final = "django.core.mail.backends.smtp.EmailBackend"
 _MYSQL: Final = "mysql"  # Django's name for MariaDB too
 _SHARED: Final = ("postgresql", _MYSQL)
 _TRIED: Final = ("sqlite", *_SHARED)
-
 _SINCE: Final = "." if django.VERSION >= (5, 1) else ", which needs Django 5.1."
 
 _OLDER_THAN_THE_LOCK: Final = "The isolation level is not “read committed”: what is read under a lock may be older than the lock."
@@ -193,7 +192,10 @@ def check_database() -> Found:
                 "." if django.VERSION >= (5, 1) else ", from Django 5.1."
             )
             yield _warning(7, sentence, hint)
-    elif connection.vendor == "postgresql" and not _is_read_committed_by_default(connection):
+    elif setting := _forgets_what_it_confirmed(connection):
+        sentence = f"After a crash the database may have forgotten what it confirmed ({setting}): a refund could be sent twice."
+        yield _warning(7, sentence, "Let it wait for the disk: synchronous_commit = on, innodb_flush_log_at_trx_commit = 1.")
+    if connection.vendor == "postgresql" and not _is_read_committed_by_default(connection):
         hint = "Set default_transaction_isolation to 'read committed' (ALTER ROLE or ALTER DATABASE), or \"isolation_level\" in OPTIONS."
         yield _error(7, _OLDER_THAN_THE_LOCK, hint)
     if connection.vendor != "sqlite" and not connection.features.has_select_for_update_skip_locked:
@@ -205,6 +207,23 @@ def check_database() -> Found:
     if connection.vendor == _MYSQL and (charset := _charset(connection)) != "utf8mb4":
         sentence = f"The connection's character set is {charset}: a text with an emoji in it, of the gateway's or yours, cannot be kept."
         yield _warning(15, sentence, f'In DATABASES["{_database()}"] set "OPTIONS": {{"charset": "utf8mb4"}}, Django\'s own from 5.2.')
+    if connection.vendor == _MYSQL and (tables := _tables_without_every_letter(connection)):
+        sentence = f"These tables can keep no emoji, of the gateway's or yours: {', '.join(tables)}."
+        yield _warning(15, sentence, "Convert them: ALTER TABLE ... CONVERT TO CHARACTER SET utf8mb4.")
+
+
+def _forgets_what_it_confirmed(connection: BaseDatabaseWrapper) -> str:
+    """Return the setting by which a server does not wait for its disk at COMMIT, or nothing."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SHOW synchronous_commit")
+            (value,) = cursor.fetchone() or ("",)
+            return "synchronous_commit = off" if value == "off" else ""
+        if connection.vendor == _MYSQL:
+            cursor.execute("SELECT @@innodb_flush_log_at_trx_commit")
+            (value,) = cursor.fetchone() or (1,)
+            return f"innodb_flush_log_at_trx_commit = {value}" if int(value) != 1 else ""
+    return ""
 
 
 def _charset(connection: BaseDatabaseWrapper) -> str:
@@ -225,14 +244,22 @@ def _is_read_committed_by_default(connection: BaseDatabaseWrapper) -> bool:
 
 
 def _tables_without_transactions(connection: BaseDatabaseWrapper) -> list[str]:
+    return _of_our_tables(connection, "information_schema.tables WHERE engine <> 'InnoDB'")
+
+
+def _tables_without_every_letter(connection: BaseDatabaseWrapper) -> list[str]:
+    """Return the tables that were made when another character set was the default."""
+    return _of_our_tables(connection, "information_schema.columns WHERE character_set_name <> 'utf8mb4'")
+
+
+def _of_our_tables(connection: BaseDatabaseWrapper, found: str) -> list[str]:
     from tillgate.django.models import Payment  # models cannot be imported while the apps are being loaded
 
     ours = [model._meta.db_table for model in Payment._meta.apps.get_app_config("tillgate").get_models()]
     with connection.cursor() as cursor:
         places = ", ".join(["%s"] * len(ours))
         cursor.execute(
-            "SELECT table_name FROM information_schema.tables "  # noqa: S608  # the places are only %s
-            f"WHERE table_schema = DATABASE() AND engine <> 'InnoDB' AND table_name IN ({places})",
+            f"SELECT DISTINCT table_name FROM {found} AND table_schema = DATABASE() AND table_name IN ({places})",  # noqa: S608  # both are ours
             ours,
         )
         return sorted(name for (name,) in cursor.fetchall())

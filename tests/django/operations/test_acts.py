@@ -13,9 +13,9 @@ from django.db import transaction
 from tests.django.conftest import World
 from tests.django.operations.conftest import queue
 from tests.smallest_shop.models import ShopOrder
-from tillgate import InvalidRequest, NotSent
+from tillgate import InvalidRequest, NotSent, hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Attention, Delivery, Order, Payment, Refund
+from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations import ActNotPossible, RefundNotPossible, acts, deliveries, locking
 from tillgate.django.operations.deliveries import enqueue_remote
 from tillgate.django.operations.refunds import enter_external_refund
@@ -516,3 +516,55 @@ def test_the_shop_is_not_told_again_when_a_colleague_settles_the_matter_in_the_s
     assert (done.resolved, done.sentence) == (True, "bob had resolved it already: given back in cash")
     assert not world.shop.is_paid(payment.order.key)
     assert Delivery.objects.filter(kind="payment-paid").count() == 1
+
+
+def test_what_cannot_be_carried_over_the_network_is_given_up_when_a_person_accepts_that_and_what_waits_behind_it_is_carried(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = world.paid_payment().order
+    hopeless, behind = (enqueue_remote(order.plugin, order.key, name) for name in ("invoice", "reminder"))
+    real, carried = hooks.call_owner, list[str]()
+
+    def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
+        if hook == "tillgate_deliver":
+            carried.append(arguments["delivery"].name)
+            if carried[-1] == "invoice":
+                raise RuntimeError("the other side is gone")
+        return real(plugin, hook, **arguments)
+
+    monkeypatch.setattr(hooks, "call_owner", call_owner)
+    for _ in range(20):
+        world.time.advance(hours=1)
+        world.sweep()
+    assert set(carried) == {"invoice"}
+    attention = Attention.objects.get(reason="delivery-failing")
+    with pytest.raises(ActNotPossible, match="a note must say why"):
+        operations.perform(attention.pk, "accept", person="ann")
+    assert Delivery.objects.get(event_id=hopeless).done_at is None
+    assert operations.perform(attention.pk, "accept", person="ann", note="they closed").resolved
+    row = Delivery.objects.get(event_id=hopeless)
+    assert (row.outcome, row.due_at, row.fault) == ("given-up", None, "RuntimeError: the other side is gone")
+    entry = TimelineEntry.objects.get(event="delivery.given-up")
+    assert (entry.order, entry.cause, entry.sentence) == (order, "person:ann", "not carried over the network: invoice: they closed")
+    before = len(carried)
+    world.time.advance(days=1)
+    world.sweep()
+    assert carried[before:] == ["reminder"]
+    assert Delivery.objects.get(event_id=behind).done_at
+    assert world.attentions() == []
+    deliveries.give_up(row, "bob", "again")
+    assert TimelineEntry.objects.get(event="delivery.given-up") == entry, "it is done"
+
+
+def test_what_the_shop_itself_must_be_told_is_tried_on_whatever_a_person_accepts(world: World) -> None:
+    with world.failing_handler("tillgate_payment_paid", times=30):
+        payment = world.paid_payment()
+        for _ in range(20):
+            world.time.advance(hours=1)
+            world.sweep()
+        attention = Attention.objects.get(reason="delivery-failing")
+        assert operations.perform(attention.pk, "accept", person="ann", note="soon").resolved
+    assert Delivery.objects.get(payment=payment).done_at is None
+    world.time.advance(hours=2)
+    world.sweep()
+    assert Delivery.objects.get(payment=payment).outcome == "applied"

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import translation
 
 from tests.django.conftest import World
@@ -720,3 +720,31 @@ def test_a_second_payment_that_was_given_back_before_its_turn_is_not_told_as_one
     world.a_day_passes()
     assert world.attentions() == []
     assert list(Delivery.objects.filter(kind="payment-paid").order_by("id").values_list("outcome", flat=True)) == ["applied", "given-back"]
+
+
+def test_i3_a_handler_that_swallows_that_the_database_gave_up_its_transaction_is_run_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a deadlock InnoDB rolls everything back, the order's lock included, and what follows would be committed alone."""
+    real, told = hooks.call_owner, list[str]()
+
+    def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
+        answer = real(plugin, hook, **arguments)
+        if hook == "tillgate_payment_paid":
+            told.append(hook)
+            if len(told) == 1:
+                with connection.cursor() as cursor:
+                    cursor.execute("ROLLBACK")  # as the database would by itself
+        return answer
+
+    monkeypatch.setattr(hooks, "call_owner", call_owner)
+    order = world.order()
+    payment = world.start(order)
+    world.shopper_pays(payment)
+    world.notice(payment)
+    delivery = Delivery.objects.get(payment=payment)
+    assert (delivery.done_at, delivery.attempts, world.shop.is_paid(order)) == (None, 1, False)
+    world.time.advance(minutes=2)
+    world.sweep()
+    assert Delivery.objects.get(payment=payment).outcome == "applied"
+    assert world.shop.times_paid(order) == 1

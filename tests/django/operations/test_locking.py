@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 
+from tests.django import project
 from tests.django.conftest import World
+from tillgate import hooks
 from tillgate.django import operations
 from tillgate.django.models import Order, Payment, Refund
 from tillgate.django.operations.locking import (
@@ -146,3 +150,63 @@ def test_our_transactions_are_in_the_database_that_holds_our_rows(elsewhere: str
 def test_a_view_is_exempt_from_the_transactions_of_the_hosts_database_and_of_ours(elsewhere: str) -> None:
     view = without_atomic_requests(lambda request: None)
     assert vars(view)["_non_atomic_requests"] == {DEFAULT_DB_ALIAS, elsewhere}
+
+
+# A connection that is cut while the network is used ---------------------------------------------------------------------------------------
+
+cut = pytest.mark.skipif(project.DATABASE == "sqlite", reason="SQLite has no connection that could be cut")
+
+
+def cut_connection() -> None:
+    """Let the server end this thread's connection, as when it restarts or a proxy takes it for idle."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()" if connection.vendor == "postgresql" else "SELECT CONNECTION_ID()")
+        (number,) = cursor.fetchone()
+
+    def kill() -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT pg_terminate_backend({number})" if connection.vendor == "postgresql" else f"KILL {number}")
+        finally:
+            connections.close_all()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    killer.join()
+
+
+@pytest.fixture
+def cutting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the connection be cut at each call to the gateway, before its answer is there."""
+
+    def call(real: Callable[..., Any], *arguments: Any) -> Any:
+        answer = real(*arguments)
+        cut_connection()
+        return answer
+
+    for name in ("pay", "query", "refund"):
+        monkeypatch.setattr(hooks, name, partial(call, getattr(hooks, name)))
+
+
+@cut
+@pytest.mark.usefixtures("cutting")
+def test_what_the_gateway_answered_is_kept_though_the_connection_was_cut_meanwhile(world: World) -> None:
+    order = world.order()
+    started = operations.start(world.shop.plugin, order, vendor="alipay")
+    assert (started.payment.status, bool(started.payment.cashier_url)) == ("pending", True)
+    world.shopper_pays(started.payment)
+    assert operations.reconcile(world.fresh(started.payment), "person:ann").status == "paid"
+    assert world.shop.is_paid(order)
+    assert operations.refund(started.payment.pk, "1.00").status == "succeeded"
+
+
+@cut
+@pytest.mark.usefixtures("cutting")
+def test_what_a_sweep_hears_is_kept_though_the_connection_was_cut_meanwhile(world: World, configure: Callable[..., None]) -> None:
+    configure(SWEEP_CONNECTIONS=1)
+    payments = [world.start(world.order()) for _ in range(2)]
+    for payment in payments:
+        world.shopper_pays(payment)
+    world.time.advance(minutes=1)
+    assert world.sweep().changed == 2
+    assert {world.fresh(payment).status for payment in payments} == {"paid"}

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tests.smallest_shop.models import ShopOrder
 from tillgate import ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown, Refused, hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Delivery, Order, Payment, TimelineEntry
-from tillgate.django.operations import NotPayable, StartOutcome, starting
+from tillgate.django.operations import NotPayable, StartOutcome, starting, turns
 from tillgate.django.operations.starting import is_being_created, is_cashier_live, may_go_on
 from tillgate.hooks import OrderDescription
 from tillgate.wire.dialects import Dialect
@@ -595,3 +596,24 @@ def test_a_payment_that_was_begun_while_the_clock_was_days_ahead_keeps_nobody_fr
     for order in (lost, handed_out):
         again = begin(world, order)
         assert (again.outcome, again.payment.order.payments.count()) == (StartOutcome.REDIRECT, 2)
+
+
+def test_a_shopper_waits_for_the_looks_at_so_many_open_payments_that_five_seconds_allow_the_newest_first(
+    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]]
+) -> None:
+    order = world.order()
+    open_ones = [begin(world, order, vendor=vendor).payment for vendor in ("alipay", "wechatpay", "paypal")]
+    world.time.advance(minutes=1)
+    seconds, asked = [0.0], list[str]()
+
+    def slow(reference: str) -> Callable[[], object]:
+        def answer() -> None:
+            asked.append(reference)
+            seconds[0] += 2.5
+
+        return answer
+
+    gateway.update({payment.reference: slow(payment.reference) for payment in open_ones})
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+    assert begin(world, order, vendor="creditcard").outcome is StartOutcome.REDIRECT
+    assert asked == [payment.reference for payment in reversed(open_ones[1:])]

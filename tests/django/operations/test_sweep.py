@@ -1156,6 +1156,23 @@ def test_however_many_accounts_there_are_the_shop_has_its_turn_in_between(
     assert rounds == [2, 4, 5]
 
 
+@pytest.mark.usefixtures("two_accounts")
+def test_an_account_for_which_there_is_no_connection_left_ends_the_sweep_of_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = many(world, 1)[0], many(world, 1, "other")[0]
+    real = sweeping._account
+
+    def account(alias: str, *rest: Any) -> Any:
+        if alias == "other" and threading.current_thread() is not threading.main_thread():
+            raise OperationalError("too many connections")
+        return real(alias, *rest)
+
+    monkeypatch.setattr(sweeping, "_account", account)
+    swept = world.sweep()
+    assert swept.faults == ["account other: OperationalError: too many connections"]
+    assert Heartbeat.objects.get(name=SWEEPER).detail["faults"] == swept.faults
+    assert list(asked(world)) == [first.reference, second.reference], "the other one in the next round, by the thread that has a connection"
+
+
 @pytest.mark.parametrize("said", ["\0", "\ud800"], ids=["nul", "half a surrogate"])
 def test_a_fault_whose_words_no_database_keeps_leaves_the_sweeper_alive(world: World, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     def send() -> int:

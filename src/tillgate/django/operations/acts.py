@@ -18,7 +18,7 @@ from django.db.models import QuerySet
 from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
 from tillgate.django.operations.attention import is_over, resolve
-from tillgate.django.operations.deliveries import AGAIN, deliver, deliver_remote, retry
+from tillgate.django.operations.deliveries import AGAIN, deliver, deliver_remote, give_up, retry
 from tillgate.django.operations.locking import database, locked_order, outside_transactions
 from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of
 from tillgate.django.operations.refunds import enter_external_refund, refund, refundable, settle_by_person, withdraw
@@ -49,7 +49,7 @@ class Act(StrEnum):
     ENTER_REFUND = "enter-refund"
     """Enter the amount of a refund that was made elsewhere."""
     ACCEPT = "accept"
-    """Leave it as it is, with a note that says why."""
+    """Leave it as it is, with a note that says why. What could not be carried over the network is not tried again."""
 
 
 _ASK: Final = (Act.QUERY, Act.ACCEPT)
@@ -280,6 +280,8 @@ def _withdraw(attention: Attention, given: _Given) -> Done:
 def _accept(attention: Attention, given: _Given) -> Done:
     if not given.note:
         raise ActNotPossible("a note must say why it can stay as it is")
+    if attention.delivery and attention.delivery.kind == DeliveryKind.REMOTE:
+        give_up(attention.delivery, given.person, given.note)  # it would fail again, and keep others waiting
     if attention.payment is None or Act.REFUND not in _fitting(attention):
         return _resolved(attention, given.note, given)
     with locked_order(attention.payment.order_id):

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import translation
 
@@ -19,19 +20,21 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
 from tillgate.django.operations.attention import NOT_APPLIED_REASONS, raise_attention, settle
-from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
+from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
 from tillgate.django.operations.timeline import record
 from tillgate.django.operations.values import attention_value, delivery_value, order_value, payment_value, refund_value
 from tillgate.errors import ConfigurationError
 from tillgate.lifecycle import BOUND_REFUND_STATUSES, OPEN_PAYMENT_STATUSES, AttentionReason, PaymentStatus
 from tillgate.wire.texts import storable
 
-__all__ = ["AGAIN", "deliver", "deliver_due", "deliver_remote", "enqueue_remote", "is_unpaid"]
+__all__ = ["AGAIN", "deliver", "deliver_due", "deliver_remote", "enqueue_remote", "give_up", "is_unpaid"]
 
 _log = logging.getLogger("tillgate")
 
 AGAIN: Final = "again"
 """In the data of a delivery that a person wished repeated: the attention that it is about."""
+GIVEN_UP: Final = "given-up"
+"""The outcome of a remote delivery that a person has let be."""
 _LEASE: Final = timedelta(minutes=2)
 _LONGEST_PAUSE: Final = timedelta(hours=1)
 _FIRST_PAUSE: Final = timedelta(seconds=10)
@@ -77,7 +80,9 @@ def _deliver_next(order_id: int) -> tuple[bool, bool]:
 
 
 def _carry_out(order: Order, delivery: Delivery) -> None:
-    with translation.override(settings.LANGUAGE_CODE):  # whoever brought the news may read another language than the shop's staff
+    # Whoever brought the news may read another language than the shop's staff. At a deadlock InnoDB gives up the whole transaction, and a
+    # handler may swallow the error: then the savepoint is gone, and leaving it fails.
+    with translation.override(settings.LANGUAGE_CODE), transaction.atomic(using=database()):
         delivery.outcome = _HANDLERS[DeliveryKind(delivery.kind)](order, delivery)
     delivery.done_at, delivery.due_at, delivery.fault = clock.now(), None, ""
     delivery.attempts += 1
@@ -252,7 +257,7 @@ def deliver_remote(order_id: int) -> int:
     done = 0
     while delivery := _claim_remote(order_id):
         try:
-            with translation.override(settings.LANGUAGE_CODE):
+            with network(), translation.override(settings.LANGUAGE_CODE):
                 hooks.call_owner(delivery.order.plugin, "tillgate_deliver", delivery=delivery_value(delivery))
         except Exception as error:  # whatever a plugin raises, it is tried again
             _log.exception("remote delivery %s of order %s failed", delivery.event_id, delivery.order)
@@ -270,6 +275,17 @@ def deliver_remote(order_id: int) -> int:
                 record("delivery.done", order, f"delivery:{carried.event_id}", sentence, payment=carried.payment)
         done += 1
     return done
+
+
+def give_up(delivery: Delivery, person: str, because: str) -> None:
+    """Let a remote delivery that fails be, as a person wishes, so that what waits behind it has its turn."""
+    with locked_order(delivery.order_id) as order:
+        row = order.deliveries.select_related("payment").get(pk=delivery.pk)
+        if row.done_at is not None:
+            return
+        row.done_at, row.due_at, row.outcome = clock.now(), None, GIVEN_UP
+        row.save(update_fields=["done_at", "due_at", "outcome"])
+        record("delivery.given-up", order, f"person:{person}", f"not carried over the network: {row.name}: {because}", payment=row.payment)
 
 
 def _claim_remote(order_id: int) -> Delivery | None:

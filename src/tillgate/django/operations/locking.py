@@ -10,7 +10,16 @@ from django.db import connections, router, transaction
 
 from tillgate.django.models import Order
 
-__all__ = ["InsideTransaction", "database", "durable", "locked_order", "outside_transactions", "without_atomic_requests"]
+__all__ = [
+    "InsideTransaction",
+    "database",
+    "durable",
+    "locked_order",
+    "network",
+    "outside_transactions",
+    "reconnect_if_cut",
+    "without_atomic_requests",
+]
 
 _View = TypeVar("_View", bound=Callable[..., Any])
 
@@ -50,6 +59,22 @@ def outside_transactions(operation: str) -> None:
                 f"{operation} uses the network and was called inside a transaction of database {connection.alias!r}: "
                 "call it after the transaction, queue the work, or exempt the view from ATOMIC_REQUESTS"
             )
+
+
+@contextmanager
+def network() -> Iterator[None]:
+    """Use the network, and find the database again afterwards: what was learnt must be kept, though the connection was cut meanwhile."""
+    try:
+        yield
+    finally:
+        reconnect_if_cut()
+
+
+def reconnect_if_cut() -> None:
+    """Let go of a connection that a restart, a failover or a proxy has cut while something else was waited for."""
+    connection = connections[database()]
+    if connection.connection is not None and not connection.in_atomic_block and not connection.is_usable():
+        connection.close()
 
 
 def without_atomic_requests(view: _View) -> _View:

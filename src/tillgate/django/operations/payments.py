@@ -17,7 +17,7 @@ from tillgate.django.models import NOTHING, Delivery, DeliveryKind, Order, Payme
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.attention import ACCOUNT_REASONS, open_key, raise_attention
 from tillgate.django.operations.deliveries import deliver, deliver_due
-from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
+from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
 from tillgate.django.operations.timeline import record
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import (
@@ -132,7 +132,8 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
     if quickly:
         account = account.model_copy(update={"deadline_seconds": min(account.deadline_seconds, _QUICK_SECONDS), "query_attempts": 1})
     try:
-        return hear(hooks.query(account, payment.reference), asked_at)
+        with network():
+            return hear(hooks.query(account, payment.reference), asked_at)
     except TillgateError as error:
         return hear(error, asked_at)
     except Exception as error:  # a plugin around the gateway may raise anything, and none of it is news

@@ -19,7 +19,7 @@ from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, O
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.attention import ELSEWHERE_REASONS, GIVEN_BACK_REASONS, ITSELF, raise_attention, resolve, settle
 from tillgate.django.operations.deliveries import deliver
-from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
+from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
 from tillgate.django.operations.timeline import record
 from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, TillgateError
 from tillgate.lifecycle import BOUND_REFUND_STATUSES, AttentionReason, PaymentStatus, RefundStatus, decide_refund, move_refund
@@ -210,7 +210,8 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
             # By now a person may have decided what became of it.
             because = "the process slept until others took it for dead, a notice has confirmed it just now, or the database is away"
             return NotSent("refund", request.reference, because)
-        return hooks.refund(account, request)
+        with network():
+            return hooks.refund(account, request)
     except TillgateError as error:
         return error
     except Exception as error:  # a plugin around the gateway may raise anything, after sending or before

@@ -22,9 +22,10 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import MOST_DIGITS, Delivery, DeliveryKind, Order, Payment, new_key
 from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
-from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
+from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
 from tillgate.django.operations.payments import after_change, assign, reconcile
 from tillgate.django.operations.timeline import record
+from tillgate.django.operations.turns import Turn
 from tillgate.errors import ConfigurationError, InvalidRequest, Refused, TillgateError
 from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
@@ -57,6 +58,8 @@ _T = TypeVar("_T")
 _LEAVE_TIME: Final = timedelta(minutes=2)
 """A cashier page that closes sooner is not handed out again, since the shopper could not finish; for one that is open for minutes only a
 quarter of its time is enough."""
+_LOOKS_SECONDS: Final = 5.0
+"""For the looks at an order's open payments before another is begun, of which there may be many: the shopper waits."""
 _WAIT_FOR_TWIN_SECONDS: Final = 10.0
 
 
@@ -107,7 +110,10 @@ def start(
     if vendor not in get_settings().vendors:
         raise InvalidRequest("vendor", vendor, f"is not offered by this shop: {', '.join(get_settings().vendors)}")
     order_id, siblings = _look_up(plugin, order_key)
+    time_to_look = Turn(lambda: False, _LOOKS_SECONDS)
     for sibling in siblings:
+        if time_to_look.is_over:
+            break  # the sweeper asks about the others
         # One of them may be paid by now, and its notice lost.
         seen = reconcile(sibling, cause)
         if seen.status == PaymentStatus.PAID:
@@ -134,7 +140,7 @@ def _look_up(plugin: str, order_key: str) -> tuple[int | None, list[Payment]]:
     rows = Order.objects.using(database()).filter(plugin=plugin, key=order_key).annotate(open=is_open)
     found = list(rows.values_list("pk", "open__pk"))
     ids = [payment_id for _, payment_id in found if payment_id]
-    siblings = Payment.objects.using(database()).select_related("order").filter(pk__in=ids).order_by("pk") if ids else []
+    siblings = Payment.objects.using(database()).select_related("order").filter(pk__in=ids).order_by("-pk") if ids else []
     return (found[0][0] if found else None), list(siblings)
 
 
@@ -308,7 +314,8 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, cause: 
     """Create the payment at the gateway and note what came of it, unless an early notice has told more by then."""
     outcome: CreatedPayment | TillgateError
     try:
-        outcome = hooks.pay(account, request)
+        with network():
+            outcome = hooks.pay(account, request)
     except TillgateError as error:
         outcome = error
     except Exception as error:  # a plugin around the gateway may raise anything, after sending or before

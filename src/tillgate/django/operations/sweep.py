@@ -28,7 +28,7 @@ from tillgate.django.operations.asking import Asker
 from tillgate.django.operations.attention import ACCOUNT_REASONS, ANSWER_REASONS, is_over, open_among, raise_attention, settle
 from tillgate.django.operations.deliveries import deliver, deliver_remote, is_unpaid
 from tillgate.django.operations.heartbeats import set_heartbeat
-from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions
+from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions, reconnect_if_cut
 from tillgate.django.operations.mail import mail_attentions
 from tillgate.django.operations.pauses import has_answered, pause, resume, without_paused
 from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, matter_of, watched_since
@@ -101,6 +101,7 @@ class Swept:
 
 
 Progress = Callable[[Swept], object]
+Due = Callable[[], list[int]]
 
 
 def _quiet(_: Swept) -> None:
@@ -125,6 +126,7 @@ def sweep(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _n
         shop_left = _shop(swept, stop)
         progress(swept)
         accounts_left = _accounts(swept, quota, progress, stop)
+        reconnect_if_cut()  # it has idled while other threads swept accounts
         if swept.work > before:
             shop_left |= _shop(swept, stop)  # what all this brought
         _guarded(swept, "mail", lambda: _mails(swept))
@@ -214,12 +216,14 @@ def _reconnect() -> None:
     connection.ensure_connection()
 
 
-def _each(swept: Swept, about: str, ids: list[int], act: Callable[[int], object], turn: Turn, of_order: str = "pk") -> bool:
-    """Do something once for everything that rows are about, and tell whether some are left. `of_order` says what of an order it is.
+def _each(swept: Swept, about: str, due: Due, act: Callable[[int], object], turn: Turn, of_order: str = "pk") -> bool:
+    """Do something once for everything that is due, and tell whether some is left. `of_order` says what of an order it is.
 
     Each order that a hanging transaction holds would be waited for, one after the other, until the turn is over: after the first failure
     those that are held at that moment are left to a later sweep.
     """
+    ids: list[int] = []
+    _guarded(swept, f"{about}s", lambda: ids.extend(due()))
     passed: set[int] = set()
     for place, pk in enumerate(ids, 1):
         if turn.is_over:
@@ -243,9 +247,9 @@ def _held(ids: list[int], of_order: str) -> set[int]:
     return {pk for pk, order_id in order_of.items() if order_id not in free}
 
 
-def _ids(rows: QuerySet[Any], due: str, name: str = "pk") -> list[int]:
-    """Return what rows are about: what has been due longest is first, so that whatever fails comes after what was not tried yet."""
-    return list(rows.order_by(due, "pk").values_list(name, flat=True)[:_MOST_AT_ONCE])
+def _ids(rows: QuerySet[Any], due: str, name: str = "pk") -> Due:
+    """Look for what rows are about: what has been due longest is first, so that whatever fails comes after what was not tried yet."""
+    return lambda: list(rows.order_by(due, "pk").values_list(name, flat=True)[:_MOST_AT_ONCE])
 
 
 # The shops' side --------------------------------------------------------------------------------------------------------------------------
@@ -318,6 +322,9 @@ def _accounts(swept: Swept, quota: Quota, progress: Progress, stop: Stop) -> boo
             return True
         try:
             return _account(alias, part, quota, _quiet, stop)
+        except DatabaseFault as error:  # there may be no connection left for this lane: the others go on
+            part.note(error, f"account {alias}")
+            return True
         finally:
             connections.close_all()  # this thread's own
 
@@ -361,6 +368,7 @@ def _payments(account: str, swept: Swept, quota: Quota, progress: Progress, stop
                 break  # unless another account gives some back, the next sweep goes on
             batch, leased_until = _claim(account, until, taken)
             answers = asker.about(batch)
+            reconnect_if_cut()
             asked = len(batch) - answers.count(None)
             quota.give_back(taken - asked)
             _apply(batch, answers, leased_until, swept)

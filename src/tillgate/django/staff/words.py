@@ -77,6 +77,7 @@ _EVENTS: Final[Mapping[str, Word]] = {
     "attention.raised": Word(_("Needs a person"), "bell", "ask"),
     "attention.resolved": Word(_("Resolved"), "person", "good"),
     "delivery.done": Word(_("Shop told"), "send", "good"),
+    "delivery.given-up": Word(_("Not carried over the network any more"), "send", "wait"),
     "delivery.repeated": Word(_("Shop told again"), "send", "wait"),
     "order.expected": Word(_("Order placed"), "plus"),
     "order.closed": Word(_("Order closed by the shop"), "lock"),

@@ -312,7 +312,8 @@ class People:
             return bool(self._amount(attention, act))
         if act is Act.ACCEPT and attention.reason in ("changed-after-paid", "refund-contradicted"):
             return not self._amount(attention, Act.ENTER_REFUND)
-        return True
+        # In the end all can be told that could not be delivered.
+        return act is not Act.ACCEPT or attention.reason != "delivery-failing"
 
     def _was_done(self, attention: Attention) -> bool:
         refund = attention.refund
