@@ -121,6 +121,8 @@ class Source:
     """How many are over, as the storefront counts them."""
     keys: set[str] = field(default_factory=set)
     """What the storefront has named its attempts."""
+    checkout: Source | None = None
+    """The checkout that became this order."""
 
     @property
     def charged(self) -> Decimal:
@@ -224,6 +226,15 @@ class SaleorDouble:
         self.sources[source.id] = source
         return source
 
+    def order(self, checkout: Source) -> Source:
+        """Make an order of a checkout, as a channel does that allows unpaid ones: its transactions are the order's from now on."""
+        order = Source(_global_id("Order", uuid.uuid4()), checkout.total, checkout.currency, checkout=checkout)
+        order.transactions, checkout.status = checkout.transactions, "completed"
+        for one in order.transactions:
+            one.source = order
+        self.sources[order.id] = order
+        return order
+
     def gateway_initialize(self, source: Source) -> tuple[int, Any]:
         """Ask how can be paid: Saleor says what is left of it."""
         left = max(source.total - source.charged, Decimal(0))
@@ -269,6 +280,8 @@ class SaleorDouble:
 
     def _source(self, source: Source) -> dict[str, Any]:
         channel = {"slug": "default-channel", "currencyCode": source.currency}
+        if source.checkout:
+            return {"__typename": "Order", "id": source.id, "number": "7", "checkoutId": source.checkout.id, "channel": channel}
         return {"__typename": "Checkout", "id": source.id, "channel": channel}
 
     # Webhooks -----------------------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import logging
 import socket
@@ -11,12 +12,12 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
 from types import FrameType
 from typing import Any
 
+import httpx
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -39,7 +40,7 @@ TOTAL = Decimal("19.90")
 NOTHING = Decimal(0)
 
 
-@contextmanager
+@contextlib.contextmanager
 def dripping(opening: bytes = b"") -> Iterator[str]:
     """Give the origin of a server that begins to answer, and then sends a byte now and then, for four seconds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -95,6 +96,25 @@ def test_a_saleor_that_drips_its_answer_holds_up_nobody(opening: bytes, monkeypa
 
 def test_a_webhook_waits_for_keys_and_gateway_together_less_than_15_seconds() -> None:
     assert api._KEYS_SECONDS + deadline.ANSWER_WITHIN_SECONDS < 15
+
+
+def test_a_saleor_whose_acts_hang_leaves_room_for_another() -> None:
+    free = threading.Event()
+    with contextlib.ExitStack() as over:
+        over.callback(free.set)
+        for _ in range(deadline._AT_ONCE):
+            with pytest.raises(deadline.TooLate):
+                deadline.within(0.01, free.wait, installation_id=71)
+        assert deadline.within(5, lambda: "begun", installation_id=72) == "begun"
+    assert deadline.within(5, lambda: "again", installation_id=71) == "again"
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_saleor_that_is_overloaded_is_left_alone_for_a_moment(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(status, stream=httpx.ByteStream(b"")))
+    monkeypatch.setattr(api, "client", lambda: httpx.Client(transport=transport))
+    with pytest.raises(api.Silent, match=f"HTTP {status}"):
+        api.fetch_keys("https://one.example")
 
 
 def test_a_saleor_that_is_silent_is_not_waited_for_with_each_of_its_reports(

@@ -18,7 +18,7 @@ from tests.double import SaleorDouble
 from tests.storefront import RETURN_URL
 from tillgate import hooks
 from tillgate.django import operations
-from tillgate.django.models import Attention, Payment
+from tillgate.django.models import Attention, Order, Payment
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
 from tillgate_saleor import deadline, paying, transactions
@@ -568,3 +568,49 @@ def test_no_idempotency_key_is_forgotten(saleor: SaleorDouble) -> None:
 
 def test_stored_methods_are_none(saleor: SaleorDouble) -> None:
     assert saleor.call(Event.STORED_METHODS, {"channel": {"slug": "default-channel"}}) == (200, {"paymentMethods": []})
+
+
+# An order that was a checkout -------------------------------------------------------------------------------------------------------------
+
+
+def test_i4_a_shopper_who_pays_the_cashier_page_of_a_checkout_and_then_its_order_is_told_that_it_is_paid(
+    saleor: SaleorDouble, world: World
+) -> None:
+    checkout = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(checkout, "first", DATA)
+    order = saleor.order(checkout)
+    world.sandbox.control.pay(said["pspReference"])  # in the tab that was left open; its notice is late
+    world.time.advance(seconds=20)
+    _, again = saleor.initialize(order, "second", DATA)
+    assert again["result"] == "CHARGE_FAILURE"
+    assert "paid" in again["message"]
+    sweep(world)
+    assert Order.objects.count() == 1
+    assert [payment.status for payment in Payment.objects.all()] == ["paid"]
+    assert sum(one.charged for one in order.transactions) == TOTAL
+
+
+def test_i4_money_for_a_checkout_and_for_its_order_is_told_to_a_person(saleor: SaleorDouble, world: World) -> None:
+    checkout = saleor.checkout(TOTAL)
+    _, first = saleor.initialize(checkout, "first", DATA)
+    order = saleor.order(checkout)
+    _, second = saleor.initialize(order, "second", {**DATA, "vendor": "paypal"})
+    for said in (first, second):
+        world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    assert Order.objects.count() == 1
+    assert world.attentions() == ["second-payment"]
+
+
+def test_what_an_order_costs_more_than_its_paid_checkout_can_be_paid(saleor: SaleorDouble, world: World) -> None:
+    checkout = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(checkout, "first", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    order = saleor.order(checkout)
+    order.total += 5
+    _, more = saleor.initialize(order, "second", DATA)
+    assert more["result"] == "CHARGE_ACTION_REQUIRED"
+    world.sandbox.control.pay(more["pspReference"])
+    sweep(world)
+    assert (order.charged, world.attentions()) == (TOTAL + 5, [])

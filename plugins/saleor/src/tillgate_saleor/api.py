@@ -163,11 +163,12 @@ def _read(method: str, url: str, seconds: float, **request: Any) -> dict[str, An
                     raise Unreachable(f"{url} answered with more than {_LARGEST_ANSWER} bytes")
             status = response.status_code
     except httpx.HTTPError as error:
-        kind = Silent if isinstance(error, httpx.TimeoutException) else Unreachable
-        fault = kind(f"{url} could not be reached: {type(error).__name__}")
+        fault = Silent(f"{url} could not be reached: {type(error).__name__}")
     else:
         if status == httpx.codes.UNAUTHORIZED:
             raise TokenRefused(f"{url} answered HTTP {status}")
+        if status == httpx.codes.TOO_MANY_REQUESTS or status >= httpx.codes.INTERNAL_SERVER_ERROR:
+            raise Silent(f"{url} answered HTTP {status}")
         if status != httpx.codes.OK:
             raise Unreachable(f"{url} answered HTTP {status}")
         return _object(url, bytes(body))

@@ -63,6 +63,8 @@ class Source(_Part):
     typename: Literal["Checkout", "Order"] = Field(alias="__typename")
     id: str = _ID
     number: str | None = None
+    checkout_id: str | None = Field(default=None, min_length=1, max_length=LONGEST_ID)
+    """The checkout that became this order."""
     channel: Channel
 
 

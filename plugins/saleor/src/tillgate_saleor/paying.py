@@ -34,7 +34,7 @@ from tillgate_saleor.conf import Channel, get_settings, origin_of
 from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
-from tillgate_saleor.transactions import DATA_KEY, attach, find_transaction, note, paid_at, payment_of, transaction_of
+from tillgate_saleor.transactions import DATA_KEY, attach, find_transaction, note, paid_at, payment_of, source_of, transaction_of
 
 __all__ = ["cancel", "channel_of", "charge", "initialize", "initialize_gateway", "process", "stored_methods", "vendors_of"]
 
@@ -68,7 +68,7 @@ def vendors_of(channel: Channel) -> tuple[Vendor, ...]:
 def initialize_gateway(installation: Installation, body: bodies.GatewayInitialize) -> Answer:
     """Offer the channel's vendors; none where it sells in another currency. What is to be paid by now is noted, if it was begun."""
     source = body.source_object
-    _note_amount(installation, source.id, body.amount)
+    _note_amount(installation, source_of(installation, source), body.amount)
     is_ours = source.channel.currency_code in (None, money.CURRENCY)
     vendors = vendors_of(channel_of(installation, source.channel.slug)) if is_ours else ()
     return {"data": {"vendors": [{"id": vendor.value, "name": str(VENDOR_LABELS[vendor])} for vendor in vendors]}}
@@ -119,7 +119,7 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
         return failure(_CHARGE, str(refused))
 
     def start() -> Started:
-        _look_at_earlier_parts(installation, body.source_object.id)
+        _look_at_earlier_parts(installation, source_of(installation, body.source_object))
         begun = note(installation, body, wanted.vendor, wanted.amount, wanted.return_url)
         data, key = {DATA_KEY: begun.pk}, begun.purchase.key
         return operations.start(
@@ -127,7 +127,7 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
         )
 
     try:
-        started = within(ANSWER_WITHIN_SECONDS, start)
+        started = within(ANSWER_WITHIN_SECONDS, start, installation.pk)
     except NotPayable as because:
         return failure(_CHARGE, _("This cannot be paid: %(because)s.") % {"because": because})
     except TooLate:

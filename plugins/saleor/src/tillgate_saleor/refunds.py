@@ -52,7 +52,7 @@ def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answe
         return failure(_REFUND, _("The amount must be above zero, in whole cents."))
     digest, until = hashlib.sha256(raw).hexdigest(), time.monotonic() + ANSWER_WITHIN_SECONDS * _BEGIN_WITHIN
     try:
-        within(ANSWER_WITHIN_SECONDS, lambda: _ask(begun, payment, amount, digest, until))
+        within(ANSWER_WITHIN_SECONDS, lambda: _ask(begun, payment, amount, digest, until), installation.pk)
     except InvalidRequest as error:
         return failure(_REFUND, _("The amount %(because)s.") % {"because": error.remedy})
     except operations.RefundNotPossible as because:

@@ -27,7 +27,18 @@ from tillgate_saleor.conf import get_settings
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
 
-__all__ = ["CHARGED", "DATA_KEY", "attach", "find_purchase", "find_transaction", "note", "paid_at", "payment_of", "transaction_of"]
+__all__ = [
+    "CHARGED",
+    "DATA_KEY",
+    "attach",
+    "find_purchase",
+    "find_transaction",
+    "note",
+    "paid_at",
+    "payment_of",
+    "source_of",
+    "transaction_of",
+]
 
 CHARGED: Final = "CHARGE_SUCCESS"
 """The report that a transaction is charged."""
@@ -51,17 +62,30 @@ def find_transaction(installation: Installation, transaction_id: str) -> Transac
     return rows.filter(installation=installation, transaction_id=transaction_id).first()
 
 
+def source_of(installation: Installation, source: bodies.Source) -> str:
+    """Return under which name a checkout or order is paid: an order under its checkout's, as long as that may still bring money.
+
+    The shopper may have the cashier page of the checkout open while the order that it became is paid, and only payments of one order know
+    of each other (I4). Once the checkout is paid and Saleor knows, what is asked for the order is more, and paid under its own name.
+    """
+    if source.checkout_id:
+        begun = Purchase.objects.using(database()).filter(installation=installation, source=source.checkout_id).order_by("part").last()
+        if begun and not _is_known_to_be_paid(begun):
+            return source.checkout_id
+    return source.id
+
+
 def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, amount: Decimal, return_url: str) -> Transaction:
     """Return the row of a transaction that begins: the one that is there when Saleor asks again with the same key.
 
     It has no payment yet, and what it will have is for what Saleor asks for now, whatever was asked for in between.
     """
-    source = body.source_object
-    first = {"number": _number(source), "channel": source.channel.slug, "amount": amount}
+    first = {"number": _number(body.source_object), "channel": body.source_object.channel.slug, "amount": amount}
+    source = source_of(installation, body.source_object)
     # In a transaction of its own: on InnoDB, those who write the same row at the same moment would then wait for each other's locks.
-    Purchase.objects.using(database()).get_or_create(installation=installation, source=source.id, part=0, defaults=first)
+    Purchase.objects.using(database()).get_or_create(installation=installation, source=source, part=0, defaults=first)
     with transaction.atomic(using=database()):
-        purchase = _purchase(installation, body, amount)
+        purchase = _purchase(installation, source, body, amount)
         values = {
             "purchase": purchase,
             "idempotency_key": body.idempotency_key,
@@ -79,9 +103,9 @@ def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, am
         return begun
 
 
-def _purchase(installation: Installation, body: bodies.Initialize, amount: Decimal) -> Purchase:
+def _purchase(installation: Installation, source: str, body: bodies.Initialize, amount: Decimal) -> Purchase:
     """Return what a transaction pays, locked: the last part of its checkout or order, or the next where Saleor may ask for more."""
-    purchases, source = Purchase.objects.using(database()), body.source_object.id
+    purchases = Purchase.objects.using(database())
     # The first part's row is the lock of them all.
     parts = list(purchases.select_for_update().filter(installation=installation, source=source).order_by("part"))
     saleor = get_settings().saleor(installation.api_url)
