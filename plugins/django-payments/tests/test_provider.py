@@ -85,6 +85,21 @@ def test_goods_of_any_quantity_keep_nobody_from_paying(
     assert json.loads(json.loads(asked.detail or b"")["goodsInfo"]) == [sent]
 
 
+def test_goods_that_the_shop_cannot_name_any_more_keep_no_money_from_arriving(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = bill()
+    world.client.get(way_of(payment))
+
+    def gone(_: Payment) -> Any:
+        raise LookupError("the variant was deleted")
+
+    monkeypatch.setattr(Payment, "get_purchased_items", gone)
+    attempt = Attempt.objects.get()
+    world.sandbox.control.pay(attempt.reference)
+    world.notice(attempt)
+    payment.refresh_from_db()
+    assert (payment.status, world.attentions()) == ("confirmed", [])
+
+
 def test_one_variant_lets_the_shopper_choose_among_the_vendors_of_the_settings(world: World) -> None:
     world.configure(VENDORS=["paypal", "creditcard"])
     page = world.client.get(way_of(bill(variant="online"))).content.decode()

@@ -45,6 +45,27 @@ def test_expecting_an_order_again_or_too_late_changes_nothing(world: World) -> N
     assert world.fresh(payment).is_open
 
 
+def test_an_order_that_was_told_unpaid_may_be_expected_anew(world: World) -> None:
+    order = world.order()
+    operations.expect(world.shop.plugin, order)
+    world.time.advance(minutes=61)
+    assert world.sweep().orders_unpaid == 1
+    world.time.advance(days=1)
+    assert world.sweep().orders_unpaid == 0
+    operations.expect(world.shop.plugin, order)
+    assert world.sweep().orders_unpaid == 0
+    world.time.advance(minutes=61)
+    assert world.sweep().orders_unpaid == 1
+
+
+def test_an_order_that_is_paid_or_closed_is_not_expected_anew(world: World) -> None:
+    paid, closed = world.paid_payment().order, world.order()
+    operations.close(world.shop.plugin, closed)
+    for key in (paid.key, closed):
+        operations.expect(world.shop.plugin, key)
+    assert not Order.objects.filter(unpaid_check_at__isnull=False).exists()
+
+
 def test_an_order_that_is_rolled_back_is_not_expected(world: World) -> None:
     with transaction.atomic():
         operations.expect(world.shop.plugin, "1")

@@ -6,6 +6,7 @@ What is written here is written inside a delivery's transaction, under the row's
 
 from __future__ import annotations
 
+import logging
 from decimal import Decimal
 from typing import Any, Final
 
@@ -40,6 +41,8 @@ __all__ = [
     "return_url",
     "unpaid",
 ]
+
+_log = logging.getLogger("tillgate")
 
 WAITING: Final = frozenset({PaymentStatus.WAITING, PaymentStatus.INPUT})
 """The statuses in which a payment waits for its money: the only ones in which it can be paid."""
@@ -86,10 +89,19 @@ def describe(key: str) -> OrderDescription | None:
             number=str(row.pk),
             amount=row.total,
             currency=row.currency,
-            lines=tuple(_goods(item.name, item.quantity) for item in row.get_purchased_items()),
+            lines=_lines(row),
             description=row.description or None,
             not_payable_because=_why_not(row),
         )
+
+
+def _lines(row: Any) -> tuple[Goods, ...]:
+    """Return what is bought, none where the shop cannot say it any more: a product may be deleted after its payment."""
+    try:
+        return tuple(_goods(item.name, item.quantity) for item in row.get_purchased_items())
+    except Exception:  # noqa: BLE001  # the shop's own code may raise anything
+        _log.exception("what payment %s buys could not be read", row.pk)
+        return ()
 
 
 def _goods(name: Any, quantity: Any) -> Goods:

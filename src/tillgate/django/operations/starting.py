@@ -361,12 +361,16 @@ def _as_started(payment: Payment, outcome: CreatedPayment | TillgateError) -> St
 def expect(plugin: str, order_key: str, cause: str = "shop") -> None:
     """Note that the shop placed an order that waits for its first payment. Touches the database only: call it where the order is written.
 
-    Should nobody ever start one, because the browser died on its way for one, the shop is told that the order is unpaid like any other.
+    Should nobody ever start one, because the browser died on its way for one, the shop is told that the order is unpaid like any other. An
+    order that was told so may be expected anew, when the shop waits for it once more.
     """
     check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
     with contextlib.suppress(IntegrityError), transaction.atomic(using=database()):
         order = _new_order(plugin, order_key, unpaid_check_at=check_at)
         record("order.expected", order, cause, "the shop placed the order")
+        return
+    told = Order.objects.using(database()).filter(plugin=plugin, key=order_key, unpaid_check_at=None, paid_by=None, closed_at=None)
+    told.exclude(payments__status__in=OPEN_PAYMENT_STATUSES).update(unpaid_check_at=check_at)
 
 
 def close(plugin: str, order_key: str, cause: str = "shop") -> None:
