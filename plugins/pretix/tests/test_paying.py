@@ -11,13 +11,14 @@ from django.test import Client
 from django.urls import reverse
 from django_scopes import scope, scopes_disabled
 from pretix.base.models import Order, OrderPayment, Quota
+from pretix.base.payment import PaymentException
 from pretix.base.services.locking import LockTimeoutException
 from pretix.base.services.orders import OrderChangeManager, cancel_order, mark_order_expired
 
 from tests.driver import PretixDriver
 from tests.shopping import at, bought, event_of, newest_payment, order_of, path_of, payments_of
+from tillgate.django.models import Attention, Payment
 from tillgate.django.models import Order as Bill
-from tillgate.django.models import Payment
 from tillgate.hooks import PaidOutcome
 from tillgate.testing.world import World
 from tillgate_pretix import orders
@@ -311,6 +312,41 @@ def test_a_second_payment_is_booked_and_pretix_gives_it_back(world: World) -> No
     assert world.attentions() == []
 
 
+def test_i5_what_a_person_was_told_of_is_over_when_pretix_gives_back_the_other_payment(world: World) -> None:
+    key = world.order()
+    for payment in (world.pay_page(key), world.pay_page(key, "paypal")):
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+    world.sweep()
+    assert world.attentions() == ["second-payment"]
+    order = order_of(world, key)
+    with at(order):
+        other = order.payments.get(provider="tillgate_alipay", state="confirmed")
+        for amount, left in (("5.00", ["second-payment"]), ("7.50", [])):
+            refund = order.refunds.create(payment=other, provider="tillgate_alipay", amount=amount, state="created", source="admin")
+            refund.payment_provider.execute_refund(refund)
+            assert world.attentions() == left
+        assert order.pending_sum == 0
+    assert Attention.objects.get().resolution == "pretix counts as much as the order costs"
+
+
+def test_i5_what_was_paid_too_much_is_given_back_once_whoever_does_it(world: World) -> None:
+    key = world.order()
+    payment = world.pay_page(key)
+    world.shop.edit_total(key, Decimal("5.00"))
+    world.shopper_pays(payment)
+    world.gateway_notice(payment)
+    world.sweep()
+    assert world.attentions() == ["overpaid"]
+    order = order_of(world, key)
+    with at(order):
+        refund = order.refunds.create(
+            payment=order.payments.last(), provider="tillgate_alipay", amount="7.50", state="created", source="admin"
+        )
+        refund.payment_provider.execute_refund(refund)
+    assert world.attentions() == []
+
+
 def test_money_that_is_not_enough_any_more_is_booked_and_the_rest_can_be_paid(world: World) -> None:
     key, _ = underpaid(world)
     rest = world.pay_page(key)
@@ -318,6 +354,7 @@ def test_money_that_is_not_enough_any_more_is_booked_and_the_rest_can_be_paid(wo
     world.shopper_pays(rest)
     world.gateway_notice(rest)
     assert (world.shop.is_paid(key), world.shop.times_paid(key)) == (True, 1)
+    assert world.attentions() == [], "to give USD 12.50 back now would leave the order unpaid"
 
 
 def test_an_order_that_costs_more_after_it_was_paid_gets_another_bill(world: World, client: Client) -> None:
@@ -391,6 +428,47 @@ def test_who_means_to_pay_by_bank_transfer_keeps_the_places(world: World) -> Non
     world.a_day_passes()
     assert order_of(world, key).status == Order.STATUS_PENDING
     assert payments_of(order)[-1] == ("banktransfer", "created")
+
+
+@pytest.mark.parametrize("because", ["valid if pending", "a cancellation fee"])
+def test_an_order_that_pretix_itself_keeps_is_not_expired(world: World, because: str) -> None:
+    key = world.order()
+    world.pay_page(key)
+    order = order_of(world, key)
+    with at(order):
+        if because == "valid if pending":
+            order.valid_if_pending = True
+            order.save(update_fields=["valid_if_pending"])
+        else:
+            order.fees.create(fee_type="cancellation", value=Decimal("5.00"), tax_value=Decimal("0.00"))
+    world.a_day_passes()
+    assert order_of(world, key).status == Order.STATUS_PENDING
+
+
+@pytest.mark.parametrize("state", ["confirmed", "refunded"])
+def test_i9_a_payment_whose_money_came_while_staff_cancelled_it_stays(world: World, state: str) -> None:
+    key = world.order()
+    payment = world.pay_page(key)
+    order = order_of(world, key)
+    with at(order):
+        stale = newest_payment(order)
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+        order.payments.filter(pk=stale.pk).update(state=state)
+        assert stale.state == "created"
+        with pytest.raises(PaymentException, match="received in the meantime"):
+            stale.payment_provider.cancel_payment(stale)
+        assert newest_payment(order).state == state
+
+
+def test_a_payment_that_nobody_has_paid_can_be_cancelled(world: World) -> None:
+    key = world.order()
+    world.pay_page(key)
+    order = order_of(world, key)
+    with at(order):
+        theirs = newest_payment(order)
+        theirs.payment_provider.cancel_payment(theirs)
+        assert newest_payment(order).state == "canceled"
 
 
 def test_an_order_whose_shopper_never_came_to_the_payment_page_is_freed_too(world: World) -> None:

@@ -18,7 +18,7 @@ from django.db import transaction
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django_scopes import scope, scopes_disabled
-from pretix.base.models import Order, OrderPayment, Quota
+from pretix.base.models import Order, OrderFee, OrderPayment, Quota
 from pretix.base.services.orders import mark_order_expired
 from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
@@ -27,6 +27,7 @@ from tillgate import Goods
 from tillgate.django.models import Attention, Delivery, DeliveryKind
 from tillgate.django.models import Order as Bill
 from tillgate.django.models import Payment as Attempt
+from tillgate.django.operations.attention import settle
 from tillgate.django.operations.deliveries import AGAIN
 from tillgate.django.operations.values import payment_value
 from tillgate.django.staff.masking import Mask
@@ -215,6 +216,7 @@ def paid(payment: Payment) -> PaidOutcome:
         if order.status != Order.STATUS_PAID:
             return PaidOutcome.NOT_PAYABLE
         _drop_open_payments(order)
+        conclude(order)
         return PaidOutcome.APPLIED
 
 
@@ -229,6 +231,7 @@ def _apply(order: Any, booked: Any) -> PaidOutcome:
         except Quota.QuotaExceededException:
             return PaidOutcome.NOT_PAYABLE
         _drop_open_payments(order)
+    conclude(order)
     return PaidOutcome.APPLIED
 
 
@@ -258,10 +261,12 @@ def unpaid(bill: Unpaid) -> None:
             if vendor_of(theirs.provider):
                 theirs.fail(log_data={"reason": "nobody paid"}, send_mail=was_begun)  # who never tried has failed at nothing
         is_wanted = order.payments.filter(state__in=(*OPEN, *_HELD)).exists()
+        is_wanted |= order.valid_if_pending or order.fees.filter(fee_type=OrderFee.FEE_TYPE_CANCELLATION).exists()  # pretix keeps these too
         if not is_wanted and settings_of(order.event).get("expire_unpaid", as_type=bool, default=False):
             mark_order_expired(order)
 
 
+_TOO_MUCH_OR_LITTLE: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.OVERPAID, AttentionReason.UNDERPAID})
 _PAID_NOTHING: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID})
 
 
@@ -280,6 +285,20 @@ def attention_raised(raised: Raised) -> None:
         order.log_action(ATTENTION_LOGGED, {"reason": raised.reason, "sentence": Mask([held]).text(raised.sentence)})
         if held is not None and raised.reason in _PAID_NOTHING and held.status == PaymentStatus.PAID:
             _book(order, held)
+
+
+def conclude(order: Any) -> None:
+    """Take back what a person was told of money once pretix counts neither too much nor too little: whoever gave it back would do so again.
+
+    Only of money that is booked by now: what is about to be booked is not in pretix's sums yet.
+    """
+    order.refresh_from_db()
+    if order.status != Order.STATUS_PAID or order.pending_sum != 0:
+        return
+    matters = Attention.objects.filter(order__in=bills_of(order), reason__in=_TOO_MUCH_OR_LITTLE, resolved_at__isnull=True)
+    booked = [one.pk for one in matters.select_related("payment__order") if booked_payment(order, payment_value(one.payment))]
+    if booked:  # each under the lock of its own row, so after the lock of this one
+        transaction.on_commit(lambda: settle(Attention.objects.filter(pk__in=booked), "pretix counts as much as the order costs"))
 
 
 def _book(order: Any, held: Any) -> None:

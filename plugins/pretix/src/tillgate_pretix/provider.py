@@ -9,13 +9,16 @@ from collections import OrderedDict
 from typing import Any, Final
 
 from django import forms
+from django.db import transaction
 from django.http import HttpRequest
 from django.template.loader import get_template
 from django.utils.translation import gettext_lazy as _
 from pretix.base.forms import SecretKeySettingsField
-from pretix.base.payment import BasePaymentProvider
+from pretix.base.models import OrderPayment
+from pretix.base.payment import BasePaymentProvider, PaymentException
 from pretix.base.settings import SettingsSandbox
 from pretix.base.views.redirect import safelink
+from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
 
 from tillgate.django.conf import get_settings
@@ -204,6 +207,14 @@ class VendorProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         obj.save(update_fields=["info"])
 
     # Giving back --------------------------------------------------------------------------------------------------------------------------
+
+    def cancel_payment(self, payment: Any) -> None:
+        """Cancel a payment, unless its money has come: pretix may have read it before that, and would overwrite what it waited for."""
+        with transaction.atomic():
+            state = OrderPayment.objects.select_for_update(of=OF_SELF).get(pk=payment.pk).state
+            if state in (OrderPayment.PAYMENT_STATE_CONFIRMED, OrderPayment.PAYMENT_STATE_REFUNDED):
+                raise PaymentException(_("This payment was received in the meantime and cannot be canceled any more."))
+            super().cancel_payment(payment)
 
     def payment_refund_supported(self, payment: Any) -> bool:
         """Whether money can be given back: of every payment that came through Tillgate."""

@@ -21,7 +21,7 @@ from tillgate.django.operations.refunds import settle_by_person, withdraw
 from tillgate.errors import InvalidRequest
 from tillgate.hooks import Refund as Changed
 from tillgate.lifecycle import PaymentStatus, RefundStatus
-from tillgate_pretix.orders import bills_of, booked_payment, found, vendor_of
+from tillgate_pretix.orders import bills_of, booked_payment, conclude, found, vendor_of
 
 __all__ = ["attempt_of", "changed", "execute", "settled_in_pretix"]
 
@@ -66,6 +66,7 @@ def changed(refund: Changed) -> None:
         elif refund.status is RefundStatus.SUCCEEDED:
             if row.state != OrderRefund.REFUND_STATE_DONE:
                 row.done()
+            conclude(order)
         elif refund.status is RefundStatus.REFUSED and row.state in _UNDER_WAY:
             row.state = OrderRefund.REFUND_STATE_FAILED
             row.save(update_fields=["state"])
