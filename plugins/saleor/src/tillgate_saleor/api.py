@@ -52,7 +52,7 @@ class Unreachable(SaleorError):
 
 
 class Silent(Unreachable):
-    """It did not answer in time."""
+    """It did not answer, or has no room just now: what else is for it may wait a moment."""
 
 
 class TokenRefused(SaleorError):

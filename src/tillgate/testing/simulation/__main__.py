@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
         type=count,
         default=1000,
         metavar="N",
-        help="how many orders each world has, by default 1000; some are paid more than once",
+        help="how many orders each world has, by default 1000; some have several payments",
     )
     parser.add_argument("--only", type=_order, metavar="N", help="leave out the stories of all orders but this; the first is 0")
     parser.add_argument(
