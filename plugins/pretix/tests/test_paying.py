@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest
 from django.core import mail
 from django.test import Client
 from django.urls import reverse
+from django.utils.timezone import now
 from django_scopes import scope, scopes_disabled
 from pretix.base.models import Order, OrderPayment, Quota
 from pretix.base.payment import PaymentException
 from pretix.base.services.locking import LockTimeoutException
-from pretix.base.services.orders import OrderChangeManager, cancel_order, mark_order_expired
+from pretix.base.services.orders import OrderChangeManager, cancel_order, extend_order, mark_order_expired
 
 from tests.driver import PretixDriver
 from tests.shopping import at, bought, event_of, newest_payment, order_of, path_of, payments_of
@@ -21,7 +23,7 @@ from tillgate.django.models import Attention, Payment
 from tillgate.django.models import Order as Bill
 from tillgate.hooks import PaidOutcome
 from tillgate.testing.world import World
-from tillgate_pretix import orders
+from tillgate_pretix import orders, signals
 from tillgate_pretix.accounts import settings_of
 
 
@@ -287,6 +289,74 @@ def test_the_handler_says_so_when_the_order_is_gone(world: World) -> None:
     assert orders.paid(gone) is PaidOutcome.NOT_PAYABLE
     assert orders.return_url("987654") is None
     assert [orders.describe(key) for key in ("987654", "nonsense", "1 OR 1=1")] == [None, None, None]
+
+
+# What pretix writes over an order that was paid -------------------------------------------------------------------------------------------
+
+
+def extended(order: Any) -> None:
+    """Let staff give the shopper five days more."""
+    extend_order(order, now() + timedelta(days=5))
+
+
+@pytest.mark.parametrize(("was", "write"), [(Order.STATUS_PENDING, mark_order_expired), (Order.STATUS_EXPIRED, extended)])
+def test_i2_an_order_that_pretix_calls_unpaid_from_an_old_copy_stays_paid(world: World, was: str, write: Any) -> None:
+    key = world.order()
+    payment = world.pay_page(key)
+    event_of(world).settings.payment_term_accept_late = True
+    with scopes_disabled():
+        Order.objects.filter(pk=key).update(status=was)
+    stale = order_of(world, key)
+    world.shopper_pays(payment)
+    world.gateway_notice(payment)
+    assert world.shop.is_paid(key)
+    mails = len(mail.outbox)
+    with at(stale):
+        write(stale)
+    assert world.shop.is_paid(key)
+    assert len(mail.outbox) == mails
+    assert world.attentions() == []
+
+
+def test_i2_a_process_that_dies_when_it_has_called_an_order_unpaid_leaves_it_to_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order, _ = bought(world)
+    unpaid_bill = world.order()
+    with monkeypatch.context() as patched, at(order):
+        patched.setattr(orders, "stays_paid", lambda order_id: None)
+        mark_order_expired(order)
+    assert not world.shop.is_paid(str(order.pk))
+    signals.sweep(None)
+    assert world.shop.is_paid(str(order.pk))
+    assert not world.shop.is_paid(unpaid_bill)
+
+
+def test_an_order_that_staff_called_unpaid_themselves_expires_as_any_other(world: World) -> None:
+    order, _ = bought(world)
+    with at(order):
+        order.status = Order.STATUS_PENDING
+        order.save(update_fields=["status"])
+        order.log_action("pretix.event.order.unpaid")
+        mark_order_expired(order)
+    assert order_of(world, str(order.pk)).status == Order.STATUS_EXPIRED
+
+
+def test_an_order_that_owes_money_again_expires_as_any_other(world: World) -> None:
+    order, _ = bought(world)
+    world.shop.edit_total(str(order.pk), Decimal("20.00"))
+    with at(order):
+        mark_order_expired(order_of(world, str(order.pk)))
+    assert order_of(world, str(order.pk)).status == Order.STATUS_EXPIRED
+
+
+def test_a_shopper_who_comes_back_to_an_event_without_the_plugin_is_told_by_tillgates_own_page(world: World) -> None:
+    order, payment = bought(world)
+    event = event_of(world)
+    event.disable_plugin("tillgate_pretix")
+    event.save()
+    assert orders.return_url(str(order.pk)) is None
+    assert world.client.get(reverse("tillgate:return", args=[payment.return_key]), follow=True).status_code == 200
 
 
 # One order, several payments --------------------------------------------------------------------------------------------------------------

@@ -189,6 +189,26 @@ def test_one_that_waits_to_be_sent_never_leaves_once_staff_has_decided_about_it_
     assert refunds_of(order) == [("12.50", state)]
 
 
+def test_i5_one_that_has_succeeded_stays_done_when_staff_cancel_what_they_saw_in_transit(world: World) -> None:
+    order, payment, refund = unknown(world)
+    with at(order):
+        stale = order.refunds.get(pk=refund.pk)
+        world.gateway_notice(payment, "refund")
+        stale.state = OrderRefund.REFUND_STATE_CANCELED  # as pretix does it, which has read it before the notice came
+        stale.save(update_fields=["state"])
+    assert refunds_of(order) == [("5.00", "done")]
+
+
+def test_one_made_elsewhere_that_staff_ignore_stays_as_they_decided(world: World) -> None:
+    order, payment = bought(world)
+    operations.refund(payment.pk, Decimal("5.00"))
+    with at(order):
+        external = order.refunds.get()
+        external.state = OrderRefund.REFUND_STATE_CANCELED
+        external.save(update_fields=["state"])
+    assert refunds_of(order) == [("5.00", "canceled")]
+
+
 @pytest.mark.parametrize("press", ["cancel", "done"])
 def test_one_that_waits_and_that_a_notice_has_confirmed_is_done_whatever_staff_pressed(world: World, press: str) -> None:
     order, payment, refund = queued(world)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from configparser import RawConfigParser
+from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from django.core.checks import run_checks
 from pretix.base.models import LogEntry
 from pretix.helpers.config import EnvOrParserConfig
 
-from tests.shopping import at, event_of, newest_payment, order_of, staff
+from tests.shopping import at, bought, event_of, newest_payment, order_of, staff
 from tillgate.django.conf import get_settings
 from tillgate.django.operations.accounts import find_account
 from tillgate.errors import ConfigurationError
@@ -37,10 +39,15 @@ def owner(world: World) -> Any:
     return staff(world, "event.settings.general:write", "event.settings.payment:write")
 
 
+def present_account(world: World) -> Any:
+    """Return the account that the event's orders are paid with now, outside of test mode."""
+    return find_account(accounts.alias_of(SimpleNamespace(event=event_of(world), testmode=False)))
+
+
 def test_the_form_saves_the_account_and_never_shows_the_token(world: World, owner: Any) -> None:
     page = posted(owner)
     assert "Your changes have been saved." in page.content.decode()
-    account = find_account(f"pretix-{event_of(world).pk}")
+    account = present_account(world)
     assert (account.base_url, account.merchant_no, account.sandbox) == ("https://pay.example", "200043", False)
     assert account.token.get_secret_value() == TOKEN
     shown = owner.get(FORM).content.decode()
@@ -52,7 +59,7 @@ def test_the_form_saves_the_account_and_never_shows_the_token(world: World, owne
 def test_the_token_stays_when_the_form_is_sent_as_it_is_shown(world: World, owner: Any) -> None:
     posted(owner)
     posted(owner, token="*****", merchant_no="200044")
-    account = find_account(f"pretix-{event_of(world).pk}")
+    account = present_account(world)
     assert (account.merchant_no, account.token.get_secret_value()) == ("200044", TOKEN)
 
 
@@ -101,16 +108,63 @@ def test_test_mode_and_live_mode_have_accounts_of_their_own(world: World) -> Non
     event = order.event
     for name, value in LIVE.items():
         accounts.settings_of(event).set(name, value)
-    assert accounts.alias_of(order) == f"pretix-test-{event.pk}"
+    assert accounts.alias_of(order).startswith(f"pretix-test-{event.pk}-")
     assert find_account(accounts.alias_of(order)).sandbox
     order.testmode = False
-    assert accounts.alias_of(order) == f"pretix-{event.pk}"
+    assert accounts.alias_of(order).startswith(f"pretix-{event.pk}-")
     assert find_account(accounts.alias_of(order)).base_url == "https://pay.example"
 
 
-@pytest.mark.parametrize("alias", ["default", "pretix-", "pretix-x", "pretix-987654", "pretix-test-987654", "other-1"])
+@pytest.mark.parametrize("alias", ["default", "pretix-", "pretix-x", "pretix-987654", "pretix-test-987654-0a1b2c3d", "other-1"])
 def test_an_account_that_nobody_keeps_is_not_found(world: World, alias: str) -> None:
     assert accounts.find(alias) is None
+
+
+def test_an_event_that_changes_to_another_merchant_goes_on_with_the_former_one_where_it_was_paid(world: World, owner: Any) -> None:
+    waiting = world.pay_page(key := world.order())
+    order, payment = bought(world)
+    former = find_account(payment.account)
+    other = {"test_base_url": former.base_url, "test_merchant_no": "987654", "test_token": "f" * 32}
+    page = posted(owner, **other)
+    assert "Your changes have been saved." in page.content.decode()
+    assert find_account(accounts.alias_of(order)).merchant_no == "987654"
+    world.shopper_pays(waiting)
+    world.gateway_notice(waiting)
+    assert world.shop.is_paid(key), "the former merchant was not asked"
+    with at(order):
+        refund = order.refunds.create(
+            payment=newest_payment(order), provider="tillgate_alipay", amount="5.00", state="created", source="admin"
+        )
+        refund.payment_provider.execute_refund(refund)
+    assert (refund.state, world.given_back(payment)) == ("done", Decimal("5.00"))
+    shown = owner.get(FORM).content.decode()
+    assert f"merchant number {former.merchant_no} at {former.base_url}" in shown
+    assert former.token.get_secret_value() not in shown
+
+
+def test_a_former_account_is_kept_once_and_with_its_newest_token(world: World, owner: Any) -> None:
+    _, payment = bought(world)
+    former = find_account(payment.account)
+    there = {"test_base_url": former.base_url, "test_merchant_no": former.merchant_no}
+    other = {**there, "test_merchant_no": "987654", "test_token": "f" * 32}
+    for account in (other, {**there, "test_token": "a" * 32}, other):
+        posted(owner, **account)
+    assert accounts.former_merchants(event_of(world)) == [(former.merchant_no, former.base_url)]
+    assert find_account(payment.account).token.get_secret_value() == "a" * 32
+
+
+def test_an_account_that_nothing_was_paid_with_is_not_kept(world: World, owner: Any) -> None:
+    posted(owner)
+    posted(owner, merchant_no="200044")
+    assert accounts.former_merchants(event_of(world)) == []
+
+
+def test_test_mode_is_asked_about_with_its_former_account_after_the_fields_were_emptied(world: World, owner: Any) -> None:
+    order, payment = bought(world)
+    posted(owner)
+    assert not accounts.is_complete(event_of(world), testmode=True)
+    assert find_account(payment.account).sandbox
+    assert accounts.find(accounts.alias_of(order)) is None
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,28 @@
 
 An order knows whether it was placed in test mode, and is paid with the account of that mode: play money pays no ticket that is valid, and
 nobody pays real money to try the shop.
+
+A payment is asked about, and given back, with the account that made it. So an alias stands for one merchant at one address, and an event
+that changes to another merchant goes on to know the former one, once payments were made with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any, Final
 
+from django.db.models import Q
+from django.views.decorators.debug import sensitive_variables
 from django_scopes import scopes_disabled
 from pretix.base.models import Event
 from pretix.base.settings import SettingsSandbox
 
 from tillgate.account import Account
+from tillgate.django.models import Payment
 from tillgate.errors import ConfigurationError
 
-__all__ = ["FIELDS", "HOLDER", "alias_of", "aliases_of", "build", "find", "is_complete", "settings_of"]
+__all__ = ["FIELDS", "HOLDER", "alias_of", "build", "find", "former_merchants", "is_complete", "keep_former", "of_event", "settings_of"]
 
 HOLDER: Final = "tillgate"
 """The identifier of the provider that keeps the settings for all."""
@@ -33,31 +41,76 @@ def settings_of(event: Any) -> Any:
 
 
 def alias_of(order: Any) -> str:
-    """Return the name under which Tillgate's rows know the account that an order is paid with."""
-    live, test = aliases_of(order.event)
-    return test if order.testmode else live
+    """Return the name under which Tillgate's rows know the account that an order is paid with now."""
+    return _alias(order.event, settings_of(order.event), testmode=order.testmode)
 
 
-def aliases_of(event: Any) -> tuple[str, str]:
-    """Return the names of both accounts of an event."""
-    return f"{_LIVE}{event.pk}", f"{_TEST}{event.pk}"
+def of_event(event: Any, field: str) -> Q:
+    """Return the condition that a field holds the name of an account of an event, present or former."""
+    return Q(**{f"{field}__startswith": f"{_LIVE}{event.pk}-"}) | Q(**{f"{field}__startswith": f"{_TEST}{event.pk}-"})
 
 
 def find(alias: str) -> Account | None:
     """Return the account of an alias, or None when it is not one of ours or the event has none."""
     testmode = alias.startswith(_TEST)
-    event_id = alias.removeprefix(_TEST if testmode else _LIVE)
+    event_id = alias.removeprefix(_TEST if testmode else _LIVE).partition("-")[0]
     if not alias.startswith(_LIVE) or not event_id.isdecimal():
         return None
     with scopes_disabled():
         event = Event.objects.filter(pk=int(event_id)).first()
-    return build(settings_of(event), testmode=testmode) if event is not None and is_complete(event, testmode=testmode) else None
+    for values in _known(event, testmode=testmode) if event is not None else ():
+        if _alias(event, values, testmode=testmode) == alias:
+            return build(values, testmode=testmode)
+    return None
 
 
 def is_complete(event: Any, *, testmode: bool) -> bool:
     """Tell whether an event has an account for that mode."""
-    values = settings_of(event)
-    return all(values.get(f"{'test_' if testmode else ''}{field}") for field in FIELDS)
+    return all(settings_of(event).get(name) for name in _names(testmode=testmode))
+
+
+def _names(*, testmode: bool) -> tuple[str, ...]:
+    return tuple(f"{'test_' if testmode else ''}{field}" for field in FIELDS)
+
+
+def _alias(event: Any, values: Any, *, testmode: bool) -> str:
+    base_url, merchant_no, _token = _names(testmode=testmode)
+    maker = sha256(f"{values.get(base_url)} {values.get(merchant_no)}".encode()).hexdigest()[:8]
+    return f"{_TEST if testmode else _LIVE}{event.pk}-{maker}"
+
+
+# Former accounts --------------------------------------------------------------------------------------------------------------------------
+
+
+def _former(event: Any) -> list[dict[str, str]]:
+    former: list[dict[str, str]] = settings_of(event).get("former", as_type=list, default=[])
+    return former
+
+
+def _known(event: Any, *, testmode: bool) -> Iterator[Any]:
+    """Give what is known of the accounts of a mode: of the present one first, whose token is the newest."""
+    if is_complete(event, testmode=testmode):
+        yield settings_of(event)
+    yield from (values for values in _former(event) if _names(testmode=testmode)[0] in values)
+
+
+@sensitive_variables()
+def keep_former(event: Any, given: Any) -> None:
+    """Keep the accounts that other settings are about to take the place of, and that payments were made with."""
+    kept = _former(event)
+    for testmode in (False, True):
+        ours = {name: settings_of(event).get(name) for name in _names(testmode=testmode)}
+        alias = _alias(event, ours, testmode=testmode)
+        if _alias(event, given, testmode=testmode) != alias and Payment.objects.filter(account=alias).exists():
+            kept = [ours, *(values for values in kept if _alias(event, values, testmode=testmode) != alias)]
+    if kept:
+        settings_of(event).set("former", kept)
+
+
+def former_merchants(event: Any) -> list[tuple[str, str]]:
+    """Return merchant number and address of the former accounts of an event, the newest first."""
+    names = [list(_names(testmode=testmode)) for testmode in (False, True)]
+    return [(values[number], values[url]) for values in _former(event) for url, number, _token in names if url in values]
 
 
 def build(values: Any, *, testmode: bool) -> Account:

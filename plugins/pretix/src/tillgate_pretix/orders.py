@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -38,12 +39,13 @@ from tillgate.lifecycle import AttentionReason, PaymentStatus
 from tillgate.wire import money
 from tillgate.wire.messages import Vendor
 from tillgate_pretix.accounts import HOLDER, settings_of
-from tillgate_pretix.plugin import PLUGIN
+from tillgate_pretix.plugin import APP, PLUGIN
 
 __all__ = [
     "ATTENTION_LOGGED",
     "OPEN",
     "RETURN_TAG",
+    "all_stay_paid",
     "attention_raised",
     "bill_of",
     "bills_of",
@@ -53,6 +55,7 @@ __all__ = [
     "identifier_of",
     "paid",
     "return_url",
+    "stays_paid",
     "unpaid",
     "vendor_of",
     "why_not",
@@ -69,6 +72,8 @@ OPEN: Final = (OrderPayment.PAYMENT_STATE_CREATED, OrderPayment.PAYMENT_STATE_PE
 """The states in which a payment of pretix may still be paid."""
 _HELD: Final = (OrderPayment.PAYMENT_STATE_CONFIRMED, OrderPayment.PAYMENT_STATE_REFUNDED)
 _DUE: Final = (Order.STATUS_PENDING, Order.STATUS_EXPIRED)
+_SAID_PAID: Final = "pretix.event.order.paid"
+_SAID_UNPAID: Final = "pretix.event.order.unpaid"
 
 
 # Bills and payments -----------------------------------------------------------------------------------------------------------------------
@@ -235,6 +240,34 @@ def _apply(order: Any, booked: Any) -> PaidOutcome:
     return PaidOutcome.APPLIED
 
 
+def stays_paid(order_id: int) -> None:
+    """Mark an order paid again that pretix has just called unpaid.
+
+    pretix's `expire_orders` and `extend_order` write a status over an order that they have read a while ago and not locked, over one too
+    that was paid in the meantime, and tell nobody. Staff who mark an order as not paid are told apart by its history.
+    """
+    with transaction.atomic(), found(str(order_id), lock=True) as order:
+        if order is None or order.status not in _DUE or order.pending_sum > 0:
+            return
+        was = order.all_logentries().filter(action_type__in=(_SAID_PAID, _SAID_UNPAID)).order_by("-pk").first()
+        payment = order.payments.filter(state__in=_HELD).order_by("-pk").first()
+        if was is None or was.action_type != _SAID_PAID or payment is None or not bills_of(order).filter(paid_by__isnull=False).exists():
+            return
+        # Its tickets are out: it keeps its places, whoever was given them in this instant, and no mail is sent again.
+        payment._mark_order_paid(force=True, ignore_date=True, send_mail=False, payment_refund_sum=order.payment_refund_sum)
+
+
+def all_stay_paid() -> None:
+    """Look at what was paid in the last days as `stays_paid` does, for processes that die before they can."""
+    lately = now() - timedelta(days=3)
+    paid_lately = Bill.objects.filter(plugin=PLUGIN, paid_by__status=PaymentStatus.PAID, paid_by__created_at__gt=lately)
+    numbers = {key.partition("/")[0] for key in paid_lately.values_list("key", flat=True)}
+    with scopes_disabled():
+        called_unpaid = list(Order.objects.filter(pk__in=numbers, status__in=_DUE).values_list("pk", flat=True))
+    for order_id in called_unpaid:
+        stays_paid(order_id)
+
+
 def _info(payment: Payment) -> dict[str, str]:
     return {"reference": payment.reference, "transaction_no": payment.transaction_no or ""}
 
@@ -314,9 +347,9 @@ def _book(order: Any, held: Any) -> None:
 
 
 def return_url(key: str) -> str | None:
-    """Return the address of the event's page about an order, or None when the order is gone."""
+    """Return the address of the event's page about an order, or None when the order is gone, or the page with the plugin."""
     with found(key) as order:
-        if order is None:
+        if order is None or APP not in order.event.get_plugins():
             return None
         arguments = {"order": order.code, "tag": order.tagged_secret(RETURN_TAG)}
         return str(eventreverse_absolute(order.event, "plugins:tillgate_pretix:return", kwargs=arguments))

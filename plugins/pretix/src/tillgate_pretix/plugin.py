@@ -13,6 +13,9 @@ from tillgate.hooks import Attention, Order, OrderDescription, PaidOutcome, Paym
 PLUGIN: Final = "pretix"
 """The entry point's name, which Tillgate's rows carry."""
 
+APP: Final = "tillgate_pretix"
+"""The app's name, by which an event knows whether it has the plugin."""
+
 
 @hookimpl
 def tillgate_account(alias: str) -> Account | None:

@@ -76,7 +76,13 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
             faults[self.settings.get_prefix() + "_enabled"] = wrong % {"ours": CURRENCY, "theirs": self.event.currency}
         if faults:
             raise forms.ValidationError(faults)
+        accounts.keep_former(self.event, given)
         return cleaned_data
+
+    def settings_content_render(self, request: HttpRequest) -> str:
+        """Tell the owner which former accounts are kept."""
+        former = accounts.former_merchants(self.event)
+        return _rendered("former.html", request, former=former) if former else ""
 
 
 def _account_fields(prefix: str, *, is_required: bool) -> dict[str, Any]:

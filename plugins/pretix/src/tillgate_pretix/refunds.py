@@ -18,6 +18,7 @@ from pretix.helpers import OF_SELF
 from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
 from tillgate.django.operations.refunds import settle_by_person, withdraw
+from tillgate.django.operations.values import refund_value
 from tillgate.errors import InvalidRequest
 from tillgate.hooks import Refund as Changed
 from tillgate.lifecycle import PaymentStatus, RefundStatus
@@ -118,13 +119,24 @@ _DECIDED: Final = {
 
 
 def settled_in_pretix(row: Any) -> None:
-    """Pass on what the staff decided about a refund in transit, once pretix has saved it: that it is done, or was cancelled."""
+    """Pass on what the staff decided about a refund in transit, once pretix has saved it: that it is done, or was cancelled.
+
+    Who cancels one that has succeeded in the meantime overwrites that it is done, and might give the money back a second time.
+    """
     if row.state not in _DECIDED or not vendor_of(row.provider):
         return
-    in_transit = Refund.objects.filter(payment__order__in=bills_of(row.order), status__in=(RefundStatus.QUEUED, RefundStatus.UNKNOWN))
+    ours = Refund.objects.filter(payment__order__in=bills_of(row.order))
+    in_transit = ours.filter(status__in=(RefundStatus.QUEUED, RefundStatus.UNKNOWN))
     refund = next((one for one in in_transit if one.data.get("refund") == row.pk or str(one.pk) == row.info_data.get("refund")), None)
     if refund is not None:
         transaction.on_commit(lambda: _settle(refund.pk, done=_DECIDED[row.state]))
+    elif row.state != OrderRefund.REFUND_STATE_DONE and (moved := ours.filter(status=RefundStatus.SUCCEEDED, data__refund=row.pk).first()):
+        transaction.on_commit(lambda: _stays_done(moved))
+
+
+@transaction.atomic
+def _stays_done(refund: Refund) -> None:
+    changed(refund_value(refund))
 
 
 def _settle(refund_id: int, *, done: bool) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django.db import transaction
 from django.db.models.signals import post_save, pre_save
 from django.dispatch import receiver
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 from pretix.base.logentrytypes import OrderLogEntryType, log_entry_types
 from pretix.base.models import LogEntry, OrderRefund
-from pretix.base.signals import order_placed, periodic_task, register_payment_providers
+from pretix.base.signals import order_expired, order_expiry_changed, order_placed, periodic_task, register_payment_providers
 from pretix.control.signals import nav_event, order_info
 
 from tillgate.django import operations
@@ -50,6 +51,13 @@ def placed(sender: Any, order: Any, **_kwargs: Any) -> None:
         operations.expect(PLUGIN, orders.bill_of(order))
 
 
+@receiver(order_expired, dispatch_uid="tillgate_pretix_expired")
+@receiver(order_expiry_changed, dispatch_uid="tillgate_pretix_expiry_changed")
+def called_unpaid(sender: Any, order: Any, **_kwargs: Any) -> None:
+    """Look whether an order that pretix has just called unpaid is paid."""
+    transaction.on_commit(lambda: orders.stays_paid(order.pk), robust=True)
+
+
 @receiver(post_save, sender=OrderRefund, dispatch_uid="tillgate_pretix_refund")
 def refund_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
     """Pass on what the staff found out about a refund."""
@@ -60,6 +68,7 @@ def refund_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
 def sweep(sender: Any, **_kwargs: Any) -> None:
     """Do what is due, whenever pretix runs its periodic tasks. A sweeper of its own is quicker."""
     operations.sweep()
+    orders.all_stay_paid()
 
 
 @receiver(pre_save, sender=LogEntry, dispatch_uid="tillgate_pretix_log")

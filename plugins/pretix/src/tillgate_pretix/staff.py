@@ -22,7 +22,7 @@ from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import row_id
 from tillgate.errors import TillgateError
-from tillgate_pretix.accounts import aliases_of
+from tillgate_pretix.accounts import of_event
 from tillgate_pretix.orders import bills_of
 from tillgate_pretix.plugin import PLUGIN
 
@@ -45,8 +45,9 @@ class _Card:
 
 def open_matters(event: Any) -> QuerySet[Attention]:
     """Return what needs a person at an event, the oldest first: about its accounts, their payments, or its orders."""
-    ours = aliases_of(event)
-    about = Q(account__in=ours) | Q(payment__account__in=ours) | Q(order__payments__account__in=ours) | Q(order__in=_never_begun(event))
+    about = Q(order__in=_never_begun(event))
+    for account in ("account", "payment__account", "order__payments__account"):
+        about |= of_event(event, account)
     return Attention.objects.filter(about, resolved_at__isnull=True).distinct().order_by("pk")
 
 
