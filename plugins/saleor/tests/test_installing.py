@@ -211,6 +211,77 @@ def test_a_saleor_that_nobody_installed_cannot_be_forgotten(world: World) -> Non
         command("uninstall", "https://nobody.example/graphql/")
 
 
+# Another domain ---------------------------------------------------------------------------------------------------------------------------
+
+
+def moved(saleor: SaleorDouble, settings: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """Give a Saleor another domain, and return its former address and the new one."""
+    former, origin = saleor.api_url, saleor.origin.replace("127.0.0.1", "localhost")
+    saleors = settings.TILLGATE_SALEOR["SALEORS"]
+    settings.TILLGATE_SALEOR = {"SALEORS": {**saleors, origin: saleors[saleor.origin]}}
+    monkeypatch.setattr(SaleorDouble, "origin", origin)
+    return former, saleor.api_url
+
+
+def test_a_saleor_whose_domain_has_changed_goes_on_with_what_was_begun(
+    saleor: SaleorDouble, world: World, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
+    former, now = moved(saleor, settings, monkeypatch)
+    assert f"{former} is {now} from now on" in command("move", former, now)
+    world.sandbox.control.pay(said["pspReference"])
+    assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+    assert saleor.request_refund(transaction, 5.00)[1]["result"] == "REFUND_SUCCESS"
+    other, said = saleor.initialize(saleor.checkout(Decimal("7.00")), "other", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    world.a_day_passes()
+    assert (transaction.charged, other.charged) == (Decimal("14.90"), Decimal("7.00"))
+    assert world.attentions() == []
+    assert Installation.objects.count() == 1
+
+
+@pytest.mark.parametrize("wrong", ["not allowed", "nobody there", "another token", "uninstalled", "installed there"])
+def test_a_move_that_is_none_changes_nothing_and_says_why(
+    wrong: str, saleor: SaleorDouble, world: World, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former, now = moved(saleor, settings, monkeypatch)
+    said = {
+        "not allowed": "may install this App",
+        "nobody there": "answered HTTP 503",
+        "another token": "no App by this token|answered",
+        "uninstalled": "has uninstalled the App: install it at",
+        "installed there": "has installed the App already",
+    }
+    if wrong == "not allowed":
+        now = "https://elsewhere.example/graphql/"
+    elif wrong == "nobody there":
+        saleor.is_down = True
+    elif wrong == "another token":
+        saleor.tokens = {"another": saleor.app_id}
+    elif wrong == "uninstalled":
+        command("uninstall", former)
+    else:
+        kept = dict(saleor.tokens)
+        assert saleor.install()[0] == 200
+        saleor.tokens |= kept
+    before = list(Installation.objects.order_by("pk").values())
+    with pytest.raises(CommandError, match=said[wrong]):
+        command("move", former, now)
+    assert list(Installation.objects.order_by("pk").values()) == before
+
+
+def test_an_installation_at_the_new_domain_that_never_sold_makes_room(
+    saleor: SaleorDouble, world: World, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = dict(saleor.tokens)
+    former, now = moved(saleor, settings, monkeypatch)
+    assert saleor.install()[0] == 200
+    command("uninstall", now)
+    saleor.tokens |= kept
+    command("move", former, now)
+    assert [row.api_url for row in Installation.objects.all()] == [now]
+
+
 # Keys -------------------------------------------------------------------------------------------------------------------------------------
 
 OLD, NEW = "o" * 32, "n" * 32

@@ -167,6 +167,22 @@ def test_a_saleor_whose_keys_cannot_be_fetched_is_believed_by_those_that_are_kno
     assert saleor.call(Event.STORED_METHODS, {"channel": {"slug": "default-channel"}}) == (200, {"paymentMethods": []})
 
 
+def test_keys_that_could_not_be_fetched_are_fetched_a_minute_later(saleor: SaleorDouble, world: World) -> None:
+    """One that was stolen, and that its Saleor has withdrawn, would be good for another day."""
+    raw = saleor.body(Event.STORED_METHODS, {"channel": {"slug": "default-channel"}})
+    stolen = list(saleor.keys)
+    world.time.advance(hours=25)
+    saleor.is_down = True
+    assert saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, stolen[0]))[0] == 200
+    saleor.is_down = False
+    try:
+        saleor.keys[:] = [RSAKey.generate_key(2048, {"use": "sig", "alg": "RS256", "kid": "new"}, private=True)]
+        world.time.advance(seconds=61)
+        assert is_not_taken(saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, stolen[0])), 401, "SIGNATURE")
+    finally:
+        saleor.keys[:] = stolen
+
+
 # To whom, and what ------------------------------------------------------------------------------------------------------------------------
 
 

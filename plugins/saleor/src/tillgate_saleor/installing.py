@@ -1,8 +1,8 @@
-"""Installing: a Saleor hands over its token, unsigned, and is believed once the token works; and what ends an installation."""
+"""Installing: a Saleor hands over its token, unsigned, and is believed once the token works; what ends an installation, or moves it."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from django.db import transaction
@@ -15,7 +15,7 @@ from tillgate_saleor.api import ask_app_id, fetch_keys
 from tillgate_saleor.conf import get_settings, origin_of
 from tillgate_saleor.models import Installation
 
-__all__ = ["OriginNotAllowed", "install", "rotate", "uninstall"]
+__all__ = ["OriginNotAllowed", "install", "move", "rotate", "uninstall"]
 
 _LONGEST_API_URL: Final = 255
 
@@ -30,23 +30,35 @@ def install(api_url: str, token: SecretStr) -> Installation:
     Raises `OriginNotAllowed`, or a `SaleorError` when the Saleor does not take the token or cannot be reached; then nothing has changed.
     """
     outside_transactions("install")
+    proven = _prove(api_url, token)
+    values = {**proven, "token": vault.encrypt(token.get_secret_value()), "installed_at": clock.now(), "uninstalled_at": None}
+    installation, _ = Installation.objects.using(database()).update_or_create(api_url=api_url, defaults=values)
+    return installation
+
+
+def _prove(api_url: str, token: SecretStr) -> dict[str, Any]:
+    """Return what a Saleor says of the App that has a token, and its keys."""
     parts = urlsplit(api_url)
     origin = origin_of(api_url)
     if origin is None or get_settings().saleor(api_url) is None or parts.query or parts.fragment or len(api_url) > _LONGEST_API_URL:
         raise OriginNotAllowed(f"{api_url[:_LONGEST_API_URL]!r} is not the address of a Saleor that may install this App")
-    app_id = ask_app_id(api_url, token)
     now = clock.now()
-    keys = fetch_keys(origin)
-    values = {
-        "app_id": app_id,
-        "token": vault.encrypt(token.get_secret_value()),
-        "keys": keys,
-        "keys_fetched_at": now,
-        "installed_at": now,
-        "uninstalled_at": None,
-    }
-    installation, _ = Installation.objects.using(database()).update_or_create(api_url=api_url, defaults=values)
-    return installation
+    return {"app_id": ask_app_id(api_url, token), "keys": fetch_keys(origin), "keys_fetched_at": now}
+
+
+def move(installation: Installation, api_url: str) -> None:
+    """Go on with a Saleor at another address: its domain has changed, and its App, token, transactions and purchases are what they were.
+
+    Raises `OriginNotAllowed`, or a `SaleorError` when nobody answers there or the token does not work there; then nothing has changed.
+    """
+    outside_transactions("move")
+    values = {"api_url": api_url, **_prove(api_url, SecretStr(vault.decrypt(installation.token)))}
+    with transaction.atomic(using=database()):
+        # Installed there by mistake and uninstalled again, without having sold.
+        unused = Installation.objects.using(database()).filter(api_url=api_url, token="", purchases__isnull=True, transactions__isnull=True)
+        unused.delete()
+        Installation.objects.using(database()).filter(pk=installation.pk).update(**values)
+    installation.refresh_from_db()
 
 
 def uninstall(installation: Installation) -> None:

@@ -67,6 +67,7 @@ class Purchase(models.Model):
         verbose_name = _("purchase")
         verbose_name_plural = _("purchases")
         constraints = [models.UniqueConstraint(fields=["installation", "source", "part"], name="tillgate_saleor_purchase_part")]
+        indexes = [models.Index(fields=["installation", "channel"], name="tillgate_saleor_by_channel")]
 
     def __str__(self) -> str:
         return self.number

@@ -103,7 +103,7 @@ def _keys(installation: Installation, kid: str) -> KeySet:
 
 
 def _fetch(installation: Installation) -> None:
-    """Fetch a Saleor's keys; when it cannot be asked, those that are known stay good until the next try."""
+    """Fetch a Saleor's keys; when it cannot be asked, those that are known stay good until the next try, a minute later."""
     rows = Installation.objects.filter(pk=installation.pk, keys_fetched_at=installation.keys_fetched_at)
     fetched_at = clock.now()
     if not rows.update(keys_fetched_at=fetched_at):  # another request is at it, or was
@@ -113,6 +113,8 @@ def _fetch(installation: Installation) -> None:
     try:
         installation.keys = fetch_keys(installation.origin)
     except SaleorError:
+        installation.keys_fetched_at = fetched_at - _GOOD_FOR  # too old by then
+        installation.save(update_fields=["keys_fetched_at"])
         return
     installation.save(update_fields=["keys"])
 

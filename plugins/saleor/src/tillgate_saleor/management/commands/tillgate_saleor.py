@@ -1,22 +1,24 @@
-"""`manage.py tillgate_saleor`: which Saleors have installed the App, what ends an installation, and new keys for their tokens."""
+"""`manage.py tillgate_saleor`: which Saleors have installed the App, what ends or moves an installation, and new keys for their tokens."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import IntegrityError
 
 from tillgate.django.clock import local
 from tillgate.django.operations.locking import database
 from tillgate.errors import ConfigurationError
-from tillgate_saleor.installing import rotate, uninstall
+from tillgate_saleor.api import SaleorError
+from tillgate_saleor.installing import OriginNotAllowed, move, rotate, uninstall
 from tillgate_saleor.models import Installation
 
 
 class Command(BaseCommand):
     """The command."""
 
-    help = "Saleors that have installed the App: list them, forget one, or encrypt their tokens with the newest key."
+    help = "Saleors that have installed the App: list them, forget or move one, or encrypt their tokens with the newest key."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the subcommands."""
@@ -24,13 +26,17 @@ class Command(BaseCommand):
         commands.add_parser("installations", help="list the Saleors that have installed the App")
         forget = commands.add_parser("uninstall", help="forget the token and the keys of a Saleor")
         forget.add_argument("api_url", help="the address of its API, as `installations` has it")
+        moved = commands.add_parser("move", help="go on with a Saleor whose domain has changed")
+        moved.add_argument("api_url", help="the address of its API until now, as `installations` has it")
+        moved.add_argument("new_api_url", help="its address from now on")
         commands.add_parser("rotate", help="encrypt every token with the newest key")
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Do what was asked for."""
         try:
-            {"installations": self._list, "uninstall": self._uninstall, "rotate": self._rotate}[options["subcommand"]](options)
-        except ConfigurationError as error:
+            acts = {"installations": self._list, "uninstall": self._uninstall, "move": self._move, "rotate": self._rotate}
+            acts[options["subcommand"]](options)
+        except (ConfigurationError, OriginNotAllowed, SaleorError) as error:
             raise CommandError(str(error)) from None
 
     def _list(self, _: dict[str, Any]) -> None:
@@ -40,11 +46,25 @@ class Command(BaseCommand):
             self.stdout.write(f"{installation.api_url} as {installation.app_id}, {since}")
 
     def _uninstall(self, options: dict[str, Any]) -> None:
-        installation = Installation.objects.using(database()).filter(api_url=options["api_url"]).first()
-        if installation is None:
-            raise CommandError(f"{options['api_url']} has not installed the App: see `tillgate_saleor installations`")
+        installation = self._named(options["api_url"])
         uninstall(installation)
         self.stdout.write(f"{installation.api_url} is forgotten; uninstall the App there too")
+
+    def _move(self, options: dict[str, Any]) -> None:
+        installation, there = self._named(options["api_url"]), options["new_api_url"]
+        if not installation.token:
+            raise CommandError(f"{installation.api_url} has uninstalled the App: install it at {there}")
+        try:
+            move(installation, there)
+        except IntegrityError:
+            raise CommandError(f"{there} has installed the App already: what {installation.api_url} has sold stays with that") from None
+        self.stdout.write(f"{options['api_url']} is {installation.api_url} from now on")
+
+    def _named(self, api_url: str) -> Installation:
+        installation = Installation.objects.using(database()).filter(api_url=api_url).first()
+        if installation is None:
+            raise CommandError(f"{api_url} has not installed the App: see `tillgate_saleor installations`")
+        return installation
 
     def _rotate(self, _: dict[str, Any]) -> None:
         self.stdout.write(f"{rotate()} encrypted with the newest key")
