@@ -60,17 +60,20 @@ def database(
     charset: str = "utf8mb4",
     waits: object = None,
     poor: tuple[str, ...] = (),
+    alike: tuple[str, ...] = (),
+    synced: str = "on",
 ) -> Iterator[None]:
     """Let the checks see another database."""
     asked = list[str]()
     answers = {
         "synchronous_commit": waits or "on",
+        "fsync": synced,
         "innodb_flush_log_at_trx_commit": 1 if waits is None else waits,
         "transaction_isolation": isolation,
         "character_set_connection": charset,
         "PRAGMA": pragma,
     }
-    rows = {"engine": tables, "character_set_name": poor}
+    rows = {"engine": tables, "character_set_name": poor, "collation_name": alike}
 
     def said(known: dict[str, Any]) -> Any:
         return next(value for word, value in known.items() if word in asked[-1])
@@ -441,10 +444,16 @@ def test_the_database_itself_is_looked_at(settings: Any, world: World) -> None:
             assert "tillgate_heartbeat" in told()["E008"]
             cursor.execute("ALTER TABLE tillgate_heartbeat ENGINE=InnoDB")
             assert not {"E008", "W015"} & set(told())
-            cursor.execute("ALTER TABLE tillgate_heartbeat CONVERT TO CHARACTER SET utf8mb3")
-            assert "tillgate_heartbeat" in told()["W015"]
-            cursor.execute("ALTER TABLE tillgate_heartbeat CONVERT TO CHARACTER SET utf8mb4")
-        assert "W015" not in told()
+            cursor.execute("ALTER TABLE tillgate_order MODIFY plugin varchar(64) CHARACTER SET utf8mb3 NOT NULL")
+            assert "tillgate_order.plugin" in told()["W015"]
+            cursor.execute("ALTER TABLE tillgate_order MODIFY plugin varchar(64) CHARACTER SET utf8mb4 NOT NULL")
+            assert not {"W015", "E014"} & set(told())
+            cursor.execute("SHOW FULL COLUMNS FROM tillgate_order LIKE 'key'")
+            collation = cursor.fetchone()[2]
+            cursor.execute("ALTER TABLE tillgate_order CONVERT TO CHARACTER SET utf8mb4")
+            assert "tillgate_order.key" in told()["E014"]
+            cursor.execute(f"ALTER TABLE tillgate_order MODIFY `key` varchar(128) COLLATE {collation} NOT NULL")
+        assert not {"W015", "E014"} & set(told())
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SET synchronous_commit = off")
@@ -564,9 +573,17 @@ def test_w015_a_connection_that_cannot_carry_every_letter(sound: Any, charset: s
         assert set(told()) == found
 
 
-def test_w015_tables_that_cannot_keep_every_letter(sound: Any) -> None:
-    with database("mysql", poor=("tillgate_refund",)):
-        assert "tillgate_refund" in told()["W015"]
+def test_w015_columns_that_cannot_keep_every_letter(sound: Any) -> None:
+    with database("mysql", poor=("tillgate_refund.answer",)):
+        assert "tillgate_refund.answer" in told()["W015"]
+
+
+def test_e014_keys_that_are_not_equal_only_to_themselves(sound: Any) -> None:
+    with database("mysql", alike=("tillgate_order.key", "tillgate_order.plugin", "tillgate_refund.answer")):
+        found = told()
+    assert set(found) == {"E014"}
+    assert "tillgate_order.key. " in f"{found['E014']} "
+    assert "plugin" not in found["E014"]
 
 
 def test_every_check_has_a_test_here() -> None:

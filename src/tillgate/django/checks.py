@@ -17,7 +17,7 @@ from django.conf import settings as project
 from django.core import checks
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Min
+from django.db.models import Min, Model
 from django.http.request import split_domain_port, validate_host
 from django.urls import reverse
 
@@ -38,6 +38,7 @@ _SHARED: Final = ("postgresql", _MYSQL)
 _TRIED: Final = ("sqlite", *_SHARED)
 _SINCE: Final = "." if django.VERSION >= (5, 1) else ", which needs Django 5.1."
 
+_COLUMN: Final = "CONCAT(table_name, '.', column_name)"
 _OLDER_THAN_THE_LOCK: Final = "The isolation level is not “read committed”: what is read under a lock may be older than the lock."
 
 Found = Iterator[checks.CheckMessage]
@@ -207,18 +208,28 @@ def check_database() -> Found:
     if connection.vendor == _MYSQL and (charset := _charset(connection)) != "utf8mb4":
         sentence = f"The connection's character set is {charset}: a text with an emoji in it, of the gateway's or yours, cannot be kept."
         yield _warning(15, sentence, f'In DATABASES["{_database()}"] set "OPTIONS": {{"charset": "utf8mb4"}}, Django\'s own from 5.2.')
-    if connection.vendor == _MYSQL and (tables := _tables_without_every_letter(connection)):
-        sentence = f"These tables can keep no emoji, of the gateway's or yours: {', '.join(tables)}."
-        yield _warning(15, sentence, "Convert them: ALTER TABLE ... CONVERT TO CHARACTER SET utf8mb4.")
+    if connection.vendor == _MYSQL and (columns := _columns_without_every_letter(connection)):
+        sentence = f"These columns can keep no emoji, of the gateway's or yours: {', '.join(columns)}."
+        hint = (
+            "Change each of them: ALTER TABLE ... MODIFY ... CHARACTER SET utf8mb4, with its type, NULL and default as they are. "
+            "Not CONVERT TO, which would take from the tables' keys that they are equal only to themselves."
+        )
+        yield _warning(15, sentence, hint)
+    if connection.vendor == _MYSQL and (columns := _keys_that_are_not_exact(connection)):
+        sentence = f"These columns hold 'a' and 'A' to be the same, and so one shop's two orders: {', '.join(columns)}."
+        hint = "Give them what the migrations gave them: ALTER TABLE ... MODIFY ... COLLATE utf8mb4_nopad_bin; on MySQL utf8mb4_0900_bin."
+        yield _error(14, sentence, hint)
 
 
 def _forgets_what_it_confirmed(connection: BaseDatabaseWrapper) -> str:
     """Return the setting by which a server does not wait for its disk at COMMIT, or nothing."""
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            cursor.execute("SHOW synchronous_commit")
-            (value,) = cursor.fetchone() or ("",)
-            return "synchronous_commit = off" if value == "off" else ""
+            for setting in ("synchronous_commit", "fsync"):
+                cursor.execute(f"SHOW {setting}")
+                if cursor.fetchone() == ("off",):
+                    return f"{setting} = off"
+            return ""
         if connection.vendor == _MYSQL:
             cursor.execute("SELECT @@innodb_flush_log_at_trx_commit")
             (value,) = cursor.fetchone() or (1,)
@@ -247,22 +258,37 @@ def _tables_without_transactions(connection: BaseDatabaseWrapper) -> list[str]:
     return _of_our_tables(connection, "information_schema.tables WHERE engine <> 'InnoDB'")
 
 
-def _tables_without_every_letter(connection: BaseDatabaseWrapper) -> list[str]:
-    """Return the tables that were made when another character set was the default."""
-    return _of_our_tables(connection, "information_schema.columns WHERE character_set_name <> 'utf8mb4'")
+def _columns_without_every_letter(connection: BaseDatabaseWrapper) -> list[str]:
+    """Return the columns that were made when another character set was the default."""
+    return _of_our_tables(connection, "information_schema.columns WHERE character_set_name <> 'utf8mb4'", _COLUMN)
 
 
-def _of_our_tables(connection: BaseDatabaseWrapper, found: str) -> list[str]:
-    from tillgate.django.models import Payment  # models cannot be imported while the apps are being loaded
+def _keys_that_are_not_exact(connection: BaseDatabaseWrapper) -> list[str]:
+    """Return the columns that somebody has given another way to compare than `ExactField` has."""
+    from tillgate.django.models import ExactField  # models cannot be imported while the apps are being loaded
 
-    ours = [model._meta.db_table for model in Payment._meta.apps.get_app_config("tillgate").get_models()]
+    exact = {
+        f"{model._meta.db_table}.{field.column}" for model in _our_models() for field in model._meta.fields if isinstance(field, ExactField)
+    }
+    other = _of_our_tables(connection, "information_schema.columns WHERE collation_name NOT LIKE '%%bin'", _COLUMN)
+    return sorted(exact.intersection(other))
+
+
+def _of_our_tables(connection: BaseDatabaseWrapper, found: str, what: str = "table_name") -> list[str]:
+    ours = [model._meta.db_table for model in _our_models()]
     with connection.cursor() as cursor:
         places = ", ".join(["%s"] * len(ours))
         cursor.execute(
-            f"SELECT DISTINCT table_name FROM {found} AND table_schema = DATABASE() AND table_name IN ({places})",  # noqa: S608  # both are ours
+            f"SELECT DISTINCT {what} FROM {found} AND table_schema = DATABASE() AND table_name IN ({places})",  # noqa: S608  # all are ours
             ours,
         )
         return sorted(name for (name,) in cursor.fetchall())
+
+
+def _our_models() -> list[type[Model]]:
+    from tillgate.django.models import Payment  # models cannot be imported while the apps are being loaded
+
+    return list(Payment._meta.apps.get_app_config("tillgate").get_models())
 
 
 def check_sweeper() -> Found:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from types import ModuleType
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
+from django.db.models import F
 from django.utils import translation
 
 from tests.django.conftest import World
@@ -748,3 +750,60 @@ def test_i3_a_handler_that_swallows_that_the_database_gave_up_its_transaction_is
     world.sweep()
     assert Delivery.objects.get(payment=payment).outcome == "applied"
     assert world.shop.times_paid(order) == 1
+
+
+@pytest.mark.parametrize("hook", ["tillgate_order_unpaid", "tillgate_refund_changed", "tillgate_payment_paid", "tillgate_attention_raised"])
+def test_i3_a_handler_that_swallows_a_failure_which_undoes_what_it_wrote_is_run_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, hook: str
+) -> None:
+    """Django goes back to the savepoint without a word where a row could not be saved inside of it, whoever caught the error."""
+    real, told = hooks.call_owner, list[str]()
+
+    def call_owner(plugin: str, called: str, **arguments: Any) -> Any:
+        answer = real(plugin, called, **arguments)
+        if called == hook:
+            ShopOrder.objects.update(refunded=F("refunded") + 100)
+            told.append(called)
+            if len(told) == 1:
+                with suppress(IntegrityError):
+                    ShopOrder(pk=ShopOrder.objects.latest("pk").pk, total=1).save(force_insert=True)
+        return answer
+
+    monkeypatch.setattr(hooks, "call_owner", call_owner)
+    key = world.order("12.50")
+    operations.expect(world.shop.plugin, key)
+    if hook == "tillgate_order_unpaid":
+        world.a_day_passes()
+    else:
+        payments = [world.start(key, vendor=vendor) for vendor in ("alipay", "paypal")][: 1 + (hook == "tillgate_attention_raised")]
+        for payment in payments:
+            world.shopper_pays(payment)
+            world.notice(payment)
+        if hook == "tillgate_refund_changed":
+            operations.refund(payments[0].pk, payments[0].amount)
+    assert not Delivery.objects.filter(kind=hook.removeprefix("tillgate_").replace("_", "-"), attempts=1, done_at__isnull=False).exists()
+    world.a_day_passes()
+    assert len(told) == 2
+    assert 100 <= ShopOrder.objects.get().refunded < 200, "what was undone was done again, once"
+    assert Delivery.objects.get(attempts=2).done_at is not None
+
+
+def test_an_order_that_is_expected_anew_is_not_given_up_by_what_was_queued_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, faults = hooks.call_owner, [RuntimeError("the shop is away")]
+
+    def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
+        if hook == "tillgate_order_unpaid" and faults:
+            raise faults.pop()
+        return real(plugin, hook, **arguments)
+
+    monkeypatch.setattr(hooks, "call_owner", call_owner)
+    key = world.order()
+    operations.expect(world.shop.plugin, key)
+    world.time.advance(minutes=61)
+    world.sweep()
+    operations.expect(world.shop.plugin, key)
+    world.time.advance(minutes=5)
+    world.sweep()
+    assert not world.shop.is_released(key)
+    world.a_day_passes()
+    assert (world.shop.is_released(key), world.shop.times_released(key)) == (True, 1)

@@ -10,13 +10,16 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.core.mail import EmailMessage
 from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 
 from tests.django import project
 from tests.django.conftest import World
 from tillgate import hooks
 from tillgate.django import operations
-from tillgate.django.models import Order, Payment, Refund
+from tillgate.django.models import Attention, Order, Payment, Refund
+from tillgate.django.operations import accounts
+from tillgate.django.operations.attention import raise_attention
 from tillgate.django.operations.locking import (
     InsideTransaction,
     database,
@@ -25,6 +28,8 @@ from tillgate.django.operations.locking import (
     outside_transactions,
     without_atomic_requests,
 )
+from tillgate.django.operations.mail import mail_attentions
+from tillgate.lifecycle import AttentionReason
 
 
 class KeptElsewhere:
@@ -210,3 +215,40 @@ def test_what_a_sweep_hears_is_kept_though_the_connection_was_cut_meanwhile(worl
     world.time.advance(minutes=1)
     assert world.sweep().changed == 2
     assert {world.fresh(payment).status for payment in payments} == {"paid"}
+
+
+@cut
+def test_a_refund_that_has_not_left_is_sent_later_though_the_connection_was_cut_just_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.paid_payment()
+    cuts = [cut_connection]
+
+    def account_of(payment: Payment) -> Any:
+        if cuts:
+            cuts.pop()()
+        return accounts.account_of(payment)
+
+    monkeypatch.setattr("tillgate.django.operations.refunds.account_of", account_of)
+    refund = operations.refund(payment.pk, "1.00")
+    assert (refund.status, world.given_back(payment)) == ("queued", Decimal(0))
+    world.a_day_passes()
+    assert (Refund.objects.get().status, world.given_back(payment)) == ("succeeded", Decimal("1.00"))
+
+
+@cut
+def test_what_was_mailed_is_not_mailed_again_though_the_connection_was_cut_meanwhile(
+    world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(ATTENTION_MAIL_TO=["owner@shop.example"])
+    real = EmailMessage.send
+
+    def send(mail: EmailMessage) -> int:
+        cut_connection()
+        return real(mail)
+
+    monkeypatch.setattr(EmailMessage, "send", send)
+    with durable():
+        raise_attention(AttentionReason.GATEWAY_SILENT, "Silent.", "sweep", account="default")
+    assert mail_attentions() == 1
+    assert Attention.objects.get().mailed_at is not None

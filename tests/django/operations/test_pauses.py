@@ -10,7 +10,7 @@ from tests.django.conftest import World
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.models import Attention, Heartbeat, Payment
-from tillgate.django.operations.pauses import PAUSE, has_answered, pause, resume, without_paused
+from tillgate.django.operations.pauses import PAUSE, has_answered, in_turn, pause, resume
 
 LONG = "a" * 128
 
@@ -18,11 +18,12 @@ LONG = "a" * 128
 @pytest.mark.parametrize("account", ["default", "a" * 57, "a" * 58, LONG])
 def test_a_paused_account_rests_for_two_minutes_and_no_other_does(world: World, account: str) -> None:
     pause(account, "time-out", is_told=False)
-    assert without_paused(["z", account, f"{account}b", "other"]) == ["z", f"{account}b", "other"]
+    due = {name: clock.now() - timedelta(minutes=place) for place, name in enumerate(("other", f"{account}b", account, "z"))}
+    assert in_turn(due) == ["z", f"{account}b", "other"]
     world.time.advance(seconds=119)
-    assert without_paused([account]) == []
+    assert in_turn(due) == ["z", f"{account}b", "other"]
     world.time.advance(seconds=1)
-    assert without_paused([account]) == [account]
+    assert in_turn(due) == ["z", f"{account}b", "other", account], "it has waited since its rest was over"
     name = Heartbeat.objects.get().name
     assert name.startswith("silent:")
     assert len(name) <= 64
@@ -42,7 +43,7 @@ def test_a_pause_that_is_repeated_begins_anew_and_remembers_since_when(world: Wo
 def test_a_pause_lasts_no_longer_than_a_pause_whatever_the_clock_did(world: World) -> None:
     pause("default", "time-out", is_told=False)
     Heartbeat.objects.update(at=clock.now() + timedelta(days=1))
-    assert without_paused(["default"]) == ["default"]
+    assert in_turn({"default": clock.now()}) == ["default"]
 
 
 @pytest.mark.parametrize(("minutes", "is_told", "raised"), [(29, False, False), (30, False, True), (95, False, True), (95, True, False)])
@@ -66,7 +67,7 @@ def test_an_account_that_answers_rests_no_more_and_what_was_told_of_it_is_taken_
         pause(account, "time-out", is_told=False)
     resume("default")
     resume("never paused")
-    assert without_paused(["default", "other"]) == ["default"]
+    assert in_turn(dict.fromkeys(("default", "other"), clock.now())) == ["default"]
     assert list(Attention.objects.order_by("id").values_list("account", "resolution", "resolved_by")) == [
         ("default", "the gateway answers again", "tillgate"),
         ("other", "", ""),
@@ -94,7 +95,7 @@ def test_a_silence_of_exactly_half_an_hour_is_told_by_the_sweep(world: World, mo
 def test_a_silence_without_rest_is_remembered_and_told_all_the_same(world: World) -> None:
     for _ in range(3):
         pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
-        assert without_paused(["default"]) == ["default"]
+        assert in_turn({"default": clock.now()}) == ["default"]
         assert not Attention.objects.exists()
         world.time.advance(minutes=10)
     pause("default", "HTTP 500", is_told=False, rest=timedelta(0))

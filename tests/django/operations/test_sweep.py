@@ -1131,6 +1131,31 @@ def test_the_account_that_has_waited_longest_has_its_turn_first(world: World) ->
     assert accounts_due() == ["other", "default"]
 
 
+def test_accounts_that_bring_no_news_keep_no_other_out_of_the_rounds(
+    world: World, settings: Any, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]]
+) -> None:
+    """What they could not learn is due as before, and longer than what others have."""
+    names = [f"silent-{number}" for number in range(4)]
+    default = settings.TILLGATE["ACCOUNTS"]["default"]
+    settings.TILLGATE = {**settings.TILLGATE, "SWEEP_CONNECTIONS": 1, "ACCOUNTS": {"default": default} | dict.fromkeys(names, default)}
+
+    def slow() -> None:
+        world.time.advance(seconds=30)
+        silent()
+
+    for name in names:
+        for payment in many(world, 8, name):
+            gateway[payment.reference] = slow
+    world.time.advance(minutes=1)
+    (live,) = many(world, 1)
+    monkeypatch.setattr(sweeping, "_LANES", 1)
+    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: world.time.offset.total_seconds() + 0))
+    began, asked_at = clock.now(), list[datetime]()
+    gateway[live.reference] = lambda: asked_at.append(clock.now())
+    world.sweep()
+    assert asked_at[0] - began < timedelta(minutes=5), "each of the others has had one turn"
+
+
 def test_however_many_accounts_there_are_the_shop_has_its_turn_in_between(
     world: World, settings: Any, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]]
 ) -> None:

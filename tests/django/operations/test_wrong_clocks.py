@@ -98,7 +98,6 @@ def test_only_what_was_looked_at_or_settled_at_a_time_to_come_and_is_not_soon_du
         Payment(**likeness | {"status": "closed", "reference": f"R-{n}", "notice_key": f"n{n}", "return_key": f"r{n}"} | times)
         for n in range(many)
     )
-    monkeypatch.setattr(wrong_clocks, "_looked_again", turns.Rest(wrong_clocks._LOOK_AGAIN_EVERY))
     wrong_clocks.look_again()
     assert Payment.objects.filter(next_look_at__gte=now, next_look_at__lte=clock.now()).count() == (many if is_due else 0)
     assert Heartbeat.objects.get(name="clock").detail == {"looked_again": many if is_due else 0}
@@ -201,7 +200,6 @@ def test_i2_a_clock_that_leaps_while_the_gateway_is_asked_loses_no_look_at_what_
 def test_to_a_clock_that_lags_all_seems_to_be_of_a_time_to_come_and_is_made_due_a_part_at_a_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wrong_clocks, "_looked_again", turns.Rest(wrong_clocks._LOOK_AGAIN_EVERY))
     monkeypatch.setattr(wrong_clocks, "_MOST_AT_ONCE", 2)
     payments = [world.start(world.order()) for _ in range(3)]
     Payment.objects.update(status="closed", next_look_at=None)
@@ -262,23 +260,25 @@ def test_what_another_machine_looked_at_ahead_of_time_is_looked_for_once_an_hour
     assert world.queries() == before + 1
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 1000])
 @pytest.mark.parametrize("hours", [-48, -2, 2, 48])
 def test_two_machines_whose_clocks_differ_for_good_ask_no_more_often_than_one_an_hour(
-    world: World, monkeypatch: pytest.MonkeyPatch, hours: float
+    world: World, monkeypatch: pytest.MonkeyPatch, hours: float, at_once: int
 ) -> None:
+    monkeypatch.setattr(wrong_clocks, "_MOST_AT_ONCE", at_once)
     for payment in [world.paid_payment() for _ in range(3)]:
         assert payment.status == "paid"
     world.time.advance(minutes=65)
     world.sweep()
     world.time.advance(minutes=5)
-    rests = {ahead: turns.Rest(wrong_clocks._LOOK_AGAIN_EVERY) for ahead in (0, hours)}
+    rests = {ahead: wrong_clocks.Search(wrong_clocks._LOOK_AGAIN_EVERY) for ahead in (0, hours)}
     monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: world.time.offset.total_seconds() + 0))
     before = world.queries()
     for _ in range(30):
         world.time.advance(minutes=1)
         for ahead, rest in rests.items():
             with clock_ahead(monkeypatch, ahead / 24):
-                monkeypatch.setattr(wrong_clocks, "_looked_again", rest)
+                monkeypatch.setattr(wrong_clocks, "_search", rest)
                 world.sweep()
     assert world.queries() - before <= 9, "each machine makes each of the three due once an hour, and a tail look may be due"
 

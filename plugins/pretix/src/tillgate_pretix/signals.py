@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 from django.db import transaction
 from django.db.models.signals import post_save, pre_save
@@ -16,8 +16,12 @@ from pretix.base.signals import order_expired, order_expiry_changed, order_place
 from pretix.control.signals import nav_event, order_info
 
 from tillgate.django import operations
+from tillgate.django.operations.turns import Turn
 from tillgate_pretix import accounts, orders, refunds, staff
 from tillgate_pretix.plugin import PLUGIN
+
+_SWEEP_SECONDS: Final = 300.0
+"""After so long a sweep begins nothing more: pretix's other periodic tasks wait for it."""
 
 
 @receiver(register_payment_providers, dispatch_uid="tillgate_pretix_providers")
@@ -67,7 +71,8 @@ def refund_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
 @receiver(periodic_task, dispatch_uid="tillgate_pretix_sweep")
 def sweep(sender: Any, **_kwargs: Any) -> None:
     """Do what is due, whenever pretix runs its periodic tasks. A sweeper of its own is quicker."""
-    operations.sweep()
+    turn = Turn(lambda: False, _SWEEP_SECONDS)
+    operations.sweep(stop=lambda: turn.is_over)
     orders.all_stay_paid()
 
 

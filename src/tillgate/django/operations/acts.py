@@ -19,7 +19,7 @@ from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
 from tillgate.django.operations.attention import is_over, resolve
 from tillgate.django.operations.deliveries import AGAIN, deliver, deliver_remote, give_up, retry
-from tillgate.django.operations.locking import database, locked_order, outside_transactions
+from tillgate.django.operations.locking import database, in_the_shops_hands, locked_order, outside_transactions
 from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of
 from tillgate.django.operations.refunds import enter_external_refund, refund, refundable, settle_by_person, withdraw
 from tillgate.django.operations.timeline import record
@@ -238,7 +238,8 @@ def _tell_again(attention: Attention, given: _Given) -> Done:
 
 def _reopen(order: Order, given: _Given) -> None:
     """Let an order that the shop had closed be paid once more, if the shop takes money for it again."""
-    described = call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
+    with in_the_shops_hands():
+        described = call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
     if order.closed_at and described is not None and described.not_payable_because is None:
         order.closed_at = None
         order.save(update_fields=["closed_at"])

@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from django.conf import settings
-from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import translation
 
@@ -20,7 +19,14 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
 from tillgate.django.operations.attention import NOT_APPLIED_REASONS, raise_attention, settle
-from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
+from tillgate.django.operations.locking import (
+    database,
+    durable,
+    in_the_shops_hands,
+    locked_order,
+    network,
+    outside_transactions,
+)
 from tillgate.django.operations.timeline import record
 from tillgate.django.operations.values import attention_value, delivery_value, order_value, payment_value, refund_value
 from tillgate.errors import ConfigurationError
@@ -80,9 +86,8 @@ def _deliver_next(order_id: int) -> tuple[bool, bool]:
 
 
 def _carry_out(order: Order, delivery: Delivery) -> None:
-    # Whoever brought the news may read another language than the shop's staff. At a deadlock InnoDB gives up the whole transaction, and a
-    # handler may swallow the error: then the savepoint is gone, and leaving it fails.
-    with translation.override(settings.LANGUAGE_CODE), transaction.atomic(using=database()):
+    # Whoever brought the news may read another language than the shop's staff.
+    with translation.override(settings.LANGUAGE_CODE), in_the_shops_hands():
         delivery.outcome = _HANDLERS[DeliveryKind(delivery.kind)](order, delivery)
     delivery.done_at, delivery.due_at, delivery.fault = clock.now(), None, ""
     delivery.attempts += 1
@@ -173,7 +178,8 @@ def is_unpaid(order: Order) -> bool:
 
 
 def _order_unpaid(order: Order, delivery: Delivery) -> str:
-    if not is_unpaid(order):
+    is_expected_anew = order.unpaid_check_at is not None and order.unpaid_check_at > clock.now()
+    if is_expected_anew or not is_unpaid(order):
         return "not-any-more"
     hooks.call_owner(order.plugin, "tillgate_order_unpaid", order=order_value(order))
     return ""

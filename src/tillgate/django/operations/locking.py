@@ -14,6 +14,7 @@ __all__ = [
     "InsideTransaction",
     "database",
     "durable",
+    "in_the_shops_hands",
     "locked_order",
     "network",
     "outside_transactions",
@@ -82,6 +83,19 @@ def without_atomic_requests(view: _View) -> _View:
     for alias in connections:
         view = transaction.non_atomic_requests(using=alias)(view)
     return view
+
+
+@contextmanager
+def in_the_shops_hands() -> Iterator[None]:
+    """Let the shop's own code work within our transaction; raise when it has swallowed a failure of the database.
+
+    What it wrote is then undone, though it says nothing: Django goes back to the savepoint without a word where a statement had failed, and
+    at a deadlock InnoDB gives up the whole transaction, so that the savepoint is gone and leaving it fails.
+    """
+    with transaction.atomic(using=database()):
+        yield
+        if transaction.get_rollback(using=database()):
+            raise transaction.TransactionManagementError("a failure of the database was swallowed, and what was written is undone")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Attention
 from tillgate.django.operations.heartbeats import take_turn
-from tillgate.django.operations.locking import database, outside_transactions
+from tillgate.django.operations.locking import database, network, outside_transactions
 
 __all__ = ["mail_attentions", "recipients_of_attentions"]
 
@@ -43,7 +43,8 @@ def mail_attentions() -> int:
     if more := len(waiting) - len(lines):
         lines.append(ngettext("... and %(count)d more.", "... and %(count)d more.", more) % {"count": more})
     lines.append(_where())
-    EmailMessage(subject % {"count": len(waiting)}, "\n\n".join(lines), to=recipients).send()
+    with network():
+        EmailMessage(subject % {"count": len(waiting)}, "\n\n".join(lines), to=recipients).send()
     Attention.objects.using(database()).filter(pk__in=[attention.pk for attention in waiting]).update(mailed_at=clock.now())
     return 1
 

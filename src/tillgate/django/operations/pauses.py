@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -14,7 +14,7 @@ from tillgate.django.operations.heartbeats import begin
 from tillgate.django.operations.locking import database, durable
 from tillgate.lifecycle import AttentionReason, PaymentStatus
 
-__all__ = ["PAUSE", "has_answered", "pause", "resume", "without_paused"]
+__all__ = ["PAUSE", "has_answered", "in_turn", "pause", "resume"]
 
 PAUSE: Final = timedelta(minutes=2)
 """How long an account rests. Its gateway is tried again within five minutes, whoever sweeps."""
@@ -31,13 +31,21 @@ def _name(account: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{_PREFIX}{hashlib.sha256(account.encode()).hexdigest()[:32]}"
 
 
-def without_paused(accounts: Iterable[str]) -> list[str]:
-    """Return the accounts that need not rest now, in their order."""
+def in_turn(due: Mapping[str, datetime]) -> list[str]:
+    """Return the accounts that need not rest now, those first that have waited longest; `due` says since when each has something due.
+
+    One that brought no news waits since its rest was over: what it could not learn is due as before, and would come first again and again.
+    """
     now = clock.now()
-    # No longer than a pause, whatever the clock did since.
-    resting = Heartbeat.objects.using(database()).filter(name__startswith=_PREFIX, at__gt=now, at__lte=now + PAUSE)
-    names = set(resting.values_list("name", flat=True))
-    return [account for account in accounts if _name(account) not in names]
+    rests = dict(Heartbeat.objects.using(database()).filter(name__startswith=_PREFIX).values_list("name", "at"))
+    waiting = dict[str, datetime]()
+    for account, since in due.items():
+        rested = rests.get(_name(account))
+        if rested is None or rested > now + PAUSE:  # no longer than a pause, whatever the clock did since
+            waiting[account] = since
+        elif rested <= now:
+            waiting[account] = max(since, rested)
+    return sorted(waiting, key=lambda account: (waiting[account], account))
 
 
 def pause(account: str, because: str, *, is_told: bool, rest: timedelta = PAUSE) -> None:

@@ -19,7 +19,14 @@ from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, O
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.attention import ELSEWHERE_REASONS, GIVEN_BACK_REASONS, ITSELF, raise_attention, resolve, settle
 from tillgate.django.operations.deliveries import deliver
-from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
+from tillgate.django.operations.locking import (
+    database,
+    durable,
+    locked_order,
+    network,
+    outside_transactions,
+    reconnect_if_cut,
+)
 from tillgate.django.operations.timeline import record
 from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, TillgateError
 from tillgate.lifecycle import BOUND_REFUND_STATUSES, AttentionReason, PaymentStatus, RefundStatus, decide_refund, move_refund
@@ -225,7 +232,8 @@ def _is_under_way(claimed: Refund) -> bool:
     try:
         return in_time and Refund.objects.using(database()).filter(pk=claimed.pk, status=RefundStatus.SENDING, confirmed=False).exists()
     except DatabaseFault:
-        return False  # nothing has left yet
+        reconnect_if_cut()  # nothing has left yet, and that is noted next
+        return False
 
 
 def _claim(refund_id: int) -> Refund | None:

@@ -22,7 +22,14 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import MOST_DIGITS, Delivery, DeliveryKind, Order, Payment, new_key
 from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
-from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
+from tillgate.django.operations.locking import (
+    database,
+    durable,
+    in_the_shops_hands,
+    locked_order,
+    network,
+    outside_transactions,
+)
 from tillgate.django.operations.payments import after_change, assign, reconcile
 from tillgate.django.operations.timeline import record
 from tillgate.django.operations.turns import Turn
@@ -164,7 +171,8 @@ def _new_order(plugin: str, order_key: str, **fields: Any) -> Order:
 
 
 def _describe(order: Order) -> hooks.OrderDescription:
-    described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
+    with in_the_shops_hands():
+        described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
     if not isinstance(described, hooks.OrderDescription):
         because = f"describes no order {order.key!r}: the shop does not know it, or tillgate_describe_order is not implemented"
         raise ConfigurationError("plugin", order.plugin, because)

@@ -30,7 +30,7 @@ from tillgate.django.operations.deliveries import deliver, deliver_remote, is_un
 from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions, reconnect_if_cut
 from tillgate.django.operations.mail import mail_attentions
-from tillgate.django.operations.pauses import has_answered, pause, resume, without_paused
+from tillgate.django.operations.pauses import has_answered, in_turn, pause, resume
 from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, matter_of, watched_since
 from tillgate.django.operations.refunds import mark_lost, send_refund
 from tillgate.django.operations.turns import Quota, Stop, Turn
@@ -153,16 +153,17 @@ def wake() -> list[str]:
 
 def accounts_due() -> list[str]:
     """Return the accounts that have something due and whose gateway answers, as far as is known, those first that have waited longest."""
-    return without_paused(_accounts_with_work(clock.now()))
+    return in_turn(_accounts_with_work(clock.now()))
 
 
-def _accounts_with_work(until: datetime) -> list[str]:
+def _accounts_with_work(until: datetime) -> dict[str, datetime]:
+    """Return the accounts that have something due, and since when."""
     payments = Payment.objects.using(database()).filter(next_look_at__lte=until)
     refunds = Refund.objects.using(database()).filter(due_at__lte=until, status=RefundStatus.QUEUED)
     oldest: dict[str, datetime] = dict(payments.order_by().values_list("account").annotate(Min("next_look_at")))
     for account, due in refunds.order_by().values_list("payment__account").annotate(Min("due_at")):
         oldest[account] = min(due, oldest.get(account, due))
-    return sorted(oldest, key=lambda account: (oldest[account], account))
+    return oldest
 
 
 def sweep_account(account: str) -> Swept:

@@ -17,7 +17,7 @@ from tillgate.django.operations.locking import database
 from tillgate.django.operations.turns import Rest
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, RefundStatus
 
-__all__ = ["bring_forward", "look_again"]
+__all__ = ["Search", "bring_forward", "look_again"]
 
 _LONGEST_WAIT: Final = timedelta(hours=2)
 """Longer than any refund or delivery is put off, or any open payment that is young."""
@@ -28,7 +28,15 @@ _HEARTBEAT: Final = "clock"
 _MOST_AT_ONCE: Final = 1_000
 """To a clock that lags, all that was settled since seems to be of a time to come: it must not come before what is truly due."""
 _BATCH: Final = 50
-_looked_again = Rest(_LOOK_AGAIN_EVERY)
+
+
+class Search(Rest):
+    """How far the search for what was looked at ahead of time has got, from the newest payment to the oldest; then it rests."""
+
+    before: int | None = None
+
+
+_search = Search(_LOOK_AGAIN_EVERY)
 
 
 def bring_forward() -> None:
@@ -53,15 +61,21 @@ def look_again() -> None:
     differ for good, each finds the other's heartbeat wrong, and keeps to once an hour by itself.
     """
     now = clock.now()
-    if not _looked_again.is_over(now) or is_fresh(_HEARTBEAT, now, _LOOK_AGAIN_EVERY):
+    if not _search.is_over(now) or is_fresh(_HEARTBEAT, now, _LOOK_AGAIN_EVERY):
+        _search.before = None
         return
     payments = Payment.objects.using(database())
     is_ahead = Q(looked_at__gt=now + clock.SKEW) | Q(status_since__gt=now + clock.SKEW)
     is_far = Q(next_look_at__gt=now + _LONGEST_WAIT) | Q(next_look_at__isnull=True)
+    # Each of them once: another machine, whose clock is ahead of this one's, may have looked at the first again by then.
+    not_yet = Q() if _search.before is None else Q(pk__lt=_search.before)
     # Found before they are changed: InnoDB would lock all that it reads.
-    ids = list(payments.filter(is_ahead, is_far).order_by("-pk").values_list("pk", flat=True)[:_MOST_AT_ONCE])
+    ids = list(payments.filter(is_ahead, is_far, not_yet).order_by("-pk").values_list("pk", flat=True)[:_MOST_AT_ONCE])
     for start in range(0, len(ids), _BATCH):
         payments.filter(pk__in=ids[start : start + _BATCH]).update(next_look_at=now)
-    if len(ids) < _MOST_AT_ONCE:
-        set_heartbeat(_HEARTBEAT, now, {"looked_again": len(ids)})
-        _looked_again.begin(now)
+    if len(ids) == _MOST_AT_ONCE:
+        _search.before = ids[-1]
+        return
+    set_heartbeat(_HEARTBEAT, now, {"looked_again": len(ids)})
+    _search.before = None
+    _search.begin(now)

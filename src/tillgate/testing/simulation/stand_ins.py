@@ -16,7 +16,7 @@ from unittest import mock
 
 from django.conf import settings
 from django.core import signing
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import override_settings
 
 from tillgate import client, hooks, transport
@@ -68,7 +68,7 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(mock.patch.object(event_id, "_get_default", chance.uuid4))
         put(mock.patch.object(mailing, "EmailMessage", partial(_Mail, world)))
         put(mock.patch.object(sweeping, "ThreadPoolExecutor", _Inline))
-        put(mock.patch.object(wrong_clocks, "_looked_again", turns.Rest(wrong_clocks._LOOK_AGAIN_EVERY)))
+        put(mock.patch.object(wrong_clocks, "_search", wrong_clocks.Search(wrong_clocks._LOOK_AGAIN_EVERY)))
         put(compiled_once())
         put(switching(scheduler, world.faults))
         put(_handlers_that_fail(world))
@@ -173,7 +173,7 @@ class _Handlers:
         return self._failing(overheard(real) if overheard else real)
 
     def _failing(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Raise now and then, before or after the work."""
+        """Raise now and then, before or after the work, or swallow after it that the database failed."""
         scheduler, faults = self._world.scheduler, self._world.faults
 
         def handler(*arguments: Any) -> Any:
@@ -181,9 +181,14 @@ class _Handlers:
                 return real(*arguments)
             actor = scheduler.actor
             assert actor
-            if actor.chance.random() < 0.5:
-                real(*arguments)
-            raise ShopIsDown("the shop's handler failed")
+            way = actor.chance.choice(("before", "after", "swallowed"))
+            if way == "before":
+                raise ShopIsDown("the shop's handler failed")
+            answer = real(*arguments)
+            if way == "after" or not connection.in_atomic_block:
+                raise ShopIsDown("the shop's handler failed")
+            transaction.set_rollback(True)  # as the failing save of a row does, whoever catches its error
+            return answer
 
         return handler
 
