@@ -123,11 +123,19 @@ class Source:
     """What the storefront has named its attempts."""
     checkout: Source | None = None
     """The checkout that became this order."""
+    order_status: str = "UNFULFILLED"
 
     @property
     def charged(self) -> Decimal:
         """What is held for it."""
         return sum((one.charged for one in self.transactions), Decimal(0))
+
+    @property
+    def charge_status(self) -> str:
+        """How much of an order is paid."""
+        if self.charged <= 0:
+            return "NONE"
+        return "PARTIAL" if self.charged < self.total else "FULL" if self.charged == self.total else "OVERCHARGED"
 
 
 class SaleorDouble:
@@ -281,7 +289,8 @@ class SaleorDouble:
     def _source(self, source: Source) -> dict[str, Any]:
         channel = {"slug": "default-channel", "currencyCode": source.currency}
         if source.checkout:
-            return {"__typename": "Order", "id": source.id, "number": "7", "checkoutId": source.checkout.id, "channel": channel}
+            told = {"number": "7", "status": source.order_status, "chargeStatus": source.charge_status, "checkoutId": source.checkout.id}
+            return {"__typename": "Order", "id": source.id, **told, "channel": channel}
         return {"__typename": "Checkout", "id": source.id, "channel": channel}
 
     # Webhooks -----------------------------------------------------------------------------------------------------------------------------
@@ -346,7 +355,7 @@ class SaleorDouble:
         """Keep an event, unless it is there already; raise `Refused` when it is there with another amount."""
         with self.lock:
             same = [one for one in transaction.events if (one.type, one.psp_reference) == (event.type, event.psp_reference)]
-            if same and event.psp_reference and not event.type.endswith("ACTION_REQUIRED"):
+            if same and not event.type.endswith("ACTION_REQUIRED"):  # those without a pspReference are one to it, too
                 if same[-1].amount != event.amount:
                     raise Refused("INCORRECT_DETAILS")
                 return False

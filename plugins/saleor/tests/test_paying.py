@@ -14,7 +14,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from tests.double import SaleorDouble
+from tests.double import SaleorDouble, Source
 from tests.storefront import RETURN_URL
 from tillgate import hooks
 from tillgate.django import operations
@@ -278,7 +278,7 @@ def test_a_transaction_that_was_never_begun_is_a_failure(saleor: SaleorDouble) -
     transaction, _ = saleor.initialize(saleor.checkout(TOTAL), "key", None)
     for said in (saleor.process(transaction), saleor.request_cancel(transaction)[1], saleor.request_refund(transaction, 5)[1]):
         assert said["result"].endswith("_FAILURE")
-        assert "pspReference" not in said
+        assert said.get("pspReference", "refused-").startswith("refused-")
     assert not Payment.objects.exists()
 
 
@@ -490,7 +490,7 @@ def test_a_charge_that_is_asked_for_changes_nothing(saleor: SaleorDouble, world:
     world.sandbox.control.pay(said["pspReference"])
     saleor.process(transaction)
     _, asked = saleor.request_charge(transaction, TOTAL)
-    assert (asked["result"], "pspReference" in asked) == ("CHARGE_FAILURE", False)
+    assert (asked["result"], asked["pspReference"][:8]) == ("CHARGE_FAILURE", "refused-")
     assert transaction.charged == TOTAL, "the failure must not be taken for the payment's own"
 
 
@@ -498,7 +498,7 @@ def test_what_is_paid_cannot_be_canceled(saleor: SaleorDouble, world: World) -> 
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     world.sandbox.control.pay(said["pspReference"])
     _, asked = saleor.request_cancel(transaction)
-    assert (asked["result"], "pspReference" in asked) == ("CANCEL_FAILURE", False)
+    assert (asked["result"], asked["pspReference"][:8]) == ("CANCEL_FAILURE", "refused-")
     sweep(world)
     assert transaction.charged == TOTAL
 
@@ -602,7 +602,54 @@ def test_i4_money_for_a_checkout_and_for_its_order_is_told_to_a_person(saleor: S
     assert world.attentions() == ["second-payment"]
 
 
-def test_what_an_order_costs_more_than_its_paid_checkout_can_be_paid(saleor: SaleorDouble, world: World) -> None:
+@pytest.mark.parametrize("asked", [None, TOTAL], ids=["what is left", "the total again"])
+@pytest.mark.parametrize("is_told", [True, False], ids=["now", "by the webhooks of an older App"])
+def test_i4_an_order_whose_checkout_was_paid_is_not_paid_again(
+    asked: Decimal | None, is_told: bool, saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(checkout, "first", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    order = saleor.order(checkout)
+    if not is_told:
+        monkeypatch.setattr(Source, "charge_status", None)
+    _, again = saleor.initialize(order, "second", {**DATA, "vendor": "paypal"}, asked)
+    assert again["result"] == "CHARGE_FAILURE"
+    assert len(world.sandbox.service.transactions()) == 1
+
+
+def test_i4_a_checkout_that_is_heard_of_after_its_order_is_the_same(saleor: SaleorDouble, world: World) -> None:
+    checkout = saleor.checkout(TOTAL)
+    order = saleor.order(checkout)
+    _, first = saleor.initialize(order, "first", DATA)
+    checkout.status = "open"  # its webhook was on its way for longer
+    _, second = saleor.initialize(checkout, "second", {**DATA, "vendor": "paypal"})
+    for said in (first, second):
+        world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    assert Order.objects.count() == 1
+    assert world.attentions() == ["second-payment"]
+
+
+def test_two_orders_of_one_checkout_are_both_paid(saleor: SaleorDouble, world: World) -> None:
+    checkout = saleor.checkout(TOTAL)
+    for number in range(2):
+        order = saleor.order(checkout)
+        checkout.transactions = []
+        transaction, said = saleor.initialize(order, str(number), DATA)
+        world.sandbox.control.pay(said["pspReference"])
+        sweep(world)
+        assert (transaction.charged, order.charged) == (TOTAL, TOTAL)
+        assert saleor.initialize(order, "again", DATA, TOTAL)[1]["result"] == "CHARGE_FAILURE"
+    assert world.attentions() == []
+
+
+@pytest.mark.parametrize("has_parts", [True, False])
+def test_what_an_order_costs_more_than_its_paid_checkout_can_be_paid_where_the_owner_trusts_saleor_to_ask(
+    has_parts: bool, saleor: SaleorDouble, world: World, settings: Any
+) -> None:
+    settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": has_parts}}}
     checkout = saleor.checkout(TOTAL)
     _, said = saleor.initialize(checkout, "first", DATA)
     world.sandbox.control.pay(said["pspReference"])
@@ -610,7 +657,35 @@ def test_what_an_order_costs_more_than_its_paid_checkout_can_be_paid(saleor: Sal
     order = saleor.order(checkout)
     order.total += 5
     _, more = saleor.initialize(order, "second", DATA)
-    assert more["result"] == "CHARGE_ACTION_REQUIRED"
-    world.sandbox.control.pay(more["pspReference"])
-    sweep(world)
-    assert (order.charged, world.attentions()) == (TOTAL + 5, [])
+    assert more["result"] == ("CHARGE_ACTION_REQUIRED" if has_parts else "CHARGE_FAILURE")
+    if has_parts:
+        world.sandbox.control.pay(more["pspReference"])
+        sweep(world)
+        assert order.charged == TOTAL + 5
+    assert world.attentions() == []
+
+
+@pytest.mark.parametrize(
+    ("order_status", "charged", "has_parts", "says"),
+    [
+        ("CANCELED", "NONE", False, "cancelled"),
+        ("CANCELED", "NONE", True, "cancelled"),
+        ("EXPIRED", "NONE", False, "expired"),
+        ("UNFULFILLED", "FULL", False, "paid already"),
+        ("UNFULFILLED", "OVERCHARGED", False, "paid already"),
+        ("UNFULFILLED", "PARTIAL", False, ""),
+        ("UNFULFILLED", "FULL", True, ""),
+    ],
+)
+def test_an_order_of_which_saleor_says_that_it_wants_no_money_is_not_paid(
+    order_status: str, charged: str, has_parts: bool, says: str, saleor: SaleorDouble, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cancelled, expired, or paid in cash: Saleor begins a transaction all the same."""
+    settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": has_parts}}}
+    order = saleor.order(saleor.checkout(TOTAL))
+    order.order_status = order_status
+    monkeypatch.setattr(Source, "charge_status", charged)
+    _, said = saleor.initialize(order, "key", DATA)
+    assert said["result"] == ("CHARGE_FAILURE" if says else "CHARGE_ACTION_REQUIRED")
+    assert says in said["message"]
+    assert Payment.objects.exists() is not bool(says)

@@ -15,7 +15,7 @@ from django.urls import reverse
 from tests.double import DoubleTransaction, SaleorDouble
 from tests.storefront import RETURN_URL
 from tillgate.django import operations
-from tillgate.django.models import Delivery, Payment, Refund
+from tillgate.django.models import Attention, Delivery, Payment, Refund
 from tillgate.django.operations.locking import locked_order
 from tillgate.django.operations.refunds import settle_by_person
 from tillgate.testing.crashes import Crash, Points
@@ -67,7 +67,7 @@ def test_parts_and_the_rest_are_given_back_each_under_its_own_reference(
 def test_an_amount_that_cannot_be_given_back_is_refused(amount: Any, saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
     action = {"actionType": "REFUND", "amount": amount, "currency": "USD"}
     _, said = saleor.call(Event.REFUND, {"action": action, "transaction": {"id": paid.id}})
-    assert (said["result"], set(said)) == ("REFUND_FAILURE", {"result", "message"})
+    assert (said["result"], set(said)) == ("REFUND_FAILURE", {"result", "pspReference", "message"})
     assert given_back(world) == 0
     assert not Refund.objects.exists()
 
@@ -76,6 +76,35 @@ def test_another_currency_is_refused(saleor: SaleorDouble, world: World, paid: D
     action = {"actionType": "REFUND", "amount": 5, "currency": "PLN"}
     assert saleor.call(Event.REFUND, {"action": action, "transaction": {"id": paid.id}})[1]["result"] == "REFUND_FAILURE"
     assert not Refund.objects.exists()
+
+
+def test_each_refusal_is_an_answer_of_its_own(saleor: SaleorDouble, paid: DoubleTransaction) -> None:
+    """Saleor takes failures without a pspReference for one: the second request would seem to be under way for ever."""
+    answers = [saleor.request_refund(paid, amount)[1] for amount in (100.00, 100.00, 200.00)]
+    answers += [saleor.request_charge(paid, 5.00)[1] for _ in range(2)] + [saleor.request_cancel(paid)[1] for _ in range(2)]
+    assert {said["result"] for said in answers} == {"REFUND_FAILURE", "CHARGE_FAILURE", "CANCEL_FAILURE"}
+    references = [said["pspReference"] for said in answers]
+    assert len(set(references)) == len(references)
+    assert [event.psp_reference for event in paid.events if event.type.endswith("FAILURE")] == references
+    assert paid.charged == Decimal("19.90"), "none of them is the payment's own"
+
+
+@pytest.mark.parametrize("parts", [("19.90",), ("5.00", "14.90")])
+def test_i5_what_a_person_was_told_of_is_over_when_the_staff_give_back_the_other_payment(
+    parts: tuple[str, ...], saleor: SaleorDouble, world: World
+) -> None:
+    source = saleor.checkout(Decimal("19.90"))
+    (first, said), (second, again) = (saleor.initialize(source, vendor, {"vendor": vendor}) for vendor in ("alipay", "paypal"))
+    for reference in (said["pspReference"], again["pspReference"]):
+        world.sandbox.control.pay(reference)
+    world.a_day_passes()
+    assert world.attentions() == ["second-payment"]
+    for part in parts:
+        assert world.attentions() == ["second-payment"]
+        assert saleor.request_refund(first, Decimal(part))[1]["result"] == "REFUND_SUCCESS"
+    assert world.attentions() == []
+    assert Attention.objects.get().resolution == "Saleor holds as much as it wanted"
+    assert (first.charged, second.charged) == (Decimal(0), Decimal("19.90"))
 
 
 def test_what_nobody_paid_is_not_given_back(saleor: SaleorDouble) -> None:

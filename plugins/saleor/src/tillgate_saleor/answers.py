@@ -5,6 +5,7 @@ An amount is a JSON number there. It has fifteen digits at most, and the shortes
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -50,12 +51,14 @@ def answer(
     return said
 
 
-def failure(kind: str, message: str) -> Answer:
-    """Return that nothing was done, and why.
+def failure(kind: str, message: str, request: bytes | None = None) -> Answer:
+    """Return that nothing was done, and why. `request` is the body of what the staff asked for, which each time needs an answer of its own.
 
-    Without a pspReference: under that of a payment Saleor would take the failure for the payment's own, and its money for gone.
+    Not under the pspReference of a payment: Saleor would take the failure for the payment's own, and its money for gone. It takes all
+    failures of a transaction without one for the same: the second request of the staff would seem to be under way for ever.
     """
-    return answer(f"{kind}_FAILURE", message=message)
+    reference = f"refused-{hashlib.sha256(request).hexdigest()[:16]}" if request is not None else ""
+    return answer(f"{kind}_FAILURE", psp_reference=reference, message=message)
 
 
 def moment(at: datetime) -> str:

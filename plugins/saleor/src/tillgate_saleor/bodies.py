@@ -65,6 +65,10 @@ class Source(_Part):
     number: str | None = None
     checkout_id: str | None = Field(default=None, min_length=1, max_length=LONGEST_ID)
     """The checkout that became this order."""
+    status: str | None = None
+    """How an order stands; of a checkout, and of a Saleor that has installed an older App, it is not told."""
+    charge_status: str | None = None
+    """Of how much of an order Saleor knows that it is paid."""
     channel: Channel
 
 

@@ -9,24 +9,29 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from django.db import transaction
 from django.utils.translation import gettext as _
 
 from tillgate.django import clock
 from tillgate.django.models import Attention as AttentionRow
 from tillgate.django.models import Delivery, DeliveryKind
 from tillgate.django.models import Payment as PaymentRow
+from tillgate.django.operations.attention import settle
 from tillgate.django.operations.locking import database
 from tillgate.django.operations.refunds import refundable
 from tillgate.hooks import Attention, Order, OrderDescription, PaidOutcome, Payment, Refund
 from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus
+from tillgate.wire import money
 from tillgate_saleor import reports
 from tillgate_saleor.models import AskedRefund, Transaction
+from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import CHARGED, find_purchase, paid_at, payment_of, transaction_of
 
 __all__ = ["attention_raised", "describe", "paid", "refund_changed", "refund_reference", "return_url", "unpaid"]
 
 _NOT_CHARGED: Final = "CHARGE_FAILURE"
 """The report that nobody paid."""
+_TOO_MUCH_OR_LITTLE: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.OVERPAID, AttentionReason.UNDERPAID})
 _PAID_NOTHING: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID})
 
 
@@ -115,7 +120,24 @@ def refund_changed(refund: Refund) -> None:
     kind, message = ("REFUND_SUCCESS", _("Given back.")) if is_done else ("REFUND_FAILURE", _("Not given back."))
     actions = ["REFUND"] if refundable(payment) else []
     reference = refund_reference(payment.reference, refund.id)
+    if is_done:
+        _conclude(refund.payment.order)
     reports.enqueue(told, kind, reference, refund.amount, message, actions, payment_id=refund.payment.id, refund_id=refund.id)
+
+
+def _conclude(order: Order) -> None:
+    """Take back what a person was told of money once exactly what Saleor wanted is held, whichever payment the staff gave back.
+
+    Whoever gave it back would leave the order unpaid.
+    """
+    purchase = find_purchase(order.key)
+    payments = PaymentRow.objects.using(database()).filter(order__plugin=PLUGIN, order__key=order.key, status=PaymentStatus.PAID)
+    held = money.total(money.left_of(payment.amount, [payment.given_back]) for payment in payments)
+    if purchase is None or not purchase.paid_reference or held != purchase.amount:
+        return
+    matters = AttentionRow.objects.using(database()).filter(order__plugin=PLUGIN, order__key=order.key, reason__in=_TOO_MUCH_OR_LITTLE)
+    # Each under the lock of its own row, so after the lock of the order.
+    transaction.on_commit(lambda: settle(matters, "Saleor holds as much as it wanted"), using=database())
 
 
 def refund_reference(reference: str, refund_id: int | str) -> str:

@@ -33,7 +33,7 @@ _COMMON: Final = "__typename issuedAt version recipient { id }"
 _SOURCE: Final = """sourceObject {
       __typename
       ... on Checkout { id channel { slug currencyCode } }
-      ... on Order { id number checkoutId channel { slug currencyCode } }
+      ... on Order { id number status chargeStatus checkoutId channel { slug currencyCode } }
     }"""
 _TRANSACTION: Final = "transaction { id pspReference }"
 _ACTION: Final = "action { actionType amount currency }"

@@ -164,6 +164,7 @@ def _look_at_earlier_parts(installation: Installation, source: str) -> None:
 
 def _wanted(installation: Installation, body: bodies.Initialize, channel: Channel) -> _Wanted:
     """Return what a storefront wants, or raise `_Refused` naming what is wrong with it."""
+    _refuse_what_is_over(installation, body.source_object)
     if body.action.currency != money.CURRENCY:
         raise _Refused(
             _("Currency %(given)s is not supported, only %(ours)s is.") % {"given": body.action.currency, "ours": money.CURRENCY}
@@ -184,6 +185,18 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
     if not isinstance(terminal, str) or terminal not in set(Terminal):
         raise _Refused(_("data.terminal must be one of: %(terminals)s.") % {"terminals": ", ".join(Terminal)})
     return _Wanted(Vendor(vendor), amount, _return_url(installation, body.data.get("returnUrl")), Terminal(terminal))
+
+
+def _refuse_what_is_over(installation: Installation, source: bodies.Source) -> None:
+    """Raise `_Refused` for an order of which Saleor says that it wants no money, though it lets a storefront begin to pay it."""
+    if source.status == "CANCELED":
+        raise _Refused(_("This order was cancelled."))
+    if source.status == "EXPIRED":
+        raise _Refused(_("This order has expired."))
+    saleor = get_settings().saleor(installation.api_url)
+    # Where parts may be paid, Saleor is trusted to ask for what is left.
+    if source.charge_status in ("FULL", "OVERCHARGED") and saleor is not None and not saleor.parts:
+        raise _Refused(_("This is paid already."))
 
 
 def _return_url(installation: Installation, given: Any) -> str:
@@ -275,19 +288,19 @@ def _unknown() -> str:
 # What the staff ask -----------------------------------------------------------------------------------------------------------------------
 
 
-def charge(installation: Installation, body: bodies.Charge) -> Answer:
+def charge(installation: Installation, body: bodies.Charge, raw: bytes) -> Answer:
     """Say that there is nothing to charge: what is paid is charged already."""
-    return failure("CHARGE", _("Nothing is authorized only: what was paid is charged already."))
+    return failure("CHARGE", _("Nothing is authorized only: what was paid is charged already."), raw)
 
 
-def cancel(installation: Installation, body: bodies.Cancelation) -> Answer:
+def cancel(installation: Installation, body: bodies.Cancelation, raw: bytes) -> Answer:
     """Cancel a transaction that nobody has paid. Its cashier page cannot be closed: money that comes all the same waits for a person."""
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun) if begun else None
     if begun is None or payment is None:
-        return failure("CANCEL", _("This transaction was never begun."))
+        return failure("CANCEL", _("This transaction was never begun."), raw)
     if operations.reconcile(payment, _CAUSE).status == PaymentStatus.PAID:
-        return failure("CANCEL", _("The shopper has paid. Give the money back instead."))
+        return failure("CANCEL", _("The shopper has paid. Give the money back instead."), raw)
     Transaction.objects.using(database()).filter(pk=begun.pk, canceled_at__isnull=True).update(canceled_at=clock.now())
     message = _("If the shopper still pays on the cashier page, a person is told.")
     return answer("CANCEL_SUCCESS", psp_reference=payment.reference, amount=payment.amount, message=message, actions=[])

@@ -40,27 +40,27 @@ def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answe
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun) if begun else None
     if begun is None or payment is None:
-        return failure(_REFUND, _("This transaction was never begun."))
+        return failure(_REFUND, _("This transaction was never begun."), raw)
     if transaction_of(payment.pk, payment.data) != begun:
-        return failure(_REFUND, _("The shopper has begun again, as another transaction."))
+        return failure(_REFUND, _("The shopper has begun again, as another transaction."), raw)
     if body.action.currency != money.CURRENCY:
         message = _("Currency %(given)s is not supported, only %(ours)s is.")
-        return failure(_REFUND, message % {"given": body.action.currency, "ours": money.CURRENCY})
+        return failure(_REFUND, message % {"given": body.action.currency, "ours": money.CURRENCY}, raw)
     try:
         amount = money.amount(body.action.amount)
     except InvalidRequest:
-        return failure(_REFUND, _("The amount must be above zero, in whole cents."))
+        return failure(_REFUND, _("The amount must be above zero, in whole cents."), raw)
     digest, until = hashlib.sha256(raw).hexdigest(), time.monotonic() + ANSWER_WITHIN_SECONDS * _BEGIN_WITHIN
     try:
         within(ANSWER_WITHIN_SECONDS, lambda: _ask(begun, payment, amount, digest, until), installation.pk)
     except InvalidRequest as error:
-        return failure(_REFUND, _("The amount %(because)s.") % {"because": error.remedy})
+        return failure(_REFUND, _("The amount %(because)s.") % {"because": error.remedy}, raw)
     except operations.RefundNotPossible as because:
-        return failure(_REFUND, f"{because}.")
+        return failure(_REFUND, f"{because}.", raw)
     except TooLate:
         pass  # what is known by now is in its row
     asked = _asked(begun, digest)
-    return _outcome(asked.refund) if asked else failure(_REFUND, _("The refund could not be begun. Nothing was given back."))
+    return _outcome(asked.refund) if asked else failure(_REFUND, _("The refund could not be begun. Nothing was given back."), raw)
 
 
 def _asked(begun: Transaction, digest: str) -> AskedRefund | None:

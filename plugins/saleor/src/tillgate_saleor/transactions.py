@@ -63,16 +63,17 @@ def find_transaction(installation: Installation, transaction_id: str) -> Transac
 
 
 def source_of(installation: Installation, source: bodies.Source) -> str:
-    """Return under which name a checkout or order is paid: an order under its checkout's, as long as that may still bring money.
+    """Return under which name a checkout or order is paid: an order under its checkout's.
 
     The shopper may have the cashier page of the checkout open while the order that it became is paid, and only payments of one order know
-    of each other (I4). Once the checkout is paid and Saleor knows, what is asked for the order is more, and paid under its own name.
+    of each other (I4). An order that holds nothing of what its checkout was paid, as Saleor knows, is another one of the same checkout.
     """
-    if source.checkout_id:
-        begun = Purchase.objects.using(database()).filter(installation=installation, source=source.checkout_id).order_by("part").last()
-        if begun and not _is_known_to_be_paid(begun):
-            return source.checkout_id
-    return source.id
+    purchases = Purchase.objects.using(database()).filter(installation=installation)
+    if not source.checkout_id or purchases.filter(source=source.id).exists():
+        return source.id
+    begun = purchases.filter(source=source.checkout_id).order_by("part").last()
+    is_another = begun is not None and source.charge_status == "NONE" and _is_known_to_be_paid(begun)
+    return source.id if is_another else source.checkout_id
 
 
 def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, amount: Decimal, return_url: str) -> Transaction:

@@ -107,8 +107,8 @@ _ANSWERS: Final[dict[Event, Callable[[Installation, Any, bytes], Answer]]] = {
     Event.GATEWAY_INITIALIZE: lambda installation, body, _: paying.initialize_gateway(installation, body),
     Event.INITIALIZE: lambda installation, body, _: paying.initialize(installation, body),
     Event.PROCESS: lambda installation, body, _: paying.process(installation, body),
-    Event.CHARGE: lambda installation, body, _: paying.charge(installation, body),
+    Event.CHARGE: paying.charge,
     Event.REFUND: refunds.refund,
-    Event.CANCEL: lambda installation, body, _: paying.cancel(installation, body),
+    Event.CANCEL: paying.cancel,
     Event.STORED_METHODS: lambda installation, body, _: paying.stored_methods(installation, body),
 }

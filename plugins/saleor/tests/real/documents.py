@@ -65,6 +65,7 @@ SOURCE: Final = """query ($id: ID!) { checkout(id: $id) { chargeStatus transacti
 PAY_BY_HAND: Final = """mutation ($id: ID!, $amount: PositiveDecimal!) {
     transactionCreate(id: $id, transaction: {name: "Cash", amountCharged: {amount: $amount, currency: "USD"}}) {
         transaction { id } errors { field message } } }"""
+CANCEL: Final = """mutation ($id: ID!) { orderCancel(id: $id) { order { id } errors { field message } } }"""
 REQUEST: Final = """mutation ($id: ID!, $action: TransactionActionEnum!, $amount: PositiveDecimal) {
     transactionRequestAction(id: $id, actionType: $action, amount: $amount) { transaction { id } errors { field message } } }"""
 GRANT_REFUND: Final = """mutation ($order: ID!, $transaction: ID!, $amount: Decimal!) {

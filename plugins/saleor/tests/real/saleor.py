@@ -213,6 +213,10 @@ class Saleor:
         """Return an order as the staff sees it."""
         return self.ask(documents.ORDER, id=order)
 
+    def cancel(self, order: str) -> None:
+        """Cancel an order, as the staff do."""
+        self.ask(documents.CANCEL, id=order)
+
     def request(self, transaction: str, action: str, amount: str | None = None) -> None:
         """Ask the App for a refund, a charge or a cancelation, as the dashboard's buttons do."""
         self.ask(documents.REQUEST, id=transaction, action=action, amount=amount)

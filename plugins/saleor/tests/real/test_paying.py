@@ -246,6 +246,47 @@ def test_an_order_that_was_placed_unpaid_is_paid_later(saleor: Saleor, storefron
     assert saleor.order(order)["chargeStatus"] == "FULL"
 
 
+def test_a_checkout_and_the_order_that_it_became_are_paid_once(saleor: Saleor, storefront: Storefront, service: Service) -> None:
+    """Its cashier page is open in a tab, while the order is paid with another vendor."""
+    checkout = storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True))
+    first = storefront.begin(checkout)
+    order = storefront.complete(checkout)
+    second = storefront.begin(order, "paypal")
+    assert second.event == "CHARGE_ACTION_REQUIRED"
+    decides(first.cashier, "pay", storefront.return_url)
+    assert storefront.process(first.transaction).event == "CHARGE_SUCCESS"
+    assert storefront.process(second.transaction).event == "CHARGE_FAILURE"
+    decides(second.cashier, "pay", storefront.return_url)
+    storefront.process(second.transaction)
+    until("a person is told", lambda: service.attentions(second.reference) == ["second-payment"])
+    until("Saleor holds both", lambda: saleor.order(order)["chargeStatus"] == "OVERCHARGED")
+
+
+def test_an_order_whose_checkout_was_paid_is_not_paid_again(saleor: Saleor, storefront: Storefront, gateway: Sandbox) -> None:
+    """Neither when the storefront asks for the total again, from a tab that was left open."""
+    checkout = storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True))
+    begun = storefront.begin(checkout)
+    decides(begun.cashier, "pay", storefront.return_url)
+    assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
+    order = storefront.complete(checkout)
+    time.sleep(6)  # the report has been carried
+    before = len(gateway.service.transactions())
+    again = storefront.begin(order, "paypal", amount=TOTAL)
+    assert again.event == "CHARGE_FAILURE"
+    assert "paid" in again.message
+    assert len(gateway.service.transactions()) == before
+    assert saleor.order(order)["chargeStatus"] == "FULL"
+
+
+def test_an_order_that_the_staff_cancelled_is_not_paid(saleor: Saleor, storefront: Storefront, gateway: Sandbox) -> None:
+    order = storefront.complete(storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)))
+    saleor.cancel(order)
+    before = len(gateway.service.transactions())
+    refused = storefront.begin(order)
+    assert (refused.event, refused.message) == ("CHARGE_FAILURE", "This order was cancelled.")
+    assert len(gateway.service.transactions()) == before
+
+
 @pytest.mark.parametrize("amount", ["0", "-1", "0.004"])
 def test_a_strange_amount_is_refused_and_creates_nothing(amount: str, storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
     checkout, before = storefront.checkout(channel), len(gateway.service.transactions())
