@@ -7,11 +7,18 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from oscar.apps.catalogue.abstract_models import MissingProductImage
 from oscar.test.factories import create_product
 
 from tests.driver import OscarDriver
 from tests.shopper import Shopper
 from tillgate.testing.world import World
+
+
+@pytest.fixture(scope="session", autouse=True)
+def missing_image() -> None:
+    """Let Oscar link its picture for products without one now: two threads that show one at the same moment would both try."""
+    MissingProductImage()
 
 
 @pytest.fixture
