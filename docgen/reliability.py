@@ -258,7 +258,7 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
     ),
     "mutants": (
         "mutants were simulated",
-        "each mutant of the conformance kit",
+        "each mutant of the conformance kit, and of the simulator",
         (
             ("mutant", "mutant"),
             ("payments", "payments"),

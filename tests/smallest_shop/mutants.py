@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -29,7 +30,7 @@ from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.messages import Refunded, Transaction
 from tillgate.wire.notices import read_notice
 
-__all__ = ["MUTANTS", "MUTANTS_OF_THE_KIT", "Mutant"]
+__all__ = ["MUTANTS", "MUTANTS_OF_THE_KIT", "MUTANTS_OF_THE_SIMULATOR", "Mutant"]
 
 sweeping = importlib.import_module("tillgate.django.operations.sweep")  # the package has a function of that name
 _log = logging.getLogger("mutant")
@@ -49,6 +50,8 @@ MUTANTS: list[Mutant] = []
 MUTANTS_OF_THE_KIT: list[Mutant] = []
 """Those that break what the simulator does not play: it looks at no page, sells nothing otherwise, edits no order in mid-delivery, and asks
 of what was given up only in the end."""
+MUTANTS_OF_THE_SIMULATOR: list[Mutant] = []
+"""Those that break what the kit does not play: no driver makes its shop's own code swallow a failure. They name no scenario."""
 _Breaks = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -519,3 +522,13 @@ def does_not_watch_a_payment_until_the_gateway_has_answered(patch: pytest.Monkey
         return None if status is PaymentStatus.CREATED else real(status, *moments)
 
     patch.setattr(starting, "next_look", look)
+
+
+@mutant("", among=MUTANTS_OF_THE_SIMULATOR)
+def takes_what_a_handler_swallowed_for_told(patch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def trusting() -> Iterator[None]:
+        with transaction.atomic():
+            yield
+
+    patch.setattr(deliveries, "in_the_shops_hands", trusting)
