@@ -17,8 +17,8 @@ shop's user alone may read will do:
 
 Before it opens, and after each update:
 
-    python example_shop/manage.py check --deploy
     python example_shop/manage.py migrate
+    python example_shop/manage.py check --deploy --database default
     python example_shop/manage.py collectstatic --noinput
     python example_shop/manage.py createsuperuser       the first time; `load_catalogue` fills the shelves with the demo's goods, and names
                                                         the shop's host, which is otherwise set in the admin under Sites: mails lead there
@@ -28,7 +28,7 @@ Let a process manager keep these three running, in the folder of the clone:
 
     gunicorn example_shop.wsgi --workers 4 --threads 4
     celery -A example_shop.celery beat -s $SHOP_VAR/celerybeat-schedule
-    celery -A example_shop.celery worker -Q payments
+    celery -A example_shop.celery worker -Q payments --concurrency 2
 
 The web server ends TLS, serves `/static/` from $SHOP_VAR/static and `/media/` from $SHOP_VAR/media by itself, and passes the rest on to
 gunicorn at 127.0.0.1:8000 with `Host` as it came and `X-Forwarded-Proto` set anew. For nginx:
@@ -70,7 +70,7 @@ TILLGATE = {
     },
     "PUBLIC_URL": f"https://{_HOST}",  # the gateway must reach it from outside
     "ATTENTION_MAIL_TO": [os.environ["SHOP_OWNER_MAIL"]],  # somebody who reads it: a payment that needs a person does not settle itself
-    # Each worker keeps to its own limit: this one is for two workers at a gateway that takes 20 queries a second.
+    # Each process of a worker keeps to its own limit: this one is for two processes at a gateway that takes 20 queries a second.
     "QUERIES_PER_SECOND": 10.0,
 }
 

@@ -281,7 +281,10 @@ def test_the_doctor_ends_with_1_and_says_what_to_check(arguments: list[str], fin
 
 
 @pytest.mark.usefixtures("account")
-@pytest.mark.parametrize(("status", "finding"), [(429, "look again later"), (503, "look again later"), (418, "check base_url and dialect")])
+@pytest.mark.parametrize(
+    ("status", "finding"),
+    [(429, "look again later; if"), (503, "look again later; if"), (418, "look again later, and check base_url and dialect")],
+)
 def test_the_doctor_blames_no_setting_for_a_gateway_that_is_out_of_order(
     status: int, finding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

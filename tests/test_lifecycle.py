@@ -257,6 +257,12 @@ def test_a_wrongly_signed_answer_is_no_news_and_tells_the_owner() -> None:
         ({}, found(replace(PAID, currency="CNY")), "the currency is CNY instead of USD"),
         ({}, found(replace(PAID, settle_currency=None)), "the settleCurrency is missing instead of USD"),
         ({}, found(replace(PAID, amount=None)), "the gateway says paid without an amount"),
+        ({}, found(replace(PAID, amount=None, raw={"amount": ""})), "the gateway says paid without an amount"),
+        (
+            {},
+            found(replace(PAID, amount=None, raw={"amount": "12.505" + "0" * 40})),
+            f"the gateway says paid, and its amount '12.505{'0' * 34}' is no amount of cents",
+        ),
         ({}, found(replace(PAID, amount=Decimal("12.49"))), "the amount is 12.49 instead of 12.50"),
         ({}, NotFound(asked_at=NOW), f"the account does not know {FACTS.reference}, though it gave it transaction 3001"),
         ({"transaction_no": None}, NotFound(asked_at=LATER), "the gateway never heard of it and the time to pay has passed"),

@@ -71,7 +71,7 @@ def _credentials(configured: Configured) -> Check:
         status = error.http_status or 0
         if status == 429 or status >= 500:
             return failed(f"the gateway is out of order ({error}): look again later; if it has never answered, check base_url")
-        return failed(f"{error}: check base_url and dialect")
+        return failed(f"{error}: look again later, and check base_url and dialect if it stays so")
     except TillgateError as error:
         return failed(str(error))
     except Exception as error:  # noqa: BLE001  # a plugin may raise anything

@@ -369,10 +369,17 @@ def _contradiction(facts: PaymentFacts, found: Transaction) -> tuple[AttentionRe
         if currency != facts.currency and (paid or currency is not None):
             return AttentionReason.CURRENCY_MISMATCH, f"the {name} is {currency or 'missing'} instead of {facts.currency}"
     if found.amount is None:
-        return (AttentionReason.AMOUNT_MISSING, "the gateway says paid without an amount") if paid else None
+        return (AttentionReason.AMOUNT_MISSING, _without_amount(found)) if paid else None
     if found.amount != facts.amount:
         return AttentionReason.AMOUNT_MISMATCH, f"the amount is {found.amount} instead of {facts.amount}"
     return None
+
+
+def _without_amount(found: Transaction) -> str:
+    given = found.raw.get("amount")
+    if given in (None, ""):
+        return "the gateway says paid without an amount"
+    return f"the gateway says paid, and its amount {str(given)[:40]!r} is no amount of cents"
 
 
 def _to(facts: PaymentFacts, found: Transaction, status: PaymentStatus, because: str) -> Decision:

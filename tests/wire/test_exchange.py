@@ -282,7 +282,12 @@ def test_silence_12_000022_under_another_status_is_no_news(status: int) -> None:
     assert not isinstance(caught.value, OrderNotFound)
 
 
-@pytest.mark.parametrize("code", ["000000", "000010", "000023", "999999"])
+def test_silence_12_000000_says_nothing_about_what_was_asked() -> None:
+    with pytest.raises(AnswerNotUnderstood, match="it says 000000 'system error', which is no refusal"):
+        READ["query"](credentials(), answered(envelope(code="000000", message="system error"), 200))
+
+
+@pytest.mark.parametrize("code", ["000010", "000023", "999999"])
 def test_silence_12_another_code_under_400_is_no_news(code: str) -> None:
     with pytest.raises(Refused) as caught:
         READ["query"](credentials(), answered(envelope(code=code), 400))

@@ -39,6 +39,7 @@ def test_a_query_that_is_not_utf8_is_refused() -> None:
         ("https://shop.example", f"https://shop.example/?{BARE}"),
         ("https://shop.example/back?", f"https://shop.example/back?{BARE}"),
         ("https://shop.example/back#top", f"https://shop.example/back?{BARE}#top"),
+        ("https://shop.example/#!/orders/7;v=1:{amount}", f"https://shop.example/?{BARE}#!/orders/7;v=1:%7Bamount%7D"),
         ("https://shop.example/b?a=1&a=2&b=", f"https://shop.example/b?a=1&a=2&b=&{BARE}"),
         ("https://shop.example/b?q=\u00e4 {x}&r=a%26b+c", f"https://shop.example/b?q=%C3%A4%20%7Bx%7D&r=a%26b%20c&{BARE}"),
         ("https://shop.example/\u00e4 {a}/%20", f"https://shop.example/%C3%A4%20%7Ba%7D/%20?{BARE}"),

@@ -166,7 +166,9 @@ def test_an_amount_of_an_answer_that_cannot_be_read_is_none(amount: object) -> N
 
 def test_nothing_received_is_rounded_to_cents() -> None:
     assert money.read_amount(WireNumber("12.500")) == Decimal("12.50")
+    assert money.read_amount("12.500") == Decimal("12.50")
     assert money.read_amount(WireNumber("12.505")) is None
+    assert money.read_amount("12.505") is None
     assert money.read_amount(WireNumber("12.4999999999999999999999999999999999999999999999")) is None
 
 

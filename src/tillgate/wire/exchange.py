@@ -158,7 +158,7 @@ def read_query(credentials: Credentials, reference: str, answer: HttpAnswer) -> 
         return _read_transaction(credentials, reference, envelope.result)
     if answer.status == 400 and envelope.ret_code == credentials.dialect.not_found_code:
         raise OrderNotFound(envelope.ret_code, envelope.ret_msg, answer.status)
-    raise Refused(envelope.ret_code, envelope.ret_msg, answer.status)
+    raise _refusal(credentials, envelope, answer)
 
 
 def read_refund(credentials: Credentials, request: RefundRequest, answer: HttpAnswer) -> Refunded:
@@ -184,7 +184,7 @@ def _succeeded(credentials: Credentials, envelope: _Envelope, answer: HttpAnswer
 
 def _refusal(credentials: Credentials, envelope: _Envelope, answer: HttpAnswer) -> Refused:
     if envelope.ret_code in credentials.dialect.unknown_codes:
-        raise AnswerNotUnderstood(f"ret_code {envelope.ret_code} is not a refusal", answer.status)
+        raise AnswerNotUnderstood(f"it says {envelope.ret_code} {envelope.ret_msg!r}, which is no refusal", answer.status)
     return Refused(envelope.ret_code, envelope.ret_msg, answer.status)
 
 

@@ -32,7 +32,7 @@ def callback_url(address: str, macros: Sequence[str] = REFERENCE.macros) -> str:
         pairs = [pair.partition("=") for pair in parts.query.split("&") if pair]
         own = [(_quoted(name), value if value in placeholders else _quoted(value)) for name, _, value in pairs]
         path = quote(_STRAY_PERCENT.sub("%25", parts.path), safe="/%:@!$&'()*+,;=~-._")
-        fragment = quote(_STRAY_PERCENT.sub("%25", parts.fragment), safe="/%?=&")
+        fragment = quote(_STRAY_PERCENT.sub("%25", parts.fragment), safe="/%?:@!$&'()*+,;=~-._")
     except ValueError:
         raise InvalidRequest("callback_url", address, "is not an absolute http(s) address in UTF-8") from None
     ours = [(name, placeholder) for placeholder, name in placeholders.items()]

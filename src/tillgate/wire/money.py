@@ -20,7 +20,7 @@ CURRENCY: Final = "USD"
 """The only supported currency (Create payment)."""
 
 _CENTS = Decimal("0.01")
-_AMOUNT = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,2})?", re.ASCII)
+_AMOUNT = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,2}0*)?", re.ASCII)
 _LIMIT = Decimal(10) ** 15
 EXACT: Final = Context(prec=40, traps=[])
 """What money is counted in, whatever precision and traps the host program has set for its own decimals."""

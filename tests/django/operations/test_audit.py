@@ -263,6 +263,7 @@ def saying(**differing: Any) -> Callable[[Payment], Answer]:
     ("differing", "kind", "there"),
     [
         ({"amount": Decimal("12.49")}, "amount-mismatch", "USD 12.49"),
+        ({"amount": Decimal("0.00")}, "amount-mismatch", "USD 0.00"),
         ({"amount": None}, "amount-missing", "USD without an amount"),
         ({"currency": "EUR"}, "currency-mismatch", "EUR 12.50, settled in USD"),
         ({"settle_currency": None}, "currency-mismatch", "settled in nothing"),

@@ -18,7 +18,7 @@ from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown, Refused, hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Delivery, Order, Payment, TimelineEntry
+from tillgate.django.models import Attention, Delivery, Order, Payment, TimelineEntry
 from tillgate.django.operations import NotPayable, StartOutcome, starting, turns
 from tillgate.django.operations.starting import is_being_created, is_cashier_live, may_go_on
 from tillgate.hooks import OrderDescription
@@ -439,9 +439,10 @@ def test_a_creation_that_may_have_arrived_is_watched_from_when_it_was_begun(worl
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (NotSent("pay", "x", "connection refused"), StartOutcome.UNKNOWN),
+        (NotSent("pay", "x", "connection refused"), StartOutcome.REFUSED),
         (Refused("000030", "vendor is closed", 400), StartOutcome.REFUSED),
-        (ConfigurationError("token", "***", "is empty"), StartOutcome.UNKNOWN),
+        (ConfigurationError("token", "***", "is empty"), StartOutcome.REFUSED),
+        (InvalidRequest("amount", "12.50", "is below the least that alipay takes, 50"), StartOutcome.REFUSED),
     ],
 )
 def test_a_creation_that_certainly_failed_is_looked_at_later_and_its_order_told_unpaid_in_time(
@@ -456,6 +457,20 @@ def test_a_creation_that_certainly_failed_is_looked_at_later_and_its_order_told_
     check_at = Order.objects.get().unpaid_check_at
     assert check_at
     assert timedelta(0) <= check_at - payment.status_since - timedelta(minutes=60) < timedelta(seconds=5)
+
+
+def test_silence_7_a_creation_whose_answer_is_wrongly_signed_is_a_matter_of_the_account_and_told_once(world: World) -> None:
+    for _ in range(2):
+        world.sandbox.control.fault("bad_signature", occasion="pay")
+        started = begin(world, world.order())
+        assert (started.outcome, started.payment.status) == (StartOutcome.UNKNOWN, "created")
+    told = Attention.objects.get()
+    assert (told.reason, told.account, told.payment, told.order) == ("signature-mismatch", "default", None, None)
+    assert told.sentence.startswith("Account default: the outcome of pay of ")
+    assert told.sentence.endswith(": its verifySign does not belong to the account's token.")
+    world.time.advance(minutes=1)
+    world.sweep()  # both payments are answered in order, which says nothing of how creations are signed
+    assert world.attentions() == ["signature-mismatch"]
 
 
 def test_a_plugin_that_raises_around_a_creation_leaves_it_watched(

@@ -71,7 +71,7 @@ def _begin(request: Any, order: Any, theirs: Any) -> tuple[str, str]:
 
 def _explain(started: Started) -> str:
     if started.outcome is StartOutcome.REFUSED:
-        return _("This way of paying was refused. Nothing was charged. Please choose another.")
+        return _("This way of paying cannot be used now. Nothing was charged. Please choose another, or try again later.")
     return _("The payment service did not answer. If you were charged, your order will be marked paid by itself. You can try again.")
 
 

@@ -267,7 +267,7 @@ def _paid_by_another() -> Answer:
 
 
 def _refused(payment: Payment) -> Answer:
-    return _failed(payment, _("This way of paying was refused. Nothing was charged. Please choose another."))
+    return _failed(payment, _("This way of paying cannot be used now. Nothing was charged. Please choose another, or try again later."))
 
 
 def _not_begun(payment: Payment) -> Answer:

@@ -183,7 +183,7 @@ def _said(answer: Answer) -> str:
     if not isinstance(answer, Found):
         return "the gateway knows no such reference"
     found = answer.transaction
-    amount = f"{found.currency or 'no currency'} {found.amount or 'without an amount'}"
+    amount = f"{found.currency or 'no currency'} {'without an amount' if found.amount is None else found.amount}"
     settled = f", settled in {found.settle_currency or 'nothing'}" if found.settle_currency != found.currency else ""
     number = f"transaction {found.transaction_no}" if found.transaction_no else "no transactionNo"
     return f"the gateway says {found.status_text!r}, {amount}{settled}, {number}"

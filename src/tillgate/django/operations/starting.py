@@ -22,6 +22,7 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import MOST_DIGITS, Delivery, DeliveryKind, Order, Payment, new_key
 from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
+from tillgate.django.operations.attention import raise_attention
 from tillgate.django.operations.locking import (
     database,
     durable,
@@ -33,9 +34,10 @@ from tillgate.django.operations.locking import (
 from tillgate.django.operations.payments import after_change, assign, reconcile
 from tillgate.django.operations.timeline import record
 from tillgate.django.operations.turns import Turn
-from tillgate.errors import ConfigurationError, InvalidRequest, Refused, TillgateError
+from tillgate.errors import ConfigurationError, InvalidRequest, SignatureMismatch, TillgateError
 from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
+    AttentionReason,
     PaymentStatus,
     decide_creation,
     next_look,
@@ -82,7 +84,7 @@ class StartOutcome(StrEnum):
     PAID = "paid"
     """It turned out that the order is paid."""
     REFUSED = "refused"
-    """The gateway refused; the shopper may try another vendor."""
+    """The gateway refused, or no request could leave: nothing was charged, and the shopper may try another vendor."""
     UNKNOWN = "unknown"
     """Nobody knows whether the gateway created it; it is watched, and the shopper may try again."""
 
@@ -267,8 +269,7 @@ def _hand_out(twin: Payment) -> Started:
         return Started(payment=twin, outcome=StartOutcome.PAID)
     if twin.cashier_url and twin.is_open:
         return Started(payment=twin, outcome=StartOutcome.REDIRECT)
-    outcome = StartOutcome.UNKNOWN if twin.is_open else StartOutcome.REFUSED
-    return Started(payment=twin, outcome=outcome, because="the payment could not be started")
+    return Started(payment=twin, outcome=_not_begun(twin), because="the payment could not be started")
 
 
 def _new_payment(
@@ -353,6 +354,12 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, cause: 
             payment.transaction_no = payment.transaction_no or known.get("transaction_no") or None
             payment.save(update_fields=["cashier_url", "transaction_no"])
             record("payment.answered-late", order, cause, sentence, payment=payment, evidence=evidence)
+        if isinstance(outcome, TillgateError) and isinstance(outcome.__cause__, SignatureMismatch):
+            # A matter of the account and not of this payment (silence 7): that its look is answered in order does not end it.
+            told = f"Account {payment.account}: {outcome}."
+            raise_attention(
+                AttentionReason.SIGNATURE_MISMATCH, told, cause, account=payment.account, evidence={"reference": payment.reference}
+            )
     return _as_started(payment, outcome)
 
 
@@ -362,8 +369,11 @@ def _as_started(payment: Payment, outcome: CreatedPayment | TillgateError) -> St
     if isinstance(outcome, CreatedPayment) and payment.is_open:
         payment.cashier_url = outcome.cashier_url
         return Started(payment=payment, outcome=StartOutcome.REDIRECT)
-    kind = StartOutcome.REFUSED if isinstance(outcome, Refused) else StartOutcome.UNKNOWN
-    return Started(payment=payment, outcome=kind, because=str(outcome))
+    return Started(payment=payment, outcome=_not_begun(payment), because=str(outcome))
+
+
+def _not_begun(payment: Payment) -> StartOutcome:
+    return StartOutcome.UNKNOWN if payment.is_open else StartOutcome.REFUSED
 
 
 def expect(plugin: str, order_key: str, cause: str = "shop") -> None:

@@ -59,7 +59,7 @@ REFUND_STATUSES: Final[Mapping[str, Word]] = {
     RefundStatus.UNKNOWN: Word(_("nobody knows"), "question", "ask"),
 }
 
-_EVENTS: Final[Mapping[str, Word]] = {
+EVENTS: Final[Mapping[str, Word]] = {
     "payment.created": Word(_("Payment started"), "plus", "wait"),
     "payment.pending": Word(_("Waiting for the shopper"), "clock", "wait"),
     "payment.paid": Word(_("Paid"), "check", "good"),
@@ -68,6 +68,7 @@ _EVENTS: Final[Mapping[str, Word]] = {
     "payment.expired": Word(_("Payment expired"), "minus"),
     "payment.identified": Word(_("Transaction number learnt"), "dot"),
     "payment.outcome-unknown": Word(_("Nobody knows whether the gateway created it"), "question", "ask"),
+    "payment.answered-late": Word(_("The gateway answered after its notice"), "dot"),
     "refund.queued": Word(_("Refund asked for"), "back", "wait"),
     "refund.sending": Word(_("Refund being sent"), "send", "wait"),
     "refund.succeeded": Word(_("Money given back"), "back", "good"),
@@ -135,7 +136,7 @@ _CAUSES: Final[Mapping[str, str | Promise]] = {
 
 def event(name: str) -> Word:
     """Return how an event of the timeline is shown; one that is unknown here by its own name."""
-    return _EVENTS.get(name, Word(name))
+    return EVENTS.get(name, Word(name))
 
 
 def reason(stored: str) -> str:
