@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+README = Path(__file__).parents[1] / "README.md"
 
 
 @pytest.fixture
@@ -15,7 +18,8 @@ def pretix(tmp_path: Path) -> dict[str, str]:
     """The environment of a pretix that keeps everything in a folder of its own."""
     (tmp_path / "data").mkdir()
     file = tmp_path / "pretix.cfg"
-    file.write_text(f"[pretix]\nurl=https://tickets.example\ndatadir={tmp_path}/data\n[tillgate]\nvendors=alipay,paypal\n")
+    [shown] = re.findall(r"^```ini\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    file.write_text(f"[pretix]\nurl=https://tickets.example\ndatadir={tmp_path}/data\n{shown}")
     kept = {name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "DATA_DIR")}
     return kept | {"PRETIX_CONFIG_FILE": str(file)}
 
@@ -37,7 +41,8 @@ from tillgate.django.models import Payment
 from tillgate.django.operations import sweep
 from pretix.base.plugins import get_all_plugins
 assert get_settings().public_url == "https://tickets.example", get_settings()
-assert [str(vendor) for vendor in get_settings().vendors] == ["alipay", "paypal"]
+assert [str(vendor) for vendor in get_settings().vendors] == ["alipay", "paypal", "creditcard"]
+assert (get_settings().timeout_minutes, list(get_settings().attention_mail_to)) == (60, ["owner@tickets.example"])
 assert "tillgate_pretix" in [plugin.module for plugin in get_all_plugins()]
 for urlconf in ("maindomain", "event_domain", "organizer_domain", "organizer_alternative_domain"):
     found = reverse("tillgate:payment-notice", args=["key"], urlconf=f"pretix.multidomain.{urlconf}_urlconf")
