@@ -185,7 +185,7 @@ def test_looking_changes_nothing_and_no_other_site_may_frame_it(world: World, bo
         assert answer.status_code == 200, path
         assert answer["X-Frame-Options"] == "DENY"
     for path in (page_of(payment, "query"), page_of(attention, "act")):
-        assert boss.get(path).status_code == 405
+        assert said(boss.get(path, follow=True)) == ["Nothing was done. Please press the button again."]
     assert rows() == before
     assert world.queries() == asked
 
@@ -617,7 +617,7 @@ def test_i5_a_refund_that_no_answer_tells_of_is_entered_on_the_payments_page(wor
     payment = world.paid_payment("30.00")
     enter = page_of(payment, "enter-refund")
     assert f'action="{enter}"' in boss.get(page_of(payment)).content.decode()
-    assert boss.get(enter).status_code == 405
+    assert said(boss.get(enter, follow=True)) == ["Nothing was done. Please press the button again."]
     assert said(boss.post(enter, {"amount": "30.01", "seen": "0"}, follow=True)) == [
         "USD 30.01 is more than the USD 30.00 that can still be given back of " + payment.reference
     ]
@@ -716,9 +716,66 @@ def test_an_overpaid_order_is_resolved_by_giving_back_the_difference(world: Worl
     world.shopper_pays(payment)
     world.notice(payment)
     attention = Attention.objects.get(reason=AttentionReason.OVERPAID)
+    asked = boss.get(page_of(payment, "refund"), {"attention": attention.pk})
+    assert attention.sentence in asked.content.decode()
+    assert not asked.context["is_sure"], "all of it is more than the difference: a person says how much"
+    assert boss.get(page_of(payment, "refund"), {"attention": attention.pk, "amount": "2.00"}).context["is_sure"]
     press(boss, payment, "2.00", seen=0, mark="x", attention=str(attention.pk))
     attention.refresh_from_db()
     assert attention.resolution == "USD 2.00 was given back"
+
+
+def test_a_number_of_two_payments_is_settled_by_giving_one_back(world: World, boss: Client) -> None:
+    first, second = world.paid_payment(), world.start(world.order())
+    Payment.objects.filter(pk=first.pk).update(transaction_no=world.fresh(second).transaction_no)
+    world.shopper_pays(second)
+    world.notice(second)
+    attention = Attention.objects.get(reason=AttentionReason.DUPLICATE_TRANSACTION_NO)
+    assert (attention.payment, attention.account) == (second, "default")
+    press(boss, second, "12.50", seen=0, mark="x", attention=str(attention.pk))
+    attention.refresh_from_db()
+    assert attention.resolution
+
+
+def test_a_creation_that_was_wrongly_signed_is_not_settled_by_a_query_that_is_in_order(world: World, boss: Client) -> None:
+    world.sandbox.control.fault("bad_signature", occasion="pay")
+    operations.start(world.shop.plugin, world.order(), vendor="alipay")
+    attention = Attention.objects.get(reason=AttentionReason.SIGNATURE_MISMATCH)
+    assert acts_for(attention) == (Act.ACCEPT,)
+    assert "does not resolve" in act(boss, attention, "query")
+    assert attention.resolved_at is None
+
+
+def test_a_shop_that_fails_while_it_is_told_again_is_quoted(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = world.order()
+    payment = world.start(order)
+    world.shop.close_order(order)
+    world.shopper_pays(payment)
+    world.notice(payment)
+    attention = Attention.objects.get(reason=AttentionReason.PAID_NOT_PAYABLE)
+
+    def broken(plugin: str, hook: str, **_: Any) -> None:
+        raise ZeroDivisionError(hook)
+
+    monkeypatch.setattr("tillgate.django.operations.acts.call_owner", broken)
+    because = "the shop cannot say whether it takes money for the order: ZeroDivisionError: tillgate_describe_order"
+    assert act(boss, attention, "tell-again") == because
+    assert attention.resolved_at is None
+
+
+def test_what_no_database_keeps_is_taken_out_of_notes_and_reasons(world: World, boss: Client) -> None:
+    attention = second_payment(world)
+    assert act(boss, attention, "accept", note="as\0agreed") == "Resolved: as\ufffdagreed."
+    payment = world.paid_payment()
+    press(boss, payment, "1.00", seen=0, mark="x", reason="too\0late")
+    assert Refund.objects.get().reason == "too\ufffdlate"
+
+
+def test_a_refund_that_could_not_leave_is_not_said_to_be_on_its_way(world: World, boss: Client, configure: Callable[..., None]) -> None:
+    payment = world.paid_payment()
+    configure({"MERCHANT_NO": "200099"})
+    [message] = said(press(boss, payment, "5.00", seen=0, mark="x"))
+    assert message.startswith("USD 5.00 could not be sent yet, and is tried again by itself: merchant_no")
 
 
 def test_the_same_matter_may_come_again_after_it_was_resolved(world: World, boss: Client) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, reverse
 from django.utils.translation import gettext
@@ -145,7 +145,7 @@ class AttentionAdmin(ReadOnlyAdmin[Attention]):
         """Do what the person chose."""
         attention = self.find(request, object_id)
         if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
+            return self.ask_to_press_again(request, self.page_url(attention))
         act = request.POST.get("act", "")
         need(request, MAY_RESOLVE, *([MAY_REFUND] if act in _ABOUT_REFUNDS else []))
         mask, back = _mask([attention]), self.page_url(attention)

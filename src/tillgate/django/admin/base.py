@@ -14,6 +14,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllow
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.text import capfirst
+from django.utils.translation import gettext
 from django.views.decorators.clickjacking import xframe_options_deny
 
 from tillgate.django.models import Attention
@@ -115,6 +116,11 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         """Return the address of a row's page."""
         name = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
         return reverse(name, args=[row.pk], current_app=self.admin_site.name)
+
+    def ask_to_press_again(self, request: HttpRequest, back: str) -> HttpResponse:
+        """Go back with a message: whoever logs in again after a press comes by GET, without what was written."""
+        messages.warning(request, gettext("Nothing was done. Please press the button again."))
+        return HttpResponseRedirect(back)
 
     def refuse(self, request: HttpRequest, error: Exception, back: str, mask: Mask) -> HttpResponse:
         """Go back with a message that says why nothing was done."""

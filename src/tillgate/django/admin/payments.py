@@ -9,7 +9,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.db import connections
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern
 from django.utils.formats import date_format
 from django.utils.html import format_html
@@ -37,7 +37,7 @@ from tillgate.django.staff.showing import (
     usd,
 )
 from tillgate.errors import TillgateError
-from tillgate.lifecycle import PaymentStatus, RefundStatus
+from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus
 from tillgate.wire import money
 
 __all__ = ["PaymentAdmin"]
@@ -204,17 +204,21 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         if attention and attention.resolved_at:
             return HttpResponseRedirect(self.page_url(attention))  # it says who was quicker, and how
         form = RefundForm(left, {"amount": request.GET.get("amount", left), "reason": request.GET.get("reason", "")})
+        if attention and attention.reason == AttentionReason.OVERPAID and "amount" not in request.GET:
+            form = RefundForm(left)  # the order stays paid: all of it would be too much, and its sentence names the difference
         if attention:
             del form.fields["reason"]  # what it resolves is the reason
         newest = payment.refunds.order_by("-id").first()
+        is_sure = form.is_valid()
         context = {
             "payment": payment,
             "vendor": words.vendor_name(payment.vendor),
             "form": form,
-            "is_sure": form.is_valid(),
+            "is_sure": is_sure,
             "left": left,
-            "left_after": money.left_of(left, [form.cleaned_data.get("amount", NOTHING)]),
+            "left_after": money.left_of(left, [form.cleaned_data["amount"] if is_sure else NOTHING]),
             "attention": attention,
+            "attention_sentence": Mask([payment]).text(attention.sentence) if attention else "",
             "attention_reason": words.reason(attention.reason) if attention else "",
             "seen": newest.pk if newest else 0,
             "press": secrets.token_urlsafe(12),
@@ -257,7 +261,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         payment = self.find(request, object_id)
         need(request, MAY_REFUND, MAY_RESOLVE)
         if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
+            return self.ask_to_press_again(request, self.page_url(payment))
         amount, seen = request.POST.get("amount", ""), row_id(request.POST.get("seen"))
         try:
             entered = enter_external_refund(payment.pk, amount, person=person_of(request), seen=seen)
@@ -270,7 +274,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         """Ask the gateway about a payment now. Whoever may look may ask: a shopper's return does the same."""
         payment = self.find(request, object_id)
         if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
+            return self.ask_to_press_again(request, self.page_url(payment))
         done = operations.look_again(payment, person_of(request))
         said = gettext("Asked the gateway: %(answer)s.") % {"answer": Mask([payment]).text(done.sentence)}
         messages.add_message(request, messages.SUCCESS if done.resolved else messages.WARNING, said)

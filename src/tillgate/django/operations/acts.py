@@ -25,6 +25,7 @@ from tillgate.django.operations.refunds import enter_external_refund, refund, re
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
 from tillgate.lifecycle import Answer, AttentionReason, PaymentStatus, RefundStatus, decide
+from tillgate.wire.texts import storable
 
 __all__ = ["Act", "ActNotPossible", "Done", "acts_for", "look_again", "perform"]
 
@@ -122,6 +123,8 @@ def acts_for(attention: Attention, refunds: Iterable[Refund] | None = None) -> t
 
 
 def _fitting(attention: Attention) -> tuple[Act, ...]:
+    if attention.reason == AttentionReason.SIGNATURE_MISMATCH and attention.payment_id is None:
+        return (Act.ACCEPT,)  # a creation met it, and what a query says proves nothing of how creations are signed
     return _FITTING.get(attention.reason, (Act.ACCEPT,))
 
 
@@ -154,7 +157,7 @@ def perform(
         return _too_late(attention)
     if act not in _fitting(attention):
         raise ActNotPossible(f"{act!r} does not resolve {attention.reason!r}")
-    return _ACTS[Act(act)](attention, _Given(person=person, note=note.strip(), amount=amount, press=press, seen=seen))
+    return _ACTS[Act(act)](attention, _Given(person=person, note=storable(note.strip()), amount=amount, press=press, seen=seen))
 
 
 def _too_late(attention: Attention) -> Done:
@@ -238,8 +241,11 @@ def _tell_again(attention: Attention, given: _Given) -> Done:
 
 def _reopen(order: Order, given: _Given) -> None:
     """Let an order that the shop had closed be paid once more, if the shop takes money for it again."""
-    with in_the_shops_hands():
-        described = call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
+    try:
+        with in_the_shops_hands():
+            described = call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
+    except Exception as error:
+        raise ActNotPossible(f"the shop cannot say whether it takes money for the order: {type(error).__name__}: {error}") from error
     if order.closed_at and described is not None and described.not_payable_because is None:
         order.closed_at = None
         order.save(update_fields=["closed_at"])

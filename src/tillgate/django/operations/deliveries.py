@@ -225,7 +225,14 @@ def _note_failure(order_id: int, delivery_id: int, error: Exception) -> None:
             failed = f"not send {delivery.name}" if delivery.kind == DeliveryKind.REMOTE else f"not be told {delivery.kind}"
             sentence = f"The shop could {failed} of order {order} in {tried}"
             raise_attention(
-                AttentionReason.DELIVERY_FAILING, sentence, "delivery", order=order, payment=payment, refund=refund, delivery=delivery
+                AttentionReason.DELIVERY_FAILING,
+                sentence,
+                "delivery",
+                order=order,
+                payment=payment,
+                refund=refund,
+                delivery=delivery,
+                account=payment.account if payment else "",
             )
 
 

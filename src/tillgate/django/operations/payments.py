@@ -62,7 +62,9 @@ def _look_for_duplicate(order: Order, payment: Payment, transaction_no: str, cau
     twins = Payment.objects.using(database()).filter(transaction_no=transaction_no, sandbox=payment.sandbox).exclude(pk=payment.pk)
     if twin := twins.first():
         sentence = f"The gateway gave transaction {transaction_no} to {payment.reference} and to {twin.reference}."
-        raise_attention(AttentionReason.DUPLICATE_TRANSACTION_NO, sentence, cause, order=order, payment=payment)
+        raise_attention(
+            AttentionReason.DUPLICATE_TRANSACTION_NO, sentence, cause, order=order, payment=payment, account=payment.account
+        )
 
 
 def reconcile(payment: Payment, cause: str) -> Payment:

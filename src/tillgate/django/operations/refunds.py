@@ -32,6 +32,7 @@ from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, Tillgat
 from tillgate.lifecycle import BOUND_REFUND_STATUSES, AttentionReason, PaymentStatus, RefundStatus, decide_refund, move_refund
 from tillgate.wire import money
 from tillgate.wire.messages import Refunded, RefundRequest
+from tillgate.wire.texts import storable
 
 __all__ = [
     "RefundNotPossible",
@@ -49,6 +50,7 @@ _log = logging.getLogger("tillgate")
 
 _UNDER_WAY: Final = (RefundStatus.SENDING, RefundStatus.UNKNOWN)
 """From these an answer of the gateway settles a refund."""
+_OVER_ONCE_GIVEN_BACK: Final = GIVEN_BACK_REASONS | {AttentionReason.CHANGED_AFTER_PAID, AttentionReason.DUPLICATE_TRANSACTION_NO}
 _LOST_AFTER: Final = timedelta(minutes=15)
 """A refund that is still *sending* after this was cut off by a crash: longer than any call may take."""
 _SEND_AGAIN_AFTER: Final = timedelta(minutes=1)
@@ -140,7 +142,7 @@ def _queue(
             notice_key=new_key(),
             amount=exact,
             requested_by=person[:150],
-            reason=reason[:255],
+            reason=storable(reason)[:255],
             data=dict(data),
             created_at=now,
             status_since=now,
@@ -148,7 +150,7 @@ def _queue(
         )
         queued.save(force_insert=True)
         cause = f"person:{person}" if person else "shop"
-        record("refund.queued", order, cause, f"USD {exact}" + (f": {reason}" if reason else ""), payment=payment, refund=queued)
+        record("refund.queued", order, cause, f"USD {exact}" + (f": {queued.reason}" if reason else ""), payment=payment, refund=queued)
     return queued
 
 
@@ -345,7 +347,7 @@ def _conclude_refund(refund: Refund) -> None:
         overpaid = Attention.objects.filter(payment=refund.payment, reason=AttentionReason.OVERPAID, resolved_at__isnull=True)
         for attention in overpaid:
             resolve(attention.pk, f"USD {refund.amount} was given back", person)
-    _conclude_given_back(refund.payment, person, GIVEN_BACK_REASONS | {AttentionReason.CHANGED_AFTER_PAID})
+    _conclude_given_back(refund.payment, person, _OVER_ONCE_GIVEN_BACK)
 
 
 def _conclude_given_back(payment: Payment, person: str, over: Collection[AttentionReason]) -> None:
@@ -463,7 +465,7 @@ def enter_external_refund(
         matters = Attention.objects.filter(payment=payment, resolved_at__isnull=True)
         for attention in matters.filter(pk=about.pk) if about else matters.filter(reason=AttentionReason.CHANGED_AFTER_PAID):
             resolve(attention.pk, f"USD {exact} was refunded elsewhere", person)
-        _conclude_given_back(payment, person, GIVEN_BACK_REASONS | ELSEWHERE_REASONS)
+        _conclude_given_back(payment, person, _OVER_ONCE_GIVEN_BACK | ELSEWHERE_REASONS)
         _tell_shop(order, entered)
     deliver(order.pk)
     return entered

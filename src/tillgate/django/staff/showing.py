@@ -128,4 +128,7 @@ def refund_outcome(refund: Refund, mask: Mask) -> tuple[int, str]:
             "and say under “needs a person” whether it was done."
         )
         return messages.WARNING, said % {"amount": amount}
+    if refund.status == RefundStatus.QUEUED and refund.answer:  # it was tried, and could not leave
+        said = gettext("%(amount)s could not be sent yet, and is tried again by itself: %(answer)s.")
+        return messages.WARNING, said % {"amount": amount, "answer": mask.text(refund.answer)}
     return messages.INFO, gettext("%(amount)s is on its way back.") % {"amount": amount}
