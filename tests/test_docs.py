@@ -236,6 +236,8 @@ def _shown(value: object) -> str:
     if isinstance(value, frozenset | tuple):
         texts = sorted(value) if isinstance(value, frozenset) else list(value)
         return ", ".join(f'`"{text}"`' for text in texts) or "none"
+    if isinstance(value, bool):
+        return f"`{value}`"
     return "required" if value is dataclasses.MISSING else f'`"{value}"`'
 
 

@@ -224,10 +224,39 @@ def test_an_unrecognised_status_of_a_payment_given_up_is_raised() -> None:
     assert decision.attention is AttentionReason.UNRECOGNISED_STATUS
 
 
-@pytest.mark.parametrize("status", sorted(PaymentStatus))
-def test_an_account_that_forgot_its_transaction_is_the_wrong_account_and_closes_nothing(status: PaymentStatus) -> None:
+@pytest.mark.parametrize("status", [PaymentStatus.CREATED, PaymentStatus.PENDING, PaymentStatus.PAID])
+def test_a_gateway_that_does_not_know_its_own_transaction_closes_nothing_and_is_told_of_that_payment(status: PaymentStatus) -> None:
     decision = decide(replace(FACTS, status=status), NotFound(asked_at=LATER))
-    assert (decision.status, decision.attention, decision.is_news) == (status, AttentionReason.WRONG_CREDENTIALS, False)
+    assert (decision.status, decision.attention, decision.transaction_no) == (status, AttentionReason.PAYMENT_UNKNOWN, "3001")
+
+
+def test_a_gateway_that_forgot_what_was_given_back_is_told_to_nobody() -> None:
+    decision = decide(replace(FACTS, status=PaymentStatus.PAID, refunded=FACTS.amount), NotFound(asked_at=LATER))
+    assert (decision.status, decision.attention) == (PaymentStatus.PAID, None)
+
+
+@pytest.mark.parametrize("status", [PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED])
+def test_a_gateway_that_forgot_what_nobody_paid_is_told_to_nobody_and_asked_again(status: PaymentStatus) -> None:
+    decision = decide(replace(FACTS, status=status), NotFound(asked_at=LATER))
+    assert (decision.status, decision.attention, decision.is_news) == (status, None, False)
+
+
+@pytest.mark.parametrize(
+    ("status", "asked_at", "seen", "attention"),
+    [
+        (PaymentStatus.PENDING, LATER, PaymentStatus.EXPIRED, None),
+        (PaymentStatus.PENDING, NOW, PaymentStatus.PENDING, AttentionReason.PAYMENT_UNKNOWN),
+        (PaymentStatus.EXPIRED, LATER, PaymentStatus.EXPIRED, None),
+        (PaymentStatus.PAID, LATER, PaymentStatus.PAID, AttentionReason.PAYMENT_UNKNOWN),
+    ],
+)
+def test_silence_19_a_dialect_may_say_that_the_gateway_forgets_what_has_timed_out(
+    status: PaymentStatus, asked_at: datetime, seen: PaymentStatus, attention: AttentionReason | None
+) -> None:
+    answer = hear(errors.OrderNotFound("000022", "order not found", 400), asked_at, replace(REFERENCE, expired_is_forgotten=True))
+    decision = decide(replace(FACTS, status=status), answer)
+    assert (decision.status, decision.attention, decision.transaction_no) == (seen, attention, "3001")
+    assert decision.is_news
 
 
 def test_a_wrongly_signed_answer_is_no_news_and_tells_the_owner() -> None:
@@ -264,8 +293,8 @@ def test_a_wrongly_signed_answer_is_no_news_and_tells_the_owner() -> None:
             f"the gateway says paid, and its amount '12.505{'0' * 34}' is no amount of cents",
         ),
         ({}, found(replace(PAID, amount=Decimal("12.49"))), "the amount is 12.49 instead of 12.50"),
-        ({}, NotFound(asked_at=NOW), f"the account does not know {FACTS.reference}, though it gave it transaction 3001"),
-        ({"transaction_no": None}, NotFound(asked_at=LATER), "the gateway never heard of it and the time to pay has passed"),
+        ({}, NotFound(asked_at=NOW), "the gateway does not know it, though it gave it transaction 3001"),
+        ({"transaction_no": None}, NotFound(asked_at=LATER), "the gateway knows no such reference and the time to pay has passed"),
         ({"transaction_no": None}, NotFound(asked_at=NOW), "the gateway knows no such reference"),
         ({}, NoNews(because="time-out"), "time-out"),
     ],

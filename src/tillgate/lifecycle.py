@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, OrderNotFound, Refused, SignatureMismatch, TillgateError
-from tillgate.wire.dialects import TransactionStatus
+from tillgate.wire.dialects import REFERENCE, Dialect, TransactionStatus
 from tillgate.wire.messages import CreatedPayment, Refunded, Transaction
 from tillgate.wire.money import CURRENCY
 
@@ -49,6 +49,7 @@ __all__ = [
     "decide_creation",
     "decide_refund",
     "hear",
+    "is_forgotten",
     "is_unanswered",
     "move_payment",
     "move_refund",
@@ -136,13 +137,15 @@ class AttentionReason(StrEnum):
     UNRECOGNISED_STATUS = "unrecognised-status"
     CHANGED_AFTER_PAID = "changed-after-paid"
     WRONG_CREDENTIALS = "wrong-credentials"
-    """The gateway refuses our queries, or does not know what it has created: another merchantNo, token or gateway. Account-level."""
+    """The gateway refuses our queries: another merchantNo or token. Account-level."""
     SIGNATURE_MISMATCH = "signature-mismatch"
     """An answer was not signed with the account's token. Account-level."""
     ACCOUNT_GONE = "account-gone"
     """The account that made a payment is not configured any more, or is another merchant's by now. Account-level."""
     GATEWAY_SILENT = "gateway-silent"
     """The gateway has not answered for a while. Account-level."""
+    PAYMENT_UNKNOWN = "payment-unknown"
+    """The gateway does not know what it has created: another gateway, or one that forgets."""
     PAYMENT_UNANSWERED = "payment-unanswered"
     """The gateway answers, but for hours nothing that could be used about a payment whose time is over."""
     SECOND_PAYMENT = "second-payment"
@@ -190,9 +193,13 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotFound:
-    """The gateway answered that it knows no such reference (HTTP 400 and 000022)."""
+    """The gateway answered that it knows no such reference (HTTP 400 and 000022).
+
+    `expired_is_forgotten` is the dialect's: it says so of everything whose cashier page has timed out (silence 19).
+    """
 
     asked_at: datetime
+    expired_is_forgotten: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,12 +242,12 @@ def move_refund(old: RefundStatus, new: RefundStatus) -> RefundStatus:
     return new
 
 
-def hear(outcome: Transaction | TillgateError, asked_at: datetime) -> Answer:
-    """Return what the outcome of a query says, whether it was returned or raised."""
+def hear(outcome: Transaction | TillgateError, asked_at: datetime, dialect: Dialect = REFERENCE) -> Answer:
+    """Return what the outcome of a query says, whether it was returned or raised, to who speaks the account's dialect."""
     if isinstance(outcome, Transaction):
         return Found(transaction=outcome, asked_at=asked_at)
     if isinstance(outcome, OrderNotFound):
-        return NotFound(asked_at=asked_at)
+        return NotFound(asked_at=asked_at, expired_is_forgotten=dialect.expired_is_forgotten)
     attention = None
     if isinstance(outcome, SignatureMismatch):
         attention = AttentionReason.SIGNATURE_MISMATCH
@@ -341,18 +348,27 @@ def is_unanswered(status: PaymentStatus, expires_at: datetime, now: datetime) ->
     return status in OPEN_PAYMENT_STATUSES and now >= expires_at + _UNANSWERED_AFTER
 
 
+def is_forgotten(facts: PaymentFacts, answer: NotFound) -> bool:
+    """Tell whether a reference is unknown because its cashier page timed out, at a gateway whose dialect says that it forgets these."""
+    return answer.expired_is_forgotten and answer.asked_at >= facts.expires_at and facts.status is not PaymentStatus.PAID
+
+
 def _no_news(facts: PaymentFacts, because: str, attention: AttentionReason | None) -> Decision:
     return Decision(status=facts.status, transaction_no=facts.transaction_no, because=because, attention=attention, is_news=False)
 
 
 def _not_found(facts: PaymentFacts, answer: NotFound) -> Decision:
-    if facts.transaction_no:
-        because = f"the account does not know {facts.reference}, though it gave it transaction {facts.transaction_no}"
-        return _no_news(facts, because, AttentionReason.WRONG_CREDENTIALS)
-    if facts.status in OPEN_PAYMENT_STATUSES and answer.asked_at >= facts.expires_at:
-        because = "the gateway never heard of it and the time to pay has passed"
-        return Decision(status=PaymentStatus.EXPIRED, transaction_no=None, because=because)
-    return Decision(status=facts.status, transaction_no=None, because="the gateway knows no such reference")
+    is_open = facts.status in OPEN_PAYMENT_STATUSES
+    if facts.transaction_no and not is_forgotten(facts, answer):
+        because = f"the gateway does not know it, though it gave it transaction {facts.transaction_no}"
+        if not is_open and facts.status is not PaymentStatus.PAID:
+            return _no_news(facts, because, None)  # many gateways forget what nobody paid; still, it is no word on late money
+        told = AttentionReason.PAYMENT_UNKNOWN if facts.refunded < facts.amount else None
+        return Decision(status=facts.status, transaction_no=facts.transaction_no, because=because, attention=told)
+    if is_open and answer.asked_at >= facts.expires_at:
+        because = "the gateway knows no such reference and the time to pay has passed"
+        return Decision(status=PaymentStatus.EXPIRED, transaction_no=facts.transaction_no, because=because)
+    return Decision(status=facts.status, transaction_no=facts.transaction_no, because="the gateway knows no such reference")
 
 
 def _contradiction(facts: PaymentFacts, found: Transaction) -> tuple[AttentionReason, str] | None:

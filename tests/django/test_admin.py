@@ -716,13 +716,50 @@ def test_an_overpaid_order_is_resolved_by_giving_back_the_difference(world: Worl
     world.shopper_pays(payment)
     world.notice(payment)
     attention = Attention.objects.get(reason=AttentionReason.OVERPAID)
-    asked = boss.get(page_of(payment, "refund"), {"attention": attention.pk})
+    asked = boss.get(page_of(payment, "refund"), {"attention": str(attention.pk)})
     assert attention.sentence in asked.content.decode()
     assert not asked.context["is_sure"], "all of it is more than the difference: a person says how much"
-    assert boss.get(page_of(payment, "refund"), {"attention": attention.pk, "amount": "2.00"}).context["is_sure"]
+    assert boss.get(page_of(payment, "refund"), {"attention": str(attention.pk), "amount": "2.00"}).context["is_sure"]
     press(boss, payment, "2.00", seen=0, mark="x", attention=str(attention.pk))
     attention.refresh_from_db()
     assert attention.resolution == "USD 2.00 was given back"
+
+
+def test_i2_what_the_gateway_does_not_know_is_ended_by_a_person_and_its_money_is_found_all_the_same(world: World, boss: Client) -> None:
+    order = world.order()
+    payment = world.start(order)
+    world.sandbox.control.fault("denied", occasion="query", times=100)
+    world.notice(payment)
+    attention = Attention.objects.get(reason=AttentionReason.PAYMENT_UNKNOWN)
+    assert "can still be paid, until 20" in act(boss, attention, "unpaid", note="not in the back office")
+    world.time.advance(days=1)
+    world.sweep()
+    assert not world.shop.is_released(order)
+    assert act(boss, attention, "unpaid", note=" ") == "a note must say how it is known that nobody paid"
+    assert act(boss, attention, "unpaid", note="not in the back office") == f"Resolved: payment {payment.reference} is expired."
+    assert attention.resolution == "a person holds it to be unpaid: not in the back office"
+    entry = TimelineEntry.objects.get(event="payment.expired")
+    assert (entry.cause, entry.sentence) == ("person:anna", attention.resolution)
+    world.time.advance(hours=2)
+    world.sweep()
+    assert world.shop.is_released(order)
+    assert world.attentions() == []
+    world.sandbox.control.clear_faults()
+    world.shopper_pays(payment)
+    world.time.advance(days=8)
+    world.sweep()
+    assert world.fresh(payment).status == "paid"
+    assert world.attentions() == ["paid-not-payable"]
+
+
+def test_a_payment_that_was_settled_meanwhile_is_not_held_to_be_unpaid(world: World, boss: Client) -> None:
+    payment = world.start(world.order())
+    world.sandbox.control.fault("denied", occasion="query")
+    world.notice(payment)
+    attention = Attention.objects.get(reason=AttentionReason.PAYMENT_UNKNOWN)
+    Payment.objects.update(status="closed")
+    assert act(boss, attention, "unpaid", note="not there").endswith("is closed by now")
+    assert attention.resolved_at is None
 
 
 def test_a_number_of_two_payments_is_settled_by_giving_one_back(world: World, boss: Client) -> None:
@@ -780,7 +817,7 @@ def test_a_refund_that_could_not_leave_is_not_said_to_be_on_its_way(world: World
 
 def test_the_same_matter_may_come_again_after_it_was_resolved(world: World, boss: Client) -> None:
     payment = world.paid_payment()
-    for _ in range(2):
-        raise_attention(AttentionReason.FORGED_NOTICES, "Forged.", "notice", order=payment.order, payment=payment)
+    for sentence in ("3 forged.", "6 forged."):
+        raise_attention(AttentionReason.FORGED_NOTICES, sentence, "notice", order=payment.order, payment=payment)
         act(boss, Attention.objects.latest("id"), "accept", note="a scanner")
     assert Attention.objects.count() == 2

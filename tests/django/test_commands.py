@@ -324,7 +324,13 @@ def test_every_subcommand_and_option_is_explained_and_no_other() -> None:
 def test_every_kind_of_difference_is_explained_and_no_other() -> None:
     explained = rows(section(read("docs/reference/manage.md"), "Differences"))
     shown_to_a_person = {*ANSWER_REASONS, "changed-after-paid", "refund-unknown", "refund-contradicted", "duplicate-transaction-no"}
-    otherwise = {"wrong-credentials", "signature-mismatch", "account-gone", "payment-unanswered"}  # unknown-there, or not asked
+    otherwise = {
+        "wrong-credentials",
+        "signature-mismatch",
+        "account-gone",
+        "payment-unknown",
+        "payment-unanswered",
+    }  # unknown-there, or not asked
     assert set(explained) - {"kind"} == {*DifferenceKind, *(shown_to_a_person - otherwise)}
 
 

@@ -372,6 +372,8 @@ def test_a_closed_order_that_the_shop_would_take_money_for_has_no_cashier_page_t
     page = text_of(world.client.get(world.shop.pay_path(order)))
     assert payment.cashier_url not in page
     assert "Go on paying" not in page
+    assert "The shop says: the order is closed." in page
+    assert "<form" not in page
 
 
 def underpaid(world: World) -> tuple[str, Payment]:
@@ -537,7 +539,7 @@ def test_why_an_order_takes_no_payment_is_told_in_the_shoppers_language(world: W
     operations.close("smallest-shop", order)
     answer = world.client.post(path, {"vendor": "alipay"})
     assert answer.status_code == 409
-    assert "Diese Bestellung kann nicht bezahlt werden: die Bestellung ist geschlossen." in html.unescape(answer.content.decode())
+    assert "Der Shop sagt: die Bestellung ist geschlossen." in html.unescape(answer.content.decode())
 
 
 def test_a_payment_carries_the_language_of_its_shopper_wherever_the_choice_was_made(world: World, settings: Any) -> None:

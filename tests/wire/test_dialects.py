@@ -120,6 +120,7 @@ def test_the_defaults_of_the_silences() -> None:
     assert (REFERENCE.success_code, REFERENCE.not_found_code, REFERENCE.unknown_codes) == ("000100", "000022", frozenset({"000000"}))  # 12
     assert sorted(REFERENCE.refund_refusal_codes) == ["000010", "000020", "000021", "000022", "000023", "000030", "000040"]  # 12
     assert REFERENCE.vendor_minimums == ()  # 17
+    assert REFERENCE.expired_is_forgotten is False  # 19
     assert dataclasses.replace(EXAMPLES, name="reference", query_path=REFERENCE.query_path, refund_path=REFERENCE.refund_path) == REFERENCE
 
 
@@ -206,6 +207,7 @@ def test_a_choice_as_text_is_that_choice() -> None:
         ("success_code", 100, "is not text"),
         ("acknowledgement", b"success", "is not text"),
         ("pay_path", None, "is not a path"),
+        ("expired_is_forgotten", "false", "is not True or False"),
         ("vendor_minimums", {"alipay": Decimal(1)}, "is not pairs of vendor and least amount"),
         ("vendor_minimums", (("alipay", 0.1),), "is not pairs of vendor and least amount"),
         ("vendor_minimums", ("alipay", Decimal(1)), "is not pairs of vendor and least amount"),

@@ -502,6 +502,22 @@ def test_an_order_whose_customer_deletes_the_account_while_paying_is_paid(world:
     assert (Order.objects.get().status, world.attentions(), mail.outbox) == ("Paid", [], [])
 
 
+def test_a_number_that_was_an_orders_before_places_no_order_that_would_be_taken_for_paid(
+    world: World, shopper: Shopper, product: Make, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.shopper_pays(payment)
+    world.notice(payment)
+    number = payment.order.key
+    Order.objects.all().delete()
+    monkeypatch.setattr(OrderNumberGenerator, "order_number", lambda *_: number)
+    other, tea = Shopper(), product("99.00")
+    said = other.buys(tea).content.decode()
+    assert f"The number {number} was another order&#x27;s before" in said
+    assert (Order.objects.count(), tea.stockrecords.get().num_allocated) == (0, None)
+    monkeypatch.undo()
+    assert is_at_start(other.places()), "the basket is as it was"
+
+
 # Who is somebody else -------------------------------------------------------------------------------------------------------------------
 
 

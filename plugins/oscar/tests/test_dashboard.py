@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.db import connections
+from django.db.models import QuerySet
 from django.test import Client
 from django.utils.html import strip_tags
 from oscar.core.loading import get_model
@@ -290,6 +291,23 @@ def test_i12_a_shop_with_atomic_requests_sends_after_the_requests_transaction(
     assert messages_of(presses(ann, bought.order, amount="1.00"))[0].startswith("USD 1.00 was not given back: ")
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     assert messages_of(presses(ann, bought.order, amount="1.00"))[0].startswith("Nobody knows whether USD 1.00 was given back.")
+
+
+def test_a_type_of_refunds_that_the_shop_had_before_under_a_name_that_only_the_database_holds_equal_gives_money_back(
+    bought: Bought, ann: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    types = get_model("order", "PaymentEventType")
+    types.objects.filter(pk=refund_event_type().pk).update(name="refund")
+    real = QuerySet.get_or_create
+
+    def as_mariadb(rows: Any, defaults: Any = None, **wanted: Any) -> Any:
+        found = rows.filter(name__iexact=wanted["name"]).first() if rows.model is types and "name" in wanted else None
+        return (found, False) if found else real(rows, defaults, **wanted)
+
+    monkeypatch.setattr(QuerySet, "get_or_create", as_mariadb)
+    assert messages_of(presses(ann, bought.order, amount="2.50")) == ["USD 2.50 was given back."]
+    assert bought.world.given_back(bought.payment) == Decimal("2.50")
+    assert bought.order.payment_events.get(event_type__name="refund").amount == Decimal("2.50")
 
 
 def test_other_events_are_oscars_own_affair(bought: Bought, ann: Client) -> None:

@@ -9,9 +9,10 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.core import mail
 from django.utils import translation
-from oscar.core.loading import get_model
+from oscar.core.loading import get_class, get_model
 
 from tests.shopper import Shopper
+from tillgate.django import operations
 from tillgate.django.models import Payment
 from tillgate.testing.world import World
 
@@ -42,6 +43,42 @@ def test_oscars_mail_about_the_order_goes_out_once_though_only_the_notice_came(w
     assert number in sent.subject
     assert f"/accounts/order-status/{number}/" in sent.body
     assert "Green tea" in sent.body
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_order_that_the_staff_marked_paid_is_confirmed_once(
+    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    monkeypatch.setitem(Order.pipeline, "Paid", ("Pending payment",))
+    placed = shopper.buys(product())
+    if begun:
+        shopper.get(placed["Location"])
+    for status in ("Paid", "Pending payment", "Paid"):
+        get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), status)
+        world.sweep()
+    (sent,) = mail.outbox
+    assert Order.objects.get().number in sent.subject
+
+
+def test_an_order_that_was_paid_after_the_staff_had_marked_it_so_and_taken_that_back_is_confirmed_once(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(Order.pipeline, "Paid", ("Pending payment",))
+    for status in ("Paid", "Pending payment"):
+        get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), status)
+    world.shopper_pays(payment)
+    world.notice(payment)
+    world.sweep()
+    assert (Order.objects.get().status, len(mail.outbox)) == ("Paid", 1)
+
+
+def test_an_order_that_was_cancelled_before_its_mail_went_out_is_not_confirmed(world: World, payment: Payment) -> None:
+    world.shopper_pays(payment)
+    world.notice(payment)
+    operations.refund(payment.pk, payment.amount)
+    get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Cancelled")
+    world.sweep()
+    assert mail.outbox == []
 
 
 def test_a_customer_with_an_account_gets_it_there(world: World, product: Make) -> None:

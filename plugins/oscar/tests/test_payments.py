@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
+from smtplib import SMTPRecipientsRefused
 from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import transaction
+from django.core import mail
+from django.db import connection, models, transaction
+from django.test.utils import CaptureQueriesContext
 from oscar.core.loading import get_class, get_model
 
 from tests.goods import make_offer, make_voucher
 from tests.shopper import Shopper
 from tillgate import hooks
+from tillgate.django import operations
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment
 from tillgate.django.operations.values import payment_value
@@ -210,6 +215,108 @@ def test_the_hook_called_again_releases_nothing_twice(world: World, shopper: Sho
     }
     kept.refresh_from_db()
     assert kept.status == "Pending payment"
+
+
+@pytest.mark.parametrize("first", ["dead", "live"])
+def test_i12_whoever_waits_for_the_stock_is_mailed_once_it_is_released_and_no_address_keeps_it(
+    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    sent: list[str] = []
+
+    def send(message: Any, *_: Any, **__: Any) -> int:
+        assert not connection.in_atomic_block
+        sent.append(message.to[0].partition("@")[0])
+        if sent[-1] == "dead":
+            raise SMTPRecipientsRefused({message.to[0]: (550, b"no such user")})
+        return 1
+
+    monkeypatch.setattr("django.core.mail.message.EmailMessage.send", send)
+    pot, alerts = product("11.00", stock=1), get_model("customer", "ProductAlert")
+    shopper.buys(pot)
+    for who in sorted(("dead", "live"), key=lambda who: who == first):  # the newest is mailed first
+        alerts.objects.create(product=pot, email=f"{who}@shopper.example").confirm()
+    world.a_day_passes()
+    world.a_day_passes()
+    assert (Order.objects.get().status, pot.stockrecords.get().num_allocated, world.attentions()) == ("Cancelled", 0, [])
+    assert sent.count("dead") == 1
+    assert sent.count("live") <= 1, "at each try they would hear of it again"
+
+
+def test_whoever_waits_for_the_stock_is_mailed_at_once_where_no_transaction_is_open(world: World, product: Make) -> None:
+    pot, alerts = product("11.00", stock=0), get_model("customer", "ProductAlert")
+    alerts.objects.create(product=pot, email="live@shopper.example").confirm()
+    record = pot.stockrecords.get()
+    record.num_in_stock = 3
+    record.save()
+    assert [message.to for message in mail.outbox] == [["live@shopper.example"]]
+
+
+def test_vouchers_and_offers_are_locked_in_the_order_in_which_oscar_takes_them(world: World, shopper: Shopper, product: Make) -> None:
+    first, second = make_offer("first"), make_offer("second", exclusive=False, priority=10)
+    first.exclusive = False
+    first.save()
+    first.combinations.add(second)
+    second.combinations.add(first)
+    for code in ("AAA", "BBB"):
+        voucher = make_voucher(code)
+        offers = [first, second, *voucher.offers.all()]
+        for offer in voucher.offers.all():
+            offer.exclusive = False
+            offer.save()
+            offer.combinations.set([one for one in offers if one != offer])
+    shopper.adds(product("10.00"), 2)
+    for code in ("AAA", "BBB"):
+        shopper.uses_voucher(code)
+    shopper.says_where()
+    shopper.chooses()
+    preview = shopper.previews()
+
+    def touched(table: str, act: Callable[[], Any]) -> list[str]:
+        with CaptureQueriesContext(connection) as asked:
+            act()
+        name = connection.ops.quote_name(table)
+        return [query["sql"] for query in asked.captured_queries if re.match(rf"(UPDATE {name}|SELECT .* FROM {name})", query["sql"])]
+
+    def offers_of(statements: list[str]) -> list[str]:
+        ids = [re.search(r"WHERE .*id\W* = (\d+)", statement) for statement in statements if statement.startswith("UPDATE")]
+        return list(dict.fromkeys(found[1] for found in ids if found))
+
+    taken = offers_of(touched("offer_conditionaloffer", lambda: shopper.places(preview)))
+    assert len(taken) > 1
+    order = Order.objects.get()
+    with transaction.atomic():
+        assert offers_of(touched("offer_conditionaloffer", lambda: payments.unpaid(hooks.Order(plugin="oscar", key=order.number)))) == taken
+        transaction.set_rollback(True)
+    vouchers = touched("voucher_voucher", world.a_day_passes)
+    assert Order.objects.get().status == "Cancelled"
+    locking = [statement for statement in vouchers if not statement.startswith("UPDATE")]
+    assert len(locking) == 1
+    assert "date_created" in locking[0].partition("ORDER BY")[2], "Oscar locks all of them by their model's own order"
+
+
+def test_a_shop_whose_manager_joins_what_may_be_missing_is_paid_and_gives_up(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Joined(models.Manager[Any]):
+        def get_queryset(self) -> Any:
+            return super().get_queryset().select_related("user", "billing_address")  # for which PostgreSQL refuses a lock
+
+    manager = Joined()
+    manager.model = Order
+    monkeypatch.setitem(vars(Order._meta), "default_manager", manager)
+    with CaptureQueriesContext(connection) as asked, transaction.atomic():
+        assert payments.paid(payment_value(payment)) is PaidOutcome.APPLIED
+        transaction.set_rollback(True)
+    name = connection.ops.quote_name("order_order")
+    assert "JOIN" not in next(query["sql"] for query in asked.captured_queries if f"FROM {name}" in query["sql"])
+    world.shopper_pays(payment)
+    world.notice(payment)
+    assert Order.objects.get().status == "Paid"
+    operations.refund(payment.pk, "1.00")
+    assert world.shop.refunded(payment.order.key) == 1
+    given_up = world.order("5.00")
+    world.a_day_passes()
+    assert Order.objects.get(number=given_up).status == "Cancelled"
 
 
 def test_money_that_comes_after_that_waits_for_a_person_and_leaves_the_order_cancelled(world: World, payment: Payment) -> None:

@@ -282,6 +282,19 @@ def test_money_for_a_cancelled_order_is_given_back_where_it_waits_for_a_person(w
     assert not order.payment_events.exists()
 
 
+def test_money_that_somebody_has_let_be_is_said_to_be_given_back_on_the_payments_page(world: World) -> None:
+    number = world.order("12.50")
+    payment = world.start(number)
+    world.shop.close_order(number)
+    world.shopper_pays(payment)
+    world.notice(payment)
+    operations.perform(Attention.objects.get().pk, "accept", person="ann", note="the shopper comes for it")
+    with pytest.raises(PaymentError, match="it can be given back on its own page in the admin"):
+        get_class("order.processing", "EventHandler")().handle_payment_event(
+            Order.objects.get(number=number), refund_event_type(), Decimal("12.50")
+        )
+
+
 def test_what_was_paid_otherwise_is_given_back_by_the_shops_own_handler_once_our_late_money_was_given_back(world: World) -> None:
     number = world.order("12.50")
     payment = world.start(number)

@@ -247,6 +247,8 @@ class Attention(models.Model):
     resolved_at = models.DateTimeField(null=True, blank=True)
     resolved_by = models.CharField(max_length=150, blank=True)
     resolution = models.CharField(max_length=255, blank=True)
+    accepted = models.BooleanField(default=False)
+    """A person leaves it as it is: the very same is not told again."""
 
     class Meta:
         default_permissions = _PERMISSIONS

@@ -31,7 +31,7 @@ from tillgate.django.forms import VENDOR_LABELS, VendorForm, terminal_of
 from tillgate.django.models import Payment
 from tillgate.django.operations.accounts import dialect_of
 from tillgate.django.operations.locking import database, without_atomic_requests
-from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_order_paid, may_go_on
+from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_closed, is_order_paid, may_go_on
 from tillgate.django.operations.values import payment_value
 from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
 from tillgate.errors import ConfigurationError, TillgateError
@@ -255,7 +255,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         "form": form,
         "problem": problem,
         "order": described,
-        "not_payable": described.not_payable_because,
+        "not_payable": described.not_payable_because or (_("the order is closed") if is_closed(plugin, order_key) else None),
         "begun": _begun(payments, described.amount),
         "held": _shown_held(held),
         # In the address, since a shop may have a form of its own.

@@ -67,6 +67,7 @@ class Dialect:
     unknown_codes: frozenset[str] = frozenset({"000000"})  # 12
     refund_refusal_codes: frozenset[str] = frozenset({"000010", "000020", "000021", "000022", "000023", "000030", "000040"})  # 12
     vendor_minimums: tuple[tuple[str, Decimal], ...] = ()  # 17
+    expired_is_forgotten: bool = False  # 19
 
     def __post_init__(self) -> None:
         # What is a little wrong would be wrong later and in silence: a rule as other text is none, and letters are in a word too.
@@ -77,6 +78,8 @@ class Dialect:
             path = getattr(self, name)
             if not isinstance(path, str) or not _PATH.fullmatch(path):  # one without its slash would run on from the host's name
                 raise ConfigurationError(name, path, "is not a path such as /online/v1/refund")
+        if not isinstance(self.expired_is_forgotten, bool):
+            raise ConfigurationError("expired_is_forgotten", self.expired_is_forgotten, "is not True or False")
         for name, kind in _CHOICES.items():
             if getattr(self, name) not in list(kind):
                 raise ConfigurationError(name, getattr(self, name), f"is not one of: {', '.join(kind)}")

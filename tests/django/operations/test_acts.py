@@ -245,7 +245,7 @@ def test_a_failing_delivery_is_tried_again_and_its_outcome_told(world: World, co
         world.notice(payment)
         attention = Attention.objects.get()
         said = "ShopIsDown: tillgate_payment_paid was made to fail by the test"
-        whole = f"The shop could not be told payment-paid of order {payment.order} in 1 attempts: {said}"
+        whole = f"The shop could not be told payment-paid of order {payment.order}: {said}"
         assert (attention.sentence, attention.payment, attention.order) == (whole, payment, payment.order)
         done = operations.perform(attention.pk, "retry", person="ann")
         assert (done.resolved, done.sentence) == (False, f"it failed again: {said}")

@@ -134,5 +134,89 @@ def test_of_some_matters_those_are_open_that_were_raised_and_not_resolved(world:
     assert resolved.open_key
     keys = (open_one.open_key, resolved.open_key, "forged-notices:payment:0")
     resolve(resolved.pk, "a scanner", "ann")
-    assert open_among(keys) == {open_one.open_key}
-    assert open_among(()) == set()
+    assert open_among(keys) == {open_one.open_key: "Forged."}
+    assert open_among(()) == {}
+
+
+MISMATCH = AttentionReason.AMOUNT_MISMATCH
+
+
+def told_of(payment: Payment, sentence: str, reason: AttentionReason = MISMATCH) -> Attention | None:
+    return raise_attention(reason, sentence, "sweep", order=payment.order, payment=payment, account=payment.account)
+
+
+def test_what_the_gateway_says_otherwise_by_now_is_told_anew_while_the_matter_is_open(world: World) -> None:
+    payment = world.start(world.order())
+    told = told_of(payment, "It is part-refunded.")
+    assert told
+    Attention.objects.update(mailed_at=clock.now())
+    assert told_of(payment, "It is part-refunded.") is None
+    assert Attention.objects.get().mailed_at
+    assert told_of(payment, "It is a charge-back.") is None
+    told.refresh_from_db()
+    assert (told.sentence, told.mailed_at) == ("It is a charge-back.", None)
+    assert list(TimelineEntry.objects.filter(event="attention.raised").order_by("id").values_list("sentence", flat=True)) == [
+        "It is part-refunded.",
+        "It is a charge-back.",
+    ]
+
+
+def test_what_no_answer_says_is_told_once_however_often_it_is_met(world: World) -> None:
+    payment = world.start(world.order())
+    told = forged(payment)
+    assert told
+    assert forged(payment, "More of them.") is None
+    told.refresh_from_db()
+    assert told.sentence == "Forged."
+
+
+def test_what_a_person_has_accepted_is_not_told_again_unless_there_is_more_to_say(world: World) -> None:
+    payment, other = world.start(world.order()), world.start(world.order())
+    told = told_of(payment, "It is 12.49.")
+    assert told
+    resolve(told.pk, "agreed", "ann", accepted=True)
+    assert told_of(payment, "It is 12.49.") is None
+    assert told_of(payment, "It is 12.48.")
+    assert told_of(other, "It is 12.49.")
+    assert told_of(payment, "It is 12.49.", AttentionReason.CURRENCY_MISMATCH)
+
+
+def test_what_a_person_has_settled_otherwise_is_told_again(world: World) -> None:
+    payment = world.start(world.order())
+    told = told_of(payment, "It is 12.49.")
+    assert told
+    resolve(told.pk, "asked again", "ann")
+    assert told_of(payment, "It is 12.49.")
+
+
+def refused(account: str = "default") -> Attention | None:
+    return raise_attention(AttentionReason.WRONG_CREDENTIALS, "Refused.", "sweep", account=account)
+
+
+def test_what_is_accepted_of_an_account_is_told_again_once_it_has_answered(world: World) -> None:
+    told = refused()
+    assert told
+    resolve(told.pk, "we know", "ann", accepted=True)
+    assert refused() is None
+    assert refused("another")
+    world.time.advance(minutes=1)
+    world.paid_payment()
+    assert refused(), "the gateway has answered since, so this is news"
+
+
+def test_a_clock_that_was_ahead_when_something_was_accepted_hides_nothing(world: World) -> None:
+    told = refused()
+    assert told
+    resolve(told.pk, "we know", "ann", accepted=True)
+    Attention.objects.update(resolved_at=clock.now() + clock.SKEW * 2)
+    assert refused()
+
+
+def test_an_account_that_is_gone_stays_accepted_as_long_as_it_is_the_same_one(world: World) -> None:
+    told = raise_attention(GONE, "The merchant was 1.", "sweep", account="default")
+    assert told
+    resolve(told.pk, "the contract ended", "ann", accepted=True)
+    world.time.advance(minutes=1)
+    world.paid_payment()
+    assert raise_attention(GONE, "The merchant was 1.", "sweep", account="default") is None
+    assert raise_attention(GONE, "The merchant was 2.", "sweep", account="default")

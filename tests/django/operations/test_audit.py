@@ -211,19 +211,19 @@ def test_what_the_gateway_does_not_know_though_it_created_it(world: World, statu
     world.time.advance(minutes=20)
     world.time.advance(hours=2)
     world.sweep()
-    assert world.attentions() == ["wrong-credentials"]
+    assert world.attentions() == ["payment-unknown"]
     found = only()
     assert found.told.startswith("needs a person since ")
     assert found.remedy == "settle it under “needs a person” in the admin"
 
 
-def test_what_was_told_of_an_account_is_told_of_each_of_its_payments(world: World) -> None:
+def test_what_the_gateway_does_not_know_is_told_of_each_payment(world: World) -> None:
     for _ in range(2):
         world.paid_payment()
     world.sandbox.control.reset()
     world.time.advance(hours=2)
     world.sweep()
-    assert world.attentions() == ["wrong-credentials"]
+    assert world.attentions() == ["payment-unknown"] * 2
     assert [bool(found.told) for found in look()] == [True, True]
 
 

@@ -206,10 +206,17 @@ def test_who_knows_of_a_difference_and_what_is_left_to_do() -> None:
         assert spoken(compared(one, answer, *attentions)) == (*here_there, remedy, knows)
 
 
-def test_wrong_credentials_are_why_the_gateway_does_not_know_a_payment() -> None:
-    found = compared(payment(), NotFound(asked_at=NOW), attention(reason="wrong-credentials"))
+def test_that_the_gateway_does_not_know_a_payment_is_the_matter_of_that_name() -> None:
+    found = compared(payment(), NotFound(asked_at=NOW), attention(reason="payment-unknown"))
     assert found
     assert (found.told, found.remedy) == (f"needs a person since {RAISED}", SETTLE)
+
+
+def test_silence_19_what_a_gateway_forgets_by_its_dialect_is_no_difference() -> None:
+    one = payment(status="expired")
+    after = NotFound(asked_at=one.expires_at, expired_is_forgotten=True)
+    assert compared(one, after) is None
+    assert compared(one, NotFound(asked_at=one.expires_at))
 
 
 # The shop.

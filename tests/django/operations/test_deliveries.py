@@ -178,7 +178,7 @@ def test_a_remote_delivery_that_keeps_failing_is_named_to_a_person(world: World,
         world.time.advance(hours=1)
         world.sweep()
     assert world.attentions() == ["delivery-failing"]
-    said = f"The shop could not send confirmation of order mailing-shop:{payment.order.key} in 3 attempts: ConnectionError"
+    said = f"The shop could not send confirmation of order mailing-shop:{payment.order.key}: ConnectionError"
     assert Attention.objects.get().sentence.startswith(said)
 
 
@@ -282,9 +282,7 @@ def test_a_fault_of_any_length_is_kept_within_bounds_and_named_in_part(world: Wo
     delivery = Delivery.objects.get()
     assert delivery.fault == f"RuntimeError: {'x' * 986}"
     attention = Attention.objects.get()
-    assert (
-        attention.sentence == f"The shop could not be told payment-paid of order {payment.order} in 3 attempts: RuntimeError: {'x' * 186}"
-    )
+    assert attention.sentence == f"The shop could not be told payment-paid of order {payment.order}: RuntimeError: {'x' * 186}"
     assert (attention.order, attention.payment, attention.delivery, attention.refund) == (payment.order, payment, delivery, None)
     failing_shop.clear()
     world.time.advance(hours=1)
@@ -302,7 +300,7 @@ def test_a_failure_of_a_refunds_delivery_names_the_refund(world: World) -> None:
             world.sweep()
     attention = Attention.objects.get()
     assert (attention.refund, attention.payment) == (refund, payment)
-    assert attention.sentence.startswith(f"The shop could not be told refund-changed of order {payment.order} in 3 attempts: ")
+    assert attention.sentence.startswith(f"The shop could not be told refund-changed of order {payment.order}: ")
     assert payment.order.timeline.get(event="attention.raised").cause == "delivery"
 
 

@@ -565,9 +565,11 @@ def test_an_answer_says_nothing_new_where_persons_know_of_its_matter_already(wor
         (AttentionReason.WRONG_CREDENTIALS, of_account, of_payment),
         (AttentionReason.AMOUNT_MISMATCH, of_payment, of_account),
     ):
-        decision = Decision(status=PaymentStatus.PENDING, transaction_no=payment.transaction_no, because="", attention=reason)
-        assert is_unchanged(payment, decision, {key})
-        assert not is_unchanged(payment, decision, {other})
+        decision = Decision(status=PaymentStatus.PENDING, transaction_no=payment.transaction_no, because="so", attention=reason)
+        assert is_unchanged(payment, decision, {key: f"Payment {payment.reference}: so."})
+        assert not is_unchanged(payment, decision, {other: f"Payment {payment.reference}: so."})
+        is_of_account = reason is AttentionReason.WRONG_CREDENTIALS
+        assert is_unchanged(payment, decision, {key: "It said something else."}) is is_of_account, "whichever payment met it"
 
 
 def test_no_news_that_a_person_must_see_is_raised_and_tried_again_soon(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -22,6 +22,7 @@ OVERLAYS: Final = {
     ("checkout.views", "ThankYouView"): "tillgate_oscar.checkout.views.ThankYouMixin",
     ("customer.views", "OrderDetailView"): "tillgate_oscar.checkout.views.OrderPageMixin",
     ("customer.views", "AnonymousOrderDetailView"): "tillgate_oscar.checkout.views.OrderPageMixin",
+    ("customer.alerts.utils", "AlertsDispatcher"): "tillgate_oscar.alerts.AlertsDispatcherMixin",
     ("order.processing", "EventHandler"): "tillgate_oscar.processing.EventHandlerMixin",
     ("dashboard.orders.views", "OrderDetailView"): "tillgate_oscar.dashboard.orders.OrderDetailMixin",
     ("dashboard.menu", "get_nodes"): "tillgate_oscar.dashboard.menu.with_needs_person",

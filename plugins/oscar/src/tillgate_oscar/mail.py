@@ -18,16 +18,32 @@ from tillgate.django.models import Delivery, DeliveryKind, Order, Payment
 from tillgate.hooks import RemoteDelivery
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
 from tillgate_oscar import orders
-from tillgate_oscar.payments import PAID_MAIL
+from tillgate_oscar.conf import get_settings
 from tillgate_oscar.plugin import PLUGIN
 
-__all__ = ["deliver", "remind"]
+__all__ = ["confirm", "deliver", "is_confirmed", "remind"]
 
 _log = logging.getLogger("oscar.checkout")
 
+PAID_MAIL: Final = "order-paid"
 REMINDER_MAIL: Final = "order-waits"
 REMINDER_CODE: Final = "TILLGATE_ORDER_WAITS"
 """Oscar's code of the reminder: its templates are `oscar/communication/emails/commtype_tillgate_order_waits_*`."""
+
+
+def is_confirmed(number: str) -> bool:
+    """Tell whether Oscar's mail about an order was queued or sent."""
+    return Delivery.objects.filter(order__plugin=PLUGIN, order__key=number, kind=DeliveryKind.REMOTE, name=PAID_MAIL).exists()
+
+
+def confirm(number: str, payment_id: str | None = None) -> None:
+    """Queue Oscar's mail about an order that is paid, by that payment or by hand; once, though it may be moved to and fro by hand."""
+    with transaction.atomic(using=router.db_for_write(Delivery)):
+        order = Order.objects.select_for_update().get(plugin=PLUGIN, key=number)
+        if not is_confirmed(number):
+            # Any payment knows the shopper's language.
+            known = payment_id or order.payments.order_by("-pk").values_list("pk", flat=True).first()
+            operations.enqueue_remote(PLUGIN, number, PAID_MAIL, payment_id=str(known) if known else None)
 
 
 def remind(reference: str) -> None:
@@ -54,7 +70,7 @@ def deliver(delivery: RemoteDelivery) -> None:
         return
     language = delivery.payment.data.get("language") if delivery.payment else None
     with override(language or get_language()):
-        if delivery.name == PAID_MAIL:
+        if delivery.name == PAID_MAIL and order.status != get_settings().cancelled_status:
             dispatcher = get_class("order.utils", "OrderDispatcher")(logger=_log)
             dispatcher.send_order_placed_email_for_user(order, _context(order))
         elif delivery.name == REMINDER_MAIL and orders.waits_for_payment(order):

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from django.core import signing
+from django.db.models import F
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -29,6 +30,7 @@ __all__ = [
     "held_payment",
     "is_expected",
     "is_of_shopper",
+    "paid_by",
     "pay_url",
     "read_preview",
     "read_status",
@@ -96,6 +98,12 @@ def held_payment(order: Any) -> Payment | None:
     """Return a payment of the order that is paid, though the shop may not have been told yet, and not given back entirely, or None."""
     paid = Payment.objects.filter(order__plugin=PLUGIN, order__key=order.number, status=PaymentStatus.PAID).order_by("pk")
     return next((payment for payment in paid if payment.given_back < payment.amount), None)
+
+
+def paid_by(order: Any) -> Payment | None:
+    """Return the payment by which the shop holds an order paid, unless it was given back entirely, or None."""
+    payment = Payment.objects.filter(order__plugin=PLUGIN, order__key=order.number, order__paid_by=F("pk")).first()
+    return payment if payment and payment.given_back < payment.amount else None
 
 
 def waits_for_payment(order: Any) -> bool:

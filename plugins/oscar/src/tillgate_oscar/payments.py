@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
+from django.contrib.auth.models import AnonymousUser
+from django.utils.translation import gettext
 from oscar.core.loading import get_class, get_model
 
-from tillgate.django import operations
 from tillgate.django.forms import VENDOR_LABELS
 from tillgate.hooks import Order, PaidOutcome, Payment
 from tillgate.wire.messages import Vendor
+from tillgate_oscar import mail
 from tillgate_oscar.conf import get_settings
-from tillgate_oscar.plugin import PLUGIN
 
 __all__ = ["paid", "source_of", "unpaid"]
 
-PAID_MAIL: Final = "order-paid"
-
 
 def _locked(number: str) -> Any:
-    return get_model("order", "Order")._default_manager.select_for_update().filter(number=number).first()
+    # A fork's own manager may join other tables, which PostgreSQL does not lock where they may be missing.
+    return get_model("order", "Order")._base_manager.select_for_update().filter(number=number).first()
 
 
 def source_of(order: Any, reference: str) -> Any:
@@ -39,9 +39,9 @@ def paid(payment: Payment) -> PaidOutcome:
     if order.total_incl_tax > payment.amount:
         return PaidOutcome.UNDERPAID
     _record(order, payment)
-    handler = get_class("order.processing", "EventHandler")()
-    handler.handle_order_status_change(order, settings.paid_status)
-    operations.enqueue_remote(PLUGIN, order.number, PAID_MAIL, payment_id=payment.id)
+    _take_again(order)
+    mail.confirm(order.number, payment.id)
+    get_class("order.processing", "EventHandler")().handle_order_status_change(order, settings.paid_status)
     return PaidOutcome.APPLIED
 
 
@@ -86,18 +86,19 @@ def _release_stock(order: Any) -> None:
 
 def _release_discounts(order: Any) -> None:
     """Undo what `OrderCreator` counted when the order was placed: uses and amounts of vouchers, then of offers, locked in its order."""
-    vouchers = get_model("voucher", "Voucher")._default_manager
-    for application in get_model("voucher", "VoucherApplication")._default_manager.filter(order=order).order_by("voucher_id"):
-        voucher = vouchers.select_for_update().get(pk=application.voucher_id)
+    uses = list(get_model("voucher", "VoucherApplication")._base_manager.filter(order=order))
+    discounts = list(order.discounts.filter(frequency__gt=0).order_by("pk"))
+    vouchers = _locked_vouchers({row.voucher_id for row in (*uses, *discounts)})
+    for use in uses:
+        voucher = vouchers[use.voucher_id]
         voucher.num_orders = max(0, voucher.num_orders - 1)
         voucher.save(update_fields=["num_orders"])
-        application.delete()
-    offers = get_model("offer", "ConditionalOffer")._default_manager
-    for discount in order.discounts.filter(frequency__gt=0).order_by("offer_id"):
-        if voucher := vouchers.select_for_update().filter(pk=discount.voucher_id).first():
+        use.delete()
+    for discount in discounts:
+        if voucher := vouchers.get(discount.voucher_id):
             voucher.total_discount = max(0, voucher.total_discount - discount.amount)
             voucher.save(update_fields=["total_discount"])
-        if offer := offers.select_for_update().filter(pk=discount.offer_id).first():
+        if offer := _locked_offer(discount):
             offer.num_applications = max(0, offer.num_applications - discount.frequency)
             offer.total_discount = max(0, offer.total_discount - discount.amount)
             offer.num_orders = max(0, offer.num_orders - 1)
@@ -106,3 +107,48 @@ def _release_discounts(order: Any) -> None:
         # Oscar adds these up to see how often a customer has used an offer; the order keeps the amount as it was.
         discount.frequency = 0
         discount.save(update_fields=["frequency"])
+
+
+def _locked_vouchers(ids: set[int]) -> dict[int, Any]:
+    """Lock vouchers before any offer, in one statement and in the order of their model, as Oscar does when it places an order."""
+    vouchers = get_model("voucher", "Voucher")._base_manager.select_for_update().filter(pk__in=ids)
+    return {voucher.pk: voucher for voucher in vouchers}
+
+
+def _locked_offer(discount: Any) -> Any:
+    return get_model("offer", "ConditionalOffer")._base_manager.select_for_update().filter(pk=discount.offer_id).first()
+
+
+def _take_again(order: Any) -> None:
+    """Take again what an order had released that was given up, opened again by the staff and is paid now; tell what is gone by then."""
+    _count_discounts_again(order)
+    lines = order.lines.filter(allocation_cancelled=True).order_by("stockrecord_id")
+    if gone := [line.title for line in lines if not _allocate_again(line)]:
+        said = gettext("This order was paid after its stock had been released, and there is not enough left of: %(products)s.")
+        get_class("order.processing", "EventHandler")().create_note(order, said % {"products": ", ".join(sorted(gone))})
+
+
+def _allocate_again(line: Any) -> bool:
+    """Allocate the stock of a line, of which others may have been sold meanwhile; tell whether it is there."""
+    stock = line.stockrecord
+    if stock is None:  # the product was deleted
+        return False
+    stock.allocate(line.quantity)
+    line.num_allocated, line.allocation_cancelled = line.quantity, False
+    line.save(update_fields=["num_allocated", "allocation_cancelled"])
+    return not stock.can_track_allocations or stock.net_stock_level >= 0
+
+
+def _count_discounts_again(order: Any) -> None:
+    """Count vouchers and offers again, by Oscar's own methods. How often an offer was applied is not on record any more: it counts once."""
+    discounts = list(order.discounts.filter(frequency=0).order_by("pk"))
+    vouchers = _locked_vouchers({discount.voucher_id for discount in discounts})
+    for discount in discounts:
+        if offer := _locked_offer(discount):
+            offer.record_usage({"freq": 1, "discount": discount.amount})
+        if voucher := vouchers.get(discount.voucher_id):
+            voucher.record_discount({"discount": discount.amount})
+        discount.frequency = 1
+        discount.save(update_fields=["frequency"])
+    for voucher in vouchers.values():
+        voucher.record_usage(order, order.user or AnonymousUser())

@@ -14,7 +14,7 @@ from oscar.core.loading import get_model
 from tillgate.django.staff.showing import MAY_REFUND
 from tillgate_oscar import refunds
 from tillgate_oscar.conf import get_settings
-from tillgate_oscar.orders import is_expected
+from tillgate_oscar.orders import is_expected, paid_by
 
 __all__ = ["EventHandlerMixin"]
 
@@ -59,15 +59,20 @@ class EventHandlerMixin:
     def handle_order_status_change(self, order: Any, new_status: str, *arguments: Any, **options: Any) -> Any:
         """Change the status as Oscar does; raise `PaymentError` when an order that was seen to wait has moved on meanwhile.
 
-        Oscar writes the whole row as it was read: an order that was paid in between would be cancelled, and nobody would be told.
+        Oscar writes the whole row as it was read: an order that was paid in between would be cancelled, and nobody would be told. Nor is
+        an order whose money is here made to wait again, or cancelled where other code has made it wait.
         """
         shops_own = super().handle_order_status_change  # type: ignore[misc]  # a mixin of Oscar's handler
-        if order.status != get_settings().pending_status or not is_expected(order):
+        settings = get_settings()
+        if settings.pending_status not in (order.status, new_status) or not is_expected(order):
             return shops_own(order, new_status, *arguments, **options)
-        orders = get_model("order", "Order")._default_manager
+        orders = get_model("order", "Order")._base_manager
         with transaction.atomic(using=router.db_for_write(type(order))):
             status = orders.select_for_update().values_list("status", flat=True).filter(pk=order.pk).first()
             if status != order.status:
                 because = gettext("the status of order %(number)s is “%(status)s” by now")
                 raise PaymentError(because % {"number": order.number, "status": status or ""})
+            if new_status in (settings.pending_status, settings.cancelled_status) and (payment := paid_by(order)):
+                because = gettext("payment %(reference)s has paid order %(number)s: give the money back first")
+                raise PaymentError(because % {"reference": payment.reference, "number": order.number})
             return shops_own(order, new_status, *arguments, **options)

@@ -70,7 +70,8 @@ def queue(
 
 def is_refund(event_type: Any) -> bool:
     """Tell whether a type of Oscar's payment events is the one for money given back."""
-    return bool(event_type.name == get_settings().refund_event)
+    # Not by its name: MariaDB and MySQL hold "refund", which a shop may have had before, to be the same.
+    return bool(event_type.pk == refund_event_type().pk)
 
 
 def refund_event_type() -> Any:
@@ -103,7 +104,10 @@ def payment_to_refund(order: Any) -> Payment:
     held = held_payment(order)
     if held is None:
         raise PaymentError(gettext("nothing has been paid for order %(number)s") % {"number": order.number})
-    because = gettext("payment %(reference)s did not pay order %(number)s: it waits under “needs a person”, where it can be given back")
+    if held.attentions.filter(resolved_at__isnull=True).exists():
+        because = gettext("payment %(reference)s did not pay order %(number)s: it waits under “needs a person”, where it can be given back")
+    else:  # somebody has let it be
+        because = gettext("payment %(reference)s did not pay order %(number)s: it can be given back on its own page in the admin")
     raise PaymentError(because % {"reference": held.reference, "number": order.number})
 
 
@@ -165,7 +169,7 @@ _NOTES: Final = {
 
 def changed(refund: hooks.Refund) -> None:
     """Write what became of a refund into Oscar's records: the money and the lines when it succeeded, else a note. Once for its id."""
-    order = get_model("order", "Order")._default_manager.select_for_update().filter(number=refund.payment.order.key).first()
+    order = get_model("order", "Order")._base_manager.select_for_update().filter(number=refund.payment.order.key).first()
     if order is None:  # deleted, and its records with it
         return
     handler = get_class("order.processing", "EventHandler")()

@@ -43,6 +43,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
     page = {
         "order": found,
         "is_arriving": is_arriving,
+        "is_closed": found.status == settings.pending_status and not waits and not has_arrived,
         "is_cancelled": found.status == settings.cancelled_status,
         "is_paid": has_arrived or found.status == settings.paid_status,
         "waits": waits,

@@ -20,7 +20,7 @@ from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Pay
 from tillgate.django.operations.attention import is_over, resolve
 from tillgate.django.operations.deliveries import AGAIN, deliver, deliver_remote, give_up, retry
 from tillgate.django.operations.locking import database, in_the_shops_hands, locked_order, outside_transactions
-from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of
+from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of, hold_unpaid
 from tillgate.django.operations.refunds import enter_external_refund, refund, refundable, settle_by_person, withdraw
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
@@ -49,8 +49,10 @@ class Act(StrEnum):
     """Give up a refund that waits to be sent."""
     ENTER_REFUND = "enter-refund"
     """Enter the amount of a refund that was made elsewhere."""
+    UNPAID = "unpaid"
+    """Let the payment expire, since the gateway's own pages say that nobody paid it; should money come all the same, it is found."""
     ACCEPT = "accept"
-    """Leave it as it is, with a note that says why. What could not be carried over the network is not tried again."""
+    """Leave it as it is, with a note that says why. The same is not told again, and what the network would not carry not tried."""
 
 
 _ASK: Final = (Act.QUERY, Act.ACCEPT)
@@ -78,7 +80,8 @@ _FITTING: Final[Mapping[str, tuple[Act, ...]]] = MappingProxyType(
         AttentionReason.REFUND_UNKNOWN: (Act.REFUND_DONE, Act.REFUND_NOT_DONE),
         AttentionReason.REFUND_CONTRADICTED: (Act.ENTER_REFUND, Act.ACCEPT),
         AttentionReason.REFUND_NOT_SENT: (Act.WITHDRAW,),  # its amount stays blocked as well
-        AttentionReason.PAYMENT_UNANSWERED: _ASK,
+        AttentionReason.PAYMENT_UNKNOWN: (Act.QUERY, Act.UNPAID, Act.ACCEPT),
+        AttentionReason.PAYMENT_UNANSWERED: (Act.QUERY, Act.UNPAID, Act.ACCEPT),
         AttentionReason.DELIVERY_FAILING: (Act.RETRY, Act.ACCEPT),
         AttentionReason.FORGED_NOTICES: (Act.ACCEPT,),
     }
@@ -290,16 +293,25 @@ def _accept(attention: Attention, given: _Given) -> Done:
     if attention.delivery and attention.delivery.kind == DeliveryKind.REMOTE:
         give_up(attention.delivery, given.person, given.note)  # it would fail again, and keep others waiting
     if attention.payment is None or Act.REFUND not in _fitting(attention):
-        return _resolved(attention, given.note, given)
+        return _resolved(attention, given.note, given, accepted=True)
     with locked_order(attention.payment.order_id):
         if unsent := _unsent(attention).first():  # it would go out although the money is to stay
             remedy = "withdraw it first" if unsent.status == RefundStatus.QUEUED else "look again in a moment"
             raise ActNotPossible(f"a refund of USD {unsent.amount} of this payment is {unsent.status}: {remedy}")
-        return _resolved(attention, given.note, given)
+        return _resolved(attention, given.note, given, accepted=True)
 
 
-def _resolved(attention: Attention, resolution: str, given: _Given) -> Done:
-    return Done(resolved=True, sentence=resolve(attention.pk, resolution, given.person).resolution)
+def _hold_unpaid(attention: Attention, given: _Given) -> Done:
+    assert attention.payment is not None
+    if not given.note:
+        raise ActNotPossible("a note must say how it is known that nobody paid")
+    held = hold_unpaid(attention.payment.pk, given.person, given.note)
+    attention.refresh_from_db(fields=["resolved_at"])
+    return Done(resolved=attention.resolved_at is not None, sentence=f"payment {held.reference} is {held.status}")
+
+
+def _resolved(attention: Attention, resolution: str, given: _Given, *, accepted: bool = False) -> Done:
+    return Done(resolved=True, sentence=resolve(attention.pk, resolution, given.person, accepted=accepted).resolution)
 
 
 _ACTS: Final[Mapping[Act, Callable[[Attention, _Given], Done]]] = MappingProxyType(
@@ -312,6 +324,7 @@ _ACTS: Final[Mapping[Act, Callable[[Attention, _Given], Done]]] = MappingProxyTy
         Act.REFUND_NOT_DONE: lambda attention, given: _settle(attention, given, done=False),
         Act.WITHDRAW: _withdraw,
         Act.ENTER_REFUND: _enter,
+        Act.UNPAID: _hold_unpaid,
         Act.ACCEPT: _accept,
     }
 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, models, transaction
 from django.db.models import QuerySet
 
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
+from tillgate.django.operations.accounts import has_answered
 from tillgate.django.operations.locking import database
 from tillgate.django.operations.timeline import record
 from tillgate.lifecycle import Answer, AttentionReason, Found
@@ -45,6 +46,7 @@ ANSWER_REASONS = frozenset(
         AttentionReason.TRANSACTION_NO_MISSING,
         AttentionReason.REFERENCE_MISMATCH,
         AttentionReason.UNRECOGNISED_STATUS,
+        AttentionReason.PAYMENT_UNKNOWN,
         AttentionReason.PAYMENT_UNANSWERED,
         AttentionReason.WRONG_CREDENTIALS,
         AttentionReason.SIGNATURE_MISMATCH,
@@ -52,6 +54,11 @@ ANSWER_REASONS = frozenset(
     }
 )
 """Reasons found in an answer of the gateway, and over once it answers in order about the payment that met them."""
+
+_UNTOLD: Final = (AttentionReason.PAYMENT_UNKNOWN, AttentionReason.PAYMENT_UNANSWERED)
+"""Reasons that say that the gateway tells nothing of a payment."""
+_TELLING: Final = ANSWER_REASONS.difference(ACCOUNT_REASONS) | {AttentionReason.CHANGED_AFTER_PAID}
+"""Reasons whose sentence is what an answer says of a payment, and so is told anew when an answer says something else."""
 
 GIVEN_BACK_REASONS = frozenset(
     {AttentionReason.SECOND_PAYMENT, AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID, AttentionReason.OVERPAID}
@@ -70,7 +77,7 @@ ITSELF: Final = "tillgate"
 
 def is_over(reason: str, answer: Answer) -> bool:
     """Tell whether an answer that is in order ends a reason: that the gateway knows no such payment is no word on what it said of it."""
-    return isinstance(answer, Found) or reason in {*ACCOUNT_REASONS, AttentionReason.PAYMENT_UNANSWERED}
+    return isinstance(answer, Found) or reason in {*ACCOUNT_REASONS, *_UNTOLD}
 
 
 def open_key(reason: AttentionReason, subject: Payment | Refund | Delivery | None, account: str) -> str:
@@ -80,11 +87,11 @@ def open_key(reason: AttentionReason, subject: Payment | Refund | Delivery | Non
     return f"{reason}:{type(subject).__name__.lower()}:{subject.pk if subject else ''}"
 
 
-def open_among(keys: Iterable[str]) -> set[str]:
-    """Return those of some keys whose attention is open."""
+def open_among(keys: Iterable[str]) -> dict[str, str]:
+    """Return the sentences of the attentions that are open, by those of some keys that they have."""
     asked = set(keys)
-    rows = Attention.objects.using(database()).filter(open_key__in=asked)
-    return asked.intersection(rows.values_list("open_key", flat=True))
+    rows = Attention.objects.using(database()).filter(open_key__in=asked).values_list("open_key", "sentence")
+    return {key: sentence for key, sentence in rows if key in asked}
 
 
 def raise_attention(
@@ -99,9 +106,17 @@ def raise_attention(
     account: str = "",
     evidence: Mapping[str, Any] | None = None,
 ) -> Attention | None:
-    """Raise attention within the running transaction, or do nothing when the same is open already. Returns what was raised."""
+    """Raise attention within the running transaction, or do nothing when the same is open already. Returns what was raised.
+
+    Nor is what a person has accepted raised again, as long as there is nothing else to say.
+    """
     key = open_key(reason, delivery or refund or payment, account)
-    if Attention.objects.filter(open_key=key).exists():
+    evidence = {name: str(value)[:500] for name, value in (evidence or {}).items()}
+    if known := Attention.objects.filter(open_key=key).first():
+        if reason in _TELLING and order and known.sentence != sentence:
+            _tell_anew(known, sentence, cause, order)
+        return None
+    if _is_accepted(reason, sentence, payment=payment, refund=refund, delivery=delivery, account=account):
         return None
     attention = Attention(
         order=order,
@@ -111,7 +126,7 @@ def raise_attention(
         account=account,
         reason=str(reason),
         sentence=sentence,
-        evidence={name: str(value)[:500] for name, value in (evidence or {}).items()},
+        evidence=evidence,
         open_key=key,
         raised_at=clock.now(),
     )
@@ -140,8 +155,32 @@ def raise_attention(
     return attention
 
 
-def resolve(attention_id: int, resolution: str, person: str) -> Attention:
-    """Note that a person has dealt with an attention, and how. One that is resolved already stays as it was."""
+def _tell_anew(known: Attention, sentence: str, cause: str, order: Order) -> None:
+    """Let an open matter say what the gateway says by now, and have it mailed once more: it may be a charge-back."""
+    known.sentence, known.mailed_at = sentence, None
+    known.save(update_fields=["sentence", "mailed_at"])
+    record(
+        "attention.raised", order, cause, sentence, payment=known.payment, evidence={"reason": known.reason}, told={"reason": known.reason}
+    )
+
+
+def _is_accepted(reason: AttentionReason, sentence: str, *, account: str, **about: models.Model | None) -> bool:
+    """Tell whether a person has accepted the same. Once its gateway has answered, it is news of an account that it does not."""
+    accepted: QuerySet[Attention] = Attention.objects.filter(reason=str(reason), accepted=True)
+    if reason not in ACCOUNT_REASONS:
+        return accepted.filter(sentence=sentence, **about).exists()
+    of_account = accepted.filter(account=account)
+    if reason is AttentionReason.ACCOUNT_GONE:  # which account is missing is in the sentence, and no answer can come
+        return of_account.filter(sentence=sentence).exists()
+    at = of_account.filter(resolved_at__lte=clock.now() + clock.SKEW).aggregate(at=models.Max("resolved_at"))["at"]
+    return at is not None and not has_answered(account, at)
+
+
+def resolve(attention_id: int, resolution: str, person: str, *, accepted: bool = False) -> Attention:
+    """Note that a person has dealt with an attention, and how; `accepted` is whether it stays as it is, and need not be told again.
+
+    One that is resolved already stays as it was.
+    """
     order_id = Attention.objects.using(database()).values_list("order_id", flat=True).get(pk=attention_id)
     with transaction.atomic(using=database()):
         # The order first, as everywhere: an entry in its timeline takes a lock on it too.
@@ -149,8 +188,8 @@ def resolve(attention_id: int, resolution: str, person: str) -> Attention:
         attention = Attention.objects.using(database()).select_for_update().get(pk=attention_id)
         if attention.resolved_at is None:
             attention.resolved_at, attention.resolved_by, attention.resolution = clock.now(), person[:150], resolution[:255]
-            attention.open_key = None
-            attention.save(update_fields=["resolved_at", "resolved_by", "resolution", "open_key"])
+            attention.open_key, attention.accepted = None, accepted
+            attention.save(update_fields=["resolved_at", "resolved_by", "resolution", "open_key", "accepted"])
             if order:
                 record("attention.resolved", order, f"person:{person}", resolution, payment=attention.payment)
     return attention

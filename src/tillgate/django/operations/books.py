@@ -28,6 +28,7 @@ from tillgate.lifecycle import (
     PaymentStatus,
     RefundStatus,
     decide,
+    is_forgotten,
 )
 from tillgate.wire import money
 
@@ -159,7 +160,7 @@ def compare_with_gateway(payment: Payment, facts: PaymentFacts, answer: Answer, 
     kind = _kind(facts, answer)
     if kind is None:
         return None
-    reason = AttentionReason.WRONG_CREDENTIALS if kind is DifferenceKind.UNKNOWN_THERE else kind
+    reason = AttentionReason.PAYMENT_UNKNOWN if kind is DifferenceKind.UNKNOWN_THERE else kind
     about = [attention for attention in attentions if attention.reason == reason]
     return _difference(kind, payment, _shown(payment), _said(answer), _what_to_do(kind, payment), about)
 
@@ -167,7 +168,7 @@ def compare_with_gateway(payment: Payment, facts: PaymentFacts, answer: Answer, 
 def _kind(facts: PaymentFacts, answer: Answer) -> DifferenceKind | AttentionReason | None:
     if isinstance(answer, NoNews):
         return None
-    if isinstance(answer, NotFound) and (facts.transaction_no or facts.status in _KNOWN_THERE):
+    if isinstance(answer, NotFound) and (facts.transaction_no or facts.status in _KNOWN_THERE) and not is_forgotten(facts, answer):
         return DifferenceKind.UNKNOWN_THERE
     decision = decide(facts, answer)
     if decision.attention:

@@ -221,9 +221,10 @@ def _note_failure(order_id: int, delivery_id: int, error: Exception) -> None:
         delivery.due_at = clock.now() + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(delivery.attempts - 1, 20))
         delivery.save(update_fields=["attempts", "fault", "due_at"])
         if delivery.attempts >= get_settings().delivery_attempts_before_attention:
-            tried, (payment, refund) = f"{delivery.attempts} attempts: {delivery.fault[:200]}", (delivery.payment, delivery.refund)
+            payment, refund = delivery.payment, delivery.refund
             failed = f"not send {delivery.name}" if delivery.kind == DeliveryKind.REMOTE else f"not be told {delivery.kind}"
-            sentence = f"The shop could {failed} of order {order} in {tried}"
+            # Without the number of attempts: what a person has accepted is told again only when it fails in another way.
+            sentence = f"The shop could {failed} of order {order}: {delivery.fault[:200]}"
             raise_attention(
                 AttentionReason.DELIVERY_FAILING,
                 sentence,
@@ -233,6 +234,7 @@ def _note_failure(order_id: int, delivery_id: int, error: Exception) -> None:
                 refund=refund,
                 delivery=delivery,
                 account=payment.account if payment else "",
+                evidence={"attempts": delivery.attempts},
             )
 
 

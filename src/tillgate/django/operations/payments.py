@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, Final
 
 from django.db import connections, transaction
@@ -13,13 +14,13 @@ from django.db import connections, transaction
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import NOTHING, Delivery, DeliveryKind, Order, Payment
+from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment
 from tillgate.django.operations.accounts import account_of
-from tillgate.django.operations.attention import ACCOUNT_REASONS, open_key, raise_attention
+from tillgate.django.operations.attention import ACCOUNT_REASONS, open_key, raise_attention, resolve
 from tillgate.django.operations.deliveries import deliver, deliver_due
 from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
 from tillgate.django.operations.timeline import record
-from tillgate.errors import TillgateError
+from tillgate.errors import InvalidRequest, TillgateError
 from tillgate.lifecycle import (
     Answer,
     AttentionReason,
@@ -41,6 +42,7 @@ __all__ = [
     "assign",
     "claim_look",
     "facts_of",
+    "hold_unpaid",
     "is_unchanged",
     "matter_of",
     "reconcile",
@@ -49,6 +51,7 @@ __all__ = [
 
 _log = logging.getLogger("tillgate")
 
+NOBODY_KNOWS: Final[Mapping[str, str]] = MappingProxyType({})
 _QUICK_SECONDS: Final = 5.0
 _LOOK_LEASE: Final = timedelta(minutes=1)
 """Longer than a quick look takes: if its process dies, the sweeper looks then."""
@@ -62,9 +65,7 @@ def _look_for_duplicate(order: Order, payment: Payment, transaction_no: str, cau
     twins = Payment.objects.using(database()).filter(transaction_no=transaction_no, sandbox=payment.sandbox).exclude(pk=payment.pk)
     if twin := twins.first():
         sentence = f"The gateway gave transaction {transaction_no} to {payment.reference} and to {twin.reference}."
-        raise_attention(
-            AttentionReason.DUPLICATE_TRANSACTION_NO, sentence, cause, order=order, payment=payment, account=payment.account
-        )
+        raise_attention(AttentionReason.DUPLICATE_TRANSACTION_NO, sentence, cause, order=order, payment=payment, account=payment.account)
 
 
 def reconcile(payment: Payment, cause: str) -> Payment:
@@ -135,9 +136,9 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
         account = account.model_copy(update={"deadline_seconds": min(account.deadline_seconds, _QUICK_SECONDS), "query_attempts": 1})
     try:
         with network():
-            return hear(hooks.query(account, payment.reference), asked_at)
+            return hear(hooks.query(account, payment.reference), asked_at, account.dialect)
     except TillgateError as error:
-        return hear(error, asked_at)
+        return hear(error, asked_at, account.dialect)
     except Exception as error:  # a plugin around the gateway may raise anything, and none of it is news
         _log.exception("the query of %s failed in a plugin", payment.reference)
         return NoNews(because=f"{type(error).__name__} in a plugin")
@@ -158,11 +159,14 @@ def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
     )
 
 
-def is_unchanged(payment: Payment, decision: Decision, told: Container[str] = ()) -> bool:
-    """Tell whether a decision leaves everything about a payment as it is; `told` has the keys of matters that persons know of already."""
+def is_unchanged(payment: Payment, decision: Decision, told: Mapping[str, str] = NOBODY_KNOWS) -> bool:
+    """Tell whether a decision leaves everything about a payment as it is; `told` is what persons know of already, by the matters' keys."""
     if decision.status != payment.status or decision.transaction_no != payment.transaction_no:
         return False
-    return decision.attention is None or matter_of(payment, decision.attention) in told
+    if decision.attention is None:
+        return True
+    known = told.get(matter_of(payment, decision.attention))
+    return known is not None and (known == _sentence(payment, decision) or decision.attention in ACCOUNT_REASONS)
 
 
 def matter_of(payment: Payment, reason: AttentionReason) -> str:
@@ -249,14 +253,41 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, c
 def _raise(order: Order, payment: Payment, decision: Decision, cause: str) -> None:
     if decision.attention is None:
         return
+    about: dict[str, Any] = {"payment": payment, "account": payment.account}
     if decision.attention in ACCOUNT_REASONS:
-        sentence = f"Account {payment.account}: {decision.because}."
-        raise_attention(
-            decision.attention, sentence, cause, payment=payment, account=payment.account, evidence={"reference": payment.reference}
-        )
-        return
-    sentence = f"Payment {payment.reference}: {decision.because}."
-    raise_attention(decision.attention, sentence, cause, order=order, payment=payment, account=payment.account)
+        about["evidence"] = {"reference": payment.reference}
+    else:
+        about["order"] = order
+    raise_attention(decision.attention, _sentence(payment, decision), cause, **about)
+
+
+def _sentence(payment: Payment, decision: Decision) -> str:
+    """Return what a person is told of what an answer says."""
+    whom = f"Account {payment.account}" if decision.attention in ACCOUNT_REASONS else f"Payment {payment.reference}"
+    return f"{whom}: {decision.because}."
+
+
+def hold_unpaid(payment_id: int, person: str, note: str) -> Payment:
+    """Let a payment expire of which the gateway says nothing usable, as a person wishes; should money come all the same, it is found.
+
+    Raises `InvalidRequest` when it is not open any more, or can still be paid.
+    """
+    row = Payment.objects.using(database()).get(pk=payment_id)
+    with locked_order(row.order_id) as order:
+        payment = Payment.objects.using(database()).select_for_update().get(pk=payment_id)
+        payment.order = order
+        if not payment.is_open:
+            raise InvalidRequest("payment", payment.reference, f"is {payment.status} by now")
+        if clock.now() < payment.expires_at:
+            raise InvalidRequest("payment", payment.reference, f"can still be paid, until {clock.local(payment.expires_at):%Y-%m-%d %H:%M}")
+        because = f"a person holds it to be unpaid: {note}"
+        decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, because=because)
+        _write(order, payment, decision, NoNews(because=because), f"person:{person}", heard=payment.notices)
+        over = (AttentionReason.PAYMENT_UNKNOWN, AttentionReason.PAYMENT_UNANSWERED)
+        for attention in Attention.objects.filter(payment=payment, reason__in=over, resolved_at__isnull=True):
+            resolve(attention.pk, because, person)
+    deliver_due(row.order_id)
+    return payment
 
 
 def after_change(order: Order, payment: Payment) -> None:

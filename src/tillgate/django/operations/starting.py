@@ -55,6 +55,7 @@ __all__ = [
     "expect",
     "is_being_created",
     "is_cashier_live",
+    "is_closed",
     "is_order_paid",
     "may_go_on",
     "start",
@@ -389,6 +390,11 @@ def expect(plugin: str, order_key: str, cause: str = "shop") -> None:
         return
     told = Order.objects.using(database()).filter(plugin=plugin, key=order_key, unpaid_check_at=None, paid_by=None, closed_at=None)
     told.exclude(payments__status__in=OPEN_PAYMENT_STATUSES).update(unpaid_check_at=check_at)
+
+
+def is_closed(plugin: str, order_key: str) -> bool:
+    """Tell whether the shop closed an order."""
+    return Order.objects.using(database()).filter(plugin=plugin, key=order_key, closed_at__isnull=False).exists()
 
 
 def close(plugin: str, order_key: str, cause: str = "shop") -> None:

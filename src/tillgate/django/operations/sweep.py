@@ -23,14 +23,14 @@ from django.db.models import Exists, Min, OuterRef, QuerySet
 from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
 from tillgate.django.operations import turns, wrong_clocks
-from tillgate.django.operations.accounts import find_account
+from tillgate.django.operations.accounts import find_account, has_answered
 from tillgate.django.operations.asking import Asker
 from tillgate.django.operations.attention import ACCOUNT_REASONS, ANSWER_REASONS, is_over, open_among, raise_attention, settle
 from tillgate.django.operations.deliveries import deliver, deliver_remote, is_unpaid
 from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions, reconnect_if_cut
 from tillgate.django.operations.mail import mail_attentions
-from tillgate.django.operations.pauses import has_answered, in_turn, pause, resume
+from tillgate.django.operations.pauses import in_turn, pause, resume
 from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, matter_of, watched_since
 from tillgate.django.operations.refunds import mark_lost, send_refund
 from tillgate.django.operations.turns import Quota, Stop, Turn

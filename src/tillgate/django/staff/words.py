@@ -94,7 +94,8 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     AttentionReason.REFERENCE_MISMATCH: _("An answer about something else"),
     AttentionReason.UNRECOGNISED_STATUS: _("A status we do not know"),
     AttentionReason.CHANGED_AFTER_PAID: _("Changed after it was paid"),
-    AttentionReason.WRONG_CREDENTIALS: _("The gateway does not know its own payment, or refuses to be asked"),
+    AttentionReason.WRONG_CREDENTIALS: _("The gateway refuses to be asked"),
+    AttentionReason.PAYMENT_UNKNOWN: _("The gateway does not know its own payment"),
     AttentionReason.SIGNATURE_MISMATCH: _("Wrong signature"),
     AttentionReason.SECOND_PAYMENT: _("Paid twice"),
     AttentionReason.PAID_NOT_PAYABLE: _("Paid, but the order takes no payment"),
@@ -120,6 +121,7 @@ ACTS: Final[Mapping[str, str | Promise]] = {
     Act.REFUND_NOT_DONE: _("The refund was not done"),
     Act.WITHDRAW: _("Withdraw the refund"),
     Act.ENTER_REFUND: _("Enter a refund made elsewhere"),
+    Act.UNPAID: _("Nobody paid it"),
     Act.ACCEPT: _("Accept with a note"),
 }
 

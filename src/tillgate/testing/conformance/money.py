@@ -171,9 +171,9 @@ class Money:
         world.a_day_passes()
         expect_unpaid(world, order)
         assert not world.shop.is_released(order), "the order was given up because the gateway denied it"
-        needs_a_person(world, "wrong-credentials")
+        needs_a_person(world, "payment-unknown")
         world.sandbox.control.clear_faults()
-        world.time.advance(minutes=20)
+        world.time.advance(hours=2)
         world.sweep()
         expect_paid_once(world, order)
 

@@ -308,12 +308,20 @@ class People:
     def _is_true(self, attention: Attention, act: Act) -> bool:
         if act in (Act.REFUND_DONE, Act.REFUND_NOT_DONE):
             return self._was_done(attention) is (act is Act.REFUND_DONE)
+        if act is Act.UNPAID:
+            return not self._was_paid(attention)
         if act in (Act.ENTER_REFUND, Act.REFUND):
             return bool(self._amount(attention, act))
         if act is Act.ACCEPT and attention.reason in ("changed-after-paid", "refund-contradicted"):
             return not self._amount(attention, Act.ENTER_REFUND)
         # In the end all can be told that could not be delivered.
         return act is not Act.ACCEPT or attention.reason != "delivery-failing"
+
+    def _was_paid(self, attention: Attention) -> bool:
+        payment = attention.payment
+        assert payment
+        there = self._world.service.known(payment.merchant_no, payment.reference)
+        return there is not None and there.status == "paid"
 
     def _was_done(self, attention: Attention) -> bool:
         refund = attention.refund

@@ -262,12 +262,15 @@ class PaymentDetailsMixin(_CheckoutMixin):
         if self._vendor is None:
             return super().place_order(*arguments, **order)  # type: ignore[misc]  # a mixin of Oscar's view
         with transaction.atomic():
-            get_model("basket", "Basket")._default_manager.select_for_update().get(pk=order["basket"].pk)
+            get_model("basket", "Basket")._base_manager.select_for_update().get(pk=order["basket"].pk)
             known = get_model("order", "Order")._default_manager.filter(basket=order["basket"]).first()
             if known:
                 self._is_known = True
                 return known
             placed = super().place_order(*arguments, **order)  # type: ignore[misc]  # a mixin of Oscar's view
+            if orders.is_expected(placed):  # by an order that was deleted, whose payments would be taken for this one's
+                because = _("The number %(number)s was another order's before. Please tell the shop, which must never use one twice.")
+                raise get_class("order.exceptions", "UnableToPlaceOrder")(because % {"number": placed.number})
             order["basket"].submit()  # with the order: a basket left frozen by a crash would be placed again
             operations.expect(PLUGIN, placed.number)
             return placed

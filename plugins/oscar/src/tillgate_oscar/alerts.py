@@ -1,0 +1,25 @@
+"""The mixin on top of Oscar's dispatcher of "back in stock" mail. See `tillgate_oscar.classes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import router, transaction
+
+__all__ = ["AlertsDispatcherMixin"]
+
+
+class AlertsDispatcherMixin:
+    """Mails that a product is back once the stock is: after the transaction that releases it, and never within (I12).
+
+    Oscar mails whenever a stock record changes. Within a delivery a mail server that refuses one address would undo the whole of it.
+    """
+
+    def send_product_alert_email_for_user(self, product: Any) -> None:
+        """Send the mail when the running transaction is committed, or now where there is none. Django logs what fails after it."""
+        send = super().send_product_alert_email_for_user  # type: ignore[misc]  # a mixin of Oscar's class
+        connection = transaction.get_connection(router.db_for_write(type(product)))
+        if connection.in_atomic_block:
+            connection.on_commit(lambda: send(product), robust=True)
+        else:
+            send(product)
