@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Shop
-from tillgate.django.models import Refund
+from tillgate.django.models import Payment, Refund
 
 
 def _paid(shop: Shop, total: str) -> int:
@@ -102,3 +102,39 @@ def test_the_admin_on_a_phone(shop: Shop) -> None:
     page.get_by_role("button", name="Enter").press("Enter")
     expect(page.get_by_text("Entered: USD 2.50 was given back elsewhere.")).to_be_visible()
     expect(page.get_by_text("USD 2.50 given back, USD 10.00 can still be given back.")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_staff_ends_a_payment_that_the_gateway_does_not_know_with_the_keyboard(shop: Shop, width: int) -> None:
+    payment = shop.world.start(shop.world.order("18.00"))
+    shop.world.sandbox.control.fault("denied", occasion="query", times=100)
+    shop.world.notice(payment)
+    Payment.objects.update(expires_at=payment.created_at)
+    page = shop.admin("/admin/tillgate/attention/", viewport={"width": width, "height": 900})
+    page.get_by_text("Nobody paid it").first.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Should money come all the same, it is found.")).to_be_visible()
+    shop.look(page, f"admin-unpaid-{width}")
+    page.keyboard.press("Tab")
+    page.keyboard.type("not in the back office")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text(f"Resolved: payment {payment.reference} is expired.")).to_be_visible()
+    assert shop.world.attentions() == []
+
+
+def test_staff_is_asked_how_much_of_too_much_goes_back(shop: Shop) -> None:
+    order = shop.world.order("30.00")
+    payment = shop.world.start(order)
+    shop.world.shop.edit_total(order, Decimal("28.00"))
+    shop.world.shopper_pays(payment)
+    shop.world.sandbox.control.wait_for_notices()
+    page = shop.admin("/admin/tillgate/attention/")
+    page.get_by_role("link", name="Refund…").click()
+    expect(page.get_by_text("USD 30.00 was paid, and the order costs USD 28.00 by now")).to_be_visible()
+    expect(page.get_by_role("button", name="Give back USD")).to_have_count(0)
+    shop.look(page, "admin-overpaid")
+    page.get_by_label("Amount in USD").fill("2.00")
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("button", name="Give back USD 2.00").click()
+    expect(page.get_by_text("USD 2.00 was given back.").first).to_be_visible()
+    assert shop.world.attentions() == []
