@@ -259,6 +259,20 @@ def test_silence_19_a_dialect_may_say_that_the_gateway_forgets_what_has_timed_ou
     assert decision.is_news
 
 
+def test_silence_19_what_a_gateway_forgets_while_the_grace_lasts_is_told_to_nobody_and_expires_after_it() -> None:
+    known = replace(FACTS, closes_at=NOW)
+    decision = decide(known, NotFound(asked_at=NOW, expired_is_forgotten=True))
+    assert (decision.status, decision.attention) == (PaymentStatus.PENDING, None)
+    early = NotFound(asked_at=NOW - timedelta(seconds=1), expired_is_forgotten=True)
+    assert decide(known, early).attention is AttentionReason.PAYMENT_UNKNOWN
+    assert decide(known, NotFound(asked_at=FACTS.expires_at, expired_is_forgotten=True)).status is PaymentStatus.EXPIRED
+
+
+@pytest.mark.parametrize(("status", "is_last"), [(PaymentStatus.PENDING, True), (PaymentStatus.PAID, False), (PaymentStatus.CLOSED, False)])
+def test_a_gateway_that_has_forgotten_what_is_settled_has_not_had_the_last_word(status: PaymentStatus, is_last: bool) -> None:
+    assert decide(replace(FACTS, status=status), NotFound(asked_at=LATER)).is_last_word is is_last
+
+
 def test_a_wrongly_signed_answer_is_no_news_and_tells_the_owner() -> None:
     decision = decide(FACTS, hear(errors.SignatureMismatch("its verifySign is wrong", 200), NOW))
     assert (decision.status, decision.attention, decision.is_news) == (PaymentStatus.PENDING, AttentionReason.SIGNATURE_MISMATCH, False)

@@ -170,14 +170,15 @@ class IllegalTransition(Exception):  # a fault in our own code, so not one of Ti
 class PaymentFacts:
     """What is known of a payment before an answer is heard.
 
-    `expires_at` is when the cashier page has timed out and the grace after it has passed; `amount` is in dollars, and so is `refunded`,
-    what Tillgate itself has given back.
+    `closes_at` is when the cashier page times out, and `expires_at` when the grace after that has passed too; without the one the other
+    counts. `amount` is in dollars, and so is `refunded`, what Tillgate itself has given back.
     """
 
     reference: str
     amount: Decimal
     status: PaymentStatus
     expires_at: datetime
+    closes_at: datetime | None = None
     currency: str = CURRENCY
     transaction_no: str | None = None
     refunded: Decimal = Decimal(0)
@@ -226,6 +227,11 @@ class Decision:
     because: str
     attention: AttentionReason | None = None
     is_news: bool = True
+
+    @property
+    def is_last_word(self) -> bool:
+        """Whether the gateway has said what it knows of a settled payment: not when it has forgotten one that it held to be paid."""
+        return self.is_news and not (self.attention is AttentionReason.PAYMENT_UNKNOWN and self.status is PaymentStatus.PAID)
 
 
 def move_payment(old: PaymentStatus, new: PaymentStatus) -> PaymentStatus:
@@ -350,7 +356,8 @@ def is_unanswered(status: PaymentStatus, expires_at: datetime, now: datetime) ->
 
 def is_forgotten(facts: PaymentFacts, answer: NotFound) -> bool:
     """Tell whether a reference is unknown because its cashier page timed out, at a gateway whose dialect says that it forgets these."""
-    return answer.expired_is_forgotten and answer.asked_at >= facts.expires_at and facts.status is not PaymentStatus.PAID
+    closes_at = facts.closes_at or facts.expires_at
+    return answer.expired_is_forgotten and answer.asked_at >= closes_at and facts.status is not PaymentStatus.PAID
 
 
 def _no_news(facts: PaymentFacts, because: str, attention: AttentionReason | None) -> Decision:

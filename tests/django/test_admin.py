@@ -752,6 +752,20 @@ def test_i2_what_the_gateway_does_not_know_is_ended_by_a_person_and_its_money_is
     assert world.attentions() == ["paid-not-payable"]
 
 
+def test_what_says_something_else_by_now_is_not_accepted_unread(world: World, boss: Client) -> None:
+    payment = world.start(world.order())
+    told: dict[str, Any] = {"order": payment.order, "payment": payment, "account": "default"}
+    attention = raise_attention(AttentionReason.CHANGED_AFTER_PAID, "It is 'reversed'.", "sweep", **told)
+    assert attention
+    page = boss.get(LISTS[2]).content.decode()
+    assert f'name="read" value="{attention.mark}"' in page
+    read = attention.mark
+    raise_attention(AttentionReason.CHANGED_AFTER_PAID, "It is a charge-back.", "sweep", **told)
+    assert act(boss, attention, "accept", note="agreed", read=read) == "it says something else by now: It is a charge-back."
+    assert attention.resolved_at is None
+    assert act(boss, attention, "accept", note="agreed", read=attention.mark) == "Resolved: agreed."
+
+
 def test_a_payment_that_was_settled_meanwhile_is_not_held_to_be_unpaid(world: World, boss: Client) -> None:
     payment = world.start(world.order())
     world.sandbox.control.fault("denied", occasion="query")

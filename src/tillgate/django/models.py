@@ -5,6 +5,7 @@ No brand of a framework or vendor is in a stored value but the plugin's entry-po
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import uuid
 from decimal import Decimal
@@ -247,8 +248,8 @@ class Attention(models.Model):
     resolved_at = models.DateTimeField(null=True, blank=True)
     resolved_by = models.CharField(max_length=150, blank=True)
     resolution = models.CharField(max_length=255, blank=True)
-    accepted = models.BooleanField(default=False)
-    """A person leaves it as it is: the very same is not told again."""
+    accepted = models.BooleanField(null=True, default=False)
+    """A person leaves it as it is: the very same is not told again. Null where a version that did not know of this wrote the row."""
 
     class Meta:
         default_permissions = _PERMISSIONS
@@ -258,6 +259,11 @@ class Attention(models.Model):
 
     def __str__(self) -> str:
         return self.sentence
+
+    @property
+    def mark(self) -> str:
+        """Return what tells whether it still says what a person has read."""
+        return hashlib.sha256(self.sentence.encode()).hexdigest()[:16]
 
 
 class DeliveryKind(models.TextChoices):

@@ -106,3 +106,17 @@ def test_i12_no_mail_is_sent_inside_a_transaction() -> None:
     matters(1)
     with pytest.raises(InsideTransaction, match=r"^mail_attentions uses the network"), transaction.atomic():
         mail_attentions()
+
+
+def test_a_matter_that_says_something_else_while_it_is_mailed_is_mailed_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    matters(2)
+    send = mail.EmailMessage.send
+
+    def told_anew(message: mail.EmailMessage) -> int:
+        Attention.objects.filter(sentence="Matter 1.").update(sentence="It is a charge-back.", mailed_at=None)
+        return send(message)
+
+    monkeypatch.setattr(mail.EmailMessage, "send", told_anew)
+    assert mail_attentions() == 1
+    assert list(Attention.objects.order_by("id").values_list("sentence", "mailed_at")[1]) == ["It is a charge-back.", None]
+    assert Attention.objects.earliest("id").mailed_at

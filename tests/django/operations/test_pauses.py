@@ -10,8 +10,7 @@ from tests.django.conftest import World
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.models import Attention, Heartbeat, Payment
-from tillgate.django.operations.accounts import has_answered
-from tillgate.django.operations.pauses import PAUSE, in_turn, pause, resume
+from tillgate.django.operations.pauses import PAUSE, has_answered, in_turn, pause, resume
 
 LONG = "a" * 128
 

@@ -454,6 +454,7 @@ def test_what_is_known_of_a_payment_is_its_row_and_what_went_back_for_certain(wo
         amount=Decimal("12.50"),
         status=PaymentStatus.PAID,
         expires_at=payment.expires_at,
+        closes_at=payment.cashier_closes_at,
         currency="USD",
         transaction_no=payment.transaction_no,
         refunded=Decimal("3.30"),

@@ -1496,3 +1496,30 @@ def test_an_account_matter_that_was_raised_ahead_of_the_clock_hides_no_payment_a
     world.time.advance(minutes=15)
     world.sweep()
     assert "signature-mismatch" not in world.attentions()
+
+
+def test_i2_what_was_accepted_is_told_again_when_it_comes_again_after_an_answer_in_order(world: World) -> None:
+    payment = world.paid_payment()
+    for hours, word in ((2, "reversed"), (30, "success"), (8 * 24, "reversed")):
+        world.sandbox.control.set_options({"word_paid": word})
+        world.time.advance(hours=hours)
+        world.sweep()
+        if word == "reversed":
+            [told] = Attention.objects.filter(resolved_at__isnull=True)
+            assert told.reason == "changed-after-paid"
+            operations.resolve(told.pk, "we contest it", "ann", accepted=True)
+    assert Attention.objects.filter(payment=payment).count() == 2
+
+
+def test_i2_a_paid_payment_that_the_gateway_forgot_at_its_last_look_is_asked_about_again(world: World) -> None:
+    payment = world.paid_payment()
+    world.time.advance(days=8)
+    world.sweep()
+    world.sandbox.control.fault("denied", occasion="query")
+    world.time.advance(days=23)
+    world.sweep()
+    assert world.attentions() == ["payment-unknown"]
+    assert world.fresh(payment).next_look_at
+    world.time.advance(days=2)
+    world.sweep()
+    assert world.attentions() == []

@@ -102,7 +102,7 @@ class NeedsAPersonView(EventPermissionRequiredMixin, TemplateView):  # type: ign
 
     def post(self, request: Any, **_kwargs: Any) -> HttpResponse:
         """Do what the person chose."""
-        given = {name: request.POST.get(name, "").strip() for name in ("act", "note", "amount")}
+        given = {name: request.POST.get(name, "").strip() for name in ("act", "note", "amount", "read")}
         attention = get_object_or_404(open_matters(request.event), pk=row_id(request.POST.get("attention")))
         mask = Mask([attention.payment], [attention.refund])
         try:

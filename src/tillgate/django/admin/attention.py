@@ -149,7 +149,7 @@ class AttentionAdmin(ReadOnlyAdmin[Attention]):
         act = request.POST.get("act", "")
         need(request, MAY_RESOLVE, *([MAY_REFUND] if act in _ABOUT_REFUNDS else []))
         mask, back = _mask([attention]), self.page_url(attention)
-        given = {"note": request.POST.get("note", ""), "amount": request.POST.get("amount", "")}
+        given = {name: request.POST.get(name, "") for name in ("note", "amount", "read")}
         try:
             done = operations.perform(attention.pk, act, person=person_of(request), seen=row_id(request.POST.get("seen")), **given)
         except (operations.ActNotPossible, operations.RefundNotPossible, TillgateError) as error:

@@ -124,7 +124,7 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
 
     def refuse(self, request: HttpRequest, error: Exception, back: str, mask: Mask) -> HttpResponse:
         """Go back with a message that says why nothing was done."""
-        because = f"USD {error.value} {error.remedy}" if isinstance(error, InvalidRequest) else str(error)
+        because = f"USD {error.value} {error.remedy}" if isinstance(error, InvalidRequest) and error.field == "amount" else str(error)
         messages.error(request, mask.text(because))
         return HttpResponseRedirect(back)
 

@@ -10,6 +10,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="attention",
             name="accepted",
-            field=models.BooleanField(default=False),
+            field=models.BooleanField(default=False, null=True),
         ),
     ]

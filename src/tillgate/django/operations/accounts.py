@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import logging
-from datetime import datetime
 from typing import Final
 
 from tillgate import hooks
 from tillgate.account import Account
-from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment
-from tillgate.django.operations.locking import database
 from tillgate.errors import ConfigurationError, TillgateError
-from tillgate.lifecycle import PaymentStatus
 from tillgate.wire.dialects import REFERENCE, Dialect
 
-__all__ = ["account_of", "dialect_of", "find_account", "has_answered", "is_made_by", "maker_if_known"]
+__all__ = ["account_of", "dialect_of", "find_account", "is_made_by", "maker_if_known"]
 
 _log = logging.getLogger("tillgate")
 
-_ANSWERED: Final = (PaymentStatus.PAID, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
 _PINNED: Final = ("merchant_no", "base_url", "sandbox")
 """What of the account that made it a payment keeps."""
 
@@ -72,10 +67,3 @@ def dialect_of(payment: Payment) -> Dialect:
     """Return how a payment's gateway speaks; as the reference does, when its account is gone."""
     account = _account_if_known(payment)
     return account.dialect if account else REFERENCE
-
-
-def has_answered(account: str, since: datetime) -> bool:
-    """Tell whether a payment came to a status that only a query brings: a notice or a return may have asked meanwhile."""
-    # What was told by a clock that ran far ahead says nothing of when.
-    answered = Payment.objects.using(database()).filter(account=account, status__in=_ANSWERED)
-    return answered.filter(status_since__gt=since, status_since__lte=clock.now() + clock.SKEW).exists()

@@ -110,6 +110,7 @@ class _Given:
     amount: Decimal | str | None
     press: str
     seen: int | None
+    read: str
 
 
 def acts_for(attention: Attention, refunds: Iterable[Refund] | None = None) -> tuple[Act, ...]:
@@ -146,10 +147,12 @@ def perform(
     amount: Decimal | str | None = None,
     press: str = "",
     seen: int | None = None,
+    read: str = "",
 ) -> Done:
     """Do what a person chose about an attention.
 
-    `amount` is for the two acts about refunds, `note` for accepting; `seen` is as in `refund`, and `press` is kept with the refund.
+    `amount` is for the two acts about refunds, `note` for accepting and for what nobody paid; `seen` is as in `refund`, and `press` is kept
+    with the refund. `read` is the attention's `mark` when it was shown: what says something else by now is not accepted.
 
     Raises `ActNotPossible`, `RefundNotPossible` or `InvalidRequest`, and nothing was done.
     """
@@ -160,7 +163,7 @@ def perform(
         return _too_late(attention)
     if act not in _fitting(attention):
         raise ActNotPossible(f"{act!r} does not resolve {attention.reason!r}")
-    return _ACTS[Act(act)](attention, _Given(person=person, note=storable(note.strip()), amount=amount, press=press, seen=seen))
+    return _ACTS[Act(act)](attention, _Given(person=person, note=storable(note.strip()), amount=amount, press=press, seen=seen, read=read))
 
 
 def _too_late(attention: Attention) -> Done:
@@ -292,10 +295,14 @@ def _accept(attention: Attention, given: _Given) -> Done:
         raise ActNotPossible("a note must say why it can stay as it is")
     if attention.delivery and attention.delivery.kind == DeliveryKind.REMOTE:
         give_up(attention.delivery, given.person, given.note)  # it would fail again, and keep others waiting
-    if attention.payment is None or Act.REFUND not in _fitting(attention):
+    if attention.order_id is None:
         return _resolved(attention, given.note, given, accepted=True)
-    with locked_order(attention.payment.order_id):
-        if unsent := _unsent(attention).first():  # it would go out although the money is to stay
+    with locked_order(attention.order_id):
+        attention.refresh_from_db(fields=["sentence"])
+        if given.read and given.read != attention.mark:  # the order's lock keeps it from being told anew
+            raise ActNotPossible(f"it says something else by now: {attention.sentence}")
+        # It would go out although the money is to stay.
+        if Act.REFUND in _fitting(attention) and (unsent := _unsent(attention).first()):
             remedy = "withdraw it first" if unsent.status == RefundStatus.QUEUED else "look again in a moment"
             raise ActNotPossible(f"a refund of USD {unsent.amount} of this payment is {unsent.status}: {remedy}")
         return _resolved(attention, given.note, given, accepted=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from django.db import IntegrityError, models, transaction
+from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
-from tillgate.django.operations.accounts import has_answered
 from tillgate.django.operations.locking import database
 from tillgate.django.operations.timeline import record
 from tillgate.lifecycle import Answer, AttentionReason, Found
@@ -23,6 +22,7 @@ __all__ = [
     "GIVEN_BACK_REASONS",
     "ITSELF",
     "NOT_APPLIED_REASONS",
+    "TELLING_REASONS",
     "is_over",
     "open_among",
     "open_key",
@@ -57,7 +57,7 @@ ANSWER_REASONS = frozenset(
 
 _UNTOLD: Final = (AttentionReason.PAYMENT_UNKNOWN, AttentionReason.PAYMENT_UNANSWERED)
 """Reasons that say that the gateway tells nothing of a payment."""
-_TELLING: Final = ANSWER_REASONS.difference(ACCOUNT_REASONS) | {AttentionReason.CHANGED_AFTER_PAID}
+TELLING_REASONS: Final = ANSWER_REASONS.difference(ACCOUNT_REASONS) | {AttentionReason.CHANGED_AFTER_PAID}
 """Reasons whose sentence is what an answer says of a payment, and so is told anew when an answer says something else."""
 
 GIVEN_BACK_REASONS = frozenset(
@@ -113,7 +113,7 @@ def raise_attention(
     key = open_key(reason, delivery or refund or payment, account)
     evidence = {name: str(value)[:500] for name, value in (evidence or {}).items()}
     if known := Attention.objects.filter(open_key=key).first():
-        if reason in _TELLING and order and known.sentence != sentence:
+        if reason in TELLING_REASONS and order and known.sentence != sentence:
             _tell_anew(known, sentence, cause, order)
         return None
     if _is_accepted(reason, sentence, payment=payment, refund=refund, delivery=delivery, account=account):
@@ -134,6 +134,9 @@ def raise_attention(
         with transaction.atomic(using=database()):
             attention.save(force_insert=True)
     except IntegrityError:
+        # A locking read sees what another worker has committed, whatever this transaction saw before.
+        if Attention.objects.select_for_update().filter(open_key=key).first() is None:
+            raise
         return None  # another worker raised it in the same moment
     if order and delivery is None:
         # A failing delivery is not announced by another delivery, which would wait behind it.
@@ -164,16 +167,17 @@ def _tell_anew(known: Attention, sentence: str, cause: str, order: Order) -> Non
     )
 
 
-def _is_accepted(reason: AttentionReason, sentence: str, *, account: str, **about: models.Model | None) -> bool:
-    """Tell whether a person has accepted the same. Once its gateway has answered, it is news of an account that it does not."""
-    accepted: QuerySet[Attention] = Attention.objects.filter(reason=str(reason), accepted=True)
-    if reason not in ACCOUNT_REASONS:
-        return accepted.filter(sentence=sentence, **about).exists()
-    of_account = accepted.filter(account=account)
-    if reason is AttentionReason.ACCOUNT_GONE:  # which account is missing is in the sentence, and no answer can come
-        return of_account.filter(sentence=sentence).exists()
-    at = of_account.filter(resolved_at__lte=clock.now() + clock.SKEW).aggregate(at=models.Max("resolved_at"))["at"]
-    return at is not None and not has_answered(account, at)
+def _is_accepted(reason: AttentionReason, sentence: str, *, account: str, **about: Any) -> bool:
+    """Tell whether a person has accepted the very same.
+
+    Not of an account's gateway, which may answer and then not: only that an account is gone stays as it is. Which one is in the sentence.
+    """
+    if reason in ACCOUNT_REASONS:
+        if reason is not AttentionReason.ACCOUNT_GONE:
+            return False
+        about = {"account": account}
+    accepted: QuerySet[Attention] = Attention.objects.filter(reason=str(reason), accepted=True, **about)
+    return sentence in accepted.values_list("sentence", flat=True)  # compared here, since MariaDB holds other capitals to be the same
 
 
 def resolve(attention_id: int, resolution: str, person: str, *, accepted: bool = False) -> Attention:

@@ -14,7 +14,7 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Attention
 from tillgate.django.operations.heartbeats import take_turn
-from tillgate.django.operations.locking import database, network, outside_transactions
+from tillgate.django.operations.locking import database, durable, network, outside_transactions
 
 __all__ = ["mail_attentions", "recipients_of_attentions"]
 
@@ -45,7 +45,11 @@ def mail_attentions() -> int:
     lines.append(_where())
     with network():
         EmailMessage(subject % {"count": len(waiting)}, "\n\n".join(lines), to=recipients).send()
-    Attention.objects.using(database()).filter(pk__in=[attention.pk for attention in waiting]).update(mailed_at=clock.now())
+    with durable():
+        rows = Attention.objects.using(database()).filter(pk__in=[attention.pk for attention in waiting])
+        said = dict(rows.select_for_update().values_list("pk", "sentence"))
+        # One that says something else by now is mailed once more.
+        rows.filter(pk__in=[one.pk for one in waiting if said.get(one.pk) == one.sentence]).update(mailed_at=clock.now())
     return 1
 
 

@@ -8,20 +8,20 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tillgate.django import clock
-from tillgate.django.models import Attention, Heartbeat
-from tillgate.django.operations.accounts import has_answered
+from tillgate.django.models import Attention, Heartbeat, Payment
 from tillgate.django.operations.attention import raise_attention, settle
 from tillgate.django.operations.heartbeats import begin
 from tillgate.django.operations.locking import database, durable
-from tillgate.lifecycle import AttentionReason
+from tillgate.lifecycle import AttentionReason, PaymentStatus
 
-__all__ = ["PAUSE", "in_turn", "pause", "resume"]
+__all__ = ["PAUSE", "has_answered", "in_turn", "pause", "resume"]
 
 PAUSE: Final = timedelta(minutes=2)
 """How long an account rests. Its gateway is tried again within five minutes, whoever sweeps."""
 _TOLD_AFTER: Final = timedelta(minutes=30)
 _FORGOTTEN_AFTER: Final = timedelta(hours=3)
 """When nobody has asked for longer, a silence begins anew: overdue payments are asked about less and less often."""
+_ANSWERED: Final = (PaymentStatus.PAID, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
 _PREFIX: Final = "silent:"
 _LONGEST_NAME: Final = 64
 
@@ -70,6 +70,13 @@ def pause(account: str, because: str, *, is_told: bool, rest: timedelta = PAUSE)
         sentence = f"Account {account}: its gateway has not answered for {minutes} minutes ({because})."
         with durable():
             raise_attention(AttentionReason.GATEWAY_SILENT, sentence, "sweep", account=account)
+
+
+def has_answered(account: str, since: datetime) -> bool:
+    """Tell whether a payment came to a status that only a query brings: a notice or a return may have asked meanwhile."""
+    # What was told by a clock that ran far ahead says nothing of when.
+    answered = Payment.objects.using(database()).filter(account=account, status__in=_ANSWERED)
+    return answered.filter(status_since__gt=since, status_since__lte=clock.now() + clock.SKEW).exists()
 
 
 def resume(account: str) -> None:

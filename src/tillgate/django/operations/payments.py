@@ -45,6 +45,7 @@ __all__ = [
     "hold_unpaid",
     "is_unchanged",
     "matter_of",
+    "next_look_after",
     "reconcile",
     "watched_since",
 ]
@@ -154,6 +155,7 @@ def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
         currency=payment.currency,
         status=PaymentStatus(payment.status),
         expires_at=payment.expires_at,
+        closes_at=payment.cashier_closes_at,
         transaction_no=payment.transaction_no,
         refunded=refunded,
     )
@@ -213,11 +215,16 @@ def reschedule(payments: list[Payment], decision: Decision) -> None:
     """Set the next look at payments that an answer left as they were, all in the same status."""
     now = clock.now()
     for payment in payments:
-        when = next_look if decision.is_news else next_try
-        due = when(PaymentStatus(payment.status), watched_since(payment), payment.expires_at, now)
+        due = next_look_after(payment, decision, now)
         # A notice that came since it was claimed has brought the next look forward (I7).
         rows = Payment.objects.using(database()).filter(pk=payment.pk, status_since=payment.status_since, notices=payment.notices)
         rows.update(next_look_at=due, looked_at=now)
+
+
+def next_look_after(payment: Payment, decision: Decision, now: datetime) -> datetime | None:
+    """Return when a payment is looked at next after an answer that has been written."""
+    when = next_look if decision.is_last_word else next_try
+    return when(PaymentStatus(payment.status), watched_since(payment), payment.expires_at, now)
 
 
 def watched_since(payment: Payment) -> datetime:
@@ -235,7 +242,7 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, c
     payment.status, payment.transaction_no = decision.status.value, decision.transaction_no
     if moved:
         payment.status_since = now
-    due = next_look(decision.status, watched_since(payment), payment.expires_at, now)
+    due = next_look_after(payment, decision, now)
     if payment.notices > heard and payment.next_look_at and decision.status is not PaymentStatus.PAID:
         due = min(due or payment.next_look_at, payment.next_look_at)  # a notice that came since has brought it forward (I7)
     payment.next_look_at, payment.looked_at = due, now

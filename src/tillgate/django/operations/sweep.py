@@ -18,20 +18,28 @@ from typing import Any, Final
 
 from django.db import Error as DatabaseFault
 from django.db import close_old_connections, connections
-from django.db.models import Exists, Min, OuterRef, QuerySet
+from django.db.models import Exists, Min, OuterRef, Q, QuerySet
 
 from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
 from tillgate.django.operations import turns, wrong_clocks
-from tillgate.django.operations.accounts import find_account, has_answered
+from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.asking import Asker
-from tillgate.django.operations.attention import ACCOUNT_REASONS, ANSWER_REASONS, is_over, open_among, raise_attention, settle
+from tillgate.django.operations.attention import (
+    ACCOUNT_REASONS,
+    ANSWER_REASONS,
+    TELLING_REASONS,
+    is_over,
+    open_among,
+    raise_attention,
+    settle,
+)
 from tillgate.django.operations.deliveries import deliver, deliver_remote, is_unpaid
 from tillgate.django.operations.heartbeats import set_heartbeat
 from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions, reconnect_if_cut
 from tillgate.django.operations.mail import mail_attentions
-from tillgate.django.operations.pauses import in_turn, pause, resume
-from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, matter_of, watched_since
+from tillgate.django.operations.pauses import has_answered, in_turn, pause, resume
+from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, matter_of, next_look_after
 from tillgate.django.operations.refunds import mark_lost, send_refund
 from tillgate.django.operations.turns import Quota, Stop, Turn
 from tillgate.lifecycle import (
@@ -43,8 +51,6 @@ from tillgate.lifecycle import (
     RefundStatus,
     decide,
     is_unanswered,
-    next_look,
-    next_try,
 )
 from tillgate.wire.texts import storable
 
@@ -433,7 +439,7 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
         if not decision.is_news and is_unanswered(decision.status, payment.expires_at, now):
             unanswered.append(payment)
         if is_unchanged(payment, decision, told):
-            put_back.setdefault(_next_look(payment, now, is_news=decision.is_news), []).append(payment.pk)
+            put_back.setdefault(next_look_after(payment, decision, now), []).append(payment.pk)
             continue
         is_applied = _guarded(swept, f"payment {payment.reference}", lambda payment=payment, answer=answer: _change(payment, answer, swept))  # type: ignore[misc]  # defaults that hold the loop's values
         if not is_applied and is_unanswered(PaymentStatus(payment.status), payment.expires_at, now):
@@ -464,20 +470,26 @@ def _tell_of_unanswered(payments: list[Payment]) -> None:
 
 
 def _settle_troubles(in_order: dict[int, Answer]) -> None:
-    """Take back what was told of payments that the gateway answers in order about, as far as it had been told before it was asked."""
-    troubled = Attention.objects.using(database()).filter(payment__in=in_order, reason__in=ANSWER_REASONS, resolved_at__isnull=True)
-    now, over = clock.now(), []
-    for pk, payment_id, reason, raised_at in troubled.values_list("pk", "payment_id", "reason", "raised_at"):
+    """Take back what was told of payments that the gateway answers in order about, as far as it had been told before it was asked.
+
+    What a person has accepted of them is told again, should it come again.
+    """
+    about = Attention.objects.using(database()).filter(payment__in=in_order, reason__in=ANSWER_REASONS | TELLING_REASONS)
+    troubled = about.filter(Q(resolved_at__isnull=True) | Q(accepted=True))
+    now, over, accepted = clock.now(), [], []
+    for pk, payment_id, reason, raised_at, resolved_at in troubled.values_list("pk", "payment_id", "reason", "raised_at", "resolved_at"):
         answer = in_order[payment_id]
+        if resolved_at is not None:
+            accepted.append(pk)
+            continue
+        if reason not in ANSWER_REASONS:
+            continue
         if not isinstance(answer, NoNews) and (raised_at < answer.asked_at or raised_at > now + clock.SKEW) and is_over(reason, answer):
             over.append(pk)
+    if accepted:
+        about.filter(pk__in=accepted).update(accepted=False)
     if over:
         settle(Attention.objects.filter(pk__in=over), "the gateway's answer is in order by now")
-
-
-def _next_look(payment: Payment, now: datetime, *, is_news: bool) -> datetime | None:
-    when = next_look if is_news else next_try
-    return when(PaymentStatus(payment.status), watched_since(payment), payment.expires_at, now)
 
 
 def _change(payment: Payment, answer: Answer, swept: Swept) -> None:
