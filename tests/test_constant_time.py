@@ -16,7 +16,7 @@ from tillgate.wire import signing
 
 SOURCES = [path for path in sorted((Path(__file__).parents[1] / "src" / "tillgate").rglob("*.py")) if "testing" not in path.parts]
 SECRET = re.compile(r"signature|claimed|verify_?sign|digest|token|secret|notice_key|return_key", re.IGNORECASE)
-FREE = re.compile(r"^(SIGNATURE|signing\.SIGNATURE|FIELD|notice_signature|answer_signature|NoticeSignature\.\w+)$")
+FREE = re.compile(r"^(SIGNATURE|signing\.SIGNATURE|FIELD|notice_signature|answer_signature|NoticeSignature\.\w+|AttentionReason\.\w+)$")
 
 
 def comparisons(source: str) -> Iterator[tuple[int, str]]:

@@ -1523,3 +1523,18 @@ def test_i2_a_paid_payment_that_the_gateway_forgot_at_its_last_look_is_asked_abo
     world.time.advance(days=2)
     world.sweep()
     assert world.attentions() == []
+
+
+def test_i2_what_was_claimed_while_the_clock_was_ahead_and_not_asked_about_is_due_when_it_is_right(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.start(world.order())
+    with clock_ahead(monkeypatch, days=0.6):
+        _, leased_until = sweeping._claim("default", clock.now(), 1)  # and its sweeper dies
+        world.time.advance(minutes=10)
+        batch, leased_until = sweeping._claim("default", clock.now(), 1)
+    assert [one.pk for one in batch] == [payment.pk]
+    sweeping._apply(batch, [None], leased_until, Swept())
+    due = world.fresh(payment).next_look_at
+    assert due
+    assert due <= clock.now()

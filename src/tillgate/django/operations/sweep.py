@@ -430,7 +430,8 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
     told = open_among(matter_of(payment, made.attention) for payment, made in zip(batch, decisions, strict=True) if made and made.attention)
     for payment, answer, decision in zip(batch, answers, decisions, strict=True):
         if answer is None or decision is None:
-            put_back.setdefault(payment.next_look_at, []).append(payment.pk)  # in its place: who waited longest is next
+            # In its place, since who waited longest is next; but due as it was, though the clock that said so was ahead of this one.
+            put_back.setdefault(min(payment.next_look_at or now, now), []).append(payment.pk)
             continue
         swept.looked += 1
         swept.no_news += not decision.is_news
