@@ -103,24 +103,14 @@ def test_an_order_that_was_held_back_cannot_be_paid_until_it_waits_again_and_the
     assert Order.objects.get().status == "Paid"
 
 
-@pytest.mark.parametrize("begun", [True, False])
-def test_an_order_that_was_held_back_is_given_up_in_time_once_it_waits_again(
-    world: World, shopper: Shopper, product: Make, begun: bool
+@pytest.mark.parametrize(("meanwhile", "begun"), [("On hold", True), ("On hold", False), ("Paid", True)])
+def test_an_order_that_was_held_back_or_marked_paid_is_given_up_in_time_once_it_waits_again(
+    world: World, shopper: Shopper, product: Make, meanwhile: str, begun: bool
 ) -> None:
     placed = shopper.buys(product("12.50"))
     if begun:
         shopper.get(placed["Location"])
-    moves("On hold")
-    world.a_day_passes()
-    moves("Pending payment")
-    world.sweep()
-    assert Order.objects.get().status == "Pending payment"
-    world.a_day_passes()
-    assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
-
-
-def test_an_order_that_the_staff_marked_paid_and_takes_back_is_given_up_in_time(world: World, payment: Payment) -> None:
-    moves("Paid")
+    moves(meanwhile)
     world.a_day_passes()
     moves("Pending payment")
     world.sweep()

@@ -23,6 +23,7 @@ __all__ = [
     "ITSELF",
     "NOT_APPLIED_REASONS",
     "TELLING_REASONS",
+    "UNTOLD_REASONS",
     "is_over",
     "open_among",
     "open_key",
@@ -55,7 +56,7 @@ ANSWER_REASONS = frozenset(
 )
 """Reasons found in an answer of the gateway, and over once it answers in order about the payment that met them."""
 
-_UNTOLD: Final = (AttentionReason.PAYMENT_UNKNOWN, AttentionReason.PAYMENT_UNANSWERED)
+UNTOLD_REASONS: Final = frozenset({AttentionReason.PAYMENT_UNKNOWN, AttentionReason.PAYMENT_UNANSWERED})
 """Reasons that say that the gateway tells nothing of a payment."""
 TELLING_REASONS: Final = ANSWER_REASONS.difference(ACCOUNT_REASONS) | {AttentionReason.CHANGED_AFTER_PAID}
 """Reasons whose sentence is what an answer says of a payment, and so is told anew when an answer says something else."""
@@ -77,7 +78,7 @@ ITSELF: Final = "tillgate"
 
 def is_over(reason: str, answer: Answer) -> bool:
     """Tell whether an answer that is in order ends a reason: that the gateway knows no such payment is no word on what it said of it."""
-    return isinstance(answer, Found) or reason in {*ACCOUNT_REASONS, *_UNTOLD}
+    return isinstance(answer, Found) or reason in ACCOUNT_REASONS | UNTOLD_REASONS
 
 
 def open_key(reason: AttentionReason, subject: Payment | Refund | Delivery | None, account: str) -> str:
@@ -162,9 +163,8 @@ def _tell_anew(known: Attention, sentence: str, cause: str, order: Order) -> Non
     """Let an open matter say what the gateway says by now, and have it mailed once more: it may be a charge-back."""
     known.sentence, known.mailed_at = sentence, None
     known.save(update_fields=["sentence", "mailed_at"])
-    record(
-        "attention.raised", order, cause, sentence, payment=known.payment, evidence={"reason": known.reason}, told={"reason": known.reason}
-    )
+    about = {"reason": known.reason}
+    record("attention.raised", order, cause, sentence, payment=known.payment, evidence=about, told=about)
 
 
 def _is_accepted(reason: AttentionReason, sentence: str, *, account: str, **about: Any) -> bool:

@@ -16,7 +16,7 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment
 from tillgate.django.operations.accounts import account_of
-from tillgate.django.operations.attention import ACCOUNT_REASONS, open_key, raise_attention, resolve
+from tillgate.django.operations.attention import ACCOUNT_REASONS, UNTOLD_REASONS, open_key, raise_attention, resolve
 from tillgate.django.operations.deliveries import deliver, deliver_due
 from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
 from tillgate.django.operations.timeline import record
@@ -52,7 +52,7 @@ __all__ = [
 
 _log = logging.getLogger("tillgate")
 
-NOBODY_KNOWS: Final[Mapping[str, str]] = MappingProxyType({})
+_NOBODY_KNOWS: Final[Mapping[str, str]] = MappingProxyType({})
 _QUICK_SECONDS: Final = 5.0
 _LOOK_LEASE: Final = timedelta(minutes=1)
 """Longer than a quick look takes: if its process dies, the sweeper looks then."""
@@ -161,7 +161,7 @@ def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
     )
 
 
-def is_unchanged(payment: Payment, decision: Decision, told: Mapping[str, str] = NOBODY_KNOWS) -> bool:
+def is_unchanged(payment: Payment, decision: Decision, told: Mapping[str, str] = _NOBODY_KNOWS) -> bool:
     """Tell whether a decision leaves everything about a payment as it is; `told` is what persons know of already, by the matters' keys."""
     if decision.status != payment.status or decision.transaction_no != payment.transaction_no:
         return False
@@ -290,8 +290,7 @@ def hold_unpaid(payment_id: int, person: str, note: str) -> Payment:
         because = f"a person holds it to be unpaid: {note}"
         decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, because=because)
         _write(order, payment, decision, NoNews(because=because), f"person:{person}", heard=payment.notices)
-        over = (AttentionReason.PAYMENT_UNKNOWN, AttentionReason.PAYMENT_UNANSWERED)
-        for attention in Attention.objects.filter(payment=payment, reason__in=over, resolved_at__isnull=True):
+        for attention in Attention.objects.filter(payment=payment, reason__in=UNTOLD_REASONS, resolved_at__isnull=True):
             resolve(attention.pk, because, person)
     deliver_due(row.order_id)
     return payment
