@@ -370,6 +370,15 @@ class SaleorDouble:
         if source.status == "open" and not source.charged and all(one.has_failed for one in source.transactions if one.events):
             source.status = "expired"
 
+    def _paid_for(self, transaction: DoubleTransaction) -> dict[str, Any]:
+        source, charged = transaction.source, {"amount": float(transaction.charged)}
+        if source.status == "deleted":
+            return {"chargedAmount": charged, "order": None, "checkout": None}
+        if source.checkout is None:
+            return {"chargedAmount": charged, "order": None, "checkout": {"id": source.id}}
+        order = {"status": source.order_status, "chargeStatus": source.charge_status}
+        return {"chargedAmount": charged, "order": order, "checkout": None}
+
     def graphql(self, token: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a request to the API."""
         query, variables = request["query"], request["variables"]
@@ -377,9 +386,11 @@ class SaleorDouble:
         app_id = self.tokens.get(token)
         if app_id is None:  # a token that is not taken is an answer like any other, with HTTP 200
             return json.loads(_recorded("005-charge-success-bad-token")["response"]["body_raw"])  # type: ignore[no-any-return]
-        if "transactionEventReport" not in query:
+        if "transaction" not in query:
             return {"data": {"app": {"id": app_id, "identifier": self.identifier}}}
         transaction = self.transactions.get(variables["id"])
+        if "transactionEventReport" not in query:
+            return {"data": {"transaction": transaction and self._paid_for(transaction)}}
         if transaction is None:
             return _reported(error=("id", "NOT_FOUND"))
         moment = datetime.fromisoformat(variables["time"])

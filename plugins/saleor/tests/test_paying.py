@@ -33,7 +33,7 @@ NOTHING = Decimal(0)
 
 
 def reports(saleor: SaleorDouble) -> int:
-    return sum(name != "app" for name, _ in saleor.requests)
+    return sum(name == "mutation Report" for name, _ in saleor.requests)
 
 
 def sweep(world: World) -> None:
@@ -689,3 +689,138 @@ def test_an_order_of_which_saleor_says_that_it_wants_no_money_is_not_paid(
     assert said["result"] == ("CHARGE_FAILURE" if says else "CHARGE_ACTION_REQUIRED")
     assert says in said["message"]
     assert Payment.objects.exists() is not bool(says)
+
+
+# Money for what Saleor has ended meanwhile ------------------------------------------------------------------------------------------------
+
+
+def begun_order(saleor: SaleorDouble, world: World) -> Source:
+    """Return an order whose shopper has the cashier page open."""
+    order = saleor.order(saleor.checkout(TOTAL))
+    assert saleor.initialize(order, "key", DATA)[1]["result"] == "CHARGE_ACTION_REQUIRED"
+    return order
+
+
+def ended(order: Source, how: str) -> None:
+    if how == "DELETED":
+        order.status = "deleted"
+    else:
+        order.order_status = how
+
+
+def paid_at_the_gateway(world: World) -> None:
+    world.sandbox.control.pay(Payment.objects.get().reference)
+
+
+def told() -> list[tuple[str, str]]:
+    return [(one.reason, one.sentence) for one in Attention.objects.order_by("pk")]
+
+
+@pytest.mark.parametrize(
+    ("how", "says"), [("CANCELED", "cancelled in Saleor"), ("EXPIRED", "expired in Saleor"), ("DELETED", "not in Saleor any more")]
+)
+def test_money_for_what_was_ended_while_its_page_was_open_is_reported_and_a_person_is_told(
+    how: str, says: str, saleor: SaleorDouble, world: World
+) -> None:
+    """Saleor opens a cancelled order again for it, without a word and without its stock."""
+    order = begun_order(saleor, world)
+    ended(order, how)
+    paid_at_the_gateway(world)
+    sweep(world)
+    ((reason, sentence),) = told()
+    assert reason == "paid-not-payable"
+    assert says in sentence
+    assert order.transactions[0].charged == TOTAL
+    sweep(world)
+    assert reports(saleor) == 1
+    assert len(told()) == 1
+
+
+def test_a_person_is_told_too_when_saleor_hears_of_it_as_the_shopper_comes_back(saleor: SaleorDouble, world: World) -> None:
+    order = begun_order(saleor, world)
+    order.order_status = "CANCELED"
+    paid_at_the_gateway(world)
+    assert saleor.process(order.transactions[0])["result"] == "CHARGE_SUCCESS"
+    assert [reason for reason, _ in told()] == ["paid-not-payable"]
+    order.order_status = "UNFULFILLED"  # as Saleor has it from now on
+    sweep(world)
+    assert len(told()) == 1
+    assert reports(saleor) == 1
+
+
+def test_the_matter_is_over_once_the_money_was_given_back(saleor: SaleorDouble, world: World) -> None:
+    order = begun_order(saleor, world)
+    order.order_status = "CANCELED"
+    paid_at_the_gateway(world)
+    sweep(world)
+    assert world.attentions() == ["paid-not-payable"]
+    saleor.request_refund(order.transactions[0], TOTAL)
+    sweep(world)
+    assert world.attentions() == []
+    assert order.transactions[0].charged == NOTHING
+
+
+def test_money_for_an_order_that_was_paid_elsewhere_meanwhile_is_told(
+    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = begun_order(saleor, world)
+    monkeypatch.setattr(Source, "charge_status", "FULL")
+    paid_at_the_gateway(world)
+    sweep(world)
+    ((reason, sentence),) = told()
+    assert reason == "paid-not-payable"
+    assert "from elsewhere" in sentence
+    assert order.transactions[0].charged == TOTAL
+
+
+def test_an_order_that_is_cancelled_after_saleor_has_heard_of_its_money_is_the_staffs_own_matter(
+    saleor: SaleorDouble, world: World
+) -> None:
+    order = begun_order(saleor, world)
+    paid_at_the_gateway(world)
+    assert saleor.process(order.transactions[0])["result"] == "CHARGE_SUCCESS"
+    order.order_status = "CANCELED"
+    sweep(world)
+    assert saleor.process(order.transactions[0])["result"] == "CHARGE_SUCCESS"
+    assert told() == []
+
+
+def test_of_a_second_payment_only_that_is_told(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    references = [saleor.initialize(source, vendor, DATA | {"vendor": vendor})[1]["pspReference"] for vendor in ("alipay", "paypal")]
+    for reference in references:
+        world.sandbox.control.pay(reference)
+        sweep(world)
+    source.status = "deleted"
+    sweep(world)
+    assert world.attentions() == ["second-payment"]
+
+
+@pytest.mark.parametrize(
+    "answer", [{"errors": [{"message": "Cannot query"}]}, {"data": {"transaction": None}}, {"data": {"transaction": {}}}]
+)
+def test_a_saleor_that_does_not_say_what_is_paid_is_told_of_the_money_all_the_same(
+    answer: dict[str, Any], saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = begun_order(saleor, world)
+    paid_at_the_gateway(world)
+    real = saleor.graphql
+    monkeypatch.setattr(saleor, "graphql", lambda token, asked: answer if "PaidFor" in asked["query"] else real(token, asked))
+    sweep(world)
+    assert order.transactions[0].charged == TOTAL
+    assert told() == []
+
+
+def test_a_saleor_that_is_silent_is_asked_again_before_it_is_told(saleor: SaleorDouble, world: World) -> None:
+    order = begun_order(saleor, world)
+    order.order_status = "CANCELED"
+    paid_at_the_gateway(world)
+    saleor.is_down = True
+    world.time.advance(seconds=10)
+    world.sweep()
+    assert (told(), reports(saleor)) == ([], 0)
+    saleor.is_down = False
+    world.time.advance(minutes=2)
+    assert world.sweep().faults == []
+    assert [reason for reason, _ in told()] == ["paid-not-payable"]
+    assert order.transactions[0].charged == TOTAL

@@ -17,10 +17,11 @@ from pydantic import SecretStr
 
 from tillgate.transport import DeadlineTransport, keep_to
 from tillgate_saleor.conf import get_settings
-from tillgate_saleor.documents import APP_ID, REPORT
+from tillgate_saleor.documents import APP_ID, PAID_FOR, REPORT
 from tillgate_saleor.models import LONGEST_ID
 
 __all__ = [
+    "PaidFor",
     "ReportRefused",
     "Reported",
     "SaleorError",
@@ -28,6 +29,7 @@ __all__ = [
     "TokenRefused",
     "Unreachable",
     "ask_app_id",
+    "ask_paid_for",
     "client",
     "fetch_keys",
     "report",
@@ -76,6 +78,18 @@ class Reported:
     available_actions: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaidFor:
+    """What a transaction pays, as its Saleor has it. Of a checkout there is no status."""
+
+    is_charged: bool
+    """Whether the Saleor has heard of money of the transaction."""
+    is_there: bool
+    """Whether there is an order or a checkout that it pays."""
+    status: str | None = None
+    charge_status: str | None = None
+
+
 @functools.cache
 def client() -> httpx.Client:
     """Return the process's client: its connections to the Saleors are kept."""
@@ -103,6 +117,20 @@ def ask_app_id(api_url: str, token: SecretStr) -> str:
     if app.get("identifier") != get_settings().app_id:
         raise TokenRefused(f"{api_url} knows another App by this token")
     return str(app["id"])
+
+
+def ask_paid_for(api_url: str, token: SecretStr, transaction_id: str) -> PaidFor:
+    """Return what a transaction pays; raise a `SaleorError` when that was not told."""
+    found = _asked(api_url, token, PAID_FOR, {"id": transaction_id}).get("transaction")
+    if not isinstance(found, Mapping):
+        raise Unreachable(f"{api_url} did not say what a transaction pays")
+    charged, order = found.get("chargedAmount"), found.get("order")
+    amount = charged.get("amount") if isinstance(charged, Mapping) else None
+    if not isinstance(amount, int | float):
+        raise Unreachable(f"{api_url} did not say whether a transaction is charged")
+    said = order if isinstance(order, Mapping) else {}
+    is_there = bool(order or found.get("checkout"))
+    return PaidFor(is_charged=amount > 0, is_there=is_there, status=said.get("status"), charge_status=said.get("chargeStatus"))
 
 
 def report(api_url: str, token: SecretStr, event: Reported) -> None:

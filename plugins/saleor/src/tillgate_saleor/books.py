@@ -75,12 +75,12 @@ def _was_reported(payment_id: str, kind: str) -> bool:
 
 
 def attention_raised(attention: Attention) -> None:
-    """Queue the report of money that paid nothing."""
+    """Queue the report of money that paid nothing, if Saleor never heard of it."""
     held = AttentionRow.objects.using(database()).select_related("payment__order").get(pk=attention.id).payment
     if attention.reason not in _PAID_NOTHING or held is None or held.status != PaymentStatus.PAID:
         return
     told = transaction_of(held.pk, held.data)
-    if told is not None:
+    if told is not None and not _was_reported(str(held.pk), CHARGED):
         _report_charged(told, str(held.pk), held)
 
 

@@ -1,4 +1,4 @@
-"""The GraphQL that Saleor is sent: what each webhook's body shall hold, and the two requests of ours.
+"""The GraphQL that Saleor is sent: what each webhook's body shall hold, and the three requests of ours.
 
 Every field, argument and value is one that Saleor 3.21 to 3.24 has; a test compares. `__typename` puts the event's name under the
 signature, which the headers are not.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["APP_ID", "REPORT", "SUBSCRIPTIONS", "Event"]
+__all__ = ["APP_ID", "PAID_FOR", "REPORT", "SUBSCRIPTIONS", "Event"]
 
 
 class Event(StrEnum):
@@ -54,6 +54,10 @@ SUBSCRIPTIONS: Final = {
 """What each webhook asks for. No name, mail or address of a shopper."""
 
 APP_ID: Final = "{ app { id identifier } }"
+
+PAID_FOR: Final = """query PaidFor($id: ID!) {
+  transaction(id: $id) { chargedAmount { amount } order { status chargeStatus } checkout { id } }
+}"""
 
 REPORT: Final = """mutation Report(
   $id: ID!, $type: TransactionEventTypeEnum!, $pspReference: String!, $amount: PositiveDecimal!, $time: DateTime!,

@@ -34,7 +34,18 @@ from tillgate_saleor.conf import Channel, get_settings, origin_of
 from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
-from tillgate_saleor.transactions import DATA_KEY, attach, find_transaction, note, paid_at, payment_of, source_of, transaction_of
+from tillgate_saleor.transactions import (
+    DATA_KEY,
+    attach,
+    find_transaction,
+    is_reported,
+    note,
+    paid_at,
+    payment_of,
+    source_of,
+    transaction_of,
+)
+from tillgate_saleor.unwanted import PAID_CHARGE_STATUSES, tell_if_unwanted, unwanted_because
 
 __all__ = ["cancel", "channel_of", "charge", "initialize", "initialize_gateway", "process", "stored_methods", "vendors_of"]
 
@@ -111,7 +122,7 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun) if begun else None
     if begun is not None and payment is not None:  # whatever is offered by now
-        return _begun_before(begun, payment)
+        return _begun_before(begun, payment, body.source_object)
     channel = channel_of(installation, body.source_object.channel.slug)
     try:
         wanted = _wanted(installation, body, channel)
@@ -137,18 +148,18 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
     except TillgateError:
         _log.exception("transaction %s of %s could not be begun", body.transaction.id, installation.api_url)
         return failure(_CHARGE, _("The payment could not be started, and nothing was charged. Please try again later."))
-    return _started(installation, body.transaction.id, started)
+    return _started(installation, body, started)
 
 
-def _begun_before(begun: Transaction, payment: Payment) -> Answer:
+def _begun_before(begun: Transaction, payment: Payment, source: bodies.Source) -> Answer:
     """Return how a transaction stands that is begun again with the same key.
 
     While the first press is creating its payment that is awaited: what fails here fails there too, since to Saleor it is one payment.
     """
     if not is_being_created(payment):
-        return _standing(begun, operations.reconcile(payment, _CAUSE))
+        return _standing(begun, operations.reconcile(payment, _CAUSE), source)
     wait_for_creation(payment)  # less than what Saleor waits for
-    return _standing(begun, payment)
+    return _standing(begun, payment, source)
 
 
 def _look_at_earlier_parts(installation: Installation, source: str) -> None:
@@ -195,7 +206,7 @@ def _refuse_what_is_over(installation: Installation, source: bodies.Source) -> N
         raise _Refused(_("This order has expired."))
     saleor = get_settings().saleor(installation.api_url)
     # Where parts may be paid, Saleor is trusted to ask for what is left.
-    if source.charge_status in ("FULL", "OVERCHARGED") and saleor is not None and not saleor.parts:
+    if source.charge_status in PAID_CHARGE_STATUSES and saleor is not None and not saleor.parts:
         raise _Refused(_("This is paid already."))
 
 
@@ -209,8 +220,8 @@ def _return_url(installation: Installation, given: Any) -> str:
     return given
 
 
-def _started(installation: Installation, transaction_id: str, started: Started) -> Answer:
-    begun, payment = find_transaction(installation, transaction_id), started.payment
+def _started(installation: Installation, body: bodies.Initialize, started: Started) -> Answer:
+    begun, payment = find_transaction(installation, body.transaction.id), started.payment
     assert begun is not None
     if started.outcome is StartOutcome.PAID and payment.data.get(DATA_KEY) != begun.pk:
         return _paid_by_another()
@@ -219,7 +230,7 @@ def _started(installation: Installation, transaction_id: str, started: Started) 
     if started.outcome is StartOutcome.REFUSED:
         return _refused(payment)
     # Pressed twice in the same moment, the earlier is led to the page too, as when the later comes after its answer.
-    return _standing(begun, payment, is_pressed=True)
+    return _standing(begun, payment, body.source_object, is_pressed=True)
 
 
 # How it stands ----------------------------------------------------------------------------------------------------------------------------
@@ -231,15 +242,17 @@ def process(installation: Installation, body: bodies.Process) -> Answer:
     payment = payment_of(begun) if begun else None
     if begun is None or payment is None:
         return failure(_CHARGE, _("This transaction was never begun."))
-    return _standing(begun, operations.reconcile(payment, _CAUSE))
+    return _standing(begun, operations.reconcile(payment, _CAUSE), body.source_object)
 
 
-def _standing(begun: Transaction, payment: Payment, *, is_pressed: bool = False) -> Answer:
+def _standing(begun: Transaction, payment: Payment, source: bodies.Source, *, is_pressed: bool = False) -> Answer:
     """Return how a transaction stands by its payment; `is_pressed` is whether the shopper has begun it just now."""
     reference, amount = payment.reference, payment.amount
     if transaction_of(payment.pk, payment.data) != begun and not (is_pressed and payment.is_open):
         return failure(_CHARGE, _("The shopper has begun again, as another transaction."))
     if payment.status == PaymentStatus.PAID:
+        if not is_reported(reference):  # Saleor hears of the money by this answer
+            tell_if_unwanted(payment.pk, unwanted_because(source.status, source.charge_status))
         return answer(
             "CHARGE_SUCCESS", psp_reference=reference, amount=amount, at=paid_at(payment.pk), message=_("Paid."), actions=["REFUND"]
         )

@@ -6,6 +6,7 @@ pspReference, type and amount.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -18,11 +19,15 @@ from tillgate.hooks import RemoteDelivery
 from tillgate.wire import money
 from tillgate_saleor import vault
 from tillgate_saleor.answers import moment
-from tillgate_saleor.api import Reported, Silent, TokenRefused, report
+from tillgate_saleor.api import Reported, SaleorError, Silent, TokenRefused, ask_paid_for, report
 from tillgate_saleor.models import Transaction
 from tillgate_saleor.plugin import PLUGIN
+from tillgate_saleor.transactions import CHARGED
+from tillgate_saleor.unwanted import GONE, tell_if_unwanted, unwanted_because
 
 __all__ = ["deliver", "enqueue"]
+
+_log = logging.getLogger("tillgate")
 
 _REST: Final = timedelta(seconds=10)
 """After a Saleor was silent, its other reports do not wait for it so long: behind them wait those of other Saleors."""
@@ -75,8 +80,25 @@ def deliver(delivery: RemoteDelivery) -> None:
         message=delivery.data["message"],
         available_actions=tuple(delivery.data["actions"]),
     )
+    token = SecretStr(vault.decrypt(installation.token))
     try:
-        report(installation.api_url, SecretStr(vault.decrypt(installation.token)), event)
+        if delivery.name == CHARGED and delivery.payment is not None:
+            _look_what_it_pays(told, token, int(delivery.payment.id))
+        report(installation.api_url, token, event)
     except Silent:
         _resting[installation.pk] = clock.now() + _REST
         raise
+
+
+def _look_what_it_pays(told: Transaction, token: SecretStr, payment_id: int) -> None:
+    """Tell a person of money for what was ended in Saleor, before that hears of the money. If it does not say, it hears of it all the same."""
+    api_url = told.installation.api_url
+    try:
+        found = ask_paid_for(api_url, token, told.transaction_id)
+    except Silent:
+        raise
+    except SaleorError as error:
+        _log.warning("%s was not asked what transaction %s pays: %s", api_url, told.transaction_id, error)
+        return
+    if not found.is_charged:
+        tell_if_unwanted(payment_id, unwanted_because(found.status, found.charge_status) if found.is_there else GONE)

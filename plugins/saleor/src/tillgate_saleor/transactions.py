@@ -33,6 +33,7 @@ __all__ = [
     "attach",
     "find_purchase",
     "find_transaction",
+    "is_reported",
     "note",
     "paid_at",
     "payment_of",
@@ -119,8 +120,13 @@ def _purchase(installation: Installation, source: str, body: bodies.Initialize, 
 
 def _is_known_to_be_paid(purchase: Purchase) -> bool:
     """Tell whether a purchase is paid and Saleor has taken note of it: if it asks for more then, it means more."""
+    return bool(purchase.paid_reference) and is_reported(purchase.paid_reference)
+
+
+def is_reported(reference: str) -> bool:
+    """Tell whether Saleor has taken the report that a payment is paid."""
     told = Delivery.objects.using(database()).filter(kind=DeliveryKind.REMOTE, name=CHARGED, done_at__isnull=False)
-    return bool(purchase.paid_reference) and told.filter(payment__reference=purchase.paid_reference).exists()
+    return told.filter(payment__reference=reference).exists()
 
 
 def _number(source: bodies.Source) -> str:

@@ -287,6 +287,25 @@ def test_an_order_that_the_staff_cancelled_is_not_paid(saleor: Saleor, storefron
     assert len(gateway.service.transactions()) == before
 
 
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_of_money_for_an_order_that_was_cancelled_while_its_page_was_open_a_person_is_told(
+    comes_back: bool, saleor: Saleor, storefront: Storefront, service: Service
+) -> None:
+    """Saleor takes the money, and opens the order again."""
+    order = storefront.complete(storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)))
+    begun = storefront.begin(order)
+    saleor.cancel(order)
+    if comes_back:
+        decides(begun.cashier, "pay", storefront.return_url)
+        assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
+    else:
+        pays_and_closes_the_tab(begun.cashier)
+        until("the money is reported", lambda: charged(saleor, begun))
+    until("a person is told", lambda: service.attentions(begun.reference) == ["paid-not-payable"])
+    assert successes(saleor, begun) == [TOTAL]
+    assert saleor.order(order)["chargeStatus"] == "FULL"
+
+
 @pytest.mark.parametrize("amount", ["0", "-1", "0.004"])
 def test_a_strange_amount_is_refused_and_creates_nothing(amount: str, storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
     checkout, before = storefront.checkout(channel), len(gateway.service.transactions())
