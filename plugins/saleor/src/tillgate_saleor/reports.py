@@ -91,7 +91,7 @@ def deliver(delivery: RemoteDelivery) -> None:
 
 
 def _look_what_it_pays(told: Transaction, token: SecretStr, payment_id: int) -> None:
-    """Tell a person of money for what was ended in Saleor, before that hears of the money. If it does not say, it hears of it all the same."""
+    """Tell a person of money for what was ended in Saleor, before that hears of it. If Saleor does not say, it hears of it all the same."""
     api_url = told.installation.api_url
     try:
         found = ask_paid_for(api_url, token, told.transaction_id)
