@@ -772,6 +772,8 @@ def test_a_payment_that_was_settled_meanwhile_is_not_held_to_be_unpaid(world: Wo
     world.notice(payment)
     attention = Attention.objects.get(reason=AttentionReason.PAYMENT_UNKNOWN)
     Payment.objects.update(status="closed")
+    world.time.advance(minutes=1)
+    world.sandbox.control.fault("denied", occasion="query")
     assert act(boss, attention, "unpaid", note="not there").endswith("is closed by now")
     assert attention.resolved_at is None
 

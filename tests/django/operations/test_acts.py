@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -13,13 +14,14 @@ from django.db import transaction
 from tests.django.conftest import World
 from tests.django.operations.conftest import queue
 from tests.smallest_shop.models import ShopOrder
-from tillgate import InvalidRequest, NotSent, hooks
+from tillgate import InvalidRequest, NotSent, OrderNotFound, hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
-from tillgate.django.operations import ActNotPossible, RefundNotPossible, acts, deliveries, locking
+from tillgate.django.operations import ActNotPossible, RefundNotPossible, acts, deliveries, locking, payments
+from tillgate.django.operations.attention import raise_attention
 from tillgate.django.operations.deliveries import enqueue_remote
 from tillgate.django.operations.refunds import enter_external_refund
-from tillgate.lifecycle import NotFound
+from tillgate.lifecycle import AttentionReason, NotFound
 
 
 def held(world: World) -> tuple[Payment, Attention]:
@@ -568,3 +570,175 @@ def test_what_the_shop_itself_must_be_told_is_tried_on_whatever_a_person_accepts
     world.time.advance(hours=2)
     world.sweep()
     assert Delivery.objects.get(payment=payment).outcome == "applied"
+
+
+# What the gateway tells nothing of ------------------------------------------------------------------------------------------------------
+
+
+def unknown() -> None:
+    raise OrderNotFound("000022", "order not found", 400)
+
+
+def the(reason: str) -> Attention:
+    return Attention.objects.get(reason=reason, resolved_at=None)
+
+
+@pytest.fixture
+def forgotten(world: World, gateway: dict[str, Callable[[], object]]) -> Payment:
+    """A payment whose time is over, and of which the gateway says that it knows nothing."""
+    payment = world.start(world.order())
+    gateway[payment.reference] = unknown
+    world.time.advance(hours=3)
+    world.sweep()
+    return payment
+
+
+@pytest.fixture
+def found(gateway: dict[str, Callable[[], object]], forgotten: Payment, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let the gateway know the payment again, as it stands or with what it says changed."""
+
+    def find(**changes: Any) -> None:
+        gateway.pop(forgotten.reference, None)
+        real = hooks.query
+        monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: replace(real(account, reference), **changes))
+
+    return find
+
+
+def not_paid(attention: Attention, **given: Any) -> operations.Done:
+    return operations.perform(attention.pk, "unpaid", person="ann", note="it is not in the back office", **given)
+
+
+def test_i2_a_payment_that_the_gateway_does_not_know_is_not_accepted_while_it_is_open(world: World, forgotten: Payment) -> None:
+    """Accepted, it would stay open for ever, and keep its order waiting."""
+    attention = the("payment-unknown")
+    assert operations.acts_for(attention) == ("query", "unpaid")
+    with pytest.raises(ActNotPossible, match=r"^its payment is open: ask again"):
+        operations.perform(attention.pk, "accept", person="ann", note="their index lags")
+    assert not_paid(attention).resolved
+    world.time.advance(hours=2)
+    world.sweep()
+    assert world.shop.is_released(forgotten.order.key)
+
+
+def test_a_paid_payment_that_the_gateway_does_not_know_is_accepted_and_never_held_to_be_unpaid(
+    world: World, gateway: dict[str, Callable[[], object]]
+) -> None:
+    payment = world.paid_payment()
+    gateway[payment.reference] = unknown
+    world.time.advance(hours=2)
+    world.sweep()
+    attention = the("payment-unknown")
+    assert operations.acts_for(attention) == ("query", "accept")
+    with pytest.raises(InvalidRequest, match="is paid by now"):
+        not_paid(attention)
+
+
+def test_i2_nobody_is_held_to_have_paid_nothing_of_whom_the_gateway_says_more_by_now(
+    world: World, forgotten: Payment, found: Callable[..., None]
+) -> None:
+    """Asked once more before, it says that it is paid, though not by which transaction."""
+    world.pays_late(forgotten)
+    found(transaction_no=None)
+    world.time.advance(minutes=1)
+    done = not_paid(the("payment-unknown"))
+    assert (done.resolved, done.sentence) == (False, "the gateway says paid without a transactionNo")
+    world.time.advance(hours=3)
+    world.sweep()
+    assert world.fresh(forgotten).is_open
+    assert not world.shop.is_released(forgotten.order.key)
+
+
+def test_i2_a_payment_of_which_something_else_waits_for_a_person_is_not_held_to_be_unpaid(
+    world: World, gateway: dict[str, Callable[[], object]], forgotten: Payment
+) -> None:
+    with transaction.atomic():
+        raise_attention(AttentionReason.AMOUNT_MISMATCH, "It says 10.00.", "sweep", order=forgotten.order, payment=forgotten)
+    world.time.advance(minutes=1)
+    with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: It says 10\.00\."):
+        not_paid(the("payment-unknown"))
+    assert world.fresh(forgotten).is_open
+
+
+def test_what_a_colleague_resolves_while_a_person_holds_it_to_be_unpaid_changes_nothing(
+    world: World, forgotten: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attention, real = the("payment-unknown"), acts.hold_unpaid
+
+    def too_late(*given: Any) -> Payment:
+        operations.resolve(attention.pk, "the shopper has a receipt", "bob")
+        return real(*given)
+
+    monkeypatch.setattr(acts, "hold_unpaid", too_late)
+    with pytest.raises(InvalidRequest, match="was resolved by somebody else in the meantime"):
+        not_paid(attention)
+    assert world.fresh(forgotten).is_open
+
+
+def test_i2_an_answer_in_hand_is_told_though_a_person_held_the_payment_to_be_unpaid_meanwhile(
+    world: World, forgotten: Payment, found: Callable[..., None], gateway: dict[str, Callable[[], object]]
+) -> None:
+    world.pays_late(forgotten)
+    found(transaction_no=None)
+    read, answer = world.fresh(forgotten), payments.ask(forgotten)
+    gateway[forgotten.reference] = unknown
+    world.time.advance(seconds=30)
+    assert not_paid(the("payment-unknown")).resolved
+    payments.apply_answer(read, answer, "sweep")
+    assert world.attentions() == ["transaction-no-missing"]
+
+
+def test_a_payment_that_moves_is_not_unknown_any_more_whichever_door_brought_the_news(
+    world: World, forgotten: Payment, found: Callable[..., None]
+) -> None:
+    world.pays_late(forgotten)
+    found()
+    world.notice(forgotten)
+    assert world.fresh(forgotten).status == "paid"
+    assert world.attentions() == []
+
+
+def test_i5_what_was_not_read_is_not_settled_by_entering_a_refund(world: World) -> None:
+    payment = world.paid_payment()
+    world.sandbox.control.set_options({"word_paid": "part-refunded"})
+    operations.look_again(payment, "ann")
+    read = the("changed-after-paid")
+    world.sandbox.control.set_options({"word_paid": "charged-back"})
+    world.time.advance(minutes=1)
+    operations.look_again(world.fresh(payment), "bob")
+    with pytest.raises(ActNotPossible, match=r"it says something else by now: .*'charged-back'"):
+        operations.perform(read.pk, "enter-refund", person="ann", amount="2.00", seen=0, read=read.mark)
+    with pytest.raises(RefundNotPossible, match="it says something else by now"):
+        enter_external_refund(payment.pk, "2.00", person="ann", about=read)
+    assert not Refund.objects.exists()
+
+
+def test_i2_what_was_accepted_is_told_again_after_an_answer_in_order_that_a_notice_brought(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment, real, named = world.start(world.order()), hooks.query, [Decimal("10.00"), None]
+    monkeypatch.setattr(
+        "tillgate.hooks.query", lambda account, reference: replace(real(account, reference), **({"amount": named[0]} if named[0] else {}))
+    )
+    world.time.advance(minutes=1)
+    world.sweep()
+    operations.perform(the("amount-mismatch").pk, "accept", person="ann", note="they round on their page")
+    named.reverse()
+    world.shopper_pays(payment)
+    world.notice(payment)
+    assert world.fresh(payment).status == "paid"
+    named.reverse()
+    world.time.advance(hours=2)
+    world.sweep()
+    assert world.attentions() == ["amount-mismatch"]
+
+
+def test_a_number_of_two_payments_is_no_matter_of_a_refund_for_another_reason(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be one and the same money behind both orders: then the other has none any more."""
+    first, second = world.paid_payment(), world.start(world.order())
+    Payment.objects.filter(pk=first.pk).update(transaction_no=world.fresh(second).transaction_no)
+    world.shopper_pays(second)
+    world.notice(second)
+    operations.refund(second.pk, "2.50", person="ann", reason="a cup was broken")
+    operations.refund(second.pk, "10.00", person="ann", reason="the rest as well")
+    assert world.attentions() == ["duplicate-transaction-no"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
+
 import pytest
+from django.core import mail
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
@@ -10,7 +14,9 @@ from tests.django.conftest import World
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Payment, TimelineEntry
 from tillgate.django.operations.attention import ITSELF, open_among, raise_attention, resolve, settle
+from tillgate.django.operations.mail import mail_attentions
 from tillgate.lifecycle import AttentionReason
+from tillgate.testing.world import together
 
 FORGED, GONE = AttentionReason.FORGED_NOTICES, AttentionReason.ACCOUNT_GONE
 
@@ -221,3 +227,32 @@ def test_an_account_that_is_gone_stays_accepted_as_long_as_it_is_the_same_one(wo
     world.paid_payment()
     assert raise_attention(GONE, "The merchant was 1.", "sweep", account="default") is None
     assert raise_attention(GONE, "The merchant was 2.", "sweep", account="default")
+
+
+def test_each_sentence_of_a_matter_is_mailed_once_though_the_gateway_says_one_and_the_other_in_turn(
+    world: World, configure: Callable[..., None]
+) -> None:
+    configure(ATTENTION_MAIL_TO=["owner@shop.example"])
+    payment = world.start(world.order())
+    for sentence in ("It says 12.00.", "It says 12.01.", "It says 12.00.", "It says 12.01.", "It says 12.02."):
+        world.time.advance(hours=1)
+        with transaction.atomic():
+            raise_attention(AttentionReason.AMOUNT_MISMATCH, sentence, "sweep", order=payment.order, payment=payment)
+        mail_attentions()
+        attention = Attention.objects.get()
+        assert attention.sentence == sentence
+        assert abs(attention.raised_at - clock.now()) < timedelta(minutes=1), "what was asked before that does not take it back"
+    assert [sent.body.count("It says 12") for sent in mail.outbox] == [1, 1, 1]
+    assert TimelineEntry.objects.filter(event="attention.raised").count() == 3
+
+
+def test_many_that_raise_the_same_matter_of_an_account_at_once_all_go_on(world: World) -> None:
+    """InnoDB keeps a lock for each that was refused: whoever then asked for the row itself would wait for the others."""
+
+    def raised(name: str) -> None:
+        with transaction.atomic():
+            raise_attention(GONE, "Gone.", "sweep", account=name)
+
+    for turn in range(10):
+        together(*[lambda: raised(f"account {turn}")] * 6)  # noqa: B023  # all of a turn are over before the next
+    assert Attention.objects.count() == 10

@@ -8,7 +8,7 @@ import pytest
 
 from tests.django.conftest import World
 from tillgate import hooks
-from tillgate.django import clock
+from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Heartbeat, Payment
 from tillgate.django.operations.pauses import PAUSE, has_answered, in_turn, pause, resume
 
@@ -151,3 +151,13 @@ def test_an_answer_counts_for_its_account_when_it_came_since_and_not_from_far_ah
     Payment.objects.filter(pk=payment.pk).update(status_since=now + ahead)
     assert has_answered("default", now - timedelta(hours=1)) is counts
     assert not has_answered("other", now - timedelta(hours=1))
+
+
+def test_that_a_person_held_a_payment_to_be_unpaid_is_no_answer_of_the_gateway(world: World) -> None:
+    payment, since = world.start(world.order()), clock.now()
+    world.sandbox.control.fault("denied", occasion="query", times=100)
+    world.time.advance(hours=3)
+    world.sweep()
+    operations.perform(Attention.objects.get(reason="payment-unknown").pk, "unpaid", person="ann", note="not in the back office")
+    assert Payment.objects.get(pk=payment.pk).status == "expired"
+    assert not has_answered("default", since)

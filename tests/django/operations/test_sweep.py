@@ -37,6 +37,7 @@ from tillgate.django.operations.sweep import SWEEPER, Swept, accounts_due, beat,
 from tillgate.lifecycle import Found, NoNews, NotFound
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 from tillgate.testing.crashes import Crash
+from tillgate.wire.dialects import REFERENCE
 
 sweeping: Any = sys.modules["tillgate.django.operations.sweep"]  # the package gives its function under the same name
 
@@ -968,7 +969,7 @@ def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it
         "not found": NotFound(asked_at=asked_at),
         "no news": NoNews(because="time-out"),
     }
-    sweeping._settle_troubles({payment.pk: answers[answered]})
+    sweeping._settle_troubles([(payment, answers[answered])])
     said = dict(Attention.objects.values_list("payment", "resolution"))
     assert said == {payment.pk: "the gateway's answer is in order by now" if is_over else "", other.pk: ""}
 
@@ -1523,6 +1524,25 @@ def test_i2_a_paid_payment_that_the_gateway_forgot_at_its_last_look_is_asked_abo
     world.time.advance(days=2)
     world.sweep()
     assert world.attentions() == []
+
+
+@pytest.mark.parametrize("minutes", [1, 125])
+def test_i2_only_what_was_known_until_its_time_was_over_is_forgotten_for_its_age(
+    world: World, configure: Callable[..., None], minutes: int
+) -> None:
+    """What a gateway loses while it can be paid may be paid, whatever it does with what is old."""
+    configure({"DIALECT": replace(REFERENCE, expired_is_forgotten=True)})
+    order = world.order()
+    payment = world.start(order)
+    world.time.advance(minutes=minutes)
+    world.sandbox.control.fault("denied", occasion="query", times=100)
+    for hours in (0, 3, 3):
+        world.time.advance(hours=hours)
+        world.sweep()
+    was_known = minutes > 120
+    assert world.attentions() == ([] if was_known else ["payment-unknown"])
+    assert world.fresh(payment).is_open is not was_known
+    assert world.shop.is_released(order) is was_known
 
 
 def test_i2_what_was_claimed_while_the_clock_was_ahead_and_not_asked_about_is_due_when_it_is_right(

@@ -17,14 +17,14 @@ from django.db.models import QuerySet
 
 from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
-from tillgate.django.operations.attention import is_over, resolve
+from tillgate.django.operations.attention import UNTOLD_REASONS, is_over, resolve
 from tillgate.django.operations.deliveries import AGAIN, deliver, deliver_remote, give_up, retry
 from tillgate.django.operations.locking import database, in_the_shops_hands, locked_order, outside_transactions
 from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of, hold_unpaid
 from tillgate.django.operations.refunds import enter_external_refund, refund, refundable, settle_by_person, withdraw
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
-from tillgate.lifecycle import Answer, AttentionReason, PaymentStatus, RefundStatus, decide
+from tillgate.lifecycle import Answer, AttentionReason, Found, PaymentStatus, RefundStatus, decide
 from tillgate.wire.texts import storable
 
 __all__ = ["Act", "ActNotPossible", "Done", "acts_for", "look_again", "perform"]
@@ -57,6 +57,8 @@ class Act(StrEnum):
 
 _ASK: Final = (Act.QUERY, Act.ACCEPT)
 
+_AS_READ: Final = frozenset({Act.UNPAID, Act.ENTER_REFUND, Act.ACCEPT})
+"""Acts by which a person answers for what the matter says."""
 _FITTING: Final[Mapping[str, tuple[Act, ...]]] = MappingProxyType(
     {
         AttentionReason.AMOUNT_MISMATCH: _ASK,
@@ -120,7 +122,7 @@ def acts_for(attention: Attention, refunds: Iterable[Refund] | None = None) -> t
     """
     if attention.resolved_at:
         return ()
-    fitting = _fitting(attention)
+    fitting = tuple(act for act in _fitting(attention) if act is not _unfit(attention))
     if Act.REFUND not in fitting or any(one.status == RefundStatus.QUEUED for one in (_unsent(attention) if refunds is None else refunds)):
         return fitting
     return tuple(act for act in fitting if act is not Act.WITHDRAW)
@@ -130,6 +132,13 @@ def _fitting(attention: Attention) -> tuple[Act, ...]:
     if attention.reason == AttentionReason.SIGNATURE_MISMATCH and attention.payment_id is None:
         return (Act.ACCEPT,)  # a creation met it, and what a query says proves nothing of how creations are signed
     return _FITTING.get(attention.reason, (Act.ACCEPT,))
+
+
+def _unfit(attention: Attention) -> Act | None:
+    """Return the act that is no end of what the gateway tells nothing of: a payment that stays open keeps its order waiting for ever."""
+    if attention.reason not in UNTOLD_REASONS or attention.payment is None:
+        return None
+    return Act.ACCEPT if attention.payment.is_open else Act.UNPAID
 
 
 def _unsent(attention: Attention) -> QuerySet[Refund]:
@@ -152,7 +161,7 @@ def perform(
     """Do what a person chose about an attention.
 
     `amount` is for the two acts about refunds, `note` for accepting and for what nobody paid; `seen` is as in `refund`, and `press` is kept
-    with the refund. `read` is the attention's `mark` when it was shown: what says something else by now is not accepted.
+    with the refund. `read` is the attention's `mark` when it was shown: what says something else by now is not resolved by a person's word.
 
     Raises `ActNotPossible`, `RefundNotPossible` or `InvalidRequest`, and nothing was done.
     """
@@ -163,7 +172,15 @@ def perform(
         return _too_late(attention)
     if act not in _fitting(attention):
         raise ActNotPossible(f"{act!r} does not resolve {attention.reason!r}")
+    if act == Act.ACCEPT == _unfit(attention):
+        raise ActNotPossible("its payment is open: ask again, or once its time is over say that nobody paid it, if you know that")
+    if read and read != attention.mark and act in _AS_READ:
+        raise _says_something_else(attention)
     return _ACTS[Act(act)](attention, _Given(person=person, note=storable(note.strip()), amount=amount, press=press, seen=seen, read=read))
+
+
+def _says_something_else(attention: Attention) -> ActNotPossible:
+    return ActNotPossible(f"it says something else by now: {attention.sentence}")
 
 
 def _too_late(attention: Attention) -> Done:
@@ -193,6 +210,9 @@ def _query(attention: Attention, given: _Given) -> Done:
     if payment is None:
         raise ActNotPossible(f"there is no payment of account {attention.account} to ask about")
     answer, done = _look(payment, given.person)
+    attention.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
+    if attention.resolved_at:
+        return _too_late(attention)
     if answer is None or not done.resolved or not is_over(attention.reason, answer):
         return replace(done, resolved=False)
     return _resolved(attention, f"asked again: {done.sentence}", given)
@@ -300,7 +320,7 @@ def _accept(attention: Attention, given: _Given) -> Done:
     with locked_order(attention.order_id):
         attention.refresh_from_db(fields=["sentence"])
         if given.read and given.read != attention.mark:  # the order's lock keeps it from being told anew
-            raise ActNotPossible(f"it says something else by now: {attention.sentence}")
+            raise _says_something_else(attention)
         # It would go out although the money is to stay.
         if Act.REFUND in _fitting(attention) and (unsent := _unsent(attention).first()):
             remedy = "withdraw it first" if unsent.status == RefundStatus.QUEUED else "look again in a moment"
@@ -312,7 +332,14 @@ def _hold_unpaid(attention: Attention, given: _Given) -> Done:
     assert attention.payment is not None
     if not given.note:
         raise ActNotPossible("a note must say how it is known that nobody paid")
-    held = hold_unpaid(attention.payment.pk, given.person, given.note)
+    # Asked once more, since what a person saw there may be an hour old.
+    answer, done = _look(attention.payment, given.person)
+    attention.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
+    if attention.resolved_at:
+        return _too_late(attention)
+    if isinstance(answer, Found):
+        return replace(done, resolved=False)
+    held = hold_unpaid(attention, given.person, given.note)
     attention.refresh_from_db(fields=["resolved_at"])
     return Done(resolved=attention.resolved_at is not None, sentence=f"payment {held.reference} is {held.status}")
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from tillgate import hooks
 from tillgate.django import clock
-from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
+from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.locking import database
 from tillgate.django.operations.timeline import record
 from tillgate.lifecycle import Answer, AttentionReason, Found
@@ -24,6 +24,8 @@ __all__ = [
     "NOT_APPLIED_REASONS",
     "TELLING_REASONS",
     "UNTOLD_REASONS",
+    "conclude",
+    "forget_accepted",
     "is_over",
     "open_among",
     "open_key",
@@ -78,7 +80,7 @@ ITSELF: Final = "tillgate"
 
 def is_over(reason: str, answer: Answer) -> bool:
     """Tell whether an answer that is in order ends a reason: that the gateway knows no such payment is no word on what it said of it."""
-    return isinstance(answer, Found) or reason in ACCOUNT_REASONS | UNTOLD_REASONS
+    return isinstance(answer, Found) or reason in ACCOUNT_REASONS | {AttentionReason.PAYMENT_UNANSWERED}
 
 
 def open_key(reason: AttentionReason, subject: Payment | Refund | Delivery | None, account: str) -> str:
@@ -135,8 +137,10 @@ def raise_attention(
         with transaction.atomic(using=database()):
             attention.save(force_insert=True)
     except IntegrityError:
-        # A locking read sees what another worker has committed, whatever this transaction saw before.
-        if Attention.objects.select_for_update().filter(open_key=key).first() is None:
+        # A locking read sees what another worker has committed, whatever this transaction saw before. It comes second, since on InnoDB
+        # all who were refused hold a lock of that row already, and would wait for each other's.
+        known_by_now = Attention.objects.filter(open_key=key)
+        if known_by_now.first() is None and known_by_now.select_for_update().first() is None:
             raise
         return None  # another worker raised it in the same moment
     if order and delivery is None:
@@ -160,9 +164,19 @@ def raise_attention(
 
 
 def _tell_anew(known: Attention, sentence: str, cause: str, order: Order) -> None:
-    """Let an open matter say what the gateway says by now, and have it mailed once more: it may be a charge-back."""
-    known.sentence, known.mailed_at = sentence, None
-    known.save(update_fields=["sentence", "mailed_at"])
+    """Let an open matter say what the gateway says by now, and have it mailed once more: it may be a charge-back.
+
+    Each sentence is mailed once, though the gateway may say one and the other in turn.
+    """
+    known.sentence, known.raised_at = sentence, clock.now()
+    timeline = TimelineEntry.objects.using(database()).filter(payment=known.payment_id)
+    resolved = timeline.filter(event="attention.resolved").order_by("-pk").values_list("pk", flat=True).first() or 0
+    told = timeline.filter(event="attention.raised", pk__gt=resolved)
+    if sentence in told.values_list("sentence", flat=True):
+        known.save(update_fields=["sentence", "raised_at"])
+        return
+    known.mailed_at = None
+    known.save(update_fields=["sentence", "raised_at", "mailed_at"])
     about = {"reason": known.reason}
     record("attention.raised", order, cause, sentence, payment=known.payment, evidence=about, told=about)
 
@@ -178,6 +192,31 @@ def _is_accepted(reason: AttentionReason, sentence: str, *, account: str, **abou
         about = {"account": account}
     accepted: QuerySet[Attention] = Attention.objects.filter(reason=str(reason), accepted=True, **about)
     return sentence in accepted.values_list("sentence", flat=True)  # compared here, since MariaDB holds other capitals to be the same
+
+
+def forget_accepted(payments: Collection[Payment]) -> None:
+    """Have what a person has accepted about payments told again, should it come again: the gateway has answered in order meanwhile."""
+    rows = Attention.objects.using(database()).filter(_accepted_about(payments))
+    _tell_again(list(rows.values_list("pk", flat=True)))
+
+
+def conclude(payment: Payment, because: str) -> None:
+    """Take back that the gateway tells nothing of a payment, and what was accepted about it: it has come to another status."""
+    untold = Q(payment=payment, reason__in=UNTOLD_REASONS, resolved_at__isnull=True)
+    rows = Attention.objects.using(database()).filter(untold | _accepted_about([payment]))
+    matters = list(rows.values_list("pk", "accepted"))
+    _tell_again([pk for pk, accepted in matters if accepted])
+    for pk in [pk for pk, accepted in matters if not accepted]:
+        resolve(pk, because, ITSELF)
+
+
+def _accepted_about(payments: Collection[Payment]) -> Q:
+    return Q(payment__in=[payment.pk for payment in payments], reason__in=ANSWER_REASONS | TELLING_REASONS, accepted=True)
+
+
+def _tell_again(accepted: Collection[int]) -> None:
+    if accepted:
+        Attention.objects.using(database()).filter(pk__in=accepted).update(accepted=False)
 
 
 def resolve(attention_id: int, resolution: str, person: str, *, accepted: bool = False) -> Attention:

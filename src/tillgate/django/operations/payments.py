@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from types import MappingProxyType
@@ -16,10 +17,19 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment
 from tillgate.django.operations.accounts import account_of
-from tillgate.django.operations.attention import ACCOUNT_REASONS, UNTOLD_REASONS, open_key, raise_attention, resolve
+from tillgate.django.operations.attention import (
+    ACCOUNT_REASONS,
+    ANSWER_REASONS,
+    UNTOLD_REASONS,
+    conclude,
+    forget_accepted,
+    open_key,
+    raise_attention,
+    resolve,
+)
 from tillgate.django.operations.deliveries import deliver, deliver_due
 from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
-from tillgate.django.operations.timeline import record
+from tillgate.django.operations.timeline import BY_PERSON, record
 from tillgate.errors import InvalidRequest, TillgateError
 from tillgate.lifecycle import (
     Answer,
@@ -27,6 +37,7 @@ from tillgate.lifecycle import (
     Decision,
     Found,
     NoNews,
+    NotFound,
     PaymentFacts,
     PaymentStatus,
     decide,
@@ -180,6 +191,8 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
     """Apply an answer of the gateway to a payment, under its order's lock, and deliver what follows to the shop."""
     decision = decide(facts_of(payment), answer)
     if is_unchanged(payment, decision):
+        if decision.is_news:
+            forget_accepted([payment])
         reschedule([payment], decision)
         return payment
     if not decision.is_news:
@@ -190,7 +203,7 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
     with locked_order(payment.order_id) as order:
         fresh = Payment.objects.using(database()).select_for_update().get(pk=payment.pk)
         fresh.order = order
-        decision = decide(facts_of(fresh), answer)
+        decision = _decide(fresh, answer)
         if _is_outrun(payment, fresh, decision, answer):
             return fresh
         if not is_unchanged(fresh, decision):
@@ -198,6 +211,16 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
     tell = deliver if fresh.status != payment.status else deliver_due  # of what does not move there is seldom anything to tell
     tell(order.pk)
     return fresh
+
+
+def _decide(payment: Payment, answer: Answer) -> Decision:
+    """Decide what an answer means; a payment that was unknown while it could be paid has not been forgotten for its age (silence 19)."""
+    decision = decide(facts_of(payment), answer)
+    if isinstance(answer, NotFound) and decision.status is PaymentStatus.EXPIRED and payment.is_open:
+        unknown = Attention.objects.filter(payment=payment, reason=AttentionReason.PAYMENT_UNKNOWN, resolved_at__isnull=True)
+        if unknown.filter(raised_at__lt=payment.cashier_closes_at).exists():
+            return decide(facts_of(payment), replace(answer, expired_is_forgotten=False))
+    return decision
 
 
 def _is_outrun(read: Payment, payment: Payment, decision: Decision, answer: Answer) -> bool:
@@ -208,7 +231,14 @@ def _is_outrun(read: Payment, payment: Payment, decision: Decision, answer: Answ
     has_moved = payment.status_since != read.status_since
     is_earlier = not isinstance(answer, NoNews) and answer.asked_at < payment.status_since
     # A clock that ran far ahead may have said when it came to its status.
-    return decision.status == payment.status and (has_moved or (is_earlier and payment.status_since <= clock.now() + clock.SKEW))
+    is_outrun = decision.status == payment.status and (has_moved or (is_earlier and payment.status_since <= clock.now() + clock.SKEW))
+    return is_outrun and not _is_by_person(payment)
+
+
+def _is_by_person(payment: Payment) -> bool:
+    """Tell whether a person, who knows less than the gateway, has said that a payment came to its status."""
+    moved = payment.timeline.filter(event=f"payment.{payment.status}").order_by("-pk").values_list("cause", flat=True).first()
+    return moved is not None and moved.startswith(BY_PERSON)
 
 
 def reschedule(payments: list[Payment], decision: Decision) -> None:
@@ -249,6 +279,8 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, c
     payment.save(update_fields=["status", "status_since", "transaction_no", "next_look_at", "looked_at"])
     if decision.attention:
         _raise(order, payment, decision, cause)
+    elif decision.is_news:
+        conclude(payment, decision.because)
     if moved:
         evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
         record(f"payment.{decision.status}", order, cause, decision.because, payment=payment, evidence=evidence)
@@ -274,24 +306,31 @@ def _sentence(payment: Payment, decision: Decision) -> str:
     return f"{whom}: {decision.because}."
 
 
-def hold_unpaid(payment_id: int, person: str, note: str) -> Payment:
+def hold_unpaid(about: Attention, person: str, note: str) -> Payment:
     """Let a payment expire of which the gateway says nothing usable, as a person wishes; should money come all the same, it is found.
 
-    Raises `InvalidRequest` when it is not open any more, or can still be paid.
+    `about` is the matter that says so. Raises `InvalidRequest` when it is not open any more or the payment can still be paid, and when the
+    gateway says something of the payment by now.
     """
-    row = Payment.objects.using(database()).get(pk=payment_id)
+    assert about.payment is not None
+    row = about.payment
     with locked_order(row.order_id) as order:
-        payment = Payment.objects.using(database()).select_for_update().get(pk=payment_id)
+        payment = Payment.objects.using(database()).select_for_update().get(pk=row.pk)
         payment.order = order
+        matters = Attention.objects.filter(payment=payment, resolved_at__isnull=True)
+        if not matters.filter(pk=about.pk).exists():
+            raise InvalidRequest("attention", about.pk, "was resolved by somebody else in the meantime")
+        if said := matters.filter(reason__in=ANSWER_REASONS.difference(ACCOUNT_REASONS, UNTOLD_REASONS)).first():
+            raise InvalidRequest("payment", payment.reference, f"is known to the gateway by now: {said.sentence}")
         if not payment.is_open:
             raise InvalidRequest("payment", payment.reference, f"is {payment.status} by now")
         if clock.now() < payment.expires_at:
             raise InvalidRequest("payment", payment.reference, f"can still be paid, until {clock.local(payment.expires_at):%Y-%m-%d %H:%M}")
         because = f"a person holds it to be unpaid: {note}"
         decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, because=because)
-        _write(order, payment, decision, NoNews(because=because), f"person:{person}", heard=payment.notices)
-        for attention in Attention.objects.filter(payment=payment, reason__in=UNTOLD_REASONS, resolved_at__isnull=True):
-            resolve(attention.pk, because, person)
+        for pk in matters.filter(reason__in=UNTOLD_REASONS).values_list("pk", flat=True):
+            resolve(pk, because, person)
+        _write(order, payment, decision, NoNews(because=because), f"{BY_PERSON}{person}", heard=payment.notices)
     deliver_due(row.order_id)
     return payment
 

@@ -50,7 +50,7 @@ _log = logging.getLogger("tillgate")
 
 _UNDER_WAY: Final = (RefundStatus.SENDING, RefundStatus.UNKNOWN)
 """From these an answer of the gateway settles a refund."""
-_OVER_ONCE_GIVEN_BACK: Final = GIVEN_BACK_REASONS | {AttentionReason.CHANGED_AFTER_PAID, AttentionReason.DUPLICATE_TRANSACTION_NO}
+_OVER_ONCE_GIVEN_BACK: Final = GIVEN_BACK_REASONS | {AttentionReason.CHANGED_AFTER_PAID}
 _LOST_AFTER: Final = timedelta(minutes=15)
 """A refund that is still *sending* after this was cut off by a crash: longer than any call may take."""
 _SEND_AGAIN_AFTER: Final = timedelta(minutes=1)
@@ -170,12 +170,14 @@ def _check_seen(payment: Payment, seen: int | None) -> None:
 
 
 def _check_open(about: Attention | None) -> None:
-    """Raise when somebody has resolved the matter that a refund is to resolve. Whoever resolves one has the order's lock too."""
+    """Raise when the matter that a refund is to resolve is resolved, or says something else by now. Both need the order's lock too."""
     if about is None:
         return
     by_now = Attention.objects.using(database()).select_for_update().get(pk=about.pk)
     if by_now.resolved_at:
         raise RefundNotPossible(f"{by_now.resolved_by} had resolved it already: {by_now.resolution}")
+    if by_now.sentence != about.sentence:
+        raise RefundNotPossible(f"it says something else by now: {by_now.sentence}")
 
 
 def _send_quietly(refund_id: int) -> None:
@@ -195,15 +197,16 @@ def send_refund(refund_id: int) -> Refund:
     if claimed.confirmed:  # an earlier request, which was taken not to have left, has left after all
         return _settle(claimed, RefundStatus.SUCCEEDED, "a notice had confirmed it", cause="refund")
     outcome = _send(claimed)
-    if isinstance(outcome, ConfigurationError):  # it stays queued, and would for ever
-        alias = claimed.payment.account
-        with durable():
-            raise_attention(AttentionReason.ACCOUNT_GONE, f"Account {alias}: {outcome}.", "refund", payment=claimed.payment, account=alias)
     answer = outcome.ret_msg if isinstance(outcome, Refunded) else str(outcome)
     status = decide_refund(outcome)
     # It may have been taken for lost while this process was away; its answer is as good as ever.
     is_known = status in (RefundStatus.SUCCEEDED, RefundStatus.REFUSED)
-    return _settle(claimed, status, answer, cause="refund", only_from=_UNDER_WAY if is_known else (RefundStatus.SENDING,))
+    settled = _settle(claimed, status, answer, cause="refund", only_from=_UNDER_WAY if is_known else (RefundStatus.SENDING,))
+    if isinstance(outcome, ConfigurationError):  # it stays queued, and would for ever
+        alias = claimed.payment.account
+        with durable():
+            raise_attention(AttentionReason.ACCOUNT_GONE, f"Account {alias}: {outcome}.", "refund", payment=claimed.payment, account=alias)
+    return settled
 
 
 def _send(claimed: Refund) -> Refunded | TillgateError:
@@ -347,7 +350,9 @@ def _conclude_refund(refund: Refund) -> None:
         overpaid = Attention.objects.filter(payment=refund.payment, reason=AttentionReason.OVERPAID, resolved_at__isnull=True)
         for attention in overpaid:
             resolve(attention.pk, f"USD {refund.amount} was given back", person)
-    _conclude_given_back(refund.payment, person, _OVER_ONCE_GIVEN_BACK)
+    # Behind two orders there may be the same money: given back for another reason, it leaves the other order without.
+    asked = {AttentionReason.DUPLICATE_TRANSACTION_NO} if refund.reason == AttentionReason.DUPLICATE_TRANSACTION_NO else set()
+    _conclude_given_back(refund.payment, person, _OVER_ONCE_GIVEN_BACK | asked)
 
 
 def _conclude_given_back(payment: Payment, person: str, over: Collection[AttentionReason]) -> None:

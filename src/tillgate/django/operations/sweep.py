@@ -10,7 +10,7 @@ get theirs. What was claimed and not reached in a turn is given back as due.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from django.db import Error as DatabaseFault
 from django.db import close_old_connections, connections
-from django.db.models import Exists, Min, OuterRef, Q, QuerySet
+from django.db.models import Exists, Min, OuterRef, QuerySet
 
 from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
@@ -28,7 +28,7 @@ from tillgate.django.operations.asking import Asker
 from tillgate.django.operations.attention import (
     ACCOUNT_REASONS,
     ANSWER_REASONS,
-    TELLING_REASONS,
+    forget_accepted,
     is_over,
     open_among,
     raise_attention,
@@ -423,7 +423,7 @@ def _lease(account: str) -> timedelta:
 def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: datetime, swept: Swept) -> None:
     """Apply a batch's answers; those that bring nothing new are put back together, a statement for all that are due at the same moment."""
     put_back: dict[datetime | None, list[int]] = {}
-    in_order: dict[int, Answer] = {}
+    in_order: list[tuple[Payment, Answer]] = []
     unanswered: list[Payment] = []
     now = clock.now()
     decisions = [decide(facts_of(payment), answer) if answer else None for payment, answer in zip(batch, answers, strict=True)]
@@ -436,7 +436,7 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
         swept.looked += 1
         swept.no_news += not decision.is_news
         if decision.is_news and decision.attention is None:
-            in_order[payment.pk] = answer
+            in_order.append((payment, answer))
         if not decision.is_news and is_unanswered(decision.status, payment.expires_at, now):
             unanswered.append(payment)
         if is_unchanged(payment, decision, told):
@@ -470,25 +470,19 @@ def _tell_of_unanswered(payments: list[Payment]) -> None:
                 raise_attention(reason, sentence, "sweep", order=order, payment=payment, account=account)
 
 
-def _settle_troubles(in_order: dict[int, Answer]) -> None:
+def _settle_troubles(in_order: Sequence[tuple[Payment, Answer]]) -> None:
     """Take back what was told of payments that the gateway answers in order about, as far as it had been told before it was asked.
 
     What a person has accepted of them is told again, should it come again.
     """
-    about = Attention.objects.using(database()).filter(payment__in=in_order, reason__in=ANSWER_REASONS | TELLING_REASONS)
-    troubled = about.filter(Q(resolved_at__isnull=True) | Q(accepted=True))
-    now, over, accepted = clock.now(), [], []
-    for pk, payment_id, reason, raised_at, resolved_at in troubled.values_list("pk", "payment_id", "reason", "raised_at", "resolved_at"):
-        answer = in_order[payment_id]
-        if resolved_at is not None:
-            accepted.append(pk)
-            continue
-        if reason not in ANSWER_REASONS:
-            continue
+    forget_accepted([payment for payment, _ in in_order])
+    answers = {payment.pk: answer for payment, answer in in_order}
+    troubled = Attention.objects.using(database()).filter(payment__in=answers, reason__in=ANSWER_REASONS, resolved_at__isnull=True)
+    now, over = clock.now(), []
+    for pk, payment_id, reason, raised_at in troubled.values_list("pk", "payment_id", "reason", "raised_at"):
+        answer = answers[payment_id]
         if not isinstance(answer, NoNews) and (raised_at < answer.asked_at or raised_at > now + clock.SKEW) and is_over(reason, answer):
             over.append(pk)
-    if accepted:
-        about.filter(pk__in=accepted).update(accepted=False)
     if over:
         settle(Attention.objects.filter(pk__in=over), "the gateway's answer is in order by now")
 

@@ -12,7 +12,10 @@ from tillgate.django import clock
 from tillgate.django.models import Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.locking import database
 
-__all__ = ["record"]
+__all__ = ["BY_PERSON", "record"]
+
+BY_PERSON: Final = "person:"
+"""How the cause of what a person did begins."""
 
 _DEEPEST: Final = 20
 """What lies deeper in an answer is not kept."""
