@@ -245,6 +245,8 @@ class Attention(models.Model):
     """The same thing is open only once; null once resolved, so that it may come again."""
     raised_at = models.DateTimeField(db_index=True)
     mailed_at = models.DateTimeField(null=True, blank=True)
+    mailed = models.JSONField(null=True, default=list)
+    """The marks of the sentences that were mailed. Null where a version that did not know of this wrote the row."""
     resolved_at = models.DateTimeField(null=True, blank=True)
     resolved_by = models.CharField(max_length=150, blank=True)
     resolution = models.CharField(max_length=255, blank=True)

@@ -12,7 +12,7 @@ import pytest
 from django.db import transaction
 
 from tests.django.conftest import World
-from tests.django.operations.conftest import queue
+from tests.django.operations.conftest import clock_ahead, queue
 from tests.smallest_shop.models import ShopOrder
 from tillgate import InvalidRequest, NotSent, OrderNotFound, hooks
 from tillgate.django import clock, operations
@@ -637,16 +637,63 @@ def test_a_paid_payment_that_the_gateway_does_not_know_is_accepted_and_never_hel
 def test_i2_nobody_is_held_to_have_paid_nothing_of_whom_the_gateway_says_more_by_now(
     world: World, forgotten: Payment, found: Callable[..., None]
 ) -> None:
-    """Asked once more before, it says that it is paid, though not by which transaction."""
+    """Asked once more before that, it says that it is paid, though not by which transaction."""
     world.pays_late(forgotten)
     found(transaction_no=None)
     world.time.advance(minutes=1)
-    done = not_paid(the("payment-unknown"))
-    assert (done.resolved, done.sentence) == (False, "the gateway says paid without a transactionNo")
+    with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: .* says paid without a transactionNo"):
+        not_paid(the("payment-unknown"))
     world.time.advance(hours=3)
     world.sweep()
     assert world.fresh(forgotten).is_open
     assert not world.shop.is_released(forgotten.order.key)
+
+
+def test_i2_nobody_is_held_to_have_paid_nothing_while_the_gateway_was_asked_just_now(
+    world: World, forgotten: Payment, configure: Callable[..., None]
+) -> None:
+    """What it answers may be on its way."""
+    configure(NOTICE_THROTTLE_SECONDS=5)
+    operations.look_again(forgotten, "bob")
+    done = not_paid(the("payment-unknown"))
+    assert (done.resolved, done.sentence) == (False, "the gateway was asked a moment ago: try again in a few seconds")
+    assert world.fresh(forgotten).is_open
+
+
+def test_a_payment_that_the_gateway_knows_in_order_again_is_not_held_to_be_unpaid(
+    world: World, gateway: dict[str, Callable[[], object]]
+) -> None:
+    payment = world.start(world.order())
+    gateway[payment.reference] = unknown
+    world.time.advance(minutes=1)
+    world.sweep()
+    del gateway[payment.reference]
+    world.time.advance(minutes=1)
+    done = not_paid(the("payment-unknown"))
+    assert (done.resolved, done.sentence) == (True, "asked again: the gateway waits for the shopper")
+    assert world.fresh(payment).is_open
+
+
+def test_i2_a_payment_of_which_a_person_has_accepted_what_the_gateway_says_can_be_held_to_be_unpaid(
+    world: World, forgotten: Payment, found: Callable[..., None]
+) -> None:
+    """Of one that the gateway never says anything usable about, else no button would be the end."""
+    found(amount=Decimal("10.00"))
+    operations.look_again(forgotten, "bob")
+    operations.perform(the("amount-mismatch").pk, "accept", person="ann", note="their page rounds")
+    world.time.advance(minutes=1)
+    assert not_paid(the("payment-unknown")).resolved
+
+
+def test_what_a_person_holds_to_be_unpaid_is_so_though_a_clock_was_far_ahead_when_it_began(
+    world: World, gateway: dict[str, Callable[[], object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with clock_ahead(monkeypatch, 400):
+        payment = world.start(world.order())
+    gateway[payment.reference] = unknown
+    operations.look_again(payment, "bob")
+    world.time.advance(minutes=1)
+    assert not_paid(the("payment-unknown")).resolved
 
 
 def test_i2_a_payment_of_which_something_else_waits_for_a_person_is_not_held_to_be_unpaid(
@@ -663,7 +710,7 @@ def test_i2_a_payment_of_which_something_else_waits_for_a_person_is_not_held_to_
 def test_what_a_colleague_resolves_while_a_person_holds_it_to_be_unpaid_changes_nothing(
     world: World, forgotten: Payment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attention, real = the("payment-unknown"), acts.hold_unpaid
+    attention, real = the("payment-unknown"), payments.hold_unpaid
 
     def too_late(*given: Any) -> Payment:
         operations.resolve(attention.pk, "the shopper has a receipt", "bob")
@@ -686,6 +733,18 @@ def test_i2_an_answer_in_hand_is_told_though_a_person_held_the_payment_to_be_unp
     assert not_paid(the("payment-unknown")).resolved
     payments.apply_answer(read, answer, "sweep")
     assert world.attentions() == ["transaction-no-missing"]
+
+
+def test_i9_an_answer_in_hand_is_outrun_by_what_a_persons_question_has_learnt_meanwhile(world: World) -> None:
+    """A person's question is answered by the gateway: only a person's word counts for less."""
+    payment = world.start(world.order())
+    read, answer = world.fresh(payment), NotFound(asked_at=clock.now())
+    world.time.advance(seconds=10)
+    world.shopper_pays(payment)
+    operations.look_again(payment, "ann")
+    payments.apply_answer(read, answer, "sweep")
+    assert world.fresh(payment).status == "paid"
+    assert world.attentions() == []
 
 
 def test_a_payment_that_moves_is_not_unknown_any_more_whichever_door_brought_the_news(
@@ -716,10 +775,8 @@ def test_i5_what_was_not_read_is_not_settled_by_entering_a_refund(world: World) 
 def test_i2_what_was_accepted_is_told_again_after_an_answer_in_order_that_a_notice_brought(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    payment, real, named = world.start(world.order()), hooks.query, [Decimal("10.00"), None]
-    monkeypatch.setattr(
-        "tillgate.hooks.query", lambda account, reference: replace(real(account, reference), **({"amount": named[0]} if named[0] else {}))
-    )
+    payment, real, named = world.start(world.order()), hooks.query, [Decimal("10.00"), Decimal("12.50")]
+    monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: replace(real(account, reference), amount=named[0]))
     world.time.advance(minutes=1)
     world.sweep()
     operations.perform(the("amount-mismatch").pk, "accept", person="ann", note="they round on their page")

@@ -246,6 +246,34 @@ def test_each_sentence_of_a_matter_is_mailed_once_though_the_gateway_says_one_an
     assert TimelineEntry.objects.filter(event="attention.raised").count() == 3
 
 
+def test_i2_a_sentence_that_gave_way_to_another_before_it_was_mailed_is_mailed_when_it_comes_back(
+    world: World, configure: Callable[..., None]
+) -> None:
+    configure(ATTENTION_MAIL_TO=["owner@shop.example"])
+    payment = world.start(world.order())
+
+    def says(sentence: str) -> None:
+        with transaction.atomic():
+            raise_attention(AttentionReason.AMOUNT_MISMATCH, sentence, "sweep", order=payment.order, payment=payment)
+
+    says("It says 12.00.")
+    mail_attentions()
+    world.time.advance(hours=1)
+    for sentence in ("It says 0.01.", "It says 12.00."):
+        says(sentence)
+    assert mail_attentions() == 0, "that is known"
+    says("It says 0.01.")
+    mail_attentions()
+    assert ["It says 0.01." in sent.body for sent in mail.outbox] == [False, True]
+
+
+def test_i2_what_an_older_version_accepted_of_an_open_payment_is_told_all_the_same(world: World) -> None:
+    payment, reason = world.start(world.order()), AttentionReason.PAYMENT_UNKNOWN
+    told = {"order": payment.order, "payment": payment}
+    Attention.objects.create(reason=reason, sentence="Unknown.", accepted=True, raised_at=clock.now(), resolved_at=clock.now(), **told)
+    assert raise_attention(reason, "Unknown.", "sweep", order=payment.order, payment=payment)
+
+
 def test_many_that_raise_the_same_matter_of_an_account_at_once_all_go_on(world: World) -> None:
     """InnoDB keeps a lock for each that was refused: whoever then asked for the row itself would wait for the others."""
 

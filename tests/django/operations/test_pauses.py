@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,6 +13,7 @@ from tillgate import hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Heartbeat, Payment
 from tillgate.django.operations.pauses import PAUSE, has_answered, in_turn, pause, resume
+from tillgate.wire.dialects import REFERENCE
 
 LONG = "a" * 128
 
@@ -161,3 +164,15 @@ def test_that_a_person_held_a_payment_to_be_unpaid_is_no_answer_of_the_gateway(w
     operations.perform(Attention.objects.get(reason="payment-unknown").pk, "unpaid", person="ann", note="not in the back office")
     assert Payment.objects.get(pk=payment.pk).status == "expired"
     assert not has_answered("default", since)
+    Payment.objects.filter(pk=payment.pk).update(status="paid", status_since=clock.now())
+    assert has_answered("default", since), "that is the gateway's"
+
+
+def test_what_a_persons_question_has_learnt_is_an_answer_of_the_gateway(world: World, configure: Callable[..., None]) -> None:
+    configure({"DIALECT": replace(REFERENCE, expired_is_forgotten=True)})
+    payment, since = world.start(world.order()), clock.now()
+    world.sandbox.control.fault("denied", occasion="query")
+    world.time.advance(hours=3)
+    operations.look_again(payment, "ann")
+    assert Payment.objects.get(pk=payment.pk).status == "expired"
+    assert has_answered("default", since)

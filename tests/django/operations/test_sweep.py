@@ -1526,6 +1526,18 @@ def test_i2_a_paid_payment_that_the_gateway_forgot_at_its_last_look_is_asked_abo
     assert world.attentions() == []
 
 
+def test_a_paid_payment_that_is_unknown_is_nobodys_matter_once_all_of_it_was_given_back(world: World) -> None:
+    payment = world.paid_payment()
+    world.sandbox.control.fault("denied", occasion="query", times=100)
+    world.time.advance(hours=2)
+    world.sweep()
+    assert world.attentions() == ["payment-unknown"]
+    operations.refund(payment.pk, payment.amount)
+    world.time.advance(days=2)
+    world.sweep()
+    assert world.attentions() == []
+
+
 @pytest.mark.parametrize("minutes", [1, 125])
 def test_i2_only_what_was_known_until_its_time_was_over_is_forgotten_for_its_age(
     world: World, configure: Callable[..., None], minutes: int
@@ -1543,6 +1555,9 @@ def test_i2_only_what_was_known_until_its_time_was_over_is_forgotten_for_its_age
     assert world.attentions() == ([] if was_known else ["payment-unknown"])
     assert world.fresh(payment).is_open is not was_known
     assert world.shop.is_released(order) is was_known
+    world.time.advance(minutes=1)
+    assert operations.look_again(world.fresh(payment), "ann").resolved is was_known
+    assert [one.kind for one in operations.audit(payment.created_at, clock.now())] == ([] if was_known else ["unknown-there"])
 
 
 def test_i2_what_was_claimed_while_the_clock_was_ahead_and_not_asked_about_is_due_when_it_is_right(

@@ -17,14 +17,14 @@ from django.db.models import QuerySet
 
 from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
-from tillgate.django.operations.attention import UNTOLD_REASONS, is_over, resolve
+from tillgate.django.operations.attention import ITSELF, UNTOLD_REASONS, is_over, resolve
 from tillgate.django.operations.deliveries import AGAIN, deliver, deliver_remote, give_up, retry
 from tillgate.django.operations.locking import database, in_the_shops_hands, locked_order, outside_transactions
-from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of, hold_unpaid
+from tillgate.django.operations.payments import apply_answer, ask, claim_look, decide_about, hold_unpaid
 from tillgate.django.operations.refunds import enter_external_refund, refund, refundable, settle_by_person, withdraw
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
-from tillgate.lifecycle import Answer, AttentionReason, Found, PaymentStatus, RefundStatus, decide
+from tillgate.lifecycle import Answer, AttentionReason, Found, PaymentStatus, RefundStatus
 from tillgate.wire.texts import storable
 
 __all__ = ["Act", "ActNotPossible", "Done", "acts_for", "look_again", "perform"]
@@ -187,6 +187,11 @@ def _too_late(attention: Attention) -> Done:
     return Done(resolved=True, sentence=f"{attention.resolved_by} had resolved it already: {attention.resolution}")
 
 
+def _ended(attention: Attention, done: Done) -> Done:
+    """Return what came of asking where that, or somebody else meanwhile, has ended the matter."""
+    return replace(done, resolved=True) if attention.resolved_by == ITSELF else _too_late(attention)
+
+
 def look_again(payment: Payment, person: str) -> Done:
     """Ask the gateway about a payment now, and say what it answered; resolved means that the answer is in order."""
     outside_transactions("look_again")
@@ -199,7 +204,7 @@ def _look(payment: Payment, person: str) -> tuple[Answer | None, Done]:
         return None, Done(resolved=False, sentence="the gateway was asked a moment ago: try again in a few seconds")
     answer = ask(payment)
     seen = apply_answer(payment, answer, f"person:{person}")
-    decision = decide(facts_of(seen), answer)
+    decision = decide_about(seen, answer)
     return answer, Done(resolved=decision.is_news and decision.attention is None, sentence=decision.because)
 
 
@@ -212,8 +217,9 @@ def _query(attention: Attention, given: _Given) -> Done:
     answer, done = _look(payment, given.person)
     attention.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
     if attention.resolved_at:
-        return _too_late(attention)
-    if answer is None or not done.resolved or not is_over(attention.reason, answer):
+        return _ended(attention, done)
+    payment.refresh_from_db(fields=["status"])
+    if answer is None or not done.resolved or not is_over(attention.reason, answer, payment):
         return replace(done, resolved=False)
     return _resolved(attention, f"asked again: {done.sentence}", given)
 
@@ -336,9 +342,11 @@ def _hold_unpaid(attention: Attention, given: _Given) -> Done:
     answer, done = _look(attention.payment, given.person)
     attention.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
     if attention.resolved_at:
-        return _too_late(attention)
-    if isinstance(answer, Found):
+        return _ended(attention, done)
+    if answer is None:
         return replace(done, resolved=False)
+    if isinstance(answer, Found) and done.resolved:
+        return _resolved(attention, f"asked again: {done.sentence}", given)
     held = hold_unpaid(attention, given.person, given.note)
     attention.refresh_from_db(fields=["resolved_at"])
     return Done(resolved=attention.resolved_at is not None, sentence=f"payment {held.reference} is {held.status}")

@@ -32,6 +32,7 @@ __all__ = [
     "raise_attention",
     "resolve",
     "settle",
+    "was_unknown_in_time",
 ]
 
 
@@ -78,9 +79,11 @@ ITSELF: Final = "tillgate"
 """Who resolved what needed no person in the end."""
 
 
-def is_over(reason: str, answer: Answer) -> bool:
+def is_over(reason: str, answer: Answer, payment: Payment) -> bool:
     """Tell whether an answer that is in order ends a reason: that the gateway knows no such payment is no word on what it said of it."""
-    return isinstance(answer, Found) or reason in ACCOUNT_REASONS | {AttentionReason.PAYMENT_UNANSWERED}
+    if isinstance(answer, Found) or reason in ACCOUNT_REASONS | {AttentionReason.PAYMENT_UNANSWERED}:
+        return True
+    return reason == AttentionReason.PAYMENT_UNKNOWN and not payment.is_open  # all of it was given back
 
 
 def open_key(reason: AttentionReason, subject: Payment | Refund | Delivery | None, account: str) -> str:
@@ -169,16 +172,14 @@ def _tell_anew(known: Attention, sentence: str, cause: str, order: Order) -> Non
     Each sentence is mailed once, though the gateway may say one and the other in turn.
     """
     known.sentence, known.raised_at = sentence, clock.now()
+    known.mailed_at = (known.mailed_at or known.raised_at) if known.mark in (known.mailed or []) else None
+    known.save(update_fields=["sentence", "raised_at", "mailed_at"])
     timeline = TimelineEntry.objects.using(database()).filter(payment=known.payment_id)
     resolved = timeline.filter(event="attention.resolved").order_by("-pk").values_list("pk", flat=True).first() or 0
     told = timeline.filter(event="attention.raised", pk__gt=resolved)
-    if sentence in told.values_list("sentence", flat=True):
-        known.save(update_fields=["sentence", "raised_at"])
-        return
-    known.mailed_at = None
-    known.save(update_fields=["sentence", "raised_at", "mailed_at"])
-    about = {"reason": known.reason}
-    record("attention.raised", order, cause, sentence, payment=known.payment, evidence=about, told=about)
+    if sentence not in told.values_list("sentence", flat=True):
+        about = {"reason": known.reason}
+        record("attention.raised", order, cause, sentence, payment=known.payment, evidence=about, told=about)
 
 
 def _is_accepted(reason: AttentionReason, sentence: str, *, account: str, **about: Any) -> bool:
@@ -186,12 +187,20 @@ def _is_accepted(reason: AttentionReason, sentence: str, *, account: str, **abou
 
     Not of an account's gateway, which may answer and then not: only that an account is gone stays as it is. Which one is in the sentence.
     """
+    if reason in UNTOLD_REASONS and about["payment"] is not None and about["payment"].is_open:
+        return False  # accepted by a version that allowed it, it would never come to an end
     if reason in ACCOUNT_REASONS:
         if reason is not AttentionReason.ACCOUNT_GONE:
             return False
         about = {"account": account}
     accepted: QuerySet[Attention] = Attention.objects.filter(reason=str(reason), accepted=True, **about)
     return sentence in accepted.values_list("sentence", flat=True)  # compared here, since MariaDB holds other capitals to be the same
+
+
+def was_unknown_in_time(payment: Payment, attention: Attention) -> bool:
+    """Tell whether an open matter says that the gateway did not know a payment while it could be paid."""
+    is_open = attention.reason == AttentionReason.PAYMENT_UNKNOWN and attention.resolved_at is None
+    return is_open and attention.raised_at < payment.cashier_closes_at
 
 
 def forget_accepted(payments: Collection[Payment]) -> None:

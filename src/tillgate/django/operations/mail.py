@@ -47,9 +47,13 @@ def mail_attentions() -> int:
         EmailMessage(subject % {"count": len(waiting)}, "\n\n".join(lines), to=recipients).send()
     with durable():
         rows = Attention.objects.using(database()).filter(pk__in=[attention.pk for attention in waiting])
-        said = dict(rows.select_for_update().values_list("pk", "sentence"))
-        # One that says something else by now is mailed once more.
-        rows.filter(pk__in=[one.pk for one in waiting if said.get(one.pk) == one.sentence]).update(mailed_at=clock.now())
+        mailed = {attention.pk: attention for attention in waiting}
+        told = list(rows.select_for_update())
+        for row in told:
+            row.mailed = [*(row.mailed or []), mailed[row.pk].mark]
+            if row.sentence == mailed[row.pk].sentence:  # else it says something else by now, and is mailed once more
+                row.mailed_at = clock.now()
+        Attention.objects.using(database()).bulk_update(told, ["mailed", "mailed_at"])
     return 1
 
 

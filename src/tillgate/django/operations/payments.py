@@ -26,10 +26,11 @@ from tillgate.django.operations.attention import (
     open_key,
     raise_attention,
     resolve,
+    was_unknown_in_time,
 )
 from tillgate.django.operations.deliveries import deliver, deliver_due
 from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
-from tillgate.django.operations.timeline import BY_PERSON, record
+from tillgate.django.operations.timeline import HELD_UNPAID, record
 from tillgate.errors import InvalidRequest, TillgateError
 from tillgate.lifecycle import (
     Answer,
@@ -52,6 +53,7 @@ __all__ = [
     "ask",
     "assign",
     "claim_look",
+    "decide_about",
     "facts_of",
     "hold_unpaid",
     "is_unchanged",
@@ -203,7 +205,7 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
     with locked_order(payment.order_id) as order:
         fresh = Payment.objects.using(database()).select_for_update().get(pk=payment.pk)
         fresh.order = order
-        decision = _decide(fresh, answer)
+        decision = decide_about(fresh, answer)
         if _is_outrun(payment, fresh, decision, answer):
             return fresh
         if not is_unchanged(fresh, decision):
@@ -213,14 +215,13 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
     return fresh
 
 
-def _decide(payment: Payment, answer: Answer) -> Decision:
+def decide_about(payment: Payment, answer: Answer) -> Decision:
     """Decide what an answer means; a payment that was unknown while it could be paid has not been forgotten for its age (silence 19)."""
-    decision = decide(facts_of(payment), answer)
-    if isinstance(answer, NotFound) and decision.status is PaymentStatus.EXPIRED and payment.is_open:
-        unknown = Attention.objects.filter(payment=payment, reason=AttentionReason.PAYMENT_UNKNOWN, resolved_at__isnull=True)
-        if unknown.filter(raised_at__lt=payment.cashier_closes_at).exists():
-            return decide(facts_of(payment), replace(answer, expired_is_forgotten=False))
-    return decision
+    if isinstance(answer, NotFound) and answer.expired_is_forgotten and payment.is_open:
+        unknown = payment.attentions.filter(reason=AttentionReason.PAYMENT_UNKNOWN, resolved_at__isnull=True)
+        if any(was_unknown_in_time(payment, attention) for attention in unknown):
+            answer = replace(answer, expired_is_forgotten=False)
+    return decide(facts_of(payment), answer)
 
 
 def _is_outrun(read: Payment, payment: Payment, decision: Decision, answer: Answer) -> bool:
@@ -232,13 +233,12 @@ def _is_outrun(read: Payment, payment: Payment, decision: Decision, answer: Answ
     is_earlier = not isinstance(answer, NoNews) and answer.asked_at < payment.status_since
     # A clock that ran far ahead may have said when it came to its status.
     is_outrun = decision.status == payment.status and (has_moved or (is_earlier and payment.status_since <= clock.now() + clock.SKEW))
-    return is_outrun and not _is_by_person(payment)
+    return is_outrun and not _is_held_unpaid(payment)
 
 
-def _is_by_person(payment: Payment) -> bool:
-    """Tell whether a person, who knows less than the gateway, has said that a payment came to its status."""
-    moved = payment.timeline.filter(event=f"payment.{payment.status}").order_by("-pk").values_list("cause", flat=True).first()
-    return moved is not None and moved.startswith(BY_PERSON)
+def _is_held_unpaid(payment: Payment) -> bool:
+    """Tell whether a person, who knows less than the gateway, has let a payment expire."""
+    return payment.status == PaymentStatus.EXPIRED and payment.timeline.filter(sentence__startswith=HELD_UNPAID).exists()
 
 
 def reschedule(payments: list[Payment], decision: Decision) -> None:
@@ -324,13 +324,14 @@ def hold_unpaid(about: Attention, person: str, note: str) -> Payment:
             raise InvalidRequest("payment", payment.reference, f"is known to the gateway by now: {said.sentence}")
         if not payment.is_open:
             raise InvalidRequest("payment", payment.reference, f"is {payment.status} by now")
-        if clock.now() < payment.expires_at:
+        now = clock.now()
+        if payment.created_at <= now + clock.SKEW and now < payment.expires_at:  # a clock that ran ahead has said nothing of use
             raise InvalidRequest("payment", payment.reference, f"can still be paid, until {clock.local(payment.expires_at):%Y-%m-%d %H:%M}")
-        because = f"a person holds it to be unpaid: {note}"
+        because = f"{HELD_UNPAID}: {note}"
         decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, because=because)
         for pk in matters.filter(reason__in=UNTOLD_REASONS).values_list("pk", flat=True):
             resolve(pk, because, person)
-        _write(order, payment, decision, NoNews(because=because), f"{BY_PERSON}{person}", heard=payment.notices)
+        _write(order, payment, decision, NoNews(because=because), f"person:{person}", heard=payment.notices)
     deliver_due(row.order_id)
     return payment
 

@@ -476,12 +476,16 @@ def _settle_troubles(in_order: Sequence[tuple[Payment, Answer]]) -> None:
     What a person has accepted of them is told again, should it come again.
     """
     forget_accepted([payment for payment, _ in in_order])
-    answers = {payment.pk: answer for payment, answer in in_order}
+    answers = {payment.pk: (payment, answer) for payment, answer in in_order}
     troubled = Attention.objects.using(database()).filter(payment__in=answers, reason__in=ANSWER_REASONS, resolved_at__isnull=True)
     now, over = clock.now(), []
     for pk, payment_id, reason, raised_at in troubled.values_list("pk", "payment_id", "reason", "raised_at"):
-        answer = answers[payment_id]
-        if not isinstance(answer, NoNews) and (raised_at < answer.asked_at or raised_at > now + clock.SKEW) and is_over(reason, answer):
+        payment, answer = answers[payment_id]
+        if (
+            not isinstance(answer, NoNews)
+            and (raised_at < answer.asked_at or raised_at > now + clock.SKEW)
+            and is_over(reason, answer, payment)
+        ):
             over.append(pk)
     if over:
         settle(Attention.objects.filter(pk__in=over), "the gateway's answer is in order by now")

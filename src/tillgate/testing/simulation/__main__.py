@@ -161,7 +161,7 @@ def _collect_seldom() -> None:
     """Let the collector look through what is new only, and seldom: a world makes little garbage that it alone can find."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(1_000_000, 20, 100)
 
 
 def _named(seeds: Iterable[int]) -> str:
