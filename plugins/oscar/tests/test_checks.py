@@ -62,6 +62,19 @@ def test_orders_in_another_database_than_tillgates_rows_are_told(settings: Any) 
     assert "'orders' and Tillgate's rows in 'default'" in found()["E007"]
 
 
+class Behind:
+    """A router that reads Oscar's orders from a copy."""
+
+    def db_for_read(self, model: Any, **_: Any) -> str | None:
+        return "copy" if model._meta.app_label == "order" else None
+
+
+def test_orders_that_are_read_from_a_copy_of_their_database_are_told(settings: Any) -> None:
+    settings.DATABASE_ROUTERS = [f"{__name__}.Behind"]
+    assert list(found()) == ["E007"]
+    assert "written in database 'default' and read in 'copy'" in found()["E007"]
+
+
 def found_in_the_database() -> dict[str, str]:
     return {str(message.id): f"{message.msg} {message.hint}" for message in run_checks(tags=[checks.TAG], databases=["default"])}
 

@@ -13,7 +13,7 @@ from oscar.core.loading import get_class, get_model
 
 from tests.shopper import Shopper
 from tillgate.django import operations
-from tillgate.django.models import Payment
+from tillgate.django.models import Delivery, Payment
 from tillgate.testing.world import World
 
 Order = get_model("order", "Order")
@@ -79,6 +79,38 @@ def test_an_order_that_was_cancelled_before_its_mail_went_out_is_not_confirmed(w
     get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Cancelled")
     world.sweep()
     assert mail.outbox == []
+
+
+@pytest.mark.parametrize("before", ["On hold", "Cancelled"])
+def test_an_order_that_the_staff_marked_paid_from_elsewhere_is_confirmed_once(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    monkeypatch.setitem(Order.pipeline, "Pending payment", ("Paid", before))
+    monkeypatch.setitem(Order.pipeline, before, ("Paid",))
+    monkeypatch.setitem(Order.pipeline, "Paid", (before,))
+    for status in (before, "Paid", before, "Paid"):
+        get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), status)
+    world.sweep()
+    (sent,) = mail.outbox
+    assert Order.objects.get().number in sent.subject
+
+
+@pytest.mark.parametrize("meanwhile", ["Pending payment", "Cancelled"])
+def test_an_order_that_was_not_confirmed_since_it_was_not_paid_by_then_is_when_it_is(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    monkeypatch.setitem(Order.pipeline, "Paid", (meanwhile,))
+    monkeypatch.setitem(Order.pipeline, meanwhile, ("Paid",))
+    for status, sent in (("Paid", None), (meanwhile, 0), ("Paid", 1)):
+        get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), status)
+        if sent is not None:
+            world.sweep()
+            assert len(mail.outbox) == sent
+    # The process that dropped the first may have died before it was noted as done.
+    dropped = Delivery.objects.filter(name="order-paid").order_by("pk")[:1].get()
+    Delivery.objects.filter(pk=dropped.pk).update(done_at=None, due_at=dropped.done_at)
+    world.sweep()
+    assert len(mail.outbox) == 1
 
 
 def test_a_customer_with_an_account_gets_it_there(world: World, product: Make) -> None:

@@ -13,6 +13,7 @@ from django.contrib.auth import get_user_model
 from django.core import mail
 from django.db import connection, models, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils.module_loading import import_string
 from oscar.core.loading import get_class, get_model
 
 from tests.goods import make_offer, make_voucher
@@ -249,6 +250,19 @@ def test_whoever_waits_for_the_stock_is_mailed_at_once_where_no_transaction_is_o
     record.num_in_stock = 3
     record.save()
     assert [message.to for message in mail.outbox] == [["live@shopper.example"]]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_dispatcher_of_the_shops_own_gets_all_that_it_is_called_with(product: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    dispatcher = import_string("oscar.apps.customer.alerts.utils.AlertsDispatcher")
+    monkeypatch.setattr(dispatcher, "send_product_alert_email_for_user", lambda _self, *given, **named: sent.append((given, named)))
+    ours, pot = get_class("customer.alerts.utils", "AlertsDispatcher")(), product()
+    sent.clear()  # of making it
+    ours.send_product_alert_email_for_user(pot, "soon", language="de")
+    with transaction.atomic():
+        ours.send_product_alert_email_for_user(pot, "soon", language="de")
+    assert sent == [((pot, "soon"), {"language": "de"})] * 2
 
 
 def test_vouchers_and_offers_are_locked_in_the_order_in_which_oscar_takes_them(world: World, shopper: Shopper, product: Make) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils.module_loading import import_string
 from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_class, get_model
 
@@ -19,11 +23,21 @@ from tests.test_dashboard import MAY, messages_of, staff, text_of, url_of
 from tillgate.django import operations
 from tillgate.django.models import Attention, Payment
 from tillgate.django.models import Order as ExpectedOrder
-from tillgate.testing.world import World
+from tillgate.testing.world import World, together
+from tillgate_oscar import payments, signals
 
 Order = get_model("order", "Order")
 StockRecord = get_model("partner", "StockRecord")
+EventHandler = import_string("oscar.apps.order.processing.EventHandler")
 Make = Callable[..., Any]
+
+
+class OrderOfAPage(Order):  # type: ignore[misc, valid-type]  # found when the test runs
+    """A proxy, such as an admin page of the shop's own may have."""
+
+    class Meta:
+        app_label = "test_shop"
+        proxy = True
 
 
 @pytest.fixture(autouse=True)
@@ -31,16 +45,26 @@ def pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
     """A shop that holds orders back, and takes a step back where it was too quick."""
     statuses = {
         "Pending payment": ("Paid", "Cancelled", "On hold"),
-        "On hold": ("Pending payment", "Cancelled"),
+        "On hold": ("Pending payment", "Paid", "Cancelled"),
         "Paid": ("Shipped", "Cancelled", "Pending payment"),
         "Shipped": (),
-        "Cancelled": ("Pending payment",),
+        "Cancelled": ("Pending payment", "Paid"),
     }
     monkeypatch.setattr(Order, "pipeline", statuses)
 
 
 def moves(status: str) -> None:
     get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), status)
+
+
+def moves_without_handler(status: str) -> None:
+    Order.objects.get().set_status(status)
+
+
+def is_paid(world: World, payment: Payment) -> None:
+    world.shopper_pays(payment)
+    world.notice(payment)
+    assert Order.objects.get().status == "Paid"
 
 
 def allocated() -> list[int]:
@@ -139,13 +163,79 @@ def test_an_order_that_was_given_up_and_opened_again_by_hand_says_that_it_cannot
     assert "the order is closed" in shopper.post(world.shop.pay_path(payment.order.key), {"vendor": "paypal"}).content.decode()
 
 
-def test_following_a_status_that_fails_does_not_reach_the_staff(world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("end", ["Cancelled", "Pending payment"])
+def test_an_order_that_was_held_back_releases_its_stock_in_the_end_though_the_process_died_after_the_change(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(signals, "follow", lambda *_: None)  # what would be done after the commit
+    moves("On hold")
+    for _ in range(2):
+        world.a_day_passes()
+    moves(end)
+    world.a_day_passes()
+    assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
+
+
+def test_a_status_is_changed_and_followed_or_neither_where_the_shop_uses_its_handler(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise ConnectionResetError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(operations, "close", fail)
+        with pytest.raises(ConnectionResetError):
+            moves("Cancelled")
+    order = Order.objects.get()
+    assert (order.status, order.status_changes.count()) == ("Pending payment", 0)
+    is_paid(world, payment)
+
+
+def test_following_a_status_that_fails_does_not_reach_code_that_changes_it_without_the_handler(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: Any) -> None:
         raise ConnectionResetError
 
     monkeypatch.setattr(operations, "close", fail)
-    moves("Cancelled")
+    moves_without_handler("Cancelled")
     assert Order.objects.get().status == "Cancelled"
+
+
+def test_a_status_that_the_shops_own_handler_does_not_set_is_not_followed(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waits_for_the_boss(_handler: Any, order: Any, _status: str) -> None:
+        order.set_status("On hold")
+
+    monkeypatch.setattr(EventHandler, "handle_order_status_change", waits_for_the_boss)
+    moves("Cancelled")
+    assert (Order.objects.get().status, ExpectedOrder.objects.get().closed_at) == ("On hold", None)
+
+
+def test_the_shopper_of_an_order_that_is_held_back_is_not_told_that_it_is_confirmed(
+    world: World, shopper: Shopper, payment: Payment
+) -> None:
+    home = shopper.get("/checkout/thank-you/")["Location"]
+    moves("On hold")
+    assert shopper.get("/checkout/thank-you/")["Location"] == home
+    for browser in (shopper, Shopper()):
+        page = browser.get(home).content.decode()
+        assert ("This order cannot be paid at the moment." in page, "Pay now" in page, "Thank you" in page) == (True, False, False)
+
+
+@pytest.mark.parametrize("paid", ["here", "by hand", "by hand in Django's admin"])
+def test_the_shopper_of_an_order_that_was_paid_and_moved_on_is_thanked(world: World, shopper: Shopper, payment: Payment, paid: str) -> None:
+    home = shopper.get("/checkout/thank-you/")["Location"]
+    if paid == "here":
+        is_paid(world, payment)
+    elif paid == "by hand":
+        moves("Paid")
+    else:
+        Order.objects.update(status="Paid")
+    moves("Shipped")
+    assert shopper.get(home)["Location"] == "/checkout/thank-you/"
+    assert shopper.get("/checkout/thank-you/").status_code == 200
 
 
 # Opened again for money that came late --------------------------------------------------------------------------------------------------
@@ -208,6 +298,83 @@ def test_an_order_that_is_paid_after_all_says_what_was_sold_or_deleted_meanwhile
     assert (tea.stockrecords.get().net_stock_level, cup.stockrecords.get().net_stock_level) == (-1, 0)
 
 
+@pytest.mark.parametrize("move", [moves, moves_without_handler])
+def test_an_order_that_was_given_up_and_is_marked_paid_by_hand_takes_its_stock_and_its_voucher_again_once(
+    world: World, shopper: Shopper, product: Make, move: Callable[[str], None]
+) -> None:
+    voucher = buys_with_voucher(shopper, product("10.00"), 2)
+    world.a_day_passes()
+    move("Pending payment")
+    assert (allocated(), is_available(voucher)) == ([0], True)
+    move("Paid")
+    for status in ("Pending payment", "Paid"):
+        assert (allocated(), is_available(voucher), voucher.num_orders) == ([2], False, 1)
+        move(status)
+    assert (allocated(), is_available(voucher), voucher.num_orders) == ([2], False, 1)
+
+
+def test_an_order_that_was_given_up_and_is_marked_paid_and_cancelled_in_one_transaction_takes_nothing_again(
+    world: World, payment: Payment
+) -> None:
+    world.a_day_passes()
+    moves("Pending payment")
+    with transaction.atomic():
+        order = Order.objects.get()
+        for status in ("Paid", "Cancelled"):
+            order.set_status(status)
+    assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
+
+
+def test_the_shops_own_handler_can_consume_the_stock_of_an_order_that_was_given_up_when_it_hears_that_it_is_paid(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oscars = EventHandler.handle_order_status_change
+
+    def consumes(handler: Any, order: Any, status: str) -> None:
+        oscars(handler, order, status)
+        if status == "Paid":
+            handler.consume_stock_allocations(order)
+
+    monkeypatch.setattr(EventHandler, "handle_order_status_change", consumes)
+    world.a_day_passes()
+    moves("Pending payment")
+    moves("Paid")
+    assert (StockRecord.objects.get().num_in_stock, allocated()) == (4, [0])
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "held back for days", "given up"])
+def test_what_the_staff_took_off_an_order_stays_off_it_when_it_is_paid(
+    world: World, shopper: Shopper, product: Make, meanwhile: str
+) -> None:
+    tea, pot = product("10.00", "Tea"), product("20.00", "Pot")
+    shopper.adds(tea, 3)
+    shopper.get(shopper.buys(pot)["Location"])
+    order, payment = Order.objects.get(), Payment.objects.get()
+    handler = get_class("order.processing", "EventHandler")()
+    handler.cancel_stock_allocations(order, list(order.lines.filter(title="Pot")))
+    handler.consume_stock_allocations(order, list(order.lines.filter(title="Tea")), [1])  # it was shipped in parts
+    assert allocated() == [2, 0]
+    if meanwhile == "given up":
+        world.a_day_passes()
+        assert allocated() == [0, 0]
+        world.pays_late(payment)
+        world.notice(payment)
+        is_told_again()
+    else:
+        if meanwhile == "held back for days":
+            moves("On hold")
+            world.a_day_passes()
+            moves("Pending payment")
+            payment = world.start(order.number, "paypal")
+        world.shopper_pays(payment)
+        world.notice(payment)
+    order = Order.objects.get()
+    lines = sorted(order.lines.values_list("title", "num_allocated", "allocation_cancelled"))
+    assert (order.status, allocated()) == ("Paid", [2, 0])
+    assert lines == [("Pot", 0, True), ("Tea", 2, False)]
+    assert not order.notes.exists()
+
+
 # What was read long ago -----------------------------------------------------------------------------------------------------------------
 
 
@@ -239,6 +406,75 @@ def test_an_order_that_is_paid_while_its_page_in_the_admin_is_open_stays_paid_wh
     assert (order.status, order.guest_email) == ("Paid", "corrected@shopper.example")
 
 
+@pytest.mark.parametrize("act", [Order.save, lambda order: order.set_status("Cancelled")], ids=["saved", "cancelled"])
+@pytest.mark.parametrize("around", [nullcontext, transaction.atomic])
+def test_a_row_that_is_saved_or_cancelled_while_the_payment_is_being_written_keeps_the_order_paid(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, around: Callable[[], Any], act: Callable[[Any], None]
+) -> None:
+    read, record, begun = Order.objects.get(), payments._record, threading.Event()
+
+    def takes_its_time(*arguments: Any) -> None:
+        record(*arguments)
+        begun.set()
+        time.sleep(1)
+
+    def acts() -> bool:
+        assert begun.wait(10)
+        with around():
+            act(read)
+        return True
+
+    monkeypatch.setattr(payments, "_record", takes_its_time)
+    world.shopper_pays(payment)
+    _answer, done = together(lambda: world.notice(payment), acts)
+    assert (done, Order.objects.get().status) == (True, "Paid")
+    assert ExpectedOrder.objects.get().closed_at is None
+
+
+@pytest.mark.parametrize("rows", ["some fields", "a proxy", "the status alone"])
+def test_a_row_that_was_read_before_the_order_was_paid_keeps_it_paid_however_it_was_read_and_is_saved(
+    world: World, payment: Payment, rows: str
+) -> None:
+    if rows == "a proxy":
+        read = OrderOfAPage.objects.get()
+    else:
+        read = Order.objects.defer("shipping_method").get() if rows == "some fields" else Order.objects.get()
+    is_paid(world, payment)
+    read.save(update_fields=["status"] if rows == "the status alone" else None)
+    assert Order.objects.get().status == "Paid"
+    Order.objects.defer("status").get().save()
+    assert Order.objects.get().status == "Paid"
+
+
+@pytest.mark.parametrize("around", [nullcontext, transaction.atomic])
+def test_an_order_that_code_cancels_as_unpaid_which_had_read_it_before_it_was_paid_stays_paid_and_a_note_says_so(
+    world: World, payment: Payment, around: Callable[[], Any]
+) -> None:
+    read = Order.objects.get()
+    is_paid(world, payment)
+    with around():
+        read.set_status("Cancelled")
+    order = Order.objects.get()
+    said = f"This order was cancelled as unpaid by somebody who had not seen that payment {payment.reference} has paid it: it stays paid."
+    assert (order.status, order.notes.get().message) == ("Paid", said)
+    assert ExpectedOrder.objects.get().closed_at is None
+    world.a_day_passes()
+    assert allocated() == [1]
+
+
+@pytest.mark.parametrize("new_status", ["Cancelled", "Pending payment"])
+def test_an_order_that_was_read_while_it_was_held_back_and_is_paid_by_now_is_neither_cancelled_nor_made_to_wait(
+    world: World, payment: Payment, new_status: str
+) -> None:
+    moves("On hold")
+    read = Order.objects.get()
+    moves("Pending payment")
+    is_paid(world, payment)
+    with pytest.raises(PaymentError, match=r"is “Paid” by now"):
+        get_class("order.processing", "EventHandler")().handle_order_status_change(read, new_status)
+    assert (Order.objects.get().status, ExpectedOrder.objects.get().closed_at) == ("Paid", None)
+
+
 def test_a_row_that_is_saved_as_it_was_read_may_wait_again_once_the_money_was_given_back(world: World, payment: Payment) -> None:
     read = Order.objects.get()
     world.shopper_pays(payment)
@@ -252,7 +488,7 @@ def test_a_row_that_is_saved_as_it_was_read_may_wait_again_once_the_money_was_gi
     assert Order.objects.get().status == "Pending payment"
 
 
-def test_saving_an_order_asks_the_database_once_more_only_while_the_order_waits(world: World, payment: Payment) -> None:
+def test_saving_an_order_asks_the_database_twice_more_only_while_the_order_waits(world: World, payment: Payment) -> None:
     def statements(**options: Any) -> int:
         with CaptureQueriesContext(connection) as asked:
             order.save(**options)
@@ -260,7 +496,7 @@ def test_saving_an_order_asks_the_database_once_more_only_while_the_order_waits(
 
     order = Order.objects.get()
     few = statements(update_fields=["guest_email"])
-    assert statements() == few + 1
+    assert statements() == few + 2
     order.status = "Shipped"
     assert statements() == few
 
@@ -291,3 +527,12 @@ def test_an_order_whose_money_is_here_is_not_made_to_wait_again(world: World, pa
         moves("Pending payment")
     order = Order.objects.get()
     assert (order.status, order.status_changes.count()) == ("Paid", 1)
+
+
+def test_an_order_that_was_paid_and_given_back_entirely_can_only_be_cancelled(world: World, payment: Payment) -> None:
+    is_paid(world, payment)
+    operations.refund(payment.pk, payment.amount)
+    with pytest.raises(PaymentError, match=f"payment {payment.reference} had paid order .* cannot be paid anew, only cancelled"):
+        moves("Pending payment")
+    moves("Cancelled")
+    assert Order.objects.get().status == "Cancelled"

@@ -15,11 +15,11 @@ class AlertsDispatcherMixin:
     Oscar mails whenever a stock record changes. Within a delivery a mail server that refuses one address would undo the whole of it.
     """
 
-    def send_product_alert_email_for_user(self, product: Any) -> None:
+    def send_product_alert_email_for_user(self, product: Any, *arguments: Any, **options: Any) -> None:
         """Send the mail when the running transaction is committed, or now where there is none. Django logs what fails after it."""
         send = super().send_product_alert_email_for_user  # type: ignore[misc]  # a mixin of Oscar's class
         connection = transaction.get_connection(router.db_for_write(type(product)))
         if connection.in_atomic_block:
-            connection.on_commit(lambda: send(product), robust=True)
+            connection.on_commit(lambda: send(product, *arguments, **options), robust=True)
         else:
-            send(product)
+            send(product, *arguments, **options)

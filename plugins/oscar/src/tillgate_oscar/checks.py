@@ -99,10 +99,12 @@ def check_databases() -> Found:
     """Whether an order and what Tillgate knows of it change in one transaction."""
     if not apps.is_installed("tillgate.django"):
         return
-    theirs, ours = router.db_for_write(get_model("order", "Order")), router.db_for_write(apps.get_model("tillgate", "Order"))
-    if theirs != ours:
-        sentence = f"Oscar's orders are in database {theirs!r} and Tillgate's rows in {ours!r}: they cannot change together."
-        yield _error(7, sentence, "Let DATABASE_ROUTERS send both to one database.")
+    oscars, ours = get_model("order", "Order"), router.db_for_write(apps.get_model("tillgate", "Order"))
+    hint = "Let DATABASE_ROUTERS send both to one database, whether they are written or read."
+    if (written := router.db_for_write(oscars)) != ours:
+        yield _error(7, f"Oscar's orders are in database {written!r} and Tillgate's rows in {ours!r}: they cannot change together.", hint)
+    elif (read := router.db_for_read(oscars)) != ours:
+        yield _error(7, f"Oscar's orders are written in database {ours!r} and read in {read!r}: one just paid could seem to wait.", hint)
 
 
 def check_currency() -> Found:

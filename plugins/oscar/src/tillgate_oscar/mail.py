@@ -27,13 +27,16 @@ _log = logging.getLogger("oscar.checkout")
 
 PAID_MAIL: Final = "order-paid"
 REMINDER_MAIL: Final = "order-waits"
+_DROPPED: Final = "dropped"
+"""In the data of a mail that was not sent, since its order waits again or was cancelled by then."""
 REMINDER_CODE: Final = "TILLGATE_ORDER_WAITS"
 """Oscar's code of the reminder: its templates are `oscar/communication/emails/commtype_tillgate_order_waits_*`."""
 
 
 def is_confirmed(number: str) -> bool:
     """Tell whether Oscar's mail about an order was queued or sent."""
-    return Delivery.objects.filter(order__plugin=PLUGIN, order__key=number, kind=DeliveryKind.REMOTE, name=PAID_MAIL).exists()
+    mails = Delivery.objects.filter(order__plugin=PLUGIN, order__key=number, kind=DeliveryKind.REMOTE, name=PAID_MAIL)
+    return any(_DROPPED not in data for data in mails.values_list("data", flat=True))
 
 
 def confirm(number: str, payment_id: str | None = None) -> None:
@@ -70,11 +73,25 @@ def deliver(delivery: RemoteDelivery) -> None:
         return
     language = delivery.payment.data.get("language") if delivery.payment else None
     with override(language or get_language()):
-        if delivery.name == PAID_MAIL and order.status != get_settings().cancelled_status:
-            dispatcher = get_class("order.utils", "OrderDispatcher")(logger=_log)
-            dispatcher.send_order_placed_email_for_user(order, _context(order))
+        if delivery.name == PAID_MAIL:
+            if not _was_undone(order, delivery):
+                dispatcher = get_class("order.utils", "OrderDispatcher")(logger=_log)
+                dispatcher.send_order_placed_email_for_user(order, _context(order))
         elif delivery.name == REMINDER_MAIL and orders.waits_for_payment(order):
             _send_reminder(order)
+
+
+def _was_undone(order: Any, delivery: RemoteDelivery) -> bool:
+    """Tell whether an order waits again, or was cancelled, before its mail went out. Then it is dropped, and once paid another is due."""
+    settings = get_settings()
+    with transaction.atomic(using=router.db_for_write(Delivery)):
+        # Under the lock of `confirm`, which counts a mail that is not dropped.
+        Order.objects.select_for_update().get(plugin=PLUGIN, key=order.number)
+        order.refresh_from_db(fields=["status"])
+        if _DROPPED not in delivery.data and order.status not in (settings.pending_status, settings.cancelled_status):
+            return False
+        Delivery.objects.filter(event_id=delivery.event_id).update(data={**delivery.data, _DROPPED: True})
+        return True
 
 
 def _send_reminder(order: Any) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from django.core import signing
-from django.db.models import F
+from django.db.models import F, Q
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -29,6 +29,7 @@ __all__ = [
     "find",
     "held_payment",
     "is_expected",
+    "is_held_back",
     "is_of_shopper",
     "paid_by",
     "pay_url",
@@ -113,6 +114,16 @@ def waits_for_payment(order: Any) -> bool:
     """
     ours = PaidOrder.objects.filter(plugin=PLUGIN, key=order.number, closed_at__isnull=True, paid_by__isnull=True)
     return order.status == get_settings().pending_status and ours.exists() and held_payment(order) is None
+
+
+def is_held_back(order: Any) -> bool:
+    """Tell whether an order that is to be paid has a status of the shop's own before anybody paid it, or marked it paid."""
+    settings = get_settings()
+    if order.status in (settings.pending_status, settings.paid_status, settings.cancelled_status):
+        return False
+    ours = PaidOrder.objects.filter(plugin=PLUGIN, key=order.number, paid_by__isnull=True)
+    was_paid = Q(new_status=settings.paid_status) | Q(old_status=settings.paid_status)  # typed in Django's admin it is the old one alone
+    return ours.exists() and not order.status_changes.filter(was_paid).exists()
 
 
 def is_of_shopper(order: Any, request: HttpRequest) -> bool:

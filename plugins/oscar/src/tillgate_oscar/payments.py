@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from typing import Any, Final
 
 from django.contrib.auth.models import AnonymousUser
+from django.db.models import QuerySet
 from django.utils.translation import gettext
 from oscar.core.loading import get_class, get_model
 
 from tillgate.django.forms import VENDOR_LABELS
+from tillgate.django.models import Delivery, DeliveryKind
 from tillgate.hooks import Order, PaidOutcome, Payment
 from tillgate.wire.messages import Vendor
 from tillgate_oscar import mail
 from tillgate_oscar.conf import get_settings
+from tillgate_oscar.plugin import PLUGIN
 
-__all__ = ["paid", "source_of", "unpaid"]
+__all__ = ["locked", "paid", "source_of", "take_again", "unpaid"]
+
+_RELEASED: Final = "released"
+"""In the data of the delivery by which an order was given up: how many of each line it released, until they are taken again."""
 
 
-def _locked(number: str) -> Any:
+def locked(number: str) -> Any:
+    """Return the order of a number, locked, or None."""
     # A fork's own manager may join other tables, which PostgreSQL does not lock where they may be missing.
     return get_model("order", "Order")._base_manager.select_for_update().filter(number=number).first()
 
@@ -29,7 +37,7 @@ def source_of(order: Any, reference: str) -> Any:
 
 def paid(payment: Payment) -> PaidOutcome:
     """Write the money into Oscar's records, move the order on and queue the shopper's mail."""
-    order, settings = _locked(payment.order.key), get_settings()
+    order, settings = locked(payment.order.key), get_settings()
     if order is None:
         return PaidOutcome.NOT_PAYABLE
     if source_of(order, payment.reference):
@@ -39,7 +47,6 @@ def paid(payment: Payment) -> PaidOutcome:
     if order.total_incl_tax > payment.amount:
         return PaidOutcome.UNDERPAID
     _record(order, payment)
-    _take_again(order)
     mail.confirm(order.number, payment.id)
     get_class("order.processing", "EventHandler")().handle_order_status_change(order, settings.paid_status)
     return PaidOutcome.APPLIED
@@ -66,22 +73,39 @@ def unpaid(paid_for: Order) -> None:
 
     One that the staff cancelled is released as well, which Oscar leaves to the shop; one that was paid otherwise stays as it is.
     """
-    order, settings = _locked(paid_for.key), get_settings()
+    order, settings = locked(paid_for.key), get_settings()
     if order is None or order.status not in (settings.pending_status, settings.cancelled_status):
         return
     _release_discounts(order)
-    _release_stock(order)
+    _note_released(order, _release_stock(order))
     if order.status == settings.pending_status:
         get_class("order.processing", "EventHandler")().handle_order_status_change(order, settings.cancelled_status)
 
 
-def _release_stock(order: Any) -> None:
-    """Release what is still allocated; the staff may have released or shipped a part of it, or deleted what was sold."""
+def _release_stock(order: Any) -> dict[str, int]:
+    """Release what is still allocated, and tell how many of each line.
+
+    The staff may have released or shipped a part of it, or deleted what was sold.
+    """
     # In the order in which Oscar allocates it, so that two transactions cannot wait for each other.
     lines = list(order.lines.filter(stockrecord__isnull=False, num_allocated__gt=0).order_by("stockrecord_id"))
+    held = {line.pk: line.num_allocated for line in lines}
     if lines:  # for none Oscar would take all of them
         handler = get_class("order.processing", "EventHandler")()
-        handler.cancel_stock_allocations(order, lines, [line.num_allocated for line in lines])
+        handler.cancel_stock_allocations(order, lines, list(held.values()))
+    left = order.lines.filter(pk__in=held).values_list("pk", "num_allocated")
+    return {str(line): held[line] - quantity for line, quantity in left if quantity < held[line]}
+
+
+def _note_released(order: Any, released: dict[str, int]) -> None:
+    told = _given_up_by(order).filter(done_at__isnull=True).order_by("pk").first()  # the delivery that is being carried out
+    if told is not None:
+        told.data[_RELEASED] = released
+        told.save(update_fields=["data"])
+
+
+def _given_up_by(order: Any) -> QuerySet[Delivery]:
+    return Delivery.objects.filter(order__plugin=PLUGIN, order__key=order.number, kind=DeliveryKind.ORDER_UNPAID)
 
 
 def _release_discounts(order: Any) -> None:
@@ -119,22 +143,32 @@ def _locked_offer(discount: Any) -> Any:
     return get_model("offer", "ConditionalOffer")._base_manager.select_for_update().filter(pk=discount.offer_id).first()
 
 
-def _take_again(order: Any) -> None:
-    """Take again what an order had released that was given up, opened again by the staff and is paid now; tell what is gone by then."""
+def take_again(order: Any) -> None:
+    """Take again what was released when an order was given up that is paid after all, once; tell what is gone by then.
+
+    What the staff had shipped by then, or taken off the order, stays as it is.
+    """
+    told = [delivery for delivery in _given_up_by(order) if _RELEASED in delivery.data]
+    if not told:
+        return
+    released: Counter[int] = Counter()
+    for delivery in told:
+        released.update({int(line): quantity for line, quantity in delivery.data.pop(_RELEASED).items()})
+        delivery.save(update_fields=["data"])
     _count_discounts_again(order)
-    lines = order.lines.filter(allocation_cancelled=True).order_by("stockrecord_id")
-    if gone := [line.title for line in lines if not _allocate_again(line)]:
+    lines = order.lines.filter(pk__in=released).order_by("stockrecord_id")
+    if gone := [line.title for line in lines if not _allocate_again(line, released[line.pk])]:
         said = gettext("This order was paid after its stock had been released, and there is not enough left of: %(products)s.")
         get_class("order.processing", "EventHandler")().create_note(order, said % {"products": ", ".join(sorted(gone))})
 
 
-def _allocate_again(line: Any) -> bool:
-    """Allocate the stock of a line, of which others may have been sold meanwhile; tell whether it is there."""
+def _allocate_again(line: Any, quantity: int) -> bool:
+    """Allocate so many of a line, which others may have bought meanwhile; tell whether they are there."""
     stock = line.stockrecord
     if stock is None:  # the product was deleted
         return False
-    stock.allocate(line.quantity)
-    line.num_allocated, line.allocation_cancelled = line.quantity, False
+    stock.allocate(quantity)
+    line.num_allocated, line.allocation_cancelled = line.num_allocated + quantity, False
     line.save(update_fields=["num_allocated", "allocation_cancelled"])
     return not stock.can_track_allocations or stock.net_stock_level >= 0
 

@@ -11,10 +11,15 @@ from django.utils.translation import gettext
 from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_model
 
+from tillgate.django.models import Order as PaidOrder
+from tillgate.django.models import Payment
 from tillgate.django.staff.showing import MAY_REFUND
 from tillgate_oscar import refunds
 from tillgate_oscar.conf import get_settings
-from tillgate_oscar.orders import is_expected, paid_by
+from tillgate_oscar.following import follow
+from tillgate_oscar.orders import is_expected
+from tillgate_oscar.payments import take_again
+from tillgate_oscar.plugin import PLUGIN
 
 __all__ = ["EventHandlerMixin"]
 
@@ -57,22 +62,42 @@ class EventHandlerMixin:
         return refunds.queue(payment, order, event_type, amount, quantities, person=person, reason=reason, press=press, seen=seen)
 
     def handle_order_status_change(self, order: Any, new_status: str, *arguments: Any, **options: Any) -> Any:
-        """Change the status as Oscar does; raise `PaymentError` when an order that was seen to wait has moved on meanwhile.
+        """Change the status as Oscar does; raise `PaymentError` when an order has moved on meanwhile that is to wait or to be cancelled.
 
         Oscar writes the whole row as it was read: an order that was paid in between would be cancelled, and nobody would be told. Nor is
-        an order whose money is here made to wait again, or cancelled where other code has made it wait.
+        an order that was paid here made to wait again, or cancelled where other code has made it wait, while its money is here.
         """
         shops_own = super().handle_order_status_change  # type: ignore[misc]  # a mixin of Oscar's handler
-        settings = get_settings()
-        if settings.pending_status not in (order.status, new_status) or not is_expected(order):
+        settings, old_status = get_settings(), order.status
+        ours = {settings.pending_status, settings.paid_status, settings.cancelled_status}
+        if (new_status not in ours and old_status != settings.pending_status) or not is_expected(order):
             return shops_own(order, new_status, *arguments, **options)
         orders = get_model("order", "Order")._base_manager
         with transaction.atomic(using=router.db_for_write(type(order))):
+            # Tillgate's order first, as in a delivery.
+            expected = PaidOrder.objects.select_for_update().get(plugin=PLUGIN, key=order.number)
             status = orders.select_for_update().values_list("status", flat=True).filter(pk=order.pk).first()
-            if status != order.status:
+            if status != old_status and not {settings.pending_status, settings.cancelled_status}.isdisjoint((old_status, new_status)):
                 because = gettext("the status of order %(number)s is “%(status)s” by now")
                 raise PaymentError(because % {"number": order.number, "status": status or ""})
-            if new_status in (settings.pending_status, settings.cancelled_status) and (payment := paid_by(order)):
-                because = gettext("payment %(reference)s has paid order %(number)s: give the money back first")
-                raise PaymentError(because % {"reference": payment.reference, "number": order.number})
-            return shops_own(order, new_status, *arguments, **options)
+            self._refuse_what_was_paid(order, new_status, expected.paid_by)
+            if new_status == settings.paid_status:
+                take_again(order)  # before the shop's own handler, which may consume it
+            changed = shops_own(order, new_status, *arguments, **options)
+            if new_status in ours and order.status == new_status:  # the shop's own may have moved it elsewhere, or not at all
+                follow(order.number, old_status, new_status)
+            return changed
+
+    @staticmethod
+    def _refuse_what_was_paid(order: Any, new_status: str, payment: Payment | None) -> None:
+        """Raise when an order that a payment has paid is to wait again, or, while its money is here, is cancelled as one that waits."""
+        settings = get_settings()
+        if payment is None or settings.pending_status not in (order.status, new_status):
+            return
+        because = None
+        if payment.given_back < payment.amount and new_status in (settings.pending_status, settings.cancelled_status):
+            because = gettext("payment %(reference)s has paid order %(number)s: give the money back first")
+        elif new_status == settings.pending_status:
+            because = gettext("payment %(reference)s had paid order %(number)s and was given back: it cannot be paid anew, only cancelled")
+        if because:
+            raise PaymentError(because % {"reference": payment.reference, "number": order.number})

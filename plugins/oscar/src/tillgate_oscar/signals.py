@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.db import transaction
-from django.db.models.signals import post_migrate, pre_save
+from django.db.models import Model
+from django.db.models.signals import class_prepared, post_migrate, post_save, pre_save
 from oscar.apps.order.signals import order_status_changed
 from oscar.core.loading import get_model
 
-from tillgate.django import operations
-from tillgate_oscar import mail
 from tillgate_oscar.conf import get_settings
+from tillgate_oscar.following import follow
 from tillgate_oscar.orders import is_expected, paid_by
-from tillgate_oscar.plugin import PLUGIN
 
 __all__ = ["connect"]
 
@@ -22,31 +21,28 @@ __all__ = ["connect"]
 def connect(config: AppConfig) -> None:
     """Connect the receivers, once."""
     order_status_changed.connect(follow_status, dispatch_uid="tillgate_oscar")
-    pre_save.connect(keep_paid, sender=get_model("order", "Order"), dispatch_uid="tillgate_oscar")
+    for model in apps.get_models():
+        listen_to(model)
+    class_prepared.connect(listen_to, dispatch_uid="tillgate_oscar")
     post_migrate.connect(create_event_types, sender=config, dispatch_uid="tillgate_oscar")
+
+
+def listen_to(sender: type[Model], **_: Any) -> None:
+    """Hear when an order is saved; also as a proxy, such as an admin page of the shop's own may have and define there."""
+    if issubclass(sender, get_model("order", "Order")):
+        pre_save.connect(keep_paid, sender=sender, dispatch_uid="tillgate_oscar")
+        post_save.connect(keep_paid_meanwhile, sender=sender, dispatch_uid="tillgate_oscar")
 
 
 def follow_status(order: Any, old_status: str, new_status: str, **_: Any) -> None:
     """Follow the staff, and the shop's own code, when they cancel an order, let it wait again or mark it paid by hand.
 
-    After commit, since it locks Tillgate's order, which deliveries lock before Oscar's. Should it be lost with the process, the status
-    itself still keeps the order from being paid.
+    After commit, since whoever does so without Oscar's handler may hold a lock of Oscar's. Should it be lost with the process, the status
+    itself still keeps the order from being paid. The handler follows at once, and what it has done is not done again.
     """
     settings = get_settings()
     if new_status in (settings.pending_status, settings.paid_status, settings.cancelled_status) and is_expected(order):
-        transaction.on_commit(lambda: _follow(order.number, old_status, new_status), using=order._state.db, robust=True)
-
-
-def _follow(number: str, old_status: str, new_status: str) -> None:
-    settings, cause = get_settings(), f"status:{new_status}"
-    if old_status == settings.pending_status:
-        if new_status == settings.paid_status and not mail.is_confirmed(number):
-            mail.confirm(number)
-    elif new_status != settings.paid_status:
-        # The time to look at it may have passed while it did not wait: it would hold its stock for ever.
-        operations.expect(PLUGIN, number, cause)
-    if new_status == settings.cancelled_status:
-        operations.close(PLUGIN, number, cause)
+        transaction.on_commit(lambda: follow(order.number, old_status, new_status), using=order._state.db, robust=True)
 
 
 def keep_paid(*, instance: Any, raw: bool, using: str, update_fields: Any, **_: Any) -> None:
@@ -54,13 +50,27 @@ def keep_paid(*, instance: Any, raw: bool, using: str, update_fields: Any, **_: 
 
     Oscar's pages in Django's admin do so: the order would wait again, and be cancelled in the end, though its money is here.
     """
-    pending = get_settings().pending_status
-    if raw or update_fields is not None or instance.pk is None or instance.status != pending:
+    if raw or instance.pk is None or not _makes_wait(instance, update_fields):
         return
-    rows = type(instance)._base_manager.using(using).filter(pk=instance.pk).exclude(status=pending)
+    rows = type(instance)._base_manager.using(using).filter(pk=instance.pk).exclude(status=instance.status)
     stored = rows.values_list("status", flat=True).first()
     if stored is not None and paid_by(instance):
         instance.status = stored
+
+
+def keep_paid_meanwhile(*, instance: Any, raw: bool, created: bool, using: str, update_fields: Any, **_: Any) -> None:
+    """Keep it paid also where the payment was written after that look: saving waited for the payment's lock, and then wrote over it."""
+    if raw or created or not _makes_wait(instance, update_fields) or not paid_by(instance):
+        return
+    paid = get_settings().paid_status
+    type(instance)._base_manager.using(using).filter(pk=instance.pk, status=instance.status).update(status=paid)
+    instance.status = paid
+
+
+def _makes_wait(order: Any, update_fields: Any) -> bool:
+    """Tell whether saving an order writes that it waits. Of a row that was read without some fields Django names those that it writes."""
+    is_written = update_fields is None or "status" in update_fields
+    return is_written and vars(order).get("status") == get_settings().pending_status
 
 
 def create_event_types(using: str, **_: Any) -> None:

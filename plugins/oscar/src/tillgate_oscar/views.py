@@ -33,7 +33,8 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         return _private(render(request, "tillgate_oscar/order.html", {"order": {"number": number}, "is_deleted": True}, status=410))
     is_shopper, waits = orders.is_of_shopper(found, request), orders.waits_for_payment(found)
     settings = get_settings()
-    if is_shopper and found.status not in (settings.pending_status, settings.cancelled_status):
+    is_held_back = orders.is_held_back(found)
+    if is_shopper and not is_held_back and found.status not in (settings.pending_status, settings.cancelled_status):
         if request.session.get(orders.SESSION_KEY) == found.pk:
             return redirect("checkout:thank-you")
         return redirect("customer:order", order_number=found.number)
@@ -44,6 +45,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         "order": found,
         "is_arriving": is_arriving,
         "is_closed": found.status == settings.pending_status and not waits and not has_arrived,
+        "is_held_back": is_held_back and not has_arrived,
         "is_cancelled": found.status == settings.cancelled_status,
         "is_paid": has_arrived or found.status == settings.paid_status,
         "waits": waits,

@@ -312,10 +312,12 @@ class ThankYouMixin:
     """The thank-you page: only for orders that go on their way, or that are not ours."""
 
     def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
-        """Lead the shopper of an order that is not paid yet to where it can be, and of one that was given up to where it says so."""
+        """Lead the shopper of an order that is not paid yet to where it can be, and of one that cannot be any more to where it says so."""
         order, settings = self.get_object(), get_settings()  # type: ignore[attr-defined]  # of Oscar's view
-        if order and order.status in (settings.pending_status, settings.cancelled_status) and orders.is_expected(order):
-            return redirect(orders.status_url(order.number))
+        if order and orders.is_expected(order):
+            is_unpaid = order.status in (settings.pending_status, settings.cancelled_status) or orders.is_held_back(order)
+            if is_unpaid:
+                return redirect(orders.status_url(order.number))
         response: HttpResponse = super().get(request, *arguments, **options)  # type: ignore[misc]  # a mixin of Oscar's view
         return response
 
