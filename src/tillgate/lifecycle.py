@@ -271,6 +271,8 @@ def decide(facts: PaymentFacts, answer: Answer) -> Decision:
     found = answer.transaction
     if doubt := _contradiction(facts, found):
         reason, because = doubt
+        if found.status is TransactionStatus.PAID and reason not in _OF_PAID_ALONE:
+            because = f"the gateway says that it is paid, but {because}"  # whoever has accepted the doubt of an open one has not of this
         return Decision(status=facts.status, transaction_no=facts.transaction_no, because=because, attention=reason)
     said = found.status
     if said is TransactionStatus.PAID:
@@ -376,6 +378,10 @@ def _not_found(facts: PaymentFacts, answer: NotFound) -> Decision:
         because = "the gateway knows no such reference and the time to pay has passed"
         return Decision(status=PaymentStatus.EXPIRED, transaction_no=facts.transaction_no, because=because)
     return Decision(status=facts.status, transaction_no=facts.transaction_no, because="the gateway knows no such reference")
+
+
+_OF_PAID_ALONE: Final = frozenset({AttentionReason.TRANSACTION_NO_MISSING, AttentionReason.AMOUNT_MISSING})
+"""Doubts that say already that the gateway says paid."""
 
 
 def _contradiction(facts: PaymentFacts, found: Transaction) -> tuple[AttentionReason, str] | None:

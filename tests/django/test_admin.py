@@ -556,7 +556,7 @@ def test_a_mismatch_is_resolved_when_the_gateway_is_asked_again_and_agrees(world
     world.sandbox.control.fault("wrong_amount", occasion="query", times=2)
     world.notice(payment)
     attention = Attention.objects.get(reason=AttentionReason.AMOUNT_MISMATCH)
-    assert act(boss, attention, "query").startswith("Not resolved yet: the amount is")
+    assert act(boss, attention, "query").startswith("Not resolved yet: the gateway says that it is paid, but the amount is")
     assert attention.resolved_at is None
     assert act(boss, attention, "query") == "Resolved: asked again: the gateway says that it is paid."
     assert attention.resolved_by == "anna"

@@ -24,7 +24,7 @@ from tillgate.django import operations
 from tillgate.django.models import Attention, Payment
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.testing.world import World, together
-from tillgate_oscar import payments, signals
+from tillgate_oscar import payments
 
 Order = get_model("order", "Order")
 StockRecord = get_model("partner", "StockRecord")
@@ -163,42 +163,15 @@ def test_an_order_that_was_given_up_and_opened_again_by_hand_says_that_it_cannot
     assert "the order is closed" in shopper.post(world.shop.pay_path(payment.order.key), {"vendor": "paypal"}).content.decode()
 
 
-@pytest.mark.parametrize("end", ["Cancelled", "Pending payment"])
-def test_an_order_that_was_held_back_releases_its_stock_in_the_end_though_the_process_died_after_the_change(
-    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, end: str
-) -> None:
-    monkeypatch.setattr(signals, "follow", lambda *_: None)  # what would be done after the commit
-    moves("On hold")
-    for _ in range(2):
-        world.a_day_passes()
-    moves(end)
-    world.a_day_passes()
-    assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
-
-
-def test_a_status_is_changed_and_followed_or_neither_where_the_shop_uses_its_handler(
-    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> None:
-        raise ConnectionResetError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(operations, "close", fail)
-        with pytest.raises(ConnectionResetError):
-            moves("Cancelled")
-    order = Order.objects.get()
-    assert (order.status, order.status_changes.count()) == ("Pending payment", 0)
-    is_paid(world, payment)
-
-
-def test_following_a_status_that_fails_does_not_reach_code_that_changes_it_without_the_handler(
-    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("by_handler", [True, False])
+def test_following_a_status_that_fails_does_not_reach_whoever_changes_it(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, by_handler: bool
 ) -> None:
     def fail(*_: Any) -> None:
         raise ConnectionResetError
 
     monkeypatch.setattr(operations, "close", fail)
-    moves_without_handler("Cancelled")
+    (moves if by_handler else moves_without_handler)("Cancelled")
     assert Order.objects.get().status == "Cancelled"
 
 
@@ -325,23 +298,6 @@ def test_an_order_that_was_given_up_and_is_marked_paid_and_cancelled_in_one_tran
     assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
 
 
-def test_the_shops_own_handler_can_consume_the_stock_of_an_order_that_was_given_up_when_it_hears_that_it_is_paid(
-    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    oscars = EventHandler.handle_order_status_change
-
-    def consumes(handler: Any, order: Any, status: str) -> None:
-        oscars(handler, order, status)
-        if status == "Paid":
-            handler.consume_stock_allocations(order)
-
-    monkeypatch.setattr(EventHandler, "handle_order_status_change", consumes)
-    world.a_day_passes()
-    moves("Pending payment")
-    moves("Paid")
-    assert (StockRecord.objects.get().num_in_stock, allocated()) == (4, [0])
-
-
 @pytest.mark.parametrize("meanwhile", ["nothing", "held back for days", "given up"])
 def test_what_the_staff_took_off_an_order_stays_off_it_when_it_is_paid(
     world: World, shopper: Shopper, product: Make, meanwhile: str
@@ -372,7 +328,71 @@ def test_what_the_staff_took_off_an_order_stays_off_it_when_it_is_paid(
     lines = sorted(order.lines.values_list("title", "num_allocated", "allocation_cancelled"))
     assert (order.status, allocated()) == ("Paid", [2, 0])
     assert lines == [("Pot", 0, True), ("Tea", 2, False)]
-    assert not order.notes.exists()
+    notes = [note.message for note in order.notes.all()]
+    said = "This order was paid after it had been given up. No stock is held for what was released by hand: Pot."
+    assert notes == ([said] if meanwhile == "given up" else [])
+
+
+def test_what_the_shops_own_handler_released_itself_is_named_when_the_order_is_paid_after_all(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oscars = EventHandler.handle_order_status_change
+
+    def releases(handler: Any, order: Any, status: str) -> None:
+        oscars(handler, order, status)
+        if status == "Cancelled":
+            handler.cancel_stock_allocations(order)
+
+    monkeypatch.setattr(EventHandler, "handle_order_status_change", releases)
+    moves("Cancelled")
+    world.a_day_passes()
+    world.pays_late(payment)
+    world.notice(payment)
+    is_told_again()
+    order = Order.objects.get()
+    assert (order.status, allocated()) == ("Paid", [0])
+    assert "No stock is held for what was released by hand: " in order.notes.get().message
+
+
+@pytest.mark.parametrize("end", ["Cancelled", "Pending payment"])
+def test_what_was_given_up_and_marked_paid_by_hand_releases_its_stock_once_it_is_not_paid_any_more(
+    world: World, payment: Payment, end: str
+) -> None:
+    world.a_day_passes()
+    for status in ("Pending payment", "Paid"):
+        moves(status)
+    assert allocated() == [1]
+    moves(end)
+    world.a_day_passes()
+    assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
+
+
+def test_the_shops_own_handler_may_give_money_back_when_a_paid_order_is_cancelled(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oscars = EventHandler.handle_order_status_change
+
+    def gives_back(handler: Any, order: Any, status: str) -> None:
+        oscars(handler, order, status)
+        if status == "Cancelled":
+            operations.refund(payment.pk, payment.amount)
+
+    monkeypatch.setattr(EventHandler, "handle_order_status_change", gives_back)
+    is_paid(world, payment)
+    moves("Cancelled")
+    assert Order.objects.get().status == "Cancelled"
+    assert world.fresh(payment).given_back == payment.amount
+
+
+def test_an_order_that_was_put_back_stays_where_it_was_and_when_it_is_saved_again(world: World, payment: Payment) -> None:
+    read = Order.objects.get()
+    is_paid(world, payment)
+    moves("Shipped")
+    read.set_status("Cancelled")
+    assert Order.objects.get().status == "Shipped"
+    read.guest_email = "corrected@shopper.example"
+    read.save()
+    assert Order.objects.get().status == "Shipped"
 
 
 # What was read long ago -----------------------------------------------------------------------------------------------------------------

@@ -120,3 +120,12 @@ def test_a_matter_that_says_something_else_while_it_is_mailed_is_mailed_once_mor
     assert mail_attentions() == 1
     assert list(Attention.objects.order_by("id").values_list("sentence", "mailed_at")[1]) == ["It is a charge-back.", None]
     assert Attention.objects.earliest("id").mailed_at
+
+
+def test_only_what_stood_in_a_mail_in_words_counts_as_mailed() -> None:
+    matters(22)
+    assert mail_attentions() == 1
+    assert [len(mailed) for mailed in Attention.objects.order_by("pk").values_list("mailed", flat=True) if mailed is not None] == [
+        1
+    ] * 20 + [0] * 2
+    assert not Attention.objects.filter(mailed_at=None).exists()

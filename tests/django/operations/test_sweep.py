@@ -1538,9 +1538,9 @@ def test_a_paid_payment_that_is_unknown_is_nobodys_matter_once_all_of_it_was_giv
     assert world.attentions() == []
 
 
-@pytest.mark.parametrize("minutes", [1, 125])
+@pytest.mark.parametrize("minutes", [1, 119.99, 125])
 def test_i2_only_what_was_known_until_its_time_was_over_is_forgotten_for_its_age(
-    world: World, configure: Callable[..., None], minutes: int
+    world: World, configure: Callable[..., None], minutes: float
 ) -> None:
     """What a gateway loses while it can be paid may be paid, whatever it does with what is old."""
     configure({"DIALECT": replace(REFERENCE, expired_is_forgotten=True)})

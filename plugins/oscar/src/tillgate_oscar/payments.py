@@ -47,6 +47,7 @@ def paid(payment: Payment) -> PaidOutcome:
     if order.total_incl_tax > payment.amount:
         return PaidOutcome.UNDERPAID
     _record(order, payment)
+    take_again(order)  # before the shop's own handler, which may consume it
     mail.confirm(order.number, payment.id)
     get_class("order.processing", "EventHandler")().handle_order_status_change(order, settings.paid_status)
     return PaidOutcome.APPLIED
@@ -146,7 +147,7 @@ def _locked_offer(discount: Any) -> Any:
 def take_again(order: Any) -> None:
     """Take again what was released when an order was given up that is paid after all, once; tell what is gone by then.
 
-    What the staff had shipped by then, or taken off the order, stays as it is.
+    What the staff had shipped by then, or released by hand, stays as it is, and a note names it.
     """
     told = [delivery for delivery in _given_up_by(order) if _RELEASED in delivery.data]
     if not told:
@@ -159,7 +160,17 @@ def take_again(order: Any) -> None:
     lines = order.lines.filter(pk__in=released).order_by("stockrecord_id")
     if gone := [line.title for line in lines if not _allocate_again(line, released[line.pk])]:
         said = gettext("This order was paid after its stock had been released, and there is not enough left of: %(products)s.")
-        get_class("order.processing", "EventHandler")().create_note(order, said % {"products": ", ".join(sorted(gone))})
+        _note(order, said, gone)
+    if loose := [line.title for line in order.lines.filter(allocation_cancelled=True).exclude(pk__in=released)]:
+        _note(
+            order,
+            gettext("This order was paid after it had been given up. No stock is held for what was released by hand: %(products)s."),
+            loose,
+        )
+
+
+def _note(order: Any, said: str, products: list[str]) -> None:
+    get_class("order.processing", "EventHandler")().create_note(order, said % {"products": ", ".join(sorted(products))})
 
 
 def _allocate_again(line: Any, quantity: int) -> bool:

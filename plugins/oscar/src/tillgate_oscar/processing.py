@@ -12,13 +12,10 @@ from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_model
 
 from tillgate.django.models import Order as PaidOrder
-from tillgate.django.models import Payment
 from tillgate.django.staff.showing import MAY_REFUND
 from tillgate_oscar import refunds
 from tillgate_oscar.conf import get_settings
-from tillgate_oscar.following import follow
 from tillgate_oscar.orders import is_expected
-from tillgate_oscar.payments import take_again
 from tillgate_oscar.plugin import PLUGIN
 
 __all__ = ["EventHandlerMixin"]
@@ -68,36 +65,40 @@ class EventHandlerMixin:
         an order that was paid here made to wait again, or cancelled where other code has made it wait, while its money is here.
         """
         shops_own = super().handle_order_status_change  # type: ignore[misc]  # a mixin of Oscar's handler
-        settings, old_status = get_settings(), order.status
-        ours = {settings.pending_status, settings.paid_status, settings.cancelled_status}
-        if (new_status not in ours and old_status != settings.pending_status) or not is_expected(order):
-            return shops_own(order, new_status, *arguments, **options)
-        orders = get_model("order", "Order")._base_manager
-        with transaction.atomic(using=router.db_for_write(type(order))):
-            # Tillgate's order first, as in a delivery.
-            expected = PaidOrder.objects.select_for_update().get(plugin=PLUGIN, key=order.number)
-            status = orders.select_for_update().values_list("status", flat=True).filter(pk=order.pk).first()
-            if status != old_status and not {settings.pending_status, settings.cancelled_status}.isdisjoint((old_status, new_status)):
-                because = gettext("the status of order %(number)s is “%(status)s” by now")
-                raise PaymentError(because % {"number": order.number, "status": status or ""})
-            self._refuse_what_was_paid(order, new_status, expected.paid_by)
-            if new_status == settings.paid_status:
-                take_again(order)  # before the shop's own handler, which may consume it
-            changed = shops_own(order, new_status, *arguments, **options)
-            if new_status in ours and order.status == new_status:  # the shop's own may have moved it elsewhere, or not at all
-                follow(order.number, old_status, new_status)
-            return changed
-
-    @staticmethod
-    def _refuse_what_was_paid(order: Any, new_status: str, payment: Payment | None) -> None:
-        """Raise when an order that a payment has paid is to wait again, or, while its money is here, is cancelled as one that waits."""
         settings = get_settings()
-        if payment is None or settings.pending_status not in (order.status, new_status):
-            return
-        because = None
-        if payment.given_back < payment.amount and new_status in (settings.pending_status, settings.cancelled_status):
-            because = gettext("payment %(reference)s has paid order %(number)s: give the money back first")
-        elif new_status == settings.pending_status:
-            because = gettext("payment %(reference)s had paid order %(number)s and was given back: it cannot be paid anew, only cancelled")
-        if because:
-            raise PaymentError(because % {"reference": payment.reference, "number": order.number})
+        is_about_waiting = settings.pending_status in (order.status, new_status)
+        if not (is_about_waiting or new_status == settings.cancelled_status) or not is_expected(order):
+            return shops_own(order, new_status, *arguments, **options)
+        if not is_about_waiting:  # the shop's own handler may give money back, which no transaction may be around
+            _refuse_what_has_moved_on(order, lock=False)
+            return shops_own(order, new_status, *arguments, **options)
+        with transaction.atomic(using=router.db_for_write(type(order))):
+            _refuse_what_has_moved_on(order, lock=True)
+            _refuse_what_was_paid(order, new_status)
+            return shops_own(order, new_status, *arguments, **options)
+
+
+def _refuse_what_has_moved_on(order: Any, *, lock: bool) -> None:
+    """Raise when the status of an order is not the one that whoever changes it has seen."""
+    orders = get_model("order", "Order")._base_manager
+    rows = orders.select_for_update() if lock else orders
+    status = rows.values_list("status", flat=True).filter(pk=order.pk).first()
+    if status != order.status:
+        because = gettext("the status of order %(number)s is “%(status)s” by now")
+        raise PaymentError(because % {"number": order.number, "status": status or ""})
+
+
+def _refuse_what_was_paid(order: Any, new_status: str) -> None:
+    """Raise when an order that a payment has paid is to wait again, or, while its money is here, is cancelled as one that waits."""
+    settings = get_settings()
+    expected = PaidOrder.objects.select_related("paid_by").filter(plugin=PLUGIN, key=order.number).first()
+    payment = expected.paid_by if expected else None
+    if payment is None:
+        return
+    because = None
+    if payment.given_back < payment.amount and new_status in (settings.pending_status, settings.cancelled_status):
+        because = gettext("payment %(reference)s has paid order %(number)s: give the money back first")
+    elif new_status == settings.pending_status:
+        because = gettext("payment %(reference)s had paid order %(number)s and was given back: it cannot be paid anew, only cancelled")
+    if because:
+        raise PaymentError(because % {"reference": payment.reference, "number": order.number})

@@ -37,12 +37,18 @@ def listen_to(sender: type[Model], **_: Any) -> None:
 def follow_status(order: Any, old_status: str, new_status: str, **_: Any) -> None:
     """Follow the staff, and the shop's own code, when they cancel an order, let it wait again or mark it paid by hand.
 
-    After commit, since whoever does so without Oscar's handler may hold a lock of Oscar's. Should it be lost with the process, the status
-    itself still keeps the order from being paid. The handler follows at once, and what it has done is not done again.
+    After commit, since it locks Tillgate's order, which deliveries lock before Oscar's. Should it be lost with the process, the status
+    itself still keeps the order from being paid.
     """
     settings = get_settings()
     if new_status in (settings.pending_status, settings.paid_status, settings.cancelled_status) and is_expected(order):
-        transaction.on_commit(lambda: follow(order.number, old_status, new_status), using=order._state.db, robust=True)
+        transaction.on_commit(lambda: _follow(order, old_status, new_status), using=order._state.db, robust=True)
+
+
+def _follow(order: Any, old_status: str, new_status: str) -> None:
+    follow(order.number, old_status, new_status)
+    if new_status == get_settings().cancelled_status:
+        order.refresh_from_db(fields=["status"])  # paid meanwhile it stays so, also when this is saved again
 
 
 def keep_paid(*, instance: Any, raw: bool, using: str, update_fields: Any, **_: Any) -> None:

@@ -177,6 +177,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             "may_be_entered": row.status == PaymentStatus.PAID and given_back < row.amount,
             "enter_url": self.act_address("enter-refund", row),
             "seen": refunds[-1].pk if refunds else 0,
+            "read": next((one.mark for one in row.attentions.filter(reason=AttentionReason.CHANGED_AFTER_PAID, resolved_at=None)), ""),
             "query_url": self.act_address("query", row),
             "deliveries": [(one, mask.text(one.fault)) for one in told],
             "told": told,
@@ -262,9 +263,9 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         need(request, MAY_REFUND, MAY_RESOLVE)
         if request.method != "POST":
             return self.ask_to_press_again(request, self.page_url(payment))
-        amount, seen = request.POST.get("amount", ""), row_id(request.POST.get("seen"))
+        amount, seen, read = request.POST.get("amount", ""), row_id(request.POST.get("seen")), request.POST.get("read")
         try:
-            entered = enter_external_refund(payment.pk, amount, person=person_of(request), seen=seen)
+            entered = enter_external_refund(payment.pk, amount, person=person_of(request), seen=seen, read=read)
         except (operations.RefundNotPossible, TillgateError) as error:
             return self.refuse(request, error, self.page_url(payment), Mask([payment]))
         messages.success(request, gettext("Entered: USD %(amount)s was given back elsewhere.") % {"amount": entered.amount})

@@ -25,6 +25,7 @@ from tillgate.django.operations.refunds import enter_external_refund, refund, re
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
 from tillgate.lifecycle import Answer, AttentionReason, Found, PaymentStatus, RefundStatus
+from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.texts import storable
 
 __all__ = ["Act", "ActNotPossible", "Done", "acts_for", "look_again", "perform"]
@@ -344,6 +345,8 @@ def _hold_unpaid(attention: Attention, given: _Given) -> Done:
     if attention.resolved_at:
         return _ended(attention, done)
     if answer is None:
+        return replace(done, resolved=False)
+    if isinstance(answer, Found) and answer.transaction.status is TransactionStatus.PAID:
         return replace(done, resolved=False)
     if isinstance(answer, Found) and done.resolved:
         return _resolved(attention, f"asked again: {done.sentence}", given)

@@ -198,9 +198,9 @@ def _is_accepted(reason: AttentionReason, sentence: str, *, account: str, **abou
 
 
 def was_unknown_in_time(payment: Payment, attention: Attention) -> bool:
-    """Tell whether an open matter says that the gateway did not know a payment while it could be paid."""
+    """Tell whether an open matter says that the gateway did not know a payment while it could be paid. It is written later than that."""
     is_open = attention.reason == AttentionReason.PAYMENT_UNKNOWN and attention.resolved_at is None
-    return is_open and attention.raised_at < payment.cashier_closes_at
+    return is_open and attention.raised_at < payment.cashier_closes_at + clock.SKEW
 
 
 def forget_accepted(payments: Collection[Payment]) -> None:
@@ -213,7 +213,7 @@ def conclude(payment: Payment, because: str) -> None:
     """Take back that the gateway tells nothing of a payment, and what was accepted about it: it has come to another status."""
     untold = Q(payment=payment, reason__in=UNTOLD_REASONS, resolved_at__isnull=True)
     rows = Attention.objects.using(database()).filter(untold | _accepted_about([payment]))
-    matters = list(rows.values_list("pk", "accepted"))
+    matters = list(rows.order_by("pk").values_list("pk", "accepted"))
     _tell_again([pk for pk, accepted in matters if accepted])
     for pk in [pk for pk, accepted in matters if not accepted]:
         resolve(pk, because, ITSELF)
@@ -249,5 +249,5 @@ def resolve(attention_id: int, resolution: str, person: str, *, accepted: bool =
 
 def settle(attentions: QuerySet[Attention], resolution: str) -> None:
     """Take back those of some attentions that are open: what a person was told of is over without one."""
-    for pk in attentions.using(database()).filter(resolved_at__isnull=True).values_list("pk", flat=True):
+    for pk in attentions.using(database()).filter(resolved_at__isnull=True).order_by("pk").values_list("pk", flat=True):
         resolve(pk, resolution, ITSELF)

@@ -47,11 +47,13 @@ def mail_attentions() -> int:
         EmailMessage(subject % {"count": len(waiting)}, "\n\n".join(lines), to=recipients).send()
     with durable():
         rows = Attention.objects.using(database()).filter(pk__in=[attention.pk for attention in waiting])
-        mailed = {attention.pk: attention for attention in waiting}
-        told = list(rows.select_for_update())
+        counted = {attention.pk: attention for attention in waiting}
+        in_words = {attention.pk for attention in waiting[:_MOST_IN_ONE_MAIL]}
+        told = list(rows.select_for_update().order_by("pk"))
         for row in told:
-            row.mailed = [*(row.mailed or []), mailed[row.pk].mark]
-            if row.sentence == mailed[row.pk].sentence:  # else it says something else by now, and is mailed once more
+            if row.pk in in_words:
+                row.mailed = [*(row.mailed or []), counted[row.pk].mark]
+            if row.sentence == counted[row.pk].sentence:  # else it says something else by now, and is mailed once more
                 row.mailed_at = clock.now()
         Attention.objects.using(database()).bulk_update(told, ["mailed", "mailed_at"])
     return 1

@@ -329,7 +329,7 @@ def hold_unpaid(about: Attention, person: str, note: str) -> Payment:
             raise InvalidRequest("payment", payment.reference, f"can still be paid, until {clock.local(payment.expires_at):%Y-%m-%d %H:%M}")
         because = f"{HELD_UNPAID}: {note}"
         decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, because=because)
-        for pk in matters.filter(reason__in=UNTOLD_REASONS).values_list("pk", flat=True):
+        for pk in matters.filter(reason__in=UNTOLD_REASONS).order_by("pk").values_list("pk", flat=True):
             resolve(pk, because, person)
         _write(order, payment, decision, NoNews(because=because), f"person:{person}", heard=payment.notices)
     deliver_due(row.order_id)

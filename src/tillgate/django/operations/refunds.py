@@ -366,7 +366,7 @@ def _conclude_given_back(payment: Payment, person: str, over: Collection[Attenti
     given_back, order = payment.given_back, payment.order
     if given_back < payment.amount:
         return
-    for attention in Attention.objects.filter(payment=payment, reason__in=over, resolved_at__isnull=True):
+    for attention in Attention.objects.filter(payment=payment, reason__in=over, resolved_at__isnull=True).order_by("pk"):
         resolve(attention.pk, f"all of it was given back: USD {given_back:.2f}", person)
     if order.paid_by_id is None:
         order.unpaid_check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
@@ -428,13 +428,20 @@ def _resolve_unknown(refund: Refund, resolution: str, person: str) -> None:
 
 
 def enter_external_refund(
-    payment_id: int, amount: Decimal | str, *, person: str, seen: int | None = None, about: Attention | None = None
+    payment_id: int,
+    amount: Decimal | str,
+    *,
+    person: str,
+    seen: int | None = None,
+    about: Attention | None = None,
+    read: str | None = None,
 ) -> Refund:
     """Enter a refund that was made elsewhere, so that what can still be given back is right again (I5). `seen` is as in `refund`.
 
     What was given back is a fact, and what is queued a wish: queued refunds for which nothing is left are withdrawn, the newest first. One
     that a notice has confirmed is a fact as well. `about` is the matter that is resolved by it, the payment's `changed-after-paid` unless
-    given: each refund that was held to be refused and was made is entered for itself.
+    given: each refund that was held to be refused and was made is entered for itself. `read` is the mark of that matter when it was
+    shown, or empty where there was none: what says something else by now is not resolved.
     """
     exact = money.amount(amount)
     payment = Payment.objects.using(database()).get(pk=payment_id)
@@ -443,6 +450,11 @@ def enter_external_refund(
         payment.order = order
         _check_seen(payment, seen)
         _check_open(about)
+        matters = Attention.objects.filter(payment=payment, resolved_at__isnull=True)
+        matters = matters.filter(pk=about.pk) if about else matters.filter(reason=AttentionReason.CHANGED_AFTER_PAID)
+        matter = matters.first()
+        if read is not None and matter is not None and matter.mark != read:
+            raise RefundNotPossible(f"it says something else by now: {matter.sentence}")
         left = refundable(payment)
         waiting = list(payment.refunds.filter(status=RefundStatus.QUEUED, confirmed=False).order_by("-pk"))
         most = money.total([left, *(refund.amount for refund in waiting)])
@@ -467,9 +479,8 @@ def enter_external_refund(
         )
         entered.save(force_insert=True)
         record("refund.external", order, f"person:{person}", f"USD {exact} was given back elsewhere", payment=payment, refund=entered)
-        matters = Attention.objects.filter(payment=payment, resolved_at__isnull=True)
-        for attention in matters.filter(pk=about.pk) if about else matters.filter(reason=AttentionReason.CHANGED_AFTER_PAID):
-            resolve(attention.pk, f"USD {exact} was refunded elsewhere", person)
+        if matter is not None:
+            resolve(matter.pk, f"USD {exact} was refunded elsewhere", person)
         _conclude_given_back(payment, person, _OVER_ONCE_GIVEN_BACK | ELSEWHERE_REASONS)
         _tell_shop(order, entered)
     deliver(order.pk)
