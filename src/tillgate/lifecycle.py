@@ -69,7 +69,7 @@ class PaymentStatus(StrEnum):
     FAILED = "failed"
     CLOSED = "closed"
     EXPIRED = "expired"
-    """The cashier page timed out, and an answer given after that said that nobody had paid."""
+    """The cashier page timed out, and an answer given after that, or a person, said that nobody had paid."""
 
 
 class RefundStatus(StrEnum):

@@ -31,6 +31,7 @@ from tillgate.account import Account
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Heartbeat, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations import refunds, turns
+from tillgate.django.operations.attention import Heard, conclude
 from tillgate.django.operations.locking import InsideTransaction, durable
 from tillgate.django.operations.pauses import pause
 from tillgate.django.operations.sweep import SWEEPER, Swept, accounts_due, beat, sweep, sweep_account, sweep_mail, sweep_shop
@@ -794,7 +795,7 @@ def test_an_order_is_told_unpaid_when_its_time_is_over_and_not_once_another_swee
         ("send_refund", "refund {queued}"),
         ("_payments", "payments of default"),
         ("apply_answer", "payment {reference}"),
-        ("_settle_troubles", "attentions"),
+        ("conclude", "attentions"),
         ("_mails", "mail"),
     ],
 )
@@ -954,6 +955,9 @@ def test_what_a_person_resolved_is_told_again_when_the_next_look_finds_it_still(
         ("wrong-credentials", "not found", 0, False),
         ("wrong-credentials", "no news", 1, False),
         ("changed-after-paid", "found", 1, False),
+        ("payment-unanswered", "not found", 1, True),
+        ("payment-unknown", "not found", 1, False),
+        ("payment-unknown", "found", 0, False),
     ],
 )
 def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it(
@@ -969,7 +973,7 @@ def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it
         "not found": NotFound(asked_at=asked_at),
         "no news": NoNews(because="time-out"),
     }
-    sweeping._settle_troubles([(payment, answers[answered])])
+    conclude([Heard(payment, answers[answered], is_in_order=answered != "no news")])
     said = dict(Attention.objects.values_list("payment", "resolution"))
     assert said == {payment.pk: "the gateway's answer is in order by now" if is_over else "", other.pk: ""}
 

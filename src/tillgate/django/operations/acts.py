@@ -25,7 +25,6 @@ from tillgate.django.operations.refunds import enter_external_refund, refund, re
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
 from tillgate.lifecycle import Answer, AttentionReason, Found, PaymentStatus, RefundStatus
-from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.texts import storable
 
 __all__ = ["Act", "ActNotPossible", "Done", "acts_for", "look_again", "perform"]
@@ -188,9 +187,9 @@ def _too_late(attention: Attention) -> Done:
     return Done(resolved=True, sentence=f"{attention.resolved_by} had resolved it already: {attention.resolution}")
 
 
-def _ended(attention: Attention, done: Done) -> Done:
+def _ended(attention: Attention, done: Done, given: _Given) -> Done:
     """Return what came of asking where that, or somebody else meanwhile, has ended the matter."""
-    return replace(done, resolved=True) if attention.resolved_by == ITSELF else _too_late(attention)
+    return replace(done, resolved=True) if attention.resolved_by in (given.person, ITSELF) else _too_late(attention)
 
 
 def look_again(payment: Payment, person: str) -> Done:
@@ -218,9 +217,9 @@ def _query(attention: Attention, given: _Given) -> Done:
     answer, done = _look(payment, given.person)
     attention.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
     if attention.resolved_at:
-        return _ended(attention, done)
+        return _ended(attention, replace(done, sentence=f"asked again: {done.sentence}"), given)
     payment.refresh_from_db(fields=["status"])
-    if answer is None or not done.resolved or not is_over(attention.reason, answer, payment):
+    if answer is None or not is_over(attention.reason, answer, payment, is_in_order=done.resolved):
         return replace(done, resolved=False)
     return _resolved(attention, f"asked again: {done.sentence}", given)
 
@@ -343,12 +342,10 @@ def _hold_unpaid(attention: Attention, given: _Given) -> Done:
     answer, done = _look(attention.payment, given.person)
     attention.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
     if attention.resolved_at:
-        return _ended(attention, done)
+        return _ended(attention, done, given)
     if answer is None:
         return replace(done, resolved=False)
-    if isinstance(answer, Found) and answer.transaction.status is TransactionStatus.PAID:
-        return replace(done, resolved=False)
-    if isinstance(answer, Found) and done.resolved:
+    if isinstance(answer, Found):
         return _resolved(attention, f"asked again: {done.sentence}", given)
     held = hold_unpaid(attention, given.person, given.note)
     attention.refresh_from_db(fields=["resolved_at"])

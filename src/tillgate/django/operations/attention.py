@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
@@ -13,7 +15,7 @@ from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.locking import database
 from tillgate.django.operations.timeline import record
-from tillgate.lifecycle import Answer, AttentionReason, Found
+from tillgate.lifecycle import Answer, AttentionReason, Found, NoNews
 
 __all__ = [
     "ACCOUNT_REASONS",
@@ -24,8 +26,8 @@ __all__ = [
     "NOT_APPLIED_REASONS",
     "TELLING_REASONS",
     "UNTOLD_REASONS",
+    "Heard",
     "conclude",
-    "forget_accepted",
     "is_over",
     "open_among",
     "open_key",
@@ -79,11 +81,15 @@ ITSELF: Final = "tillgate"
 """Who resolved what needed no person in the end."""
 
 
-def is_over(reason: str, answer: Answer, payment: Payment) -> bool:
-    """Tell whether an answer that is in order ends a reason: that the gateway knows no such payment is no word on what it said of it."""
+def is_over(reason: str, answer: Answer, payment: Payment, *, is_in_order: bool) -> bool:
+    """Tell whether an answer about a payment ends a reason: that the gateway knows no such payment is no word on what it said of it."""
+    if reason in UNTOLD_REASONS and isinstance(answer, Found):
+        return True
+    if not is_in_order or reason not in ANSWER_REASONS | ACCOUNT_REASONS:
+        return False
     if isinstance(answer, Found) or reason in ACCOUNT_REASONS | {AttentionReason.PAYMENT_UNANSWERED}:
         return True
-    return reason == AttentionReason.PAYMENT_UNKNOWN and not payment.is_open  # all of it was given back
+    return reason == AttentionReason.PAYMENT_UNKNOWN and not payment.is_open
 
 
 def open_key(reason: AttentionReason, subject: Payment | Refund | Delivery | None, account: str) -> str:
@@ -203,29 +209,42 @@ def was_unknown_in_time(payment: Payment, attention: Attention) -> bool:
     return is_open and attention.raised_at < payment.cashier_closes_at + clock.SKEW
 
 
-def forget_accepted(payments: Collection[Payment]) -> None:
-    """Have what a person has accepted about payments told again, should it come again: the gateway has answered in order meanwhile."""
-    rows = Attention.objects.using(database()).filter(_accepted_about(payments))
-    _tell_again(list(rows.values_list("pk", flat=True)))
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the gateway answered about a payment, as it stands by now, and whether there is nothing about that for a person."""
+
+    payment: Payment
+    answer: Answer
+    is_in_order: bool
 
 
-def conclude(payment: Payment, because: str) -> None:
-    """Take back that the gateway tells nothing of a payment, and what was accepted about it: it has come to another status."""
-    untold = Q(payment=payment, reason__in=UNTOLD_REASONS, resolved_at__isnull=True)
-    rows = Attention.objects.using(database()).filter(untold | _accepted_about([payment]))
-    matters = list(rows.order_by("pk").values_list("pk", "accepted"))
-    _tell_again([pk for pk, accepted in matters if accepted])
-    for pk in [pk for pk, accepted in matters if not accepted]:
-        resolve(pk, because, ITSELF)
+def conclude(heard: Collection[Heard], by: str = ITSELF) -> None:
+    """Take back what answers of the gateway end of what was told before it was asked, by whatever door they came.
 
-
-def _accepted_about(payments: Collection[Payment]) -> Q:
-    return Q(payment__in=[payment.pk for payment in payments], reason__in=ANSWER_REASONS | TELLING_REASONS, accepted=True)
-
-
-def _tell_again(accepted: Collection[int]) -> None:
+    What a person has accepted of a payment is told again, should it come again after an answer in order. `by` is who asked.
+    """
+    by_payment = {one.payment.pk: one for one in heard}
+    about = Attention.objects.using(database()).filter(payment__in=by_payment, reason__in=ANSWER_REASONS | TELLING_REASONS)
+    rows = about.filter(Q(resolved_at__isnull=True) | Q(accepted=True)).order_by("pk")
+    over, accepted = [], []
+    for pk, payment_id, reason, raised_at, resolved_at in rows.values_list("pk", "payment_id", "reason", "raised_at", "resolved_at"):
+        one = by_payment[payment_id]
+        if resolved_at is not None:
+            accepted += [pk] if one.is_in_order else []
+        elif is_over(reason, one.answer, one.payment, is_in_order=one.is_in_order) and _was_told_before(reason, raised_at, one):
+            over.append(pk)
     if accepted:
         Attention.objects.using(database()).filter(pk__in=accepted).update(accepted=False)
+    if over:
+        settle(Attention.objects.filter(pk__in=over), "the gateway's answer is in order by now", by)
+
+
+def _was_told_before(reason: str, raised_at: datetime, heard: Heard) -> bool:
+    """Tell whether a matter is older than the question, or of a clock that ran ahead. What is settled is unknown no more in any case."""
+    if reason in UNTOLD_REASONS and not heard.payment.is_open:
+        return True
+    asked_at = clock.now() if isinstance(heard.answer, NoNews) else heard.answer.asked_at
+    return raised_at < asked_at or raised_at > clock.now() + clock.SKEW
 
 
 def resolve(attention_id: int, resolution: str, person: str, *, accepted: bool = False) -> Attention:
@@ -247,7 +266,7 @@ def resolve(attention_id: int, resolution: str, person: str, *, accepted: bool =
     return attention
 
 
-def settle(attentions: QuerySet[Attention], resolution: str) -> None:
+def settle(attentions: QuerySet[Attention], resolution: str, by: str = ITSELF) -> None:
     """Take back those of some attentions that are open: what a person was told of is over without one."""
     for pk in attentions.using(database()).filter(resolved_at__isnull=True).order_by("pk").values_list("pk", flat=True):
-        resolve(pk, resolution, ITSELF)
+        resolve(pk, resolution, by)

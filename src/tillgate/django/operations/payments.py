@@ -20,9 +20,10 @@ from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.attention import (
     ACCOUNT_REASONS,
     ANSWER_REASONS,
+    ITSELF,
     UNTOLD_REASONS,
+    Heard,
     conclude,
-    forget_accepted,
     open_key,
     raise_attention,
     resolve,
@@ -66,6 +67,7 @@ __all__ = [
 _log = logging.getLogger("tillgate")
 
 _NOBODY_KNOWS: Final[Mapping[str, str]] = MappingProxyType({})
+_BY_PERSON: Final = "person:"
 _QUICK_SECONDS: Final = 5.0
 _LOOK_LEASE: Final = timedelta(minutes=1)
 """Longer than a quick look takes: if its process dies, the sweeper looks then."""
@@ -194,7 +196,7 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
     decision = decide(facts_of(payment), answer)
     if is_unchanged(payment, decision):
         if decision.is_news:
-            forget_accepted([payment])
+            conclude([Heard(payment, answer, is_in_order=True)], _who(cause))
         reschedule([payment], decision)
         return payment
     if not decision.is_news:
@@ -279,14 +281,18 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, c
     payment.save(update_fields=["status", "status_since", "transaction_no", "next_look_at", "looked_at"])
     if decision.attention:
         _raise(order, payment, decision, cause)
-    elif decision.is_news:
-        conclude(payment, decision.because)
+    conclude([Heard(payment, answer, is_in_order=decision.is_news and decision.attention is None)], _who(cause))
     if moved:
         evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
         record(f"payment.{decision.status}", order, cause, decision.because, payment=payment, evidence=evidence)
         after_change(order, payment)
     elif is_identified:
         record("payment.identified", order, cause, f"transaction {decision.transaction_no}", payment=payment)
+
+
+def _who(cause: str) -> str:
+    """Return who asked, by the cause of a change."""
+    return cause.removeprefix(_BY_PERSON) if cause.startswith(_BY_PERSON) else ITSELF
 
 
 def _raise(order: Order, payment: Payment, decision: Decision, cause: str) -> None:

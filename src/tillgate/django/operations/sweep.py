@@ -10,7 +10,7 @@ get theirs. What was claimed and not reached in a turn is given back as due.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
@@ -27,12 +27,10 @@ from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.asking import Asker
 from tillgate.django.operations.attention import (
     ACCOUNT_REASONS,
-    ANSWER_REASONS,
-    forget_accepted,
-    is_over,
+    Heard,
+    conclude,
     open_among,
     raise_attention,
-    settle,
 )
 from tillgate.django.operations.deliveries import deliver, deliver_remote, is_unpaid
 from tillgate.django.operations.heartbeats import set_heartbeat
@@ -46,7 +44,6 @@ from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
     Answer,
     AttentionReason,
-    NoNews,
     PaymentStatus,
     RefundStatus,
     decide,
@@ -423,7 +420,7 @@ def _lease(account: str) -> timedelta:
 def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: datetime, swept: Swept) -> None:
     """Apply a batch's answers; those that bring nothing new are put back together, a statement for all that are due at the same moment."""
     put_back: dict[datetime | None, list[int]] = {}
-    in_order: list[tuple[Payment, Answer]] = []
+    heard: list[Heard] = []
     unanswered: list[Payment] = []
     now = clock.now()
     decisions = [decide(facts_of(payment), answer) if answer else None for payment, answer in zip(batch, answers, strict=True)]
@@ -435,8 +432,8 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
             continue
         swept.looked += 1
         swept.no_news += not decision.is_news
-        if decision.is_news and decision.attention is None:
-            in_order.append((payment, answer))
+        if decision.is_news:
+            heard.append(Heard(payment, answer, is_in_order=decision.attention is None))
         if not decision.is_news and is_unanswered(decision.status, payment.expires_at, now):
             unanswered.append(payment)
         if is_unchanged(payment, decision, told):
@@ -445,8 +442,8 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
         is_applied = _guarded(swept, f"payment {payment.reference}", lambda payment=payment, answer=answer: _change(payment, answer, swept))  # type: ignore[misc]  # defaults that hold the loop's values
         if not is_applied and is_unanswered(PaymentStatus(payment.status), payment.expires_at, now):
             unanswered.append(payment)
-    if in_order:
-        _guarded(swept, "attentions", lambda: _settle_troubles(in_order))
+    if heard:
+        _guarded(swept, "attentions", lambda: conclude(heard))
     if unanswered:
         _guarded(swept, "attentions", lambda: _tell_of_unanswered(unanswered))
     for due, ids in put_back.items():
@@ -468,27 +465,6 @@ def _tell_of_unanswered(payments: list[Payment]) -> None:
             if order.payments.filter(pk=payment.pk, status__in=OPEN_PAYMENT_STATUSES).exists():
                 reason = AttentionReason.PAYMENT_UNANSWERED
                 raise_attention(reason, sentence, "sweep", order=order, payment=payment, account=account)
-
-
-def _settle_troubles(in_order: Sequence[tuple[Payment, Answer]]) -> None:
-    """Take back what was told of payments that the gateway answers in order about, as far as it had been told before it was asked.
-
-    What a person has accepted of them is told again, should it come again.
-    """
-    forget_accepted([payment for payment, _ in in_order])
-    answers = {payment.pk: (payment, answer) for payment, answer in in_order}
-    troubled = Attention.objects.using(database()).filter(payment__in=answers, reason__in=ANSWER_REASONS, resolved_at__isnull=True)
-    now, over = clock.now(), []
-    for pk, payment_id, reason, raised_at in troubled.values_list("pk", "payment_id", "reason", "raised_at"):
-        payment, answer = answers[payment_id]
-        if (
-            not isinstance(answer, NoNews)
-            and (raised_at < answer.asked_at or raised_at > now + clock.SKEW)
-            and is_over(reason, answer, payment)
-        ):
-            over.append(pk)
-    if over:
-        settle(Attention.objects.filter(pk__in=over), "the gateway's answer is in order by now")
 
 
 def _change(payment: Payment, answer: Answer, swept: Swept) -> None:
