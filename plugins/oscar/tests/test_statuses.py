@@ -67,6 +67,18 @@ def is_paid(world: World, payment: Payment) -> None:
     assert Order.objects.get().status == "Paid"
 
 
+def also_when_cancelled(monkeypatch: pytest.MonkeyPatch, act: Callable[[Any, Any], object]) -> None:
+    """Let the shop's own handler do something more when an order is cancelled."""
+    oscars = EventHandler.handle_order_status_change
+
+    def change(handler: Any, order: Any, status: str) -> None:
+        oscars(handler, order, status)
+        if status == "Cancelled":
+            act(handler, order)
+
+    monkeypatch.setattr(EventHandler, "handle_order_status_change", change)
+
+
 def allocated() -> list[int]:
     return list(StockRecord.objects.order_by("pk").values_list("num_allocated", flat=True))
 
@@ -336,14 +348,7 @@ def test_what_the_staff_took_off_an_order_stays_off_it_when_it_is_paid(
 def test_what_the_shops_own_handler_released_itself_is_named_when_the_order_is_paid_after_all(
     world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    oscars = EventHandler.handle_order_status_change
-
-    def releases(handler: Any, order: Any, status: str) -> None:
-        oscars(handler, order, status)
-        if status == "Cancelled":
-            handler.cancel_stock_allocations(order)
-
-    monkeypatch.setattr(EventHandler, "handle_order_status_change", releases)
+    also_when_cancelled(monkeypatch, lambda handler, order: handler.cancel_stock_allocations(order))
     moves("Cancelled")
     world.a_day_passes()
     world.pays_late(payment)
@@ -370,14 +375,7 @@ def test_what_was_given_up_and_marked_paid_by_hand_releases_its_stock_once_it_is
 def test_the_shops_own_handler_may_give_money_back_when_a_paid_order_is_cancelled(
     world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    oscars = EventHandler.handle_order_status_change
-
-    def gives_back(handler: Any, order: Any, status: str) -> None:
-        oscars(handler, order, status)
-        if status == "Cancelled":
-            operations.refund(payment.pk, payment.amount)
-
-    monkeypatch.setattr(EventHandler, "handle_order_status_change", gives_back)
+    also_when_cancelled(monkeypatch, lambda *_: operations.refund(payment.pk, payment.amount))
     is_paid(world, payment)
     moves("Cancelled")
     assert Order.objects.get().status == "Cancelled"

@@ -710,6 +710,14 @@ def test_i2_a_payment_of_which_something_else_waits_for_a_person_is_not_held_to_
     assert world.fresh(forgotten).is_open
 
 
+def test_i2_that_a_person_holds_a_payment_to_be_unpaid_is_no_word_on_its_account(world: World, forgotten: Payment) -> None:
+    with transaction.atomic():
+        raise_attention(AttentionReason.WRONG_CREDENTIALS, "Refused.", "sweep", payment=forgotten, account=forgotten.account)
+    world.time.advance(minutes=1)
+    assert not_paid(the("payment-unknown")).resolved
+    assert world.attentions() == ["wrong-credentials"]
+
+
 def test_what_a_colleague_resolves_while_a_person_holds_it_to_be_unpaid_changes_nothing(
     world: World, forgotten: Payment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -953,7 +953,8 @@ def test_what_a_person_resolved_is_told_again_when_the_next_look_finds_it_still(
         ("amount-mismatch", "not found", 1, False),
         ("wrong-credentials", "not found", 1, True),
         ("wrong-credentials", "not found", 0, False),
-        ("wrong-credentials", "no news", 1, False),
+        ("wrong-credentials", "a doubt", 1, False),
+        ("payment-unknown", "a doubt", 1, True),
         ("changed-after-paid", "found", 1, False),
         ("payment-unanswered", "not found", 1, True),
         ("payment-unknown", "not found", 1, False),
@@ -968,12 +969,10 @@ def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it
     for about in (payment, other):
         Attention.objects.create(reason=reason, payment=about, sentence="Look.", raised_at=raised_at, open_key=about.pk)
     asked_at = raised_at + timedelta(microseconds=microseconds_later)
-    answers = {
-        "found": replace(sweeping.ask(payment), asked_at=asked_at),
-        "not found": NotFound(asked_at=asked_at),
-        "no news": NoNews(because="time-out"),
-    }
-    conclude([Heard(payment, answers[answered], is_in_order=answered != "no news")])
+    found = sweeping.ask(payment)
+    assert isinstance(found, Found)
+    answer = NotFound(asked_at=asked_at) if answered == "not found" else replace(found, asked_at=asked_at)
+    conclude([Heard(payment, answer, is_in_order=answered != "a doubt")])
     said = dict(Attention.objects.values_list("payment", "resolution"))
     assert said == {payment.pk: "the gateway's answer is in order by now" if is_over else "", other.pk: ""}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.locking import database
 from tillgate.django.operations.timeline import record
-from tillgate.lifecycle import Answer, AttentionReason, Found, NoNews
+from tillgate.lifecycle import Answer, AttentionReason, Found, NotFound
 
 __all__ = [
     "ACCOUNT_REASONS",
@@ -27,6 +27,7 @@ __all__ = [
     "TELLING_REASONS",
     "UNTOLD_REASONS",
     "Heard",
+    "as_heard",
     "conclude",
     "is_over",
     "open_among",
@@ -34,7 +35,6 @@ __all__ = [
     "raise_attention",
     "resolve",
     "settle",
-    "was_unknown_in_time",
 ]
 
 
@@ -203,10 +203,16 @@ def _is_accepted(reason: AttentionReason, sentence: str, *, account: str, **abou
     return sentence in accepted.values_list("sentence", flat=True)  # compared here, since MariaDB holds other capitals to be the same
 
 
-def was_unknown_in_time(payment: Payment, attention: Attention) -> bool:
-    """Tell whether an open matter says that the gateway did not know a payment while it could be paid. It is written later than that."""
-    is_open = attention.reason == AttentionReason.PAYMENT_UNKNOWN and attention.resolved_at is None
-    return is_open and attention.raised_at < payment.cashier_closes_at + clock.SKEW
+def as_heard(payment: Payment, answer: Answer, matters: Iterable[Attention]) -> Answer:
+    """Return an answer as it is to be heard by what is known of a payment, whose `matters` are looked at only where they may count.
+
+    What the gateway did not know while it could be paid has not been forgotten for its age (silence 19). That is written down later.
+    """
+    if not (isinstance(answer, NotFound) and answer.expired_is_forgotten and payment.is_open):
+        return answer
+    in_time = payment.cashier_closes_at + clock.SKEW
+    unknown = (one for one in matters if one.reason == AttentionReason.PAYMENT_UNKNOWN and one.resolved_at is None)
+    return replace(answer, expired_is_forgotten=False) if any(one.raised_at < in_time for one in unknown) else answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +220,7 @@ class Heard:
     """What the gateway answered about a payment, as it stands by now, and whether there is nothing about that for a person."""
 
     payment: Payment
-    answer: Answer
+    answer: Found | NotFound
     is_in_order: bool
 
 
@@ -243,8 +249,7 @@ def _was_told_before(reason: str, raised_at: datetime, heard: Heard) -> bool:
     """Tell whether a matter is older than the question, or of a clock that ran ahead. What is settled is unknown no more in any case."""
     if reason in UNTOLD_REASONS and not heard.payment.is_open:
         return True
-    asked_at = clock.now() if isinstance(heard.answer, NoNews) else heard.answer.asked_at
-    return raised_at < asked_at or raised_at > clock.now() + clock.SKEW
+    return raised_at < heard.answer.asked_at or raised_at > clock.now() + clock.SKEW
 
 
 def resolve(attention_id: int, resolution: str, person: str, *, accepted: bool = False) -> Attention:

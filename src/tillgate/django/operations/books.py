@@ -7,14 +7,14 @@ own books are judged one order at a time, against what the operations promise to
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 from tillgate.django import clock
 from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment, Refund
-from tillgate.django.operations.attention import GIVEN_BACK_REASONS, ITSELF, was_unknown_in_time
+from tillgate.django.operations.attention import GIVEN_BACK_REASONS, ITSELF, as_heard
 from tillgate.hooks import OrderDescription, PaidOutcome
 from tillgate.lifecycle import (
     BOUND_REFUND_STATUSES,
@@ -157,12 +157,7 @@ def _time(moment: datetime) -> str:
 
 def compare_with_gateway(payment: Payment, facts: PaymentFacts, answer: Answer, attentions: Iterable[Attention] = ()) -> Difference | None:
     """Return where a payment and the gateway's answer about it differ. An answer that is no news differs from nothing."""
-    if (
-        isinstance(answer, NotFound)
-        and answer.expired_is_forgotten
-        and any(was_unknown_in_time(payment, attention) for attention in attentions)
-    ):
-        answer = replace(answer, expired_is_forgotten=False)
+    answer = as_heard(payment, answer, attentions)
     kind = _kind(facts, answer)
     if kind is None:
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from types import MappingProxyType
@@ -23,11 +22,11 @@ from tillgate.django.operations.attention import (
     ITSELF,
     UNTOLD_REASONS,
     Heard,
+    as_heard,
     conclude,
     open_key,
     raise_attention,
     resolve,
-    was_unknown_in_time,
 )
 from tillgate.django.operations.deliveries import deliver, deliver_due
 from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
@@ -39,7 +38,6 @@ from tillgate.lifecycle import (
     Decision,
     Found,
     NoNews,
-    NotFound,
     PaymentFacts,
     PaymentStatus,
     decide,
@@ -195,7 +193,7 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
     """Apply an answer of the gateway to a payment, under its order's lock, and deliver what follows to the shop."""
     decision = decide(facts_of(payment), answer)
     if is_unchanged(payment, decision):
-        if decision.is_news:
+        if decision.is_news and not isinstance(answer, NoNews):
             conclude([Heard(payment, answer, is_in_order=True)], _who(cause))
         reschedule([payment], decision)
         return payment
@@ -218,12 +216,8 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
 
 
 def decide_about(payment: Payment, answer: Answer) -> Decision:
-    """Decide what an answer means; a payment that was unknown while it could be paid has not been forgotten for its age (silence 19)."""
-    if isinstance(answer, NotFound) and answer.expired_is_forgotten and payment.is_open:
-        unknown = payment.attentions.filter(reason=AttentionReason.PAYMENT_UNKNOWN, resolved_at__isnull=True)
-        if any(was_unknown_in_time(payment, attention) for attention in unknown):
-            answer = replace(answer, expired_is_forgotten=False)
-    return decide(facts_of(payment), answer)
+    """Decide what an answer means for a payment, by what is known of it."""
+    return decide(facts_of(payment), as_heard(payment, answer, payment.attentions.all()))
 
 
 def _is_outrun(read: Payment, payment: Payment, decision: Decision, answer: Answer) -> bool:
@@ -281,7 +275,8 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, c
     payment.save(update_fields=["status", "status_since", "transaction_no", "next_look_at", "looked_at"])
     if decision.attention:
         _raise(order, payment, decision, cause)
-    conclude([Heard(payment, answer, is_in_order=decision.is_news and decision.attention is None)], _who(cause))
+    if not isinstance(answer, NoNews):  # a person's word ends nothing that an answer has said
+        conclude([Heard(payment, answer, is_in_order=decision.is_news and decision.attention is None)], _who(cause))
     if moved:
         evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
         record(f"payment.{decision.status}", order, cause, decision.because, payment=payment, evidence=evidence)

@@ -44,6 +44,7 @@ from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
     Answer,
     AttentionReason,
+    NoNews,
     PaymentStatus,
     RefundStatus,
     decide,
@@ -432,7 +433,7 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
             continue
         swept.looked += 1
         swept.no_news += not decision.is_news
-        if decision.is_news:
+        if decision.is_news and not isinstance(answer, NoNews):
             heard.append(Heard(payment, answer, is_in_order=decision.attention is None))
         if not decision.is_news and is_unanswered(decision.status, payment.expires_at, now):
             unanswered.append(payment)
