@@ -111,7 +111,7 @@ def test_staff_ends_a_payment_that_the_gateway_does_not_know_with_the_keyboard(s
     shop.world.notice(payment)
     Payment.objects.update(expires_at=payment.created_at)
     page = shop.admin("/admin/tillgate/attention/", viewport={"width": width, "height": 900})
-    page.get_by_text("Nobody paid it").first.focus()
+    page.get_by_text("Let it expire").first.focus()
     page.keyboard.press("Enter")
     expect(page.get_by_text("Should money come all the same, it is found.")).to_be_visible()
     shop.look(page, f"admin-unpaid-{width}")

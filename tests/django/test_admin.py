@@ -731,14 +731,14 @@ def test_i2_what_the_gateway_does_not_know_is_ended_by_a_person_and_its_money_is
     world.sandbox.control.fault("denied", occasion="query", times=100)
     world.notice(payment)
     attention = Attention.objects.get(reason=AttentionReason.PAYMENT_UNKNOWN)
-    assert "can still be paid, until 20" in act(boss, attention, "unpaid", note="not in the back office")
+    assert "can still be paid, until 20" in act(boss, attention, "let-expire", note="not in the back office")
     world.time.advance(days=1)
     world.sweep()
     assert not world.shop.is_released(order)
-    assert act(boss, attention, "unpaid", note=" ") == "a note must say how it is known that nobody paid"
-    assert act(boss, attention, "unpaid", note="not in the back office") == f"Resolved: payment {payment.reference} is expired."
-    assert attention.resolution == "a person holds it to be unpaid: not in the back office"
-    entry = TimelineEntry.objects.get(event="payment.expired")
+    assert act(boss, attention, "let-expire", note=" ") == "a note must say how it is known that nobody paid, or where the money is settled"
+    assert act(boss, attention, "let-expire", note="not in the back office") == f"Resolved: payment {payment.reference} is expired."
+    assert attention.resolution == "a person lets it expire: not in the back office"
+    entry = TimelineEntry.objects.get(event="payment.let-expire")
     assert (entry.cause, entry.sentence) == ("person:anna", attention.resolution)
     world.time.advance(hours=2)
     world.sweep()
@@ -766,7 +766,7 @@ def test_what_says_something_else_by_now_is_not_accepted_unread(world: World, bo
     assert act(boss, attention, "accept", note="agreed", read=attention.mark) == "Resolved: agreed."
 
 
-def test_a_payment_that_was_settled_meanwhile_is_not_held_to_be_unpaid(world: World, boss: Client) -> None:
+def test_a_payment_that_was_settled_meanwhile_is_not_let_expire(world: World, boss: Client) -> None:
     payment = world.start(world.order())
     world.sandbox.control.fault("denied", occasion="query")
     world.notice(payment)
@@ -774,7 +774,7 @@ def test_a_payment_that_was_settled_meanwhile_is_not_held_to_be_unpaid(world: Wo
     Payment.objects.update(status="closed")
     world.time.advance(minutes=1)
     world.sandbox.control.fault("denied", occasion="query")
-    assert act(boss, attention, "unpaid", note="not there").endswith("is closed by now")
+    assert act(boss, attention, "let-expire", note="not there").endswith("is closed by now")
     assert attention.resolved_at is None
 
 

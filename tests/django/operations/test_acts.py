@@ -14,7 +14,7 @@ from django.db import transaction
 from tests.django.conftest import World
 from tests.django.operations.conftest import clock_ahead, queue
 from tests.smallest_shop.models import ShopOrder
-from tillgate import InvalidRequest, NotSent, OrderNotFound, hooks
+from tillgate import InvalidRequest, NotSent, OrderNotFound, OutcomeUnknown, hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations import ActNotPossible, RefundNotPossible, acts, deliveries, locking, payments
@@ -596,23 +596,23 @@ def forgotten(world: World, gateway: dict[str, Callable[[], object]]) -> Payment
 @pytest.fixture
 def found(gateway: dict[str, Callable[[], object]], forgotten: Payment, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let the gateway know the payment again, as it stands or with what it says changed."""
+    real = hooks.query
 
     def find(**changes: Any) -> None:
         gateway.pop(forgotten.reference, None)
-        real = hooks.query
         monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: replace(real(account, reference), **changes))
 
     return find
 
 
 def not_paid(attention: Attention, **given: Any) -> operations.Done:
-    return operations.perform(attention.pk, "unpaid", person="ann", note="it is not in the back office", **given)
+    return operations.perform(attention.pk, "let-expire", person="ann", note="it is not in the back office", **given)
 
 
 def test_i2_a_payment_that_the_gateway_does_not_know_is_not_accepted_while_it_is_open(world: World, forgotten: Payment) -> None:
     """Accepted, it would stay open for ever, and keep its order waiting."""
     attention = the("payment-unknown")
-    assert operations.acts_for(attention) == ("query", "unpaid")
+    assert operations.acts_for(attention) == ("query", "let-expire")
     with pytest.raises(ActNotPossible, match=r"^its payment is open: ask again"):
         operations.perform(attention.pk, "accept", person="ann", note="their index lags")
     assert not_paid(attention).resolved
@@ -721,13 +721,13 @@ def test_i2_that_a_person_holds_a_payment_to_be_unpaid_is_no_word_on_its_account
 def test_what_a_colleague_resolves_while_a_person_holds_it_to_be_unpaid_changes_nothing(
     world: World, forgotten: Payment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attention, real = the("payment-unknown"), payments.hold_unpaid
+    attention, real = the("payment-unknown"), payments.let_expire
 
     def too_late(*given: Any) -> Payment:
         operations.resolve(attention.pk, "the shopper has a receipt", "bob")
         return real(*given)
 
-    monkeypatch.setattr(acts, "hold_unpaid", too_late)
+    monkeypatch.setattr(acts, "let_expire", too_late)
     with pytest.raises(InvalidRequest, match="was resolved by somebody else in the meantime"):
         not_paid(attention)
     assert world.fresh(forgotten).is_open
@@ -744,6 +744,117 @@ def test_i2_an_answer_in_hand_is_told_though_a_person_held_the_payment_to_be_unp
     assert not_paid(the("payment-unknown")).resolved
     payments.apply_answer(read, answer, "sweep")
     assert world.attentions() == ["transaction-no-missing"]
+
+
+@pytest.fixture
+def doubted(world: World, forgotten: Payment, found: Callable[..., None]) -> Attention:
+    """What is told of a payment that the gateway calls paid without saying by which transaction."""
+    world.pays_late(forgotten)
+    found(transaction_no=None)
+    world.time.advance(hours=1)
+    world.sweep()
+    return the("transaction-no-missing")
+
+
+def test_i2_what_the_gateway_says_of_an_open_payment_is_not_accepted(world: World, doubted: Attention) -> None:
+    """Accepted, nobody would know of it when the payment is let expire since the gateway has fallen silent."""
+    assert operations.acts_for(doubted) == ("query", "let-expire")
+    with pytest.raises(ActNotPossible, match=r"^its payment is open: ask again, or let it expire"):
+        operations.perform(doubted.pk, "accept", person="ann", note="we know")
+
+
+def test_i2_a_payment_that_the_gateway_calls_paid_is_let_expire_by_whoever_has_read_that_alone(
+    world: World, doubted: Attention, forgotten: Payment, gateway: dict[str, Callable[[], object]]
+) -> None:
+    def silent() -> None:
+        raise OutcomeUnknown("no answer")
+
+    gateway[forgotten.reference] = silent
+    world.time.advance(hours=9)
+    world.sweep()
+    with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: .*says paid without a transactionNo"):
+        not_paid(the("payment-unanswered"))
+    assert world.fresh(forgotten).is_open
+    assert not_paid(doubted, read=doubted.mark).resolved
+    assert world.attentions() == []
+    world.time.advance(hours=2)
+    world.sweep()
+    assert world.shop.is_released(forgotten.order.key)
+
+
+def test_what_was_read_of_a_payment_that_was_let_expire_is_not_told_again_and_anything_else_is(
+    world: World, doubted: Attention, forgotten: Payment, found: Callable[..., None]
+) -> None:
+    assert not_paid(doubted).resolved
+    for _ in range(3):
+        world.time.advance(hours=12)
+        world.sweep()
+    assert world.attentions() == []
+    found(amount=Decimal("10.00"))
+    world.time.advance(days=7)
+    world.sweep()
+    assert world.attentions() == ["amount-mismatch"]
+
+
+def test_i2_money_of_a_payment_that_was_let_expire_is_found_once_the_gateway_says_enough(
+    world: World, doubted: Attention, forgotten: Payment, found: Callable[..., None]
+) -> None:
+    assert not_paid(doubted).resolved
+    found()
+    world.time.advance(days=1)
+    world.sweep()
+    assert world.fresh(forgotten).status == "paid"
+
+
+def test_i2_a_payment_is_not_let_expire_by_what_says_something_else_once_the_gateway_is_asked(
+    world: World, doubted: Attention, forgotten: Payment, found: Callable[..., None]
+) -> None:
+    found(amount=Decimal("10.00"))
+    world.time.advance(minutes=1)
+    with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: .*the amount is 10\.00"):
+        not_paid(doubted)
+    found(amount=Decimal("11.00"))
+    world.time.advance(minutes=1)
+    with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: .*the amount is 11\.00"):
+        not_paid(the("amount-mismatch"))
+    world.time.advance(minutes=1)
+    assert not_paid(the("amount-mismatch")).resolved, "which ends what was said before as well"
+    assert world.attentions() == []
+
+
+def test_of_two_answers_that_contradict_a_payment_the_one_that_is_given_now_is_answered_for(
+    world: World, doubted: Attention, found: Callable[..., None]
+) -> None:
+    found(amount=Decimal("10.00"))
+    world.time.advance(hours=1)
+    world.sweep()
+    found(transaction_no=None)
+    world.time.advance(minutes=1)
+    with pytest.raises(InvalidRequest, match="says paid without a transactionNo"):
+        not_paid(the("amount-mismatch"))
+    world.time.advance(minutes=1)
+    assert not_paid(doubted).resolved
+
+
+def test_what_a_version_that_allowed_it_has_accepted_of_an_open_payment_is_told_again(
+    world: World, doubted: Attention, forgotten: Payment
+) -> None:
+    operations.resolve(doubted.pk, "we know", "ann", accepted=True)
+    world.time.advance(days=1)
+    world.sweep()
+    assert world.attentions() == ["transaction-no-missing"]
+
+
+def test_what_the_gateway_says_of_a_payment_that_is_settled_is_accepted(world: World, doubted: Attention, forgotten: Payment) -> None:
+    assert not_paid(doubted).resolved
+    with transaction.atomic():
+        raise_attention(AttentionReason.AMOUNT_MISMATCH, "It says 10.00.", "sweep", order=forgotten.order, payment=world.fresh(forgotten))
+    told = the("amount-mismatch")
+    assert operations.acts_for(told) == ("query", "accept")
+    world.time.advance(minutes=1)
+    with pytest.raises(InvalidRequest, match="is expired by now"):
+        not_paid(told)
+    assert operations.perform(told.pk, "accept", person="ann", note="given back there").resolved
 
 
 def test_i9_an_answer_in_hand_is_outrun_by_what_a_persons_question_has_learnt_meanwhile(world: World) -> None:
@@ -784,21 +895,17 @@ def test_i5_what_was_not_read_is_not_settled_by_entering_a_refund(world: World) 
 
 
 def test_i2_what_was_accepted_is_told_again_after_an_answer_in_order_that_a_notice_brought(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, doubted: Attention, forgotten: Payment, found: Callable[..., None]
 ) -> None:
-    payment, real, named = world.start(world.order()), hooks.query, [Decimal("10.00"), Decimal("12.50")]
-    monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: replace(real(account, reference), amount=named[0]))
+    assert not_paid(doubted).resolved
+    found()
     world.time.advance(minutes=1)
-    world.sweep()
-    operations.perform(the("amount-mismatch").pk, "accept", person="ann", note="they round on their page")
-    named.reverse()
-    world.shopper_pays(payment)
-    world.notice(payment)
-    assert world.fresh(payment).status == "paid"
-    named.reverse()
+    world.notice(forgotten)
+    assert world.fresh(forgotten).status == "paid"
+    found(transaction_no=None)
     world.time.advance(hours=2)
     world.sweep()
-    assert world.attentions() == ["amount-mismatch"]
+    assert world.attentions() == ["transaction-no-missing"]
 
 
 def test_a_number_of_two_payments_is_no_matter_of_a_refund_for_another_reason(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -812,19 +919,20 @@ def test_a_number_of_two_payments_is_no_matter_of_a_refund_for_another_reason(wo
     assert world.attentions() == ["duplicate-transaction-no"]
 
 
-def test_i2_what_was_accepted_of_an_open_payment_is_told_again_once_the_gateway_says_that_it_is_paid(
+def test_i2_a_payment_that_was_let_expire_is_told_again_once_the_gateway_says_that_it_is_paid(
     world: World, forgotten: Payment, found: Callable[..., None]
 ) -> None:
     found(amount=Decimal("10.00"))
     operations.look_again(forgotten, "bob")
-    operations.perform(the("amount-mismatch").pk, "accept", person="ann", note="their page rounds")
+    world.time.advance(minutes=1)
+    assert not_paid(the("amount-mismatch")).resolved
     assert world.attentions() == []
     world.pays_late(forgotten)
-    world.time.advance(hours=1)
+    world.time.advance(days=1)
     world.sweep()
     sentence = f"Payment {forgotten.reference}: the gateway says that it is paid, but the amount is 10.00 instead of 12.50."
     assert the("amount-mismatch").sentence == sentence
-    assert world.fresh(forgotten).is_open
+    assert world.fresh(forgotten).status == "expired"
 
 
 def test_i5_on_the_payments_own_page_too_nothing_is_settled_that_was_not_read(world: World) -> None:

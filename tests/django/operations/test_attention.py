@@ -194,7 +194,7 @@ def test_what_no_answer_says_is_told_once_however_often_it_is_met(world: World) 
 
 
 def test_what_a_person_has_accepted_is_not_told_again_unless_there_is_more_to_say(world: World) -> None:
-    payment, other = world.start(world.order()), world.start(world.order())
+    payment, other = world.paid_payment(), world.paid_payment()
     told = told_of(payment, "It is 12.49.")
     assert told
     resolve(told.pk, "agreed", "ann", accepted=True)

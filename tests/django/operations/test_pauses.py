@@ -161,7 +161,7 @@ def test_that_a_person_held_a_payment_to_be_unpaid_is_no_answer_of_the_gateway(w
     world.sandbox.control.fault("denied", occasion="query", times=100)
     world.time.advance(hours=3)
     world.sweep()
-    operations.perform(Attention.objects.get(reason="payment-unknown").pk, "unpaid", person="ann", note="not in the back office")
+    operations.perform(Attention.objects.get(reason="payment-unknown").pk, "let-expire", person="ann", note="not in the back office")
     assert Payment.objects.get(pk=payment.pk).status == "expired"
     assert not has_answered("default", since)
     Payment.objects.filter(pk=payment.pk).update(status="paid", status_since=clock.now())

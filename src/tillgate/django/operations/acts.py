@@ -17,10 +17,10 @@ from django.db.models import QuerySet
 
 from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
-from tillgate.django.operations.attention import ITSELF, UNTOLD_REASONS, is_over, resolve
+from tillgate.django.operations.attention import ITSELF, SAID_REASONS, UNTOLD_REASONS, is_over, resolve
 from tillgate.django.operations.deliveries import AGAIN, deliver, deliver_remote, give_up, retry
 from tillgate.django.operations.locking import database, in_the_shops_hands, locked_order, outside_transactions
-from tillgate.django.operations.payments import apply_answer, ask, claim_look, decide_about, hold_unpaid
+from tillgate.django.operations.payments import apply_answer, ask, claim_look, decide_about, let_expire
 from tillgate.django.operations.refunds import enter_external_refund, refund, refundable, settle_by_person, withdraw
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
@@ -49,25 +49,26 @@ class Act(StrEnum):
     """Give up a refund that waits to be sent."""
     ENTER_REFUND = "enter-refund"
     """Enter the amount of a refund that was made elsewhere."""
-    UNPAID = "unpaid"
-    """Let the payment expire, since the gateway's own pages say that nobody paid it; should money come all the same, it is found."""
+    LET_EXPIRE = "let-expire"
+    """Let the payment expire, since nobody paid it or its money is settled elsewhere; should money come all the same, it is found."""
     ACCEPT = "accept"
     """Leave it as it is, with a note that says why. The same is not told again, and what the network would not carry not tried."""
 
 
 _ASK: Final = (Act.QUERY, Act.ACCEPT)
+_ASK_OR_END: Final = (Act.QUERY, Act.LET_EXPIRE, Act.ACCEPT)
 
-_AS_READ: Final = frozenset({Act.UNPAID, Act.ENTER_REFUND, Act.ACCEPT})
+_AS_READ: Final = frozenset({Act.LET_EXPIRE, Act.ENTER_REFUND, Act.ACCEPT})
 """Acts by which a person answers for what the matter says."""
 _FITTING: Final[Mapping[str, tuple[Act, ...]]] = MappingProxyType(
     {
-        AttentionReason.AMOUNT_MISMATCH: _ASK,
-        AttentionReason.AMOUNT_MISSING: _ASK,
-        AttentionReason.CURRENCY_MISMATCH: _ASK,
-        AttentionReason.TRANSACTION_NO_MISMATCH: _ASK,
-        AttentionReason.TRANSACTION_NO_MISSING: _ASK,
-        AttentionReason.REFERENCE_MISMATCH: _ASK,
-        AttentionReason.UNRECOGNISED_STATUS: _ASK,
+        AttentionReason.AMOUNT_MISMATCH: _ASK_OR_END,
+        AttentionReason.AMOUNT_MISSING: _ASK_OR_END,
+        AttentionReason.CURRENCY_MISMATCH: _ASK_OR_END,
+        AttentionReason.TRANSACTION_NO_MISMATCH: _ASK_OR_END,
+        AttentionReason.TRANSACTION_NO_MISSING: _ASK_OR_END,
+        AttentionReason.REFERENCE_MISMATCH: _ASK_OR_END,
+        AttentionReason.UNRECOGNISED_STATUS: _ASK_OR_END,
         AttentionReason.CHANGED_AFTER_PAID: (Act.QUERY, Act.ENTER_REFUND, Act.ACCEPT),
         AttentionReason.WRONG_CREDENTIALS: _ASK,
         AttentionReason.SIGNATURE_MISMATCH: _ASK,
@@ -82,8 +83,8 @@ _FITTING: Final[Mapping[str, tuple[Act, ...]]] = MappingProxyType(
         AttentionReason.REFUND_UNKNOWN: (Act.REFUND_DONE, Act.REFUND_NOT_DONE),
         AttentionReason.REFUND_CONTRADICTED: (Act.ENTER_REFUND, Act.ACCEPT),
         AttentionReason.REFUND_NOT_SENT: (Act.WITHDRAW,),  # its amount stays blocked as well
-        AttentionReason.PAYMENT_UNKNOWN: (Act.QUERY, Act.UNPAID, Act.ACCEPT),
-        AttentionReason.PAYMENT_UNANSWERED: (Act.QUERY, Act.UNPAID, Act.ACCEPT),
+        AttentionReason.PAYMENT_UNKNOWN: _ASK_OR_END,
+        AttentionReason.PAYMENT_UNANSWERED: _ASK_OR_END,
         AttentionReason.DELIVERY_FAILING: (Act.RETRY, Act.ACCEPT),
         AttentionReason.FORGED_NOTICES: (Act.ACCEPT,),
     }
@@ -135,10 +136,10 @@ def _fitting(attention: Attention) -> tuple[Act, ...]:
 
 
 def _unfit(attention: Attention) -> Act | None:
-    """Return the act that is no end of what the gateway tells nothing of: a payment that stays open keeps its order waiting for ever."""
-    if attention.reason not in UNTOLD_REASONS or attention.payment is None:
+    """Return the act that is no end of what no answer has settled: a payment that stays open keeps its order waiting for ever."""
+    if attention.reason not in SAID_REASONS | UNTOLD_REASONS or attention.payment is None:
         return None
-    return Act.ACCEPT if attention.payment.is_open else Act.UNPAID
+    return Act.ACCEPT if attention.payment.is_open else Act.LET_EXPIRE
 
 
 def _unsent(attention: Attention) -> QuerySet[Refund]:
@@ -160,7 +161,7 @@ def perform(
 ) -> Done:
     """Do what a person chose about an attention.
 
-    `amount` is for the two acts about refunds, `note` for accepting and for what nobody paid; `seen` is as in `refund`, and `press` is kept
+    `amount` is for the two acts about refunds, `note` for accepting and for letting expire; `seen` is as in `refund`, and `press` is kept
     with the refund. `read` is the attention's `mark` when it was shown: what says something else by now is not resolved by a person's word.
 
     Raises `ActNotPossible`, `RefundNotPossible` or `InvalidRequest`, and nothing was done.
@@ -173,7 +174,8 @@ def perform(
     if act not in _fitting(attention):
         raise ActNotPossible(f"{act!r} does not resolve {attention.reason!r}")
     if act == Act.ACCEPT == _unfit(attention):
-        raise ActNotPossible("its payment is open: ask again, or once its time is over say that nobody paid it, if you know that")
+        remedy = "ask again, or let it expire once its time is over, if nobody paid it or its money is settled elsewhere"
+        raise ActNotPossible(f"its payment is open: {remedy}")
     if read and read != attention.mark and act in _AS_READ:
         raise _says_something_else(attention)
     return _ACTS[Act(act)](attention, _Given(person=person, note=storable(note.strip()), amount=amount, press=press, seen=seen, read=read))
@@ -334,10 +336,10 @@ def _accept(attention: Attention, given: _Given) -> Done:
         return _resolved(attention, given.note, given, accepted=True)
 
 
-def _hold_unpaid(attention: Attention, given: _Given) -> Done:
+def _let_expire(attention: Attention, given: _Given) -> Done:
     assert attention.payment is not None
     if not given.note:
-        raise ActNotPossible("a note must say how it is known that nobody paid")
+        raise ActNotPossible("a note must say how it is known that nobody paid, or where the money is settled")
     # Asked once more, since what a person saw there may be an hour old.
     answer, done = _look(attention.payment, given.person)
     attention.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
@@ -345,9 +347,9 @@ def _hold_unpaid(attention: Attention, given: _Given) -> Done:
         return _ended(attention, done, given)
     if answer is None:
         return replace(done, resolved=False)
-    if isinstance(answer, Found):
+    if isinstance(answer, Found) and attention.reason in UNTOLD_REASONS:
         return _resolved(attention, f"asked again: {done.sentence}", given)
-    held = hold_unpaid(attention, given.person, given.note)
+    held = let_expire(attention, answer, given.person, given.note)
     attention.refresh_from_db(fields=["resolved_at"])
     return Done(resolved=attention.resolved_at is not None, sentence=f"payment {held.reference} is {held.status}")
 
@@ -366,7 +368,7 @@ _ACTS: Final[Mapping[Act, Callable[[Attention, _Given], Done]]] = MappingProxyTy
         Act.REFUND_NOT_DONE: lambda attention, given: _settle(attention, given, done=False),
         Act.WITHDRAW: _withdraw,
         Act.ENTER_REFUND: _enter,
-        Act.UNPAID: _hold_unpaid,
+        Act.LET_EXPIRE: _let_expire,
         Act.ACCEPT: _accept,
     }
 )

@@ -24,6 +24,7 @@ __all__ = [
     "GIVEN_BACK_REASONS",
     "ITSELF",
     "NOT_APPLIED_REASONS",
+    "SAID_REASONS",
     "TELLING_REASONS",
     "UNTOLD_REASONS",
     "Heard",
@@ -63,7 +64,11 @@ ANSWER_REASONS = frozenset(
 
 UNTOLD_REASONS: Final = frozenset({AttentionReason.PAYMENT_UNKNOWN, AttentionReason.PAYMENT_UNANSWERED})
 """Reasons that say that the gateway tells nothing of a payment."""
-TELLING_REASONS: Final = ANSWER_REASONS.difference(ACCOUNT_REASONS) | {AttentionReason.CHANGED_AFTER_PAID}
+
+SAID_REASONS: Final = ANSWER_REASONS.difference(ACCOUNT_REASONS, UNTOLD_REASONS)
+"""Reasons why what the gateway says of a payment is not applied to it."""
+
+TELLING_REASONS: Final = SAID_REASONS | UNTOLD_REASONS | {AttentionReason.CHANGED_AFTER_PAID}
 """Reasons whose sentence is what an answer says of a payment, and so is told anew when an answer says something else."""
 
 GIVEN_BACK_REASONS = frozenset(
@@ -193,7 +198,7 @@ def _is_accepted(reason: AttentionReason, sentence: str, *, account: str, **abou
 
     Not of an account's gateway, which may answer and then not: only that an account is gone stays as it is. Which one is in the sentence.
     """
-    if reason in UNTOLD_REASONS and about["payment"] is not None and about["payment"].is_open:
+    if reason in SAID_REASONS | UNTOLD_REASONS and about["payment"] is not None and about["payment"].is_open:
         return False  # accepted by a version that allowed it, it would never come to an end
     if reason in ACCOUNT_REASONS:
         if reason is not AttentionReason.ACCOUNT_GONE:

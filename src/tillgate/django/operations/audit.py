@@ -24,7 +24,7 @@ from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, O
 from tillgate.django.operations.asking import Ask, Asker
 from tillgate.django.operations.attention import ACCOUNT_REASONS
 from tillgate.django.operations.books import (
-    STATUS_EVENTS,
+    STATUS_OF_EVENT,
     Difference,
     DifferenceKind,
     OrderBooks,
@@ -260,7 +260,7 @@ def _read(order_ids: list[int]) -> list[OrderBooks]:
     kinds = (DeliveryKind.PAYMENT_PAID, DeliveryKind.REFUND_CHANGED)
     deliveries = _grouped(Delivery.objects.filter(order__in=order_ids, kind__in=kinds), lambda row: row.order_id)
     attentions = _grouped(Attention.objects.filter(order__in=order_ids), lambda row: row.order_id)
-    entries = TimelineEntry.objects.using(database()).filter(order__in=order_ids, event__in=STATUS_EVENTS).order_by("id")
+    entries = TimelineEntry.objects.using(database()).filter(order__in=order_ids, event__in=list(STATUS_OF_EVENT)).order_by("id")
     last: dict[tuple[int | None, int | None], str] = {
         (payment, refund): event for payment, refund, event in entries.values_list("payment_id", "refund_id", "event")
     }

@@ -15,6 +15,7 @@ from typing import Final
 from tillgate.django import clock
 from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment, Refund
 from tillgate.django.operations.attention import GIVEN_BACK_REASONS, ITSELF, as_heard
+from tillgate.django.operations.timeline import LET_EXPIRE
 from tillgate.hooks import OrderDescription, PaidOutcome
 from tillgate.lifecycle import (
     BOUND_REFUND_STATUSES,
@@ -33,7 +34,7 @@ from tillgate.lifecycle import (
 from tillgate.wire import money
 
 __all__ = [
-    "STATUS_EVENTS",
+    "STATUS_OF_EVENT",
     "Difference",
     "DifferenceKind",
     "OrderBooks",
@@ -106,13 +107,13 @@ class OrderBooks:
 
 
 _R: Final = RefundStatus
-_STATUS_OF_EVENT: Final[Mapping[str, str]] = {
+STATUS_OF_EVENT: Final[Mapping[str, str]] = {
     **{f"payment.{status}": status.value for status in PaymentStatus},
+    LET_EXPIRE: PaymentStatus.EXPIRED.value,
     **{f"refund.{status}": status.value for status in _R},
     "refund.external": _R.SUCCEEDED.value,
 }
-STATUS_EVENTS: Final = frozenset(_STATUS_OF_EVENT)
-"""The timeline's events that tell a status."""
+"""The timeline's events that tell a status, and which."""
 
 _TOLD_TO_SHOP: Final = frozenset({_R.SUCCEEDED, _R.REFUSED, _R.UNKNOWN})
 _KNOWN_THERE: Final = frozenset({PaymentStatus.PENDING, PaymentStatus.PAID})
@@ -248,7 +249,7 @@ def examine(books: OrderBooks) -> Iterator[Difference]:
 
 def _examine_timeline(books: OrderBooks, row: Payment | Refund, payment: Payment, here: str) -> Iterator[Difference]:
     event = books.last_events[row]
-    if _STATUS_OF_EVENT.get(event) != row.status:
+    if STATUS_OF_EVENT.get(event) != row.status:
         there = f"the last entry of its timeline is {event}" if event else "its timeline is empty"
         yield _difference(DifferenceKind.TIMELINE, payment, here, there, _TELL_US)
 

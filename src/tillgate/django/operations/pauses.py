@@ -14,7 +14,7 @@ from tillgate.django.models import Attention, Heartbeat, Payment, TimelineEntry
 from tillgate.django.operations.attention import raise_attention, settle
 from tillgate.django.operations.heartbeats import begin
 from tillgate.django.operations.locking import database, durable
-from tillgate.django.operations.timeline import HELD_UNPAID
+from tillgate.django.operations.timeline import LET_EXPIRE
 from tillgate.lifecycle import AttentionReason, PaymentStatus
 
 __all__ = ["PAUSE", "has_answered", "in_turn", "pause", "resume"]
@@ -79,7 +79,7 @@ def has_answered(account: str, since: datetime) -> bool:
     """Tell whether a query brought a payment to a status, and no person did: a notice or a return may have asked meanwhile."""
     # What was told by a clock that ran far ahead says nothing of when.
     answered = Payment.objects.using(database()).filter(account=account, status__in=_ANSWERED)
-    held = Exists(TimelineEntry.objects.filter(payment=OuterRef("pk"), sentence__startswith=HELD_UNPAID))
+    held = Exists(TimelineEntry.objects.filter(payment=OuterRef("pk"), event=LET_EXPIRE))
     answered = answered.exclude(held, status=PaymentStatus.EXPIRED)
     return answered.filter(status_since__gt=since, status_since__lte=clock.now() + clock.SKEW).exists()
 

@@ -18,8 +18,8 @@ from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, O
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.attention import (
     ACCOUNT_REASONS,
-    ANSWER_REASONS,
     ITSELF,
+    SAID_REASONS,
     UNTOLD_REASONS,
     Heard,
     as_heard,
@@ -30,7 +30,7 @@ from tillgate.django.operations.attention import (
 )
 from tillgate.django.operations.deliveries import deliver, deliver_due
 from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
-from tillgate.django.operations.timeline import HELD_UNPAID, record
+from tillgate.django.operations.timeline import LET_EXPIRE, record
 from tillgate.errors import InvalidRequest, TillgateError
 from tillgate.lifecycle import (
     Answer,
@@ -54,8 +54,8 @@ __all__ = [
     "claim_look",
     "decide_about",
     "facts_of",
-    "hold_unpaid",
     "is_unchanged",
+    "let_expire",
     "matter_of",
     "next_look_after",
     "reconcile",
@@ -229,12 +229,12 @@ def _is_outrun(read: Payment, payment: Payment, decision: Decision, answer: Answ
     is_earlier = not isinstance(answer, NoNews) and answer.asked_at < payment.status_since
     # A clock that ran far ahead may have said when it came to its status.
     is_outrun = decision.status == payment.status and (has_moved or (is_earlier and payment.status_since <= clock.now() + clock.SKEW))
-    return is_outrun and not _is_held_unpaid(payment)
+    return is_outrun and not _was_let_expire(payment)
 
 
-def _is_held_unpaid(payment: Payment) -> bool:
+def _was_let_expire(payment: Payment) -> bool:
     """Tell whether a person, who knows less than the gateway, has let a payment expire."""
-    return payment.status == PaymentStatus.EXPIRED and payment.timeline.filter(sentence__startswith=HELD_UNPAID).exists()
+    return payment.status == PaymentStatus.EXPIRED and payment.timeline.filter(event=LET_EXPIRE).exists()
 
 
 def reschedule(payments: list[Payment], decision: Decision) -> None:
@@ -258,8 +258,8 @@ def watched_since(payment: Payment) -> datetime:
     return payment.created_at if payment.is_open else payment.status_since
 
 
-def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, cause: str, *, heard: int) -> None:
-    """Write what was decided; `heard` is how many notices had come when the gateway was asked."""
+def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, cause: str, *, heard: int, event: str = "") -> None:
+    """Write what was decided; `heard` is how many notices had come when the gateway was asked, and `event` what a new status is called."""
     now = clock.now()
     moved = decision.status != payment.status
     if moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
@@ -279,7 +279,7 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, c
         conclude([Heard(payment, answer, is_in_order=decision.is_news and decision.attention is None)], _who(cause))
     if moved:
         evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
-        record(f"payment.{decision.status}", order, cause, decision.because, payment=payment, evidence=evidence)
+        record(event or f"payment.{decision.status}", order, cause, decision.because, payment=payment, evidence=evidence)
         after_change(order, payment)
     elif is_identified:
         record("payment.identified", order, cause, f"transaction {decision.transaction_no}", payment=payment)
@@ -307,11 +307,12 @@ def _sentence(payment: Payment, decision: Decision) -> str:
     return f"{whom}: {decision.because}."
 
 
-def hold_unpaid(about: Attention, person: str, note: str) -> Payment:
-    """Let a payment expire of which the gateway says nothing usable, as a person wishes; should money come all the same, it is found.
+def let_expire(about: Attention, answer: Answer, person: str, note: str) -> Payment:
+    """Let a payment expire that no answer settles, as a person wishes; should money come all the same, it is found.
 
-    `about` is the matter that says so. Raises `InvalidRequest` when it is not open any more or the payment can still be paid, and when the
-    gateway says something of the payment by now.
+    `about` is the matter that the person answers for, as it was read, and `answer` what the gateway says by now. Raises `InvalidRequest`
+    when the matter is not open any more, when the gateway says something else of the payment than the matter does, and when the payment
+    can still be paid or is settled.
     """
     assert about.payment is not None
     row = about.payment
@@ -321,18 +322,20 @@ def hold_unpaid(about: Attention, person: str, note: str) -> Payment:
         matters = Attention.objects.filter(payment=payment, resolved_at__isnull=True)
         if not matters.filter(pk=about.pk).exists():
             raise InvalidRequest("attention", about.pk, "was resolved by somebody else in the meantime")
-        if said := matters.filter(reason__in=ANSWER_REASONS.difference(ACCOUNT_REASONS, UNTOLD_REASONS)).first():
-            raise InvalidRequest("payment", payment.reference, f"is known to the gateway by now: {said.sentence}")
+        said = matters.filter(reason__in=SAID_REASONS).order_by("-raised_at", "-pk")
+        last = said.filter(reason=decide_about(payment, answer).attention).first() or said.first()
+        if last and (last.pk, last.sentence) != (about.pk, about.sentence):
+            raise InvalidRequest("payment", payment.reference, f"is known to the gateway by now: {last.sentence}")
         if not payment.is_open:
             raise InvalidRequest("payment", payment.reference, f"is {payment.status} by now")
         now = clock.now()
         if payment.created_at <= now + clock.SKEW and now < payment.expires_at:  # a clock that ran ahead has said nothing of use
             raise InvalidRequest("payment", payment.reference, f"can still be paid, until {clock.local(payment.expires_at):%Y-%m-%d %H:%M}")
-        because = f"{HELD_UNPAID}: {note}"
+        because = f"a person lets it expire: {note}"
         decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, because=because)
-        for pk in matters.filter(reason__in=UNTOLD_REASONS).order_by("pk").values_list("pk", flat=True):
-            resolve(pk, because, person)
-        _write(order, payment, decision, NoNews(because=because), f"person:{person}", heard=payment.notices)
+        for pk in matters.filter(reason__in=SAID_REASONS | UNTOLD_REASONS).order_by("pk").values_list("pk", flat=True):
+            resolve(pk, because, person, accepted=pk == about.pk)
+        _write(order, payment, decision, NoNews(because=because), f"{_BY_PERSON}{person}", heard=payment.notices, event=LET_EXPIRE)
     deliver_due(row.order_id)
     return payment
 

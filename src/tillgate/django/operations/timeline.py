@@ -12,10 +12,10 @@ from tillgate.django import clock
 from tillgate.django.models import Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.locking import database
 
-__all__ = ["HELD_UNPAID", "record"]
+__all__ = ["LET_EXPIRE", "record"]
 
-HELD_UNPAID: Final = "a person holds it to be unpaid"
-"""How the entry begins by which a person, and no answer of the gateway, has let a payment expire."""
+LET_EXPIRE: Final = "payment.let-expire"
+"""The event by which a person, and no answer of the gateway, has let a payment expire."""
 
 _DEEPEST: Final = 20
 """What lies deeper in an answer is not kept."""

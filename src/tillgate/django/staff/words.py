@@ -66,6 +66,7 @@ EVENTS: Final[Mapping[str, Word]] = {
     "payment.failed": Word(_("Payment failed"), "cross", "bad"),
     "payment.closed": Word(_("Payment closed"), "lock"),
     "payment.expired": Word(_("Payment expired"), "minus"),
+    "payment.let-expire": Word(_("A person let the payment expire"), "minus"),
     "payment.identified": Word(_("Transaction number learnt"), "dot"),
     "payment.outcome-unknown": Word(_("Nobody knows whether the gateway created it"), "question", "ask"),
     "payment.answered-late": Word(_("The gateway answered after its notice"), "dot"),
@@ -121,7 +122,7 @@ ACTS: Final[Mapping[str, str | Promise]] = {
     Act.REFUND_NOT_DONE: _("The refund was not done"),
     Act.WITHDRAW: _("Withdraw the refund"),
     Act.ENTER_REFUND: _("Enter a refund made elsewhere"),
-    Act.UNPAID: _("Nobody paid it"),
+    Act.LET_EXPIRE: _("Let it expire"),
     Act.ACCEPT: _("Accept with a note"),
 }
 

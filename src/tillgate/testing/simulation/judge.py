@@ -15,6 +15,7 @@ from django.db.models import Max, Q, QuerySet
 from tillgate import hooks
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.attention import ACCOUNT_REASONS
+from tillgate.django.operations.books import STATUS_OF_EVENT
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.lifecycle import PaymentStatus, next_look
 from tillgate.sandbox.service import Service
@@ -297,7 +298,8 @@ class Judge:
             _must(there.cents == _cents(payment.amount), "I1", f"payment {name} is paid with another amount")
         if payment.status != before:
             events = TimelineEntry.objects.filter(payment=payment.pk, event__startswith="payment.").values_list("event", flat=True)
-            _must(f"payment.{payment.status}" in events, "I10", f"payment {name} became {payment.status} without a line in its timeline")
+            is_told = payment.status in {STATUS_OF_EVENT.get(event) for event in events}
+            _must(is_told, "I10", f"payment {name} became {payment.status} without a line in its timeline")
         taken = sum(_cents(refund.amount) for refund in refunds if refund.status in _TAKEN)
         _must(taken <= _cents(payment.amount), "I5", f"refunds of {name} add up to more than was paid")
         for refund in refunds:

@@ -308,7 +308,7 @@ class People:
     def _is_true(self, attention: Attention, act: Act) -> bool:
         if act in (Act.REFUND_DONE, Act.REFUND_NOT_DONE):
             return self._was_done(attention) is (act is Act.REFUND_DONE)
-        if act is Act.UNPAID:
+        if act is Act.LET_EXPIRE:
             return not self._was_paid(attention)
         if act in (Act.ENTER_REFUND, Act.REFUND):
             return bool(self._amount(attention, act))

@@ -11,7 +11,7 @@ from typing import Any, Final
 from django.apps import apps
 
 from tillgate.django.models import Attention, Delivery, Heartbeat, Notice, Order, Payment, Refund, TimelineEntry
-from tillgate.django.operations.books import STATUS_EVENTS
+from tillgate.django.operations.books import STATUS_OF_EVENT
 
 __all__ = ["DELIVERIES", "canonical", "columns_of", "insert", "models_by_table", "select", "tables_in"]
 
@@ -77,7 +77,7 @@ def canonical(table: str, rows: list[tuple[Any, ...]], *, is_swept: bool) -> _Ro
         rows = [row if row[0] != sweeper else (sweeper, _SHOWN, "{}") for row in rows]
     if model is TimelineEntry:
         event, subject = columns.index("event"), [columns.index(name) for name in ("order_id", "payment_id", "refund_id")]
-        rows = [row for row in rows if row[event] in STATUS_EVENTS]
+        rows = [row for row in rows if row[event] in STATUS_OF_EVENT]
         rows.sort(key=lambda row: [row[at] or 0 for at in subject])  # stable: in the order in which they came, per payment and refund
         rows = [(number, *row[1:]) for number, row in enumerate(rows, 1)]
     if model is Notice:
