@@ -767,7 +767,7 @@ def test_i2_a_payment_that_the_gateway_calls_paid_is_let_expire_by_whoever_has_r
     world: World, doubted: Attention, forgotten: Payment, gateway: dict[str, Callable[[], object]]
 ) -> None:
     def silent() -> None:
-        raise OutcomeUnknown("no answer")
+        raise OutcomeUnknown(forgotten.reference, "no answer")
 
     gateway[forgotten.reference] = silent
     world.time.advance(hours=9)
