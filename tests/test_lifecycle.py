@@ -30,6 +30,7 @@ from tillgate.lifecycle import (
     decide_creation,
     decide_refund,
     hear,
+    may_be_paid,
     move_payment,
     move_refund,
 )
@@ -544,3 +545,20 @@ def test_an_open_payment_is_unanswered_six_hours_after_its_time_to_pay(
     status: PaymentStatus, after: timedelta, is_unanswered: bool
 ) -> None:
     assert lifecycle.is_unanswered(status, NOW, NOW + after) is is_unanswered
+
+
+@pytest.mark.parametrize(
+    ("said_by", "may_be"),
+    [
+        ({"transaction_no": None}, True),
+        ({"amount": None}, True),
+        ({"amount": Decimal("10.00")}, True),
+        ({"amount": Decimal("10.00"), "status": TransactionStatus.PENDING}, False),
+        ({"transaction_no": "3002", "status": TransactionStatus.FAILED}, False),
+        ({"status": TransactionStatus.UNRECOGNISED, "status_text": "settling"}, True),
+    ],
+)
+def test_i2_a_doubt_says_whether_the_gateway_calls_the_payment_paid(said_by: dict[str, Any], may_be: bool) -> None:
+    decision = decide(FACTS, found(replace(said("success"), **said_by), LATER))
+    assert decision.attention
+    assert may_be_paid(decision.attention, f"Payment S1: {decision.because}.") is may_be

@@ -51,6 +51,7 @@ __all__ = [
     "hear",
     "is_forgotten",
     "is_unanswered",
+    "may_be_paid",
     "move_payment",
     "move_refund",
     "next_look",
@@ -196,11 +197,13 @@ class Found:
 class NotFound:
     """The gateway answered that it knows no such reference (HTTP 400 and 000022).
 
-    `expired_is_forgotten` is the dialect's: it says so of everything whose cashier page has timed out (silence 19).
+    `expired_is_forgotten` is the dialect's: it says so of everything whose cashier page has timed out (silence 19). `was_called_paid` is
+    whether it has called it paid before, in an answer that could not be applied and that nobody has settled.
     """
 
     asked_at: datetime
     expired_is_forgotten: bool = False
+    was_called_paid: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +275,7 @@ def decide(facts: PaymentFacts, answer: Answer) -> Decision:
     if doubt := _contradiction(facts, found):
         reason, because = doubt
         if found.status is TransactionStatus.PAID and reason not in _OF_PAID_ALONE:
-            because = f"the gateway says that it is paid, but {because}"  # whoever has accepted the doubt of an open one has not of this
+            because = f"{_PAID_BUT}{because}"  # whoever has accepted the doubt of an open one has not of this
         return Decision(status=facts.status, transaction_no=facts.transaction_no, because=because, attention=reason)
     said = found.status
     if said is TransactionStatus.PAID:
@@ -359,7 +362,8 @@ def is_unanswered(status: PaymentStatus, expires_at: datetime, now: datetime) ->
 def is_forgotten(facts: PaymentFacts, answer: NotFound) -> bool:
     """Tell whether a reference is unknown because its cashier page timed out, at a gateway whose dialect says that it forgets these."""
     closes_at = facts.closes_at or facts.expires_at
-    return answer.expired_is_forgotten and answer.asked_at >= closes_at and facts.status is not PaymentStatus.PAID
+    is_told = answer.expired_is_forgotten and not answer.was_called_paid
+    return is_told and answer.asked_at >= closes_at and facts.status is not PaymentStatus.PAID
 
 
 def _no_news(facts: PaymentFacts, because: str, attention: AttentionReason | None) -> Decision:
@@ -368,8 +372,9 @@ def _no_news(facts: PaymentFacts, because: str, attention: AttentionReason | Non
 
 def _not_found(facts: PaymentFacts, answer: NotFound) -> Decision:
     is_open = facts.status in OPEN_PAYMENT_STATUSES
-    if facts.transaction_no and not is_forgotten(facts, answer):
-        because = f"the gateway does not know it, though it gave it transaction {facts.transaction_no}"
+    if (facts.transaction_no or answer.was_called_paid) and not is_forgotten(facts, answer):
+        before = "has called it paid" if answer.was_called_paid else f"gave it transaction {facts.transaction_no}"
+        because = f"the gateway does not know it, though it {before}"
         if not is_open and facts.status is not PaymentStatus.PAID:
             return _no_news(facts, because, None)  # many gateways forget what nobody paid; still, it is no word on late money
         told = AttentionReason.PAYMENT_UNKNOWN if facts.refunded < facts.amount else None
@@ -380,8 +385,14 @@ def _not_found(facts: PaymentFacts, answer: NotFound) -> Decision:
     return Decision(status=facts.status, transaction_no=facts.transaction_no, because="the gateway knows no such reference")
 
 
+_PAID_BUT: Final = "the gateway says that it is paid, but "
 _OF_PAID_ALONE: Final = frozenset({AttentionReason.TRANSACTION_NO_MISSING, AttentionReason.AMOUNT_MISSING})
 """Doubts that say already that the gateway says paid."""
+
+
+def may_be_paid(reason: str, sentence: str) -> bool:
+    """Tell whether a doubt about an answer says that the gateway calls the payment paid, or something that may mean so."""
+    return reason in _OF_PAID_ALONE | {AttentionReason.UNRECOGNISED_STATUS} or _PAID_BUT in sentence
 
 
 def _contradiction(facts: PaymentFacts, found: Transaction) -> tuple[AttentionReason, str] | None:

@@ -13,7 +13,7 @@ from oscar.core.loading import get_class, get_model
 
 from tests.shopper import Shopper
 from tillgate.django import operations
-from tillgate.django.models import Delivery, Payment
+from tillgate.django.models import Attention, Delivery, Payment
 from tillgate.testing.world import World
 
 Order = get_model("order", "Order")
@@ -173,6 +173,15 @@ def test_who_left_or_was_declined_is_reminded_once_with_a_link_that_pays(world: 
     world.come_back(Payment.objects.latest("pk"))
     world.sweep()
     assert len(mail.outbox) == 1
+
+
+def test_the_shopper_whose_payment_a_person_let_expire_is_reminded(world: World, payment: Payment) -> None:
+    world.sandbox.control.fault("denied", occasion="query", times=100)
+    world.notice(payment)
+    world.time.advance(hours=3)
+    operations.perform(Attention.objects.get().pk, "let-expire", person="ann", note="it is not in the back office")
+    world.sweep()
+    assert "waits for payment" in mail.outbox[0].subject
 
 
 def test_nobody_is_reminded_of_an_order_that_was_paid_in_the_meantime(world: World, payment: Payment) -> None:

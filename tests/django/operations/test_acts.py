@@ -22,6 +22,7 @@ from tillgate.django.operations.attention import raise_attention
 from tillgate.django.operations.deliveries import enqueue_remote
 from tillgate.django.operations.refunds import enter_external_refund
 from tillgate.lifecycle import AttentionReason, NotFound
+from tillgate.wire.dialects import TransactionStatus
 
 
 def held(world: World) -> tuple[Payment, Attention]:
@@ -579,6 +580,10 @@ def unknown() -> None:
     raise OrderNotFound("000022", "order not found", 400)
 
 
+def silenced() -> None:
+    raise OutcomeUnknown("query", "", "no answer")
+
+
 def the(reason: str) -> Attention:
     return Attention.objects.get(reason=reason, resolved_at=None)
 
@@ -642,7 +647,7 @@ def test_i2_nobody_is_held_to_have_paid_nothing_of_whom_the_gateway_says_more_by
     found(transaction_no=None)
     world.time.advance(minutes=1)
     done = not_paid(the("payment-unknown"))
-    assert (done.resolved, done.sentence) == (True, "the gateway says paid without a transactionNo")
+    assert (done.resolved, done.sentence) == (True, "asked again: the gateway says paid without a transactionNo")
     assert world.attentions() == ["transaction-no-missing"]
     world.time.advance(hours=3)
     world.sweep()
@@ -671,7 +676,7 @@ def test_a_payment_that_the_gateway_knows_in_order_again_is_not_held_to_be_unpai
     del gateway[payment.reference]
     world.time.advance(minutes=1)
     done = not_paid(the("payment-unknown"))
-    assert (done.resolved, done.sentence) == (True, "the gateway waits for the shopper")
+    assert (done.resolved, done.sentence) == (True, "asked again: the gateway waits for the shopper")
     assert world.fresh(payment).is_open
 
 
@@ -766,10 +771,7 @@ def test_i2_what_the_gateway_says_of_an_open_payment_is_not_accepted(world: Worl
 def test_i2_a_payment_that_the_gateway_calls_paid_is_let_expire_by_whoever_has_read_that_alone(
     world: World, doubted: Attention, forgotten: Payment, gateway: dict[str, Callable[[], object]]
 ) -> None:
-    def silent() -> None:
-        raise OutcomeUnknown(forgotten.reference, "no answer")
-
-    gateway[forgotten.reference] = silent
+    gateway[forgotten.reference] = silenced
     world.time.advance(hours=9)
     world.sweep()
     with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: .*says paid without a transactionNo"):
@@ -806,34 +808,113 @@ def test_i2_money_of_a_payment_that_was_let_expire_is_found_once_the_gateway_say
     assert world.fresh(forgotten).status == "paid"
 
 
-def test_i2_a_payment_is_not_let_expire_by_what_says_something_else_once_the_gateway_is_asked(
-    world: World, doubted: Attention, forgotten: Payment, found: Callable[..., None]
+PENDING_WITH_ANOTHER_AMOUNT = {"amount": Decimal("10.00"), "status": TransactionStatus.PENDING}
+
+
+@pytest.fixture
+def waiting(world: World, forgotten: Payment, found: Callable[..., None]) -> Attention:
+    """What is told of a payment that the gateway says nobody has paid, of another amount."""
+    found(**PENDING_WITH_ANOTHER_AMOUNT)
+    world.time.advance(hours=1)
+    world.sweep()
+    return the("amount-mismatch")
+
+
+def test_i2_a_payment_is_let_expire_by_what_says_that_nobody_paid_as_long_as_nothing_says_more(
+    world: World, waiting: Attention, forgotten: Payment, found: Callable[..., None]
 ) -> None:
+    world.pays_late(forgotten)
     found(amount=Decimal("10.00"))
     world.time.advance(minutes=1)
-    with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: .*the amount is 10\.00"):
-        not_paid(doubted)
-    found(amount=Decimal("11.00"))
+    with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: .*it is paid, but the amount is 10\.00"):
+        not_paid(waiting)
+    assert world.fresh(forgotten).is_open
     world.time.advance(minutes=1)
-    with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: .*the amount is 11\.00"):
-        not_paid(the("amount-mismatch"))
+    assert not_paid(the("amount-mismatch")).resolved
+
+
+@pytest.mark.parametrize("since", ["pending", "silent"])
+def test_i2_a_payment_that_was_called_paid_is_let_expire_by_who_has_read_that_whatever_was_said_since(
+    world: World, waiting: Attention, forgotten: Payment, found: Callable[..., None], gateway: dict[str, Callable[[], object]], since: str
+) -> None:
+    world.pays_late(forgotten)
+    found(transaction_no=None)
+    world.time.advance(hours=1)
+    world.sweep()
+    found(**PENDING_WITH_ANOTHER_AMOUNT)
+    world.time.advance(hours=1)
+    world.sweep()
+    if since == "silent":
+        gateway[forgotten.reference] = silenced
+    with pytest.raises(InvalidRequest, match="says paid without a transactionNo"):
+        not_paid(waiting)
     world.time.advance(minutes=1)
-    assert not_paid(the("amount-mismatch")).resolved, "which ends what was said before as well"
+    assert not_paid(the("transaction-no-missing")).resolved
     assert world.attentions() == []
 
 
-def test_of_two_answers_that_contradict_a_payment_the_one_that_is_given_now_is_answered_for(
-    world: World, doubted: Attention, found: Callable[..., None]
+def test_i2_a_payment_that_a_notice_finds_to_be_called_paid_while_a_person_lets_it_expire_stays_open(
+    world: World, waiting: Attention, forgotten: Payment, found: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found(amount=Decimal("10.00"))
+    real = payments.let_expire
+
+    def slowly(*given: Any) -> Payment:
+        world.pays_late(forgotten)
+        found(transaction_no=None)
+        world.time.advance(seconds=10)
+        world.notice(forgotten)
+        return real(*given)
+
+    monkeypatch.setattr(acts, "let_expire", slowly)
+    with pytest.raises(InvalidRequest, match="says paid without a transactionNo"):
+        not_paid(waiting, read=waiting.mark)
+    assert world.attentions() == ["amount-mismatch", "transaction-no-missing"]
+
+
+def test_what_says_something_else_each_time_is_ended_all_the_same(
+    world: World, waiting: Attention, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An amount in another currency, at the rate of the day."""
+    real = hooks.query
+    monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: replace(real(account, reference), amount=Decimal("10.01")))
+    world.time.advance(minutes=1)
+    assert not_paid(waiting, read=waiting.mark).resolved
+
+
+def test_i2_a_payment_of_which_the_gateway_waits_for_the_shopper_is_not_let_expire_whatever_clocks_say(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = hooks.query
+    with clock_ahead(monkeypatch, 10 / 1440):
+        payment = world.start(world.order())
+    monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: replace(real(account, reference), amount=Decimal("10.00")))
+    with clock_ahead(monkeypatch, 4 / 1440):
+        payments.apply_answer(payment, payments.ask(payment), "sweep")
+    monkeypatch.setattr("tillgate.hooks.query", real)
+    Payment.objects.update(looked_at=None)
+    world.time.advance(minutes=1)
+    done = not_paid(the("amount-mismatch"))
+    assert (done.resolved, done.sentence) == (True, "asked again: the gateway waits for the shopper")
+    assert world.fresh(payment).is_open
+
+
+@pytest.mark.parametrize("was_created", [True, False])
+def test_i2_a_payment_that_the_gateway_has_called_paid_and_does_not_know_since_is_left_to_a_person(
+    world: World, doubted: Attention, forgotten: Payment, gateway: dict[str, Callable[[], object]], *, was_created: bool
+) -> None:
+    if not was_created:
+        Payment.objects.update(transaction_no=None)
+    gateway[forgotten.reference] = unknown
     world.time.advance(hours=1)
     world.sweep()
-    found(transaction_no=None)
+    assert world.fresh(forgotten).is_open
+    assert world.attentions() == ["transaction-no-missing", "payment-unknown"]
+    assert the("payment-unknown").sentence.endswith("the gateway does not know it, though it has called it paid.")
     world.time.advance(minutes=1)
     with pytest.raises(InvalidRequest, match="says paid without a transactionNo"):
-        not_paid(the("amount-mismatch"))
-    world.time.advance(minutes=1)
+        not_paid(the("payment-unknown"))
     assert not_paid(doubted).resolved
+    assert world.attentions() == []
 
 
 def test_what_a_version_that_allowed_it_has_accepted_of_an_open_payment_is_told_again(

@@ -183,6 +183,14 @@ def test_what_the_gateway_has_created_it_must_know(status: str, number: str | No
     assert found.kind is DifferenceKind.UNKNOWN_THERE
 
 
+def test_what_the_gateway_has_called_paid_it_must_know_though_nobody_knows_whether_it_was_created() -> None:
+    one, matter = payment(status="created", transaction_no=None), {"reason": "transaction-no-missing", "sentence": "It says paid."}
+    found = compared(one, NotFound(asked_at=NOW), attention(**matter))
+    assert found
+    assert found.kind is DifferenceKind.UNKNOWN_THERE
+    assert compared(one, NotFound(asked_at=NOW), attention(**matter, resolved_at=NOW, resolved_by="ann", resolution="it was not")) is None
+
+
 def test_who_knows_of_a_difference_and_what_is_left_to_do() -> None:
     one, answer = payment(), said(amount=Decimal("12.49"))
     open_one = attention(reason="amount-mismatch")

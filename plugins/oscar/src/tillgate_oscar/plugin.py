@@ -61,7 +61,7 @@ def tillgate_deliver(delivery: RemoteDelivery) -> None:
     mail.deliver(delivery)
 
 
-_CAME_TO_NOTHING: Final = frozenset({"payment.failed", "payment.closed", "payment.expired"})
+_CAME_TO_NOTHING: Final = frozenset({"payment.failed", "payment.closed", "payment.expired", "payment.let-expire"})
 
 
 @hookimpl

@@ -24,7 +24,7 @@ from tillgate.django.operations.payments import apply_answer, ask, claim_look, d
 from tillgate.django.operations.refunds import enter_external_refund, refund, refundable, settle_by_person, withdraw
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
-from tillgate.lifecycle import Answer, AttentionReason, Found, PaymentStatus, RefundStatus
+from tillgate.lifecycle import Answer, AttentionReason, PaymentStatus, RefundStatus
 from tillgate.wire.texts import storable
 
 __all__ = ["Act", "ActNotPossible", "Done", "acts_for", "look_again", "perform"]
@@ -216,14 +216,20 @@ def _query(attention: Attention, given: _Given) -> Done:
     payment = attention.payment or newest.first()
     if payment is None:
         raise ActNotPossible(f"there is no payment of account {attention.account} to ask about")
+    _, done = _ask_about(attention, payment, given)
+    return done
+
+
+def _ask_about(attention: Attention, payment: Payment, given: _Given) -> tuple[Answer | None, Done]:
+    """Ask the gateway about a payment now, and end the matter if the answer does."""
     answer, done = _look(payment, given.person)
     attention.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
     if attention.resolved_at:
-        return _ended(attention, replace(done, sentence=f"asked again: {done.sentence}"), given)
+        return answer, _ended(attention, replace(done, sentence=f"asked again: {done.sentence}"), given)
     payment.refresh_from_db(fields=["status"])
     if answer is None or not is_over(attention.reason, answer, payment, is_in_order=done.resolved):
-        return replace(done, resolved=False)
-    return _resolved(attention, f"asked again: {done.sentence}", given)
+        return answer, replace(done, resolved=False)
+    return answer, _resolved(attention, f"asked again: {done.sentence}", given)
 
 
 def _retry(attention: Attention, given: _Given) -> Done:
@@ -341,17 +347,12 @@ def _let_expire(attention: Attention, given: _Given) -> Done:
     if not given.note:
         raise ActNotPossible("a note must say how it is known that nobody paid, or where the money is settled")
     # Asked once more, since what a person saw there may be an hour old.
-    answer, done = _look(attention.payment, given.person)
-    attention.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
-    if attention.resolved_at:
-        return _ended(attention, done, given)
-    if answer is None:
-        return replace(done, resolved=False)
-    if isinstance(answer, Found) and attention.reason in UNTOLD_REASONS:
-        return _resolved(attention, f"asked again: {done.sentence}", given)
-    held = let_expire(attention, answer, given.person, given.note)
+    answer, done = _ask_about(attention, attention.payment, given)
+    if answer is None or done.resolved:
+        return done
+    expired = let_expire(attention, given.person, given.note)
     attention.refresh_from_db(fields=["resolved_at"])
-    return Done(resolved=attention.resolved_at is not None, sentence=f"payment {held.reference} is {held.status}")
+    return Done(resolved=attention.resolved_at is not None, sentence=f"payment {expired.reference} is {expired.status}")
 
 
 def _resolved(attention: Attention, resolution: str, given: _Given, *, accepted: bool = False) -> Done:

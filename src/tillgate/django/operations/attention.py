@@ -15,7 +15,7 @@ from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.locking import database
 from tillgate.django.operations.timeline import record
-from tillgate.lifecycle import Answer, AttentionReason, Found, NotFound
+from tillgate.lifecycle import Answer, AttentionReason, Found, NotFound, may_be_paid
 
 __all__ = [
     "ACCOUNT_REASONS",
@@ -211,13 +211,16 @@ def _is_accepted(reason: AttentionReason, sentence: str, *, account: str, **abou
 def as_heard(payment: Payment, answer: Answer, matters: Iterable[Attention]) -> Answer:
     """Return an answer as it is to be heard by what is known of a payment, whose `matters` are looked at only where they may count.
 
-    What the gateway did not know while it could be paid has not been forgotten for its age (silence 19). That is written down later.
+    What the gateway did not know while it could be paid has not been forgotten for its age (silence 19), and what it has called paid was
+    not left unpaid. The first is written down later than it happened.
     """
-    if not (isinstance(answer, NotFound) and answer.expired_is_forgotten and payment.is_open):
+    if not (isinstance(answer, NotFound) and payment.is_open):
         return answer
-    in_time = payment.cashier_closes_at + clock.SKEW
-    unknown = (one for one in matters if one.reason == AttentionReason.PAYMENT_UNKNOWN and one.resolved_at is None)
-    return replace(answer, expired_is_forgotten=False) if any(one.raised_at < in_time for one in unknown) else answer
+    matters = [one for one in matters if one.resolved_at is None]
+    unknown = (one for one in matters if one.reason == AttentionReason.PAYMENT_UNKNOWN)
+    was_unknown = any(one.raised_at < payment.cashier_closes_at + clock.SKEW for one in unknown)
+    was_called_paid = any(one.reason in SAID_REASONS and may_be_paid(one.reason, one.sentence) for one in matters)
+    return replace(answer, expired_is_forgotten=answer.expired_is_forgotten and not was_unknown, was_called_paid=was_called_paid)
 
 
 @dataclass(frozen=True, slots=True)

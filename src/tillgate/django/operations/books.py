@@ -170,7 +170,8 @@ def compare_with_gateway(payment: Payment, facts: PaymentFacts, answer: Answer, 
 def _kind(facts: PaymentFacts, answer: Answer) -> DifferenceKind | AttentionReason | None:
     if isinstance(answer, NoNews):
         return None
-    if isinstance(answer, NotFound) and (facts.transaction_no or facts.status in _KNOWN_THERE) and not is_forgotten(facts, answer):
+    was_known = facts.transaction_no or facts.status in _KNOWN_THERE
+    if isinstance(answer, NotFound) and (was_known or answer.was_called_paid) and not is_forgotten(facts, answer):
         return DifferenceKind.UNKNOWN_THERE
     decision = decide(facts, answer)
     if decision.attention:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from types import MappingProxyType
@@ -42,6 +42,7 @@ from tillgate.lifecycle import (
     PaymentStatus,
     decide,
     hear,
+    may_be_paid,
     next_look,
     next_try,
 )
@@ -307,12 +308,11 @@ def _sentence(payment: Payment, decision: Decision) -> str:
     return f"{whom}: {decision.because}."
 
 
-def let_expire(about: Attention, answer: Answer, person: str, note: str) -> Payment:
+def let_expire(about: Attention, person: str, note: str) -> Payment:
     """Let a payment expire that no answer settles, as a person wishes; should money come all the same, it is found.
 
-    `about` is the matter that the person answers for, as it was read, and `answer` what the gateway says by now. Raises `InvalidRequest`
-    when the matter is not open any more, when the gateway says something else of the payment than the matter does, and when the payment
-    can still be paid or is settled.
+    `about` is the matter that the person answers for, as it was read. Raises `InvalidRequest` when it is not open any more, when more is
+    known of the payment than it says, and when the payment can still be paid or is settled.
     """
     assert about.payment is not None
     row = about.payment
@@ -322,10 +322,8 @@ def let_expire(about: Attention, answer: Answer, person: str, note: str) -> Paym
         matters = Attention.objects.filter(payment=payment, resolved_at__isnull=True)
         if not matters.filter(pk=about.pk).exists():
             raise InvalidRequest("attention", about.pk, "was resolved by somebody else in the meantime")
-        said = matters.filter(reason__in=SAID_REASONS).order_by("-raised_at", "-pk")
-        last = said.filter(reason=decide_about(payment, answer).attention).first() or said.first()
-        if last and (last.pk, last.sentence) != (about.pk, about.sentence):
-            raise InvalidRequest("payment", payment.reference, f"is known to the gateway by now: {last.sentence}")
+        if more := _said_beyond(about, matters.filter(reason__in=SAID_REASONS).order_by("pk")):
+            raise InvalidRequest("payment", payment.reference, f"is known to the gateway by now: {more.sentence}")
         if not payment.is_open:
             raise InvalidRequest("payment", payment.reference, f"is {payment.status} by now")
         now = clock.now()
@@ -338,6 +336,17 @@ def let_expire(about: Attention, answer: Answer, person: str, note: str) -> Paym
         _write(order, payment, decision, NoNews(because=because), f"{_BY_PERSON}{person}", heard=payment.notices, event=LET_EXPIRE)
     deliver_due(row.order_id)
     return payment
+
+
+def _said_beyond(about: Attention, said: Iterable[Attention]) -> Attention | None:
+    """Return which of the open matters that the gateway has `said` whoever has read one alone does not know to be so bad.
+
+    Once it has called the payment paid, whatever it says or does not say since, it takes a person who has read that.
+    """
+    called_paid = [one for one in said if may_be_paid(one.reason, one.sentence)]
+    if may_be_paid(about.reason, about.sentence) or (not called_paid and about.reason in SAID_REASONS):
+        return None
+    return next(iter(called_paid or said), None)
 
 
 def after_change(order: Order, payment: Payment) -> None:
