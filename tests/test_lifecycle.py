@@ -19,6 +19,7 @@ from tillgate.lifecycle import (
     REFUND_TRANSITIONS,
     Answer,
     AttentionReason,
+    Claim,
     Found,
     IllegalTransition,
     NoNews,
@@ -26,11 +27,11 @@ from tillgate.lifecycle import (
     PaymentFacts,
     PaymentStatus,
     RefundStatus,
+    claim_of,
     decide,
     decide_creation,
     decide_refund,
     hear,
-    may_be_paid,
     move_payment,
     move_refund,
 )
@@ -548,17 +549,31 @@ def test_an_open_payment_is_unanswered_six_hours_after_its_time_to_pay(
 
 
 @pytest.mark.parametrize(
-    ("said_by", "may_be"),
+    ("said_by", "claim"),
     [
-        ({"transaction_no": None}, True),
-        ({"amount": None}, True),
-        ({"amount": Decimal("10.00")}, True),
-        ({"amount": Decimal("10.00"), "status": TransactionStatus.PENDING}, False),
-        ({"transaction_no": "3002", "status": TransactionStatus.FAILED}, False),
-        ({"status": TransactionStatus.UNRECOGNISED, "status_text": "settling"}, True),
+        ({"transaction_no": None}, Claim.PAID),
+        ({"amount": None}, Claim.PAID),
+        ({"amount": Decimal("10.00")}, Claim.PAID),
+        ({"amount": Decimal("10.00"), "status": TransactionStatus.PENDING}, Claim.UNPAID),
+        ({"transaction_no": "3002", "status": TransactionStatus.FAILED}, Claim.UNPAID),
+        ({"status": TransactionStatus.UNRECOGNISED, "status_text": "settling"}, Claim.UNCLEAR),
+        ({"status": TransactionStatus.UNRECOGNISED, "status_text": "payed", "amount": Decimal("10.00")}, Claim.UNCLEAR),
     ],
 )
-def test_i2_a_doubt_says_whether_the_gateway_calls_the_payment_paid(said_by: dict[str, Any], may_be: bool) -> None:
+def test_i2_a_doubt_says_whether_the_gateway_calls_the_payment_paid(said_by: dict[str, Any], claim: Claim) -> None:
     decision = decide(FACTS, found(replace(said("success"), **said_by), LATER))
     assert decision.attention
-    assert may_be_paid(decision.attention, f"Payment S1: {decision.because}.") is may_be
+    assert claim_of(decision.attention, f"Payment S1: {decision.because}.") is claim
+
+
+def test_what_the_gateway_does_not_tell_of_a_payment_claims_nothing() -> None:
+    decision = decide(FACTS, NotFound(asked_at=LATER, was_called_paid=True))
+    assert decision.attention is AttentionReason.PAYMENT_UNKNOWN
+    assert claim_of(decision.attention, decision.because) is Claim.NONE
+    assert decide(replace(FACTS, transaction_no=None), NotFound(asked_at=LATER, was_called_paid=True)).status is PaymentStatus.PENDING
+
+
+def test_i2_a_status_that_nobody_knows_is_not_in_order_though_there_is_time_to_learn_more() -> None:
+    decision = decide(FACTS, found(said("settling"), NOW))
+    assert (decision.attention, decision.is_news, decision.is_in_order) == (None, True, False)
+    assert decide(FACTS, found(said("pending"), NOW)).is_in_order

@@ -18,10 +18,10 @@ what proves nothing moves nothing. Rule 5: what a person must see is an `Attenti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import Final
 
@@ -37,6 +37,7 @@ __all__ = [
     "REFUND_TRANSITIONS",
     "Answer",
     "AttentionReason",
+    "Claim",
     "Decision",
     "Found",
     "IllegalTransition",
@@ -45,13 +46,13 @@ __all__ = [
     "PaymentFacts",
     "PaymentStatus",
     "RefundStatus",
+    "claim_of",
     "decide",
     "decide_creation",
     "decide_refund",
     "hear",
     "is_forgotten",
     "is_unanswered",
-    "may_be_paid",
     "move_payment",
     "move_refund",
     "next_look",
@@ -163,8 +164,23 @@ class AttentionReason(StrEnum):
     FORGED_NOTICES = "forged-notices"
 
 
+UNTOLD_REASONS: Final = frozenset({AttentionReason.PAYMENT_UNKNOWN, AttentionReason.PAYMENT_UNANSWERED})
+"""Reasons that say that the gateway tells nothing of a payment."""
+
+
 class IllegalTransition(Exception):  # a fault in our own code, so not one of TillgateError's
     """A status was about to move where its table does not lead."""
+
+
+class Claim(IntEnum):
+    """What an answer that could not be applied says of whether a payment is paid, the least that follows from it first."""
+
+    NONE = 0
+    """The gateway says nothing of it."""
+    UNPAID = 1
+    UNCLEAR = 2
+    """It uses a word that we do not know, and that may mean paid."""
+    PAID = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +238,8 @@ class Decision:
     """What an answer means for a payment.
 
     `status` is where the payment stands now, which may be where it stood; `transaction_no` is what is now known; `attention` is
-    what a person must see; `is_news` tells an answer about the payment from one that proves nothing; `because` says why.
+    what a person must see; `is_news` tells an answer about the payment from one that proves nothing; `is_understood` is not a status that
+    nobody knows yet while there is time to learn more; `because` says why.
     """
 
     status: PaymentStatus
@@ -230,6 +247,12 @@ class Decision:
     because: str
     attention: AttentionReason | None = None
     is_news: bool = True
+    is_understood: bool = True
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the answer says something about the payment, and nothing of it is for a person."""
+        return self.is_news and self.is_understood and self.attention is None
 
     @property
     def is_last_word(self) -> bool:
@@ -273,9 +296,7 @@ def decide(facts: PaymentFacts, answer: Answer) -> Decision:
         return _not_found(facts, answer)
     found = answer.transaction
     if doubt := _contradiction(facts, found):
-        reason, because = doubt
-        if found.status is TransactionStatus.PAID and reason not in _OF_PAID_ALONE:
-            because = f"{_PAID_BUT}{because}"  # whoever has accepted the doubt of an open one has not of this
+        reason, because = doubt[0], _claiming(found, *doubt)
         return Decision(status=facts.status, transaction_no=facts.transaction_no, because=because, attention=reason)
     said = found.status
     if said is TransactionStatus.PAID:
@@ -287,8 +308,9 @@ def decide(facts: PaymentFacts, answer: Answer) -> Decision:
         return _stay(facts, found, because, AttentionReason.CHANGED_AFTER_PAID)
     is_open, too_late = facts.status in OPEN_PAYMENT_STATUSES, answer.asked_at >= facts.expires_at
     if said is TransactionStatus.UNRECOGNISED:
-        because = f"the gateway says {found.status_text!r}, which is not a status we know"
-        return _stay(facts, found, because, AttentionReason.UNRECOGNISED_STATUS if too_late or not is_open else None)
+        is_told = too_late or not is_open
+        decision = _stay(facts, found, _unrecognised(found), AttentionReason.UNRECOGNISED_STATUS if is_told else None)
+        return replace(decision, is_understood=False)
     if not is_open:
         return _stay(facts, found, f"the gateway says {found.status_text!r}")
     if said is TransactionStatus.FAILED:
@@ -390,9 +412,27 @@ _OF_PAID_ALONE: Final = frozenset({AttentionReason.TRANSACTION_NO_MISSING, Atten
 """Doubts that say already that the gateway says paid."""
 
 
-def may_be_paid(reason: str, sentence: str) -> bool:
-    """Tell whether a doubt about an answer says that the gateway calls the payment paid, or something that may mean so."""
-    return reason in _OF_PAID_ALONE | {AttentionReason.UNRECOGNISED_STATUS} or _PAID_BUT in sentence
+_NOT_KNOWN: Final = "which is not a status we know"
+
+
+def _unrecognised(found: Transaction) -> str:
+    return f"the gateway says {found.status_text!r}, {_NOT_KNOWN}"
+
+
+def _claiming(found: Transaction, reason: AttentionReason, because: str) -> str:
+    """Say why an answer may not be applied, and what it says of whether the payment is paid."""
+    if found.status is TransactionStatus.PAID:
+        return because if reason in _OF_PAID_ALONE else f"{_PAID_BUT}{because}"
+    return f"{_unrecognised(found)}, and {because}" if found.status is TransactionStatus.UNRECOGNISED else because
+
+
+def claim_of(reason: str, sentence: str) -> Claim:
+    """Return what the gateway has claimed of a payment by the answer that a person is told of."""
+    if reason in UNTOLD_REASONS:
+        return Claim.NONE
+    if reason in _OF_PAID_ALONE or _PAID_BUT in sentence:
+        return Claim.PAID
+    return Claim.UNCLEAR if _NOT_KNOWN in sentence else Claim.UNPAID
 
 
 def _contradiction(facts: PaymentFacts, found: Transaction) -> tuple[AttentionReason, str] | None:

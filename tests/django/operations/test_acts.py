@@ -21,7 +21,7 @@ from tillgate.django.operations import ActNotPossible, RefundNotPossible, acts, 
 from tillgate.django.operations.attention import raise_attention
 from tillgate.django.operations.deliveries import enqueue_remote
 from tillgate.django.operations.refunds import enter_external_refund
-from tillgate.lifecycle import AttentionReason, NotFound
+from tillgate.lifecycle import AttentionReason, Found, NotFound
 from tillgate.wire.dialects import TransactionStatus
 
 
@@ -915,6 +915,124 @@ def test_i2_a_payment_that_the_gateway_has_called_paid_and_does_not_know_since_i
         not_paid(the("payment-unknown"))
     assert not_paid(doubted).resolved
     assert world.attentions() == []
+
+
+PAID_WITH_ANOTHER_AMOUNT = {"amount": Decimal("10.00")}
+
+
+def said_in_turn(world: World, found: Callable[..., None], *answers: dict[str, Any]) -> None:
+    for answer in answers:
+        found(**answer)
+        world.time.advance(hours=1)
+        world.sweep()
+
+
+def test_i2_that_the_gateway_has_called_an_open_payment_paid_is_not_hidden_by_what_it_says_next(
+    world: World, forgotten: Payment, found: Callable[..., None], gateway: dict[str, Callable[[], object]]
+) -> None:
+    world.pays_late(forgotten)
+    said_in_turn(world, found, PAID_WITH_ANOTHER_AMOUNT, PENDING_WITH_ANOTHER_AMOUNT)
+    assert the("amount-mismatch").sentence.endswith("it is paid, but the amount is 10.00 instead of 12.50.")
+    Payment.objects.update(transaction_no=None)
+    gateway[forgotten.reference] = unknown
+    world.time.advance(hours=6)
+    world.sweep()
+    assert world.fresh(forgotten).is_open
+
+
+def test_what_the_gateway_says_of_a_payment_that_is_settled_is_told_whatever_it_said_before(
+    world: World, doubted: Attention, forgotten: Payment, found: Callable[..., None]
+) -> None:
+    assert not_paid(doubted).resolved
+    for answer in (PAID_WITH_ANOTHER_AMOUNT, PENDING_WITH_ANOTHER_AMOUNT):
+        found(**answer)
+        world.time.advance(minutes=1)
+        operations.look_again(world.fresh(forgotten), "bob")
+    assert the("amount-mismatch").sentence.endswith(": the amount is 10.00 instead of 12.50.")
+
+
+def test_i2_that_the_gateway_has_called_a_payment_paid_is_more_than_a_word_that_may_mean_so(
+    world: World, forgotten: Payment, found: Callable[..., None]
+) -> None:
+    world.pays_late(forgotten)
+    odd = {"status": TransactionStatus.UNRECOGNISED, "status_text": "archived"}
+    said_in_turn(world, found, odd, PAID_WITH_ANOTHER_AMOUNT, odd)
+    with pytest.raises(InvalidRequest, match="it is paid, but"):
+        not_paid(the("unrecognised-status"))
+    world.time.advance(minutes=1)
+    assert not_paid(the("amount-mismatch")).resolved
+    assert world.attentions() == []
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_i2_a_word_that_nobody_knows_ends_nothing_though_there_is_time_to_learn_more(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, forgets: bool
+) -> None:
+    payment, real = world.start(world.order()), hooks.query
+    world.shopper_pays(payment)
+    for answer in (PAID_WITH_ANOTHER_AMOUNT, {"status": TransactionStatus.UNRECOGNISED, "status_text": "settling"}):
+        monkeypatch.setattr("tillgate.hooks.query", lambda account, reference, says=answer: replace(real(account, reference), **says))
+        world.time.advance(minutes=2)
+        world.sweep()
+    assert operations.look_again(payment, "bob").resolved is False
+    assert world.attentions() == ["amount-mismatch"]
+    world.time.advance(hours=3)
+    payments.apply_answer(world.fresh(payment), NotFound(asked_at=clock.now(), expired_is_forgotten=forgets), "sweep")
+    assert world.fresh(payment).is_open
+
+
+@pytest.mark.parametrize("status", [TransactionStatus.PENDING, TransactionStatus.FAILED, TransactionStatus.CLOSED])
+def test_i2_an_answer_from_before_the_gateway_has_called_a_payment_paid_ends_nothing(
+    world: World, doubted: Attention, forgotten: Payment, found: Callable[..., None], status: TransactionStatus
+) -> None:
+    found(status=status)
+    read, answer = world.fresh(forgotten), payments.ask(forgotten)
+    assert isinstance(answer, Found)
+    before = replace(answer, asked_at=doubted.raised_at - timedelta(seconds=5))
+    payments.apply_answer(read, before, "sweep")
+    assert world.fresh(forgotten).is_open
+    payments.apply_answer(world.fresh(forgotten), answer, "sweep")
+    assert not world.fresh(forgotten).is_open, "what it says by now"
+
+
+def test_i2_a_payment_that_the_gateway_calls_paid_is_told_though_it_did_not_know_it_a_moment_before(
+    world: World, forgotten: Payment, found: Callable[..., None]
+) -> None:
+    """The answers come in another order than the questions."""
+    world.pays_late(forgotten)
+    Payment.objects.update(transaction_no=None)
+    found(transaction_no=None)
+    read = world.fresh(forgotten)
+    answer = payments.ask(read)
+    payments.apply_answer(world.fresh(forgotten), NotFound(asked_at=clock.now() - timedelta(seconds=3)), "sweep")
+    assert world.fresh(forgotten).status == "expired"
+    payments.apply_answer(read, answer, "notice")
+    assert world.attentions() == ["transaction-no-missing"]
+
+
+def test_what_the_gateway_said_only_when_a_payment_was_let_expire_is_told_again(
+    world: World, forgotten: Payment, found: Callable[..., None]
+) -> None:
+    world.pays_late(forgotten)
+    said_in_turn(world, found, PAID_WITH_ANOTHER_AMOUNT)
+    attention = the("amount-mismatch")
+    found(amount=Decimal("99999.00"))
+    world.time.advance(minutes=1)
+    assert not_paid(attention, read=attention.mark).resolved
+    world.time.advance(days=1)
+    world.sweep()
+    assert the("amount-mismatch").sentence.endswith("the amount is 99999.00 instead of 12.50.")
+
+
+def test_a_payment_of_which_the_gateway_now_says_nothing_and_now_knows_nothing_is_told_of_once(
+    world: World, doubted: Attention, forgotten: Payment, gateway: dict[str, Callable[[], object]]
+) -> None:
+    Payment.objects.update(transaction_no=None)
+    for answer in (silenced, unknown) * 4:
+        gateway[forgotten.reference] = answer
+        world.time.advance(hours=12)
+        world.sweep()
+    assert Attention.objects.filter(reason="payment-unanswered").count() == 1
 
 
 def test_what_a_version_that_allowed_it_has_accepted_of_an_open_payment_is_told_again(

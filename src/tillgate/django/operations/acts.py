@@ -17,14 +17,14 @@ from django.db.models import QuerySet
 
 from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund
-from tillgate.django.operations.attention import ITSELF, SAID_REASONS, UNTOLD_REASONS, is_over, resolve
+from tillgate.django.operations.attention import ITSELF, SAID_REASONS, is_over, resolve
 from tillgate.django.operations.deliveries import AGAIN, deliver, deliver_remote, give_up, retry
 from tillgate.django.operations.locking import database, in_the_shops_hands, locked_order, outside_transactions
 from tillgate.django.operations.payments import apply_answer, ask, claim_look, decide_about, let_expire
 from tillgate.django.operations.refunds import enter_external_refund, refund, refundable, settle_by_person, withdraw
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
-from tillgate.lifecycle import Answer, AttentionReason, PaymentStatus, RefundStatus
+from tillgate.lifecycle import UNTOLD_REASONS, Answer, AttentionReason, PaymentStatus, RefundStatus
 from tillgate.wire.texts import storable
 
 __all__ = ["Act", "ActNotPossible", "Done", "acts_for", "look_again", "perform"]
@@ -207,7 +207,7 @@ def _look(payment: Payment, person: str) -> tuple[Answer | None, Done]:
     answer = ask(payment)
     seen = apply_answer(payment, answer, f"person:{person}")
     decision = decide_about(seen, answer)
-    return answer, Done(resolved=decision.is_news and decision.attention is None, sentence=decision.because)
+    return answer, Done(resolved=decision.is_in_order, sentence=decision.because)
 
 
 def _query(attention: Attention, given: _Given) -> Done:

@@ -15,7 +15,8 @@ from tillgate.django import clock
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.locking import database
 from tillgate.django.operations.timeline import record
-from tillgate.lifecycle import Answer, AttentionReason, Found, NotFound, may_be_paid
+from tillgate.lifecycle import UNTOLD_REASONS, Answer, AttentionReason, Claim, Found, NoNews, NotFound, claim_of
+from tillgate.wire.dialects import TransactionStatus
 
 __all__ = [
     "ACCOUNT_REASONS",
@@ -26,7 +27,6 @@ __all__ = [
     "NOT_APPLIED_REASONS",
     "SAID_REASONS",
     "TELLING_REASONS",
-    "UNTOLD_REASONS",
     "Heard",
     "as_heard",
     "conclude",
@@ -61,9 +61,6 @@ ANSWER_REASONS = frozenset(
     }
 )
 """Reasons found in an answer of the gateway, and over once it answers in order about the payment that met them."""
-
-UNTOLD_REASONS: Final = frozenset({AttentionReason.PAYMENT_UNKNOWN, AttentionReason.PAYMENT_UNANSWERED})
-"""Reasons that say that the gateway tells nothing of a payment."""
 
 SAID_REASONS: Final = ANSWER_REASONS.difference(ACCOUNT_REASONS, UNTOLD_REASONS)
 """Reasons why what the gateway says of a payment is not applied to it."""
@@ -130,7 +127,7 @@ def raise_attention(
     key = open_key(reason, delivery or refund or payment, account)
     evidence = {name: str(value)[:500] for name, value in (evidence or {}).items()}
     if known := Attention.objects.filter(open_key=key).first():
-        if reason in TELLING_REASONS and order and known.sentence != sentence:
+        if reason in TELLING_REASONS and order and known.sentence != sentence and not _is_milder(reason, sentence, known, payment):
             _tell_anew(known, sentence, cause, order)
         return None
     if _is_accepted(reason, sentence, payment=payment, refund=refund, delivery=delivery, account=account):
@@ -177,6 +174,11 @@ def raise_attention(
     return attention
 
 
+def _is_milder(reason: str, sentence: str, known: Attention, payment: Payment | None) -> bool:
+    """Tell whether an answer about an open payment claims less than one before: that it was called paid must not be forgotten."""
+    return payment is not None and payment.is_open and claim_of(reason, sentence) < claim_of(known.reason, known.sentence)
+
+
 def _tell_anew(known: Attention, sentence: str, cause: str, order: Order) -> None:
     """Let an open matter say what the gateway says by now, and have it mailed once more: it may be a charge-back.
 
@@ -211,16 +213,21 @@ def _is_accepted(reason: AttentionReason, sentence: str, *, account: str, **abou
 def as_heard(payment: Payment, answer: Answer, matters: Iterable[Attention]) -> Answer:
     """Return an answer as it is to be heard by what is known of a payment, whose `matters` are looked at only where they may count.
 
-    What the gateway did not know while it could be paid has not been forgotten for its age (silence 19), and what it has called paid was
-    not left unpaid. The first is written down later than it happened.
+    What the gateway did not know while it could be paid has not been forgotten for its age (silence 19). What it has called paid was not
+    left unpaid: that it knows nothing of it by now says so as little as an answer from before. All this is written later than it happened.
     """
-    if not (isinstance(answer, NotFound) and payment.is_open):
+    says_paid = isinstance(answer, Found) and answer.transaction.status is TransactionStatus.PAID
+    if isinstance(answer, NoNews) or says_paid or not payment.is_open:
         return answer
     matters = [one for one in matters if one.resolved_at is None]
+    called_paid = [one for one in matters if one.reason in SAID_REASONS and claim_of(one.reason, one.sentence) > Claim.UNPAID]
+    if isinstance(answer, Found):
+        is_outrun = any(answer.asked_at <= one.raised_at <= clock.now() + clock.SKEW for one in called_paid)
+        return NoNews(because="since it was asked, the gateway has said that it is paid") if is_outrun else answer
     unknown = (one for one in matters if one.reason == AttentionReason.PAYMENT_UNKNOWN)
     was_unknown = any(one.raised_at < payment.cashier_closes_at + clock.SKEW for one in unknown)
-    was_called_paid = any(one.reason in SAID_REASONS and may_be_paid(one.reason, one.sentence) for one in matters)
-    return replace(answer, expired_is_forgotten=answer.expired_is_forgotten and not was_unknown, was_called_paid=was_called_paid)
+    is_forgotten = answer.expired_is_forgotten and not was_unknown
+    return replace(answer, expired_is_forgotten=is_forgotten, was_called_paid=bool(called_paid))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from tillgate.django.operations.attention import (
     ACCOUNT_REASONS,
     ITSELF,
     SAID_REASONS,
-    UNTOLD_REASONS,
     Heard,
     as_heard,
     conclude,
@@ -33,6 +32,7 @@ from tillgate.django.operations.locking import database, durable, locked_order, 
 from tillgate.django.operations.timeline import LET_EXPIRE, record
 from tillgate.errors import InvalidRequest, TillgateError
 from tillgate.lifecycle import (
+    UNTOLD_REASONS,
     Answer,
     AttentionReason,
     Decision,
@@ -40,9 +40,9 @@ from tillgate.lifecycle import (
     NoNews,
     PaymentFacts,
     PaymentStatus,
+    claim_of,
     decide,
     hear,
-    may_be_paid,
     next_look,
     next_try,
 )
@@ -195,7 +195,7 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
     decision = decide(facts_of(payment), answer)
     if is_unchanged(payment, decision):
         if decision.is_news and not isinstance(answer, NoNews):
-            conclude([Heard(payment, answer, is_in_order=True)], _who(cause))
+            conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(cause))
         reschedule([payment], decision)
         return payment
     if not decision.is_news:
@@ -230,12 +230,9 @@ def _is_outrun(read: Payment, payment: Payment, decision: Decision, answer: Answ
     is_earlier = not isinstance(answer, NoNews) and answer.asked_at < payment.status_since
     # A clock that ran far ahead may have said when it came to its status.
     is_outrun = decision.status == payment.status and (has_moved or (is_earlier and payment.status_since <= clock.now() + clock.SKEW))
-    return is_outrun and not _was_let_expire(payment)
-
-
-def _was_let_expire(payment: Payment) -> bool:
-    """Tell whether a person, who knows less than the gateway, has let a payment expire."""
-    return payment.status == PaymentStatus.EXPIRED and payment.timeline.filter(event=LET_EXPIRE).exists()
+    # What is over unpaid may be so by a person's word, or since the gateway did not know it: a doubt about that is told, late as it is.
+    is_over_unpaid = not payment.is_open and payment.status != PaymentStatus.PAID
+    return is_outrun and not (is_over_unpaid and decision.attention)
 
 
 def reschedule(payments: list[Payment], decision: Decision) -> None:
@@ -277,7 +274,7 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, c
     if decision.attention:
         _raise(order, payment, decision, cause)
     if not isinstance(answer, NoNews):  # a person's word ends nothing that an answer has said
-        conclude([Heard(payment, answer, is_in_order=decision.is_news and decision.attention is None)], _who(cause))
+        conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(cause))
     if moved:
         evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
         record(event or f"payment.{decision.status}", order, cause, decision.because, payment=payment, evidence=evidence)
@@ -319,10 +316,11 @@ def let_expire(about: Attention, person: str, note: str) -> Payment:
     with locked_order(row.order_id) as order:
         payment = Payment.objects.using(database()).select_for_update().get(pk=row.pk)
         payment.order = order
-        matters = Attention.objects.filter(payment=payment, resolved_at__isnull=True)
+        about_it = SAID_REASONS | UNTOLD_REASONS
+        matters = Attention.objects.filter(payment=payment, reason__in=about_it, resolved_at__isnull=True).order_by("pk")
         if not matters.filter(pk=about.pk).exists():
             raise InvalidRequest("attention", about.pk, "was resolved by somebody else in the meantime")
-        if more := _said_beyond(about, matters.filter(reason__in=SAID_REASONS).order_by("pk")):
+        if more := _said_beyond(about, matters):
             raise InvalidRequest("payment", payment.reference, f"is known to the gateway by now: {more.sentence}")
         if not payment.is_open:
             raise InvalidRequest("payment", payment.reference, f"is {payment.status} by now")
@@ -331,22 +329,20 @@ def let_expire(about: Attention, person: str, note: str) -> Payment:
             raise InvalidRequest("payment", payment.reference, f"can still be paid, until {clock.local(payment.expires_at):%Y-%m-%d %H:%M}")
         because = f"a person lets it expire: {note}"
         decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, because=because)
-        for pk in matters.filter(reason__in=SAID_REASONS | UNTOLD_REASONS).order_by("pk").values_list("pk", flat=True):
-            resolve(pk, because, person, accepted=pk == about.pk)
+        for pk, sentence in matters.values_list("pk", "sentence"):
+            resolve(pk, because, person, accepted=(pk, sentence) == (about.pk, about.sentence))
         _write(order, payment, decision, NoNews(because=because), f"{_BY_PERSON}{person}", heard=payment.notices, event=LET_EXPIRE)
     deliver_due(row.order_id)
     return payment
 
 
-def _said_beyond(about: Attention, said: Iterable[Attention]) -> Attention | None:
-    """Return which of the open matters that the gateway has `said` whoever has read one alone does not know to be so bad.
+def _said_beyond(about: Attention, matters: Iterable[Attention]) -> Attention | None:
+    """Return which of a payment's open matters claims more than the one that a person has read.
 
-    Once it has called the payment paid, whatever it says or does not say since, it takes a person who has read that.
+    Once the gateway has called the payment paid, whatever it says or does not say since, it takes a person who has read that.
     """
-    called_paid = [one for one in said if may_be_paid(one.reason, one.sentence)]
-    if may_be_paid(about.reason, about.sentence) or (not called_paid and about.reason in SAID_REASONS):
-        return None
-    return next(iter(called_paid or said), None)
+    most = max(matters, key=lambda one: claim_of(one.reason, one.sentence))
+    return most if claim_of(most.reason, most.sentence) > claim_of(about.reason, about.sentence) else None
 
 
 def after_change(order: Order, payment: Payment) -> None:

@@ -434,7 +434,8 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
         swept.looked += 1
         swept.no_news += not decision.is_news
         if decision.is_news and not isinstance(answer, NoNews):
-            heard.append(Heard(payment, answer, is_in_order=decision.attention is None))
+            # What moves may be heard otherwise by what is known of it; that is concluded where it is written.
+            heard.append(Heard(payment, answer, is_in_order=decision.is_in_order and decision.status == payment.status))
         if not decision.is_news and is_unanswered(decision.status, payment.expires_at, now):
             unanswered.append(payment)
         if is_unchanged(payment, decision, told):
