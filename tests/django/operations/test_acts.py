@@ -917,6 +917,9 @@ def test_i2_a_payment_that_the_gateway_has_called_paid_and_does_not_know_since_i
     assert world.attentions() == []
 
 
+ODD = {"status": TransactionStatus.UNRECOGNISED, "status_text": "processing"}
+
+
 PAID_WITH_ANOTHER_AMOUNT = {"amount": Decimal("10.00")}
 
 
@@ -955,8 +958,7 @@ def test_i2_that_the_gateway_has_called_a_payment_paid_is_more_than_a_word_that_
     world: World, forgotten: Payment, found: Callable[..., None]
 ) -> None:
     world.pays_late(forgotten)
-    odd = {"status": TransactionStatus.UNRECOGNISED, "status_text": "archived"}
-    said_in_turn(world, found, odd, PAID_WITH_ANOTHER_AMOUNT, odd)
+    said_in_turn(world, found, ODD, PAID_WITH_ANOTHER_AMOUNT, ODD)
     with pytest.raises(InvalidRequest, match="it is paid, but"):
         not_paid(the("unrecognised-status"))
     world.time.advance(minutes=1)
@@ -970,7 +972,7 @@ def test_i2_a_word_that_nobody_knows_ends_nothing_though_there_is_time_to_learn_
 ) -> None:
     payment, real = world.start(world.order()), hooks.query
     world.shopper_pays(payment)
-    for answer in (PAID_WITH_ANOTHER_AMOUNT, {"status": TransactionStatus.UNRECOGNISED, "status_text": "settling"}):
+    for answer in (PAID_WITH_ANOTHER_AMOUNT, ODD):
         monkeypatch.setattr("tillgate.hooks.query", lambda account, reference, says=answer: replace(real(account, reference), **says))
         world.time.advance(minutes=2)
         world.sweep()
@@ -1033,6 +1035,51 @@ def test_a_payment_of_which_the_gateway_now_says_nothing_and_now_knows_nothing_i
         world.time.advance(hours=12)
         world.sweep()
     assert Attention.objects.filter(reason="payment-unanswered").count() == 1
+
+
+def test_i2_what_the_gateway_has_said_only_when_a_payment_is_let_expire_is_read_first(
+    world: World, doubted: Attention, found: Callable[..., None]
+) -> None:
+    """Another doubt that it is paid, of which nobody was mailed yet."""
+    found(**PAID_WITH_ANOTHER_AMOUNT)
+    world.time.advance(minutes=1)
+    with pytest.raises(InvalidRequest, match="it is paid, but the amount"):
+        not_paid(doubted, read=doubted.mark)
+    world.time.advance(minutes=1)
+    assert not_paid(doubted, read=doubted.mark).resolved, "it stands beside it by now"
+
+
+def test_who_asks_is_told_what_the_gateway_says_though_it_is_a_word_that_nobody_knows(
+    world: World, forgotten: Payment, found: Callable[..., None]
+) -> None:
+    found(**ODD)
+    done = operations.look_again(forgotten, "bob")
+    assert (done.resolved, done.sentence) == (False, "the gateway says 'processing', which is not a status we know")
+
+
+@pytest.mark.parametrize("was_created", [True, False])
+def test_a_word_that_nobody_knows_keeps_nothing_open_that_the_gateway_has_forgotten_since(
+    world: World, forgotten: Payment, found: Callable[..., None], *, was_created: bool
+) -> None:
+    if not was_created:
+        Payment.objects.update(transaction_no=None)
+    said_in_turn(world, found, ODD)
+    if not was_created:
+        Payment.objects.update(transaction_no=None)
+    payments.apply_answer(world.fresh(forgotten), NotFound(asked_at=clock.now(), expired_is_forgotten=was_created), "sweep")
+    assert world.fresh(forgotten).status == "expired"
+
+
+def test_a_word_that_nobody_knows_is_not_told_of_a_payment_that_was_closed_since(
+    world: World, forgotten: Payment, found: Callable[..., None]
+) -> None:
+    found(**ODD)
+    read, answer = world.fresh(forgotten), payments.ask(forgotten)
+    found(status=TransactionStatus.CLOSED)
+    world.time.advance(seconds=10)
+    operations.look_again(world.fresh(forgotten), "bob")
+    payments.apply_answer(read, answer, "sweep")
+    assert (world.fresh(forgotten).status, world.attentions()) == ("closed", [])
 
 
 def test_what_a_version_that_allowed_it_has_accepted_of_an_open_payment_is_told_again(

@@ -953,7 +953,7 @@ def test_what_a_person_resolved_is_told_again_when_the_next_look_finds_it_still(
         ("amount-mismatch", "not found", 1, False),
         ("wrong-credentials", "not found", 1, True),
         ("wrong-credentials", "not found", 0, False),
-        ("wrong-credentials", "a doubt", 1, False),
+        ("wrong-credentials", "a doubt", 1, True),
         ("payment-unknown", "a doubt", 1, True),
         ("changed-after-paid", "found", 1, False),
         ("payment-unanswered", "not found", 1, True),
@@ -974,7 +974,7 @@ def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it
     answer = NotFound(asked_at=asked_at) if answered == "not found" else replace(found, asked_at=asked_at)
     conclude([Heard(payment, answer, is_in_order=answered != "a doubt")])
     said = dict(Attention.objects.values_list("payment", "resolution"))
-    assert said == {payment.pk: "the gateway's answer is in order by now" if is_over else "", other.pk: ""}
+    assert said == {payment.pk: "a later answer of the gateway has ended it" if is_over else "", other.pk: ""}
 
 
 def test_a_charge_back_waits_for_a_person_whatever_the_gateway_says_later(world: World) -> None:

@@ -346,11 +346,12 @@ def _let_expire(attention: Attention, given: _Given) -> Done:
     assert attention.payment is not None
     if not given.note:
         raise ActNotPossible("a note must say how it is known that nobody paid, or where the money is settled")
+    newest = attention.payment.attentions.latest("pk").pk
     # Asked once more, since what a person saw there may be an hour old.
     answer, done = _ask_about(attention, attention.payment, given)
     if answer is None or done.resolved:
         return done
-    expired = let_expire(attention, given.person, given.note)
+    expired = let_expire(attention, given.person, given.note, newest)
     attention.refresh_from_db(fields=["resolved_at"])
     return Done(resolved=attention.resolved_at is not None, sentence=f"payment {expired.reference} is {expired.status}")
 

@@ -79,13 +79,16 @@ NOT_APPLIED_REASONS = frozenset({AttentionReason.PAID_NOT_PAYABLE, AttentionReas
 ELSEWHERE_REASONS = frozenset({AttentionReason.CHANGED_AFTER_PAID, AttentionReason.REFUND_CONTRADICTED})
 """Reasons that say that money may have gone back that no refund here stands for: nothing is given back before a person has looked (I5)."""
 
+_ENDING_NOTHING: Final = frozenset({TransactionStatus.PAID, TransactionStatus.UNRECOGNISED})
+"""Statuses at the gateway by which no payment ends unpaid."""
+
 ITSELF: Final = "tillgate"
 """Who resolved what needed no person in the end."""
 
 
 def is_over(reason: str, answer: Answer, payment: Payment, *, is_in_order: bool) -> bool:
     """Tell whether an answer about a payment ends a reason: that the gateway knows no such payment is no word on what it said of it."""
-    if reason in UNTOLD_REASONS and isinstance(answer, Found):
+    if reason in UNTOLD_REASONS | ACCOUNT_REASONS and isinstance(answer, Found):
         return True
     if not is_in_order or reason not in ANSWER_REASONS | ACCOUNT_REASONS:
         return False
@@ -216,11 +219,12 @@ def as_heard(payment: Payment, answer: Answer, matters: Iterable[Attention]) -> 
     What the gateway did not know while it could be paid has not been forgotten for its age (silence 19). What it has called paid was not
     left unpaid: that it knows nothing of it by now says so as little as an answer from before. All this is written later than it happened.
     """
-    says_paid = isinstance(answer, Found) and answer.transaction.status is TransactionStatus.PAID
-    if isinstance(answer, NoNews) or says_paid or not payment.is_open:
+    if isinstance(answer, NoNews) or not payment.is_open:
+        return answer
+    if isinstance(answer, Found) and answer.transaction.status in _ENDING_NOTHING:
         return answer
     matters = [one for one in matters if one.resolved_at is None]
-    called_paid = [one for one in matters if one.reason in SAID_REASONS and claim_of(one.reason, one.sentence) > Claim.UNPAID]
+    called_paid = [one for one in matters if one.reason in SAID_REASONS and claim_of(one.reason, one.sentence) is Claim.PAID]
     if isinstance(answer, Found):
         is_outrun = any(answer.asked_at <= one.raised_at <= clock.now() + clock.SKEW for one in called_paid)
         return NoNews(because="since it was asked, the gateway has said that it is paid") if is_outrun else answer
@@ -257,7 +261,7 @@ def conclude(heard: Collection[Heard], by: str = ITSELF) -> None:
     if accepted:
         Attention.objects.using(database()).filter(pk__in=accepted).update(accepted=False)
     if over:
-        settle(Attention.objects.filter(pk__in=over), "the gateway's answer is in order by now", by)
+        settle(Attention.objects.filter(pk__in=over), "a later answer of the gateway has ended it", by)
 
 
 def _was_told_before(reason: str, raised_at: datetime, heard: Heard) -> bool:

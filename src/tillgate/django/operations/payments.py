@@ -35,6 +35,7 @@ from tillgate.lifecycle import (
     UNTOLD_REASONS,
     Answer,
     AttentionReason,
+    Claim,
     Decision,
     Found,
     NoNews,
@@ -67,6 +68,7 @@ _log = logging.getLogger("tillgate")
 
 _NOBODY_KNOWS: Final[Mapping[str, str]] = MappingProxyType({})
 _BY_PERSON: Final = "person:"
+_OVER_UNPAID: Final = frozenset({PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED})
 _QUICK_SECONDS: Final = 5.0
 _LOOK_LEASE: Final = timedelta(minutes=1)
 """Longer than a quick look takes: if its process dies, the sweeper looks then."""
@@ -218,7 +220,7 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
 
 def decide_about(payment: Payment, answer: Answer) -> Decision:
     """Decide what an answer means for a payment, by what is known of it."""
-    return decide(facts_of(payment), as_heard(payment, answer, payment.attentions.all()))
+    return decide(facts_of(payment), as_heard(payment, answer, payment.attentions.filter(resolved_at__isnull=True)))
 
 
 def _is_outrun(read: Payment, payment: Payment, decision: Decision, answer: Answer) -> bool:
@@ -230,9 +232,9 @@ def _is_outrun(read: Payment, payment: Payment, decision: Decision, answer: Answ
     is_earlier = not isinstance(answer, NoNews) and answer.asked_at < payment.status_since
     # A clock that ran far ahead may have said when it came to its status.
     is_outrun = decision.status == payment.status and (has_moved or (is_earlier and payment.status_since <= clock.now() + clock.SKEW))
-    # What is over unpaid may be so by a person's word, or since the gateway did not know it: a doubt about that is told, late as it is.
-    is_over_unpaid = not payment.is_open and payment.status != PaymentStatus.PAID
-    return is_outrun and not (is_over_unpaid and decision.attention)
+    # What is over unpaid may be so by a person's word, or since the gateway did not know it: that it calls it paid is told, late as it is.
+    is_called_paid = decision.attention is not None and claim_of(decision.attention, decision.because) is Claim.PAID
+    return is_outrun and not (is_called_paid and payment.status in _OVER_UNPAID)
 
 
 def reschedule(payments: list[Payment], decision: Decision) -> None:
@@ -305,11 +307,12 @@ def _sentence(payment: Payment, decision: Decision) -> str:
     return f"{whom}: {decision.because}."
 
 
-def let_expire(about: Attention, person: str, note: str) -> Payment:
+def let_expire(about: Attention, person: str, note: str, newest: int) -> Payment:
     """Let a payment expire that no answer settles, as a person wishes; should money come all the same, it is found.
 
-    `about` is the matter that the person answers for, as it was read. Raises `InvalidRequest` when it is not open any more, when more is
-    known of the payment than it says, and when the payment can still be paid or is settled.
+    `about` is the matter that the person answers for, as it was read, and `newest` the last of the payment's matters at that time. Raises
+    `InvalidRequest` when it is not open any more, when more is known of the payment than it says, and when the payment can still be paid or
+    is settled.
     """
     assert about.payment is not None
     row = about.payment
@@ -320,7 +323,7 @@ def let_expire(about: Attention, person: str, note: str) -> Payment:
         matters = Attention.objects.filter(payment=payment, reason__in=about_it, resolved_at__isnull=True).order_by("pk")
         if not matters.filter(pk=about.pk).exists():
             raise InvalidRequest("attention", about.pk, "was resolved by somebody else in the meantime")
-        if more := _said_beyond(about, matters):
+        if more := _said_beyond(about, newest, matters):
             raise InvalidRequest("payment", payment.reference, f"is known to the gateway by now: {more.sentence}")
         if not payment.is_open:
             raise InvalidRequest("payment", payment.reference, f"is {payment.status} by now")
@@ -336,13 +339,15 @@ def let_expire(about: Attention, person: str, note: str) -> Payment:
     return payment
 
 
-def _said_beyond(about: Attention, matters: Iterable[Attention]) -> Attention | None:
-    """Return which of a payment's open matters claims more than the one that a person has read.
+def _said_beyond(about: Attention, newest: int, matters: Iterable[Attention]) -> Attention | None:
+    """Return which of a payment's open matters claims more than the one that a person has read, or as much of being paid and is newer.
 
     Once the gateway has called the payment paid, whatever it says or does not say since, it takes a person who has read that.
     """
-    most = max(matters, key=lambda one: claim_of(one.reason, one.sentence))
-    return most if claim_of(most.reason, most.sentence) > claim_of(about.reason, about.sentence) else None
+    most = max(matters, key=lambda one: (claim_of(one.reason, one.sentence), one.pk))
+    claim = claim_of(most.reason, most.sentence)
+    is_unread = claim > Claim.UNPAID and most.pk > newest
+    return most if is_unread or claim > claim_of(about.reason, about.sentence) else None
 
 
 def after_change(order: Order, payment: Payment) -> None:
