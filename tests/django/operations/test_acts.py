@@ -1082,6 +1082,31 @@ def test_a_word_that_nobody_knows_is_not_told_of_a_payment_that_was_closed_since
     assert (world.fresh(forgotten).status, world.attentions()) == ("closed", [])
 
 
+def test_i7_a_notice_that_comes_while_a_person_lets_a_payment_expire_brings_the_next_look_forward(
+    world: World,
+    forgotten: Payment,
+    configure: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    gateway: dict[str, Callable[[], object]],
+) -> None:
+    configure(NOTICE_THROTTLE_SECONDS=5)
+    real = payments.let_expire
+
+    def slowly(*given: Any) -> Payment:
+        world.pays_late(forgotten)
+        del gateway[forgotten.reference]
+        world.notice(forgotten)
+        return real(*given)
+
+    monkeypatch.setattr(acts, "let_expire", slowly)
+    world.time.advance(minutes=1)
+    assert not_paid(the("payment-unknown")).resolved
+    assert world.fresh(forgotten).status == "expired"
+    world.time.advance(minutes=1)
+    world.sweep()
+    assert world.fresh(forgotten).status == "paid"
+
+
 def test_what_a_version_that_allowed_it_has_accepted_of_an_open_payment_is_told_again(
     world: World, doubted: Attention, forgotten: Payment
 ) -> None:

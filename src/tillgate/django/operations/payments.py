@@ -334,7 +334,7 @@ def let_expire(about: Attention, person: str, note: str, newest: int) -> Payment
         decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, because=because)
         for pk, sentence in matters.values_list("pk", "sentence"):
             resolve(pk, because, person, accepted=(pk, sentence) == (about.pk, about.sentence))
-        _write(order, payment, decision, NoNews(because=because), f"{_BY_PERSON}{person}", heard=payment.notices, event=LET_EXPIRE)
+        _write(order, payment, decision, NoNews(because=because), f"{_BY_PERSON}{person}", heard=row.notices, event=LET_EXPIRE)
     deliver_due(row.order_id)
     return payment
 
