@@ -626,7 +626,7 @@ def test_i2_a_payment_that_the_gateway_does_not_know_is_not_accepted_while_it_is
     assert world.shop.is_released(forgotten.order.key)
 
 
-def test_a_paid_payment_that_the_gateway_does_not_know_is_accepted_and_never_held_to_be_unpaid(
+def test_a_paid_payment_that_the_gateway_does_not_know_is_accepted_and_never_let_expire(
     world: World, gateway: dict[str, Callable[[], object]]
 ) -> None:
     payment = world.paid_payment()
@@ -666,9 +666,7 @@ def test_i2_nobody_is_held_to_have_paid_nothing_while_the_gateway_was_asked_just
     assert world.fresh(forgotten).is_open
 
 
-def test_a_payment_that_the_gateway_knows_in_order_again_is_not_held_to_be_unpaid(
-    world: World, gateway: dict[str, Callable[[], object]]
-) -> None:
+def test_a_payment_that_the_gateway_knows_in_order_again_is_not_let_expire(world: World, gateway: dict[str, Callable[[], object]]) -> None:
     payment = world.start(world.order())
     gateway[payment.reference] = unknown
     world.time.advance(minutes=1)
@@ -683,7 +681,7 @@ def test_a_payment_that_the_gateway_knows_in_order_again_is_not_held_to_be_unpai
 def test_what_the_gateway_says_something_of_is_unknown_no_more_though_a_person_must_look_at_it(
     world: World, forgotten: Payment, found: Callable[..., None]
 ) -> None:
-    """Else no button would end it: it cannot be accepted while the payment is open, nor held to be unpaid."""
+    """Else no button would end it: it cannot be accepted while the payment is open, nor let expire from there."""
     found(amount=Decimal("10.00"))
     world.time.advance(hours=1)
     world.sweep()
@@ -693,7 +691,7 @@ def test_what_the_gateway_says_something_of_is_unknown_no_more_though_a_person_m
     assert world.attentions() == ["amount-mismatch"]
 
 
-def test_what_a_person_holds_to_be_unpaid_is_so_though_a_clock_was_far_ahead_when_it_began(
+def test_what_a_person_lets_expire_has_expired_though_a_clock_was_far_ahead_when_it_began(
     world: World, gateway: dict[str, Callable[[], object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with clock_ahead(monkeypatch, 400):
@@ -704,7 +702,7 @@ def test_what_a_person_holds_to_be_unpaid_is_so_though_a_clock_was_far_ahead_whe
     assert not_paid(the("payment-unknown")).resolved
 
 
-def test_i2_a_payment_of_which_something_else_waits_for_a_person_is_not_held_to_be_unpaid(
+def test_i2_a_payment_of_which_something_else_waits_for_a_person_is_not_let_expire(
     world: World, gateway: dict[str, Callable[[], object]], forgotten: Payment
 ) -> None:
     with transaction.atomic():
@@ -715,7 +713,7 @@ def test_i2_a_payment_of_which_something_else_waits_for_a_person_is_not_held_to_
     assert world.fresh(forgotten).is_open
 
 
-def test_i2_that_a_person_holds_a_payment_to_be_unpaid_is_no_word_on_its_account(world: World, forgotten: Payment) -> None:
+def test_i2_that_a_person_lets_a_payment_expire_is_no_word_on_its_account(world: World, forgotten: Payment) -> None:
     with transaction.atomic():
         raise_attention(AttentionReason.WRONG_CREDENTIALS, "Refused.", "sweep", payment=forgotten, account=forgotten.account)
     world.time.advance(minutes=1)
@@ -723,7 +721,7 @@ def test_i2_that_a_person_holds_a_payment_to_be_unpaid_is_no_word_on_its_account
     assert world.attentions() == ["wrong-credentials"]
 
 
-def test_what_a_colleague_resolves_while_a_person_holds_it_to_be_unpaid_changes_nothing(
+def test_what_a_colleague_resolves_while_a_person_lets_it_expire_changes_nothing(
     world: World, forgotten: Payment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attention, real = the("payment-unknown"), payments.let_expire
@@ -738,7 +736,7 @@ def test_what_a_colleague_resolves_while_a_person_holds_it_to_be_unpaid_changes_
     assert world.fresh(forgotten).is_open
 
 
-def test_i2_an_answer_in_hand_is_told_though_a_person_held_the_payment_to_be_unpaid_meanwhile(
+def test_i2_an_answer_in_hand_is_told_though_a_person_let_the_payment_expire_meanwhile(
     world: World, forgotten: Payment, found: Callable[..., None], gateway: dict[str, Callable[[], object]]
 ) -> None:
     world.pays_late(forgotten)

@@ -156,7 +156,7 @@ def test_an_answer_counts_for_its_account_when_it_came_since_and_not_from_far_ah
     assert not has_answered("other", now - timedelta(hours=1))
 
 
-def test_that_a_person_held_a_payment_to_be_unpaid_is_no_answer_of_the_gateway(world: World) -> None:
+def test_that_a_person_let_a_payment_expire_is_no_answer_of_the_gateway(world: World) -> None:
     payment, since = world.start(world.order()), clock.now()
     world.sandbox.control.fault("denied", occasion="query", times=100)
     world.time.advance(hours=3)
