@@ -238,8 +238,8 @@ class Decision:
     """What an answer means for a payment.
 
     `status` is where the payment stands now, which may be where it stood; `transaction_no` is what is now known; `attention` is
-    what a person must see; `is_news` tells an answer about the payment from one that proves nothing; `is_understood` is not a status that
-    nobody knows yet while there is time to learn more; `because` says why.
+    what a person must see; `is_news` tells an answer about the payment from one that proves nothing; `is_understood` is false of a status
+    that the dialect does not know; `because` says why.
     """
 
     status: PaymentStatus
@@ -407,11 +407,9 @@ def _not_found(facts: PaymentFacts, answer: NotFound) -> Decision:
     return Decision(status=facts.status, transaction_no=facts.transaction_no, because="the gateway knows no such reference")
 
 
-_PAID_BUT: Final = "the gateway says that it is paid, but "
 _OF_PAID_ALONE: Final = frozenset({AttentionReason.TRANSACTION_NO_MISSING, AttentionReason.AMOUNT_MISSING})
 """Doubts that say already that the gateway says paid."""
-
-
+_PAID_BUT: Final = "the gateway says that it is paid, but "
 _NOT_KNOWN: Final = "which is not a status we know"
 
 
