@@ -276,7 +276,11 @@ class SaleorDouble:
                 "currency": transaction.source.currency,
                 "actionType": transaction.action_type,
             },
-            "transaction": {"id": transaction.id, "pspReference": transaction.psp_reference},
+            "transaction": {
+                "id": transaction.id,
+                "pspReference": transaction.psp_reference,
+                "chargedAmount": {"amount": _number(transaction.charged)},
+            },
             "sourceObject": self._source(transaction.source),
         }
 

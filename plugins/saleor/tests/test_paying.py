@@ -773,6 +773,25 @@ def test_money_for_an_order_that_was_paid_elsewhere_meanwhile_is_told(
     assert order.transactions[0].charged == TOTAL
 
 
+def test_money_that_saleor_has_heard_of_by_an_answer_is_not_taken_for_money_from_elsewhere(saleor: SaleorDouble, world: World) -> None:
+    order = begun_order(saleor, world)
+    paid_at_the_gateway(world)
+    for _ in range(2):
+        assert saleor.process(order.transactions[0])["result"] == "CHARGE_SUCCESS"
+    assert saleor.initialize(order, "key", DATA)[1]["result"] == "CHARGE_SUCCESS"
+    assert told() == []
+
+
+def test_a_saleor_that_has_installed_an_older_app_does_not_say_what_it_has_heard_of(saleor: SaleorDouble, world: World) -> None:
+    order = begun_order(saleor, world)
+    order.order_status = "CANCELED"
+    paid_at_the_gateway(world)
+    body = saleor.session_body(order.transactions[0]) | {"data": None}
+    del body["transaction"]["chargedAmount"]
+    assert saleor.call(Event.PROCESS, body)[1]["result"] == "CHARGE_SUCCESS"
+    assert [reason for reason, _ in told()] == ["paid-not-payable"]
+
+
 def test_an_order_that_is_cancelled_after_saleor_has_heard_of_its_money_is_the_staffs_own_matter(
     saleor: SaleorDouble, world: World
 ) -> None:

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from tillgate.errors import InvalidRequest
+from tillgate.wire import money
 from tillgate.wire.money import WireNumber
 from tillgate_saleor.documents import Event
 from tillgate_saleor.models import LONGEST_ID
@@ -23,6 +25,7 @@ __all__ = [
     "Charge",
     "GatewayInitialize",
     "Initialize",
+    "PaidTransaction",
     "Process",
     "Refund",
     "Requested",
@@ -80,10 +83,31 @@ class Action(_Part):
     currency: str | None = None
 
 
+class Charged(_Part):
+    """Money of a transaction that a Saleor has heard of."""
+
+    amount: Any = None
+
+
 class SaleorTransaction(_Part):
     """The transaction that it is about."""
 
     id: str = _ID
+
+
+class PaidTransaction(SaleorTransaction):
+    """The transaction that a storefront pays."""
+
+    charged_amount: Charged | None = None
+    """A Saleor that has installed an older App does not tell it."""
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether the Saleor says that it has heard of money of the transaction."""
+        try:
+            return self.charged_amount is not None and money.amount(self.charged_amount.amount) > 0
+        except InvalidRequest:  # it says that it has heard of none
+            return False
 
 
 class Body(_Part):
@@ -113,7 +137,7 @@ class Initialize(Body):
 
     idempotency_key: str = Field(max_length=512)
     action: Action
-    transaction: SaleorTransaction
+    transaction: PaidTransaction
     source_object: Source
     data: Any = None
 
@@ -125,7 +149,7 @@ class Process(Body):
     actions = frozenset({"CHARGE", "AUTHORIZATION"})
 
     action: Action
-    transaction: SaleorTransaction
+    transaction: PaidTransaction
     source_object: Source
     data: Any = None
 

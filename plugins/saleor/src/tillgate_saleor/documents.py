@@ -36,12 +36,13 @@ _SOURCE: Final = """sourceObject {
       ... on Order { id number status chargeStatus checkoutId channel { slug currencyCode } }
     }"""
 _TRANSACTION: Final = "transaction { id pspReference }"
+_PAYING: Final = "transaction { id pspReference chargedAmount { amount } }"
 _ACTION: Final = "action { actionType amount currency }"
 
 _SELECTIONS: Final = {
     Event.GATEWAY_INITIALIZE: f"amount data {_SOURCE}",
-    Event.INITIALIZE: f"idempotencyKey data {_ACTION} {_TRANSACTION} {_SOURCE}",
-    Event.PROCESS: f"data {_ACTION} {_TRANSACTION} {_SOURCE}",
+    Event.INITIALIZE: f"idempotencyKey data {_ACTION} {_PAYING} {_SOURCE}",
+    Event.PROCESS: f"data {_ACTION} {_PAYING} {_SOURCE}",
     Event.CHARGE: f"{_ACTION} {_TRANSACTION}",
     Event.REFUND: f"{_ACTION} {_TRANSACTION}",
     Event.CANCEL: f"{_ACTION} {_TRANSACTION}",

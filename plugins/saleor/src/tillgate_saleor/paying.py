@@ -122,7 +122,7 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun) if begun else None
     if begun is not None and payment is not None:  # whatever is offered by now
-        return _begun_before(begun, payment, body.source_object)
+        return _begun_before(begun, payment, body)
     channel = channel_of(installation, body.source_object.channel.slug)
     try:
         wanted = _wanted(installation, body, channel)
@@ -151,15 +151,15 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
     return _started(installation, body, started)
 
 
-def _begun_before(begun: Transaction, payment: Payment, source: bodies.Source) -> Answer:
+def _begun_before(begun: Transaction, payment: Payment, body: bodies.Initialize) -> Answer:
     """Return how a transaction stands that is begun again with the same key.
 
     While the first press is creating its payment that is awaited: what fails here fails there too, since to Saleor it is one payment.
     """
     if not is_being_created(payment):
-        return _standing(begun, operations.reconcile(payment, _CAUSE), source)
+        return _standing(begun, operations.reconcile(payment, _CAUSE), body)
     wait_for_creation(payment)  # less than what Saleor waits for
-    return _standing(begun, payment, source)
+    return _standing(begun, payment, body)
 
 
 def _look_at_earlier_parts(installation: Installation, source: str) -> None:
@@ -230,7 +230,7 @@ def _started(installation: Installation, body: bodies.Initialize, started: Start
     if started.outcome is StartOutcome.REFUSED:
         return _refused(payment)
     # Pressed twice in the same moment, the earlier is led to the page too, as when the later comes after its answer.
-    return _standing(begun, payment, body.source_object, is_pressed=True)
+    return _standing(begun, payment, body, is_pressed=True)
 
 
 # How it stands ----------------------------------------------------------------------------------------------------------------------------
@@ -242,16 +242,17 @@ def process(installation: Installation, body: bodies.Process) -> Answer:
     payment = payment_of(begun) if begun else None
     if begun is None or payment is None:
         return failure(_CHARGE, _("This transaction was never begun."))
-    return _standing(begun, operations.reconcile(payment, _CAUSE), body.source_object)
+    return _standing(begun, operations.reconcile(payment, _CAUSE), body)
 
 
-def _standing(begun: Transaction, payment: Payment, source: bodies.Source, *, is_pressed: bool = False) -> Answer:
+def _standing(begun: Transaction, payment: Payment, body: bodies.Initialize | bodies.Process, *, is_pressed: bool = False) -> Answer:
     """Return how a transaction stands by its payment; `is_pressed` is whether the shopper has begun it just now."""
     reference, amount = payment.reference, payment.amount
     if transaction_of(payment.pk, payment.data) != begun and not (is_pressed and payment.is_open):
         return failure(_CHARGE, _("The shopper has begun again, as another transaction."))
     if payment.status == PaymentStatus.PAID:
-        if not is_reported(reference):  # Saleor hears of the money by this answer
+        if not (body.transaction.is_charged or is_reported(reference)):  # Saleor hears of the money by this answer
+            source = body.source_object
             tell_if_unwanted(payment.pk, unwanted_because(source.status, source.charge_status))
         return answer(
             "CHARGE_SUCCESS", psp_reference=reference, amount=amount, at=paid_at(payment.pk), message=_("Paid."), actions=["REFUND"]
