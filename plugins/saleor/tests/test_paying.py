@@ -21,7 +21,7 @@ from tillgate.django import operations
 from tillgate.django.models import Attention, Order, Payment
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
-from tillgate_saleor import deadline, paying, transactions
+from tillgate_saleor import books, deadline, paying, transactions
 from tillgate_saleor.answers import moment
 from tillgate_saleor.deadline import TooLate, within
 from tillgate_saleor.documents import Event
@@ -513,6 +513,25 @@ def test_money_for_a_canceled_transaction_waits_for_a_person(saleor: SaleorDoubl
     assert transaction.charged == TOTAL
 
 
+def test_money_that_comes_while_a_transaction_is_being_canceled_is_paid(
+    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
+    reconcile = operations.reconcile
+
+    def overtaken(payment: Payment, cause: str) -> Payment:
+        looked = reconcile(payment, cause)
+        world.sandbox.control.pay(said["pspReference"])
+        reconcile(payment, "notice")
+        return looked
+
+    monkeypatch.setattr(operations, "reconcile", overtaken)
+    assert saleor.request_cancel(transaction)[1]["result"] == "CANCEL_FAILURE"
+    sweep(world)
+    assert transaction.charged == TOTAL
+    assert world.attentions() == []
+
+
 def test_a_canceled_transaction_leaves_the_checkout_to_another(saleor: SaleorDouble, world: World) -> None:
     source = saleor.checkout(TOTAL)
     canceled, _ = saleor.initialize(source, "one", DATA)
@@ -691,6 +710,39 @@ def test_an_order_of_which_saleor_says_that_it_wants_no_money_is_not_paid(
     assert Payment.objects.exists() is not bool(says)
 
 
+@pytest.mark.parametrize(
+    ("order_status", "charged", "has_parts", "says"),
+    [
+        ("CANCELED", "NONE", False, "cancelled"),
+        ("EXPIRED", "NONE", True, "expired"),
+        ("UNFULFILLED", "FULL", False, "paid already"),
+        ("UNFULFILLED", "PARTIAL", False, ""),
+        ("UNFULFILLED", "FULL", True, ""),
+    ],
+)
+def test_no_shopper_is_led_to_the_cashier_page_of_what_saleor_wants_no_money_for_any_more(
+    order_status: str,
+    charged: str,
+    has_parts: bool,
+    says: str,
+    saleor: SaleorDouble,
+    world: World,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": has_parts}}}
+    order = begun_order(saleor, world)
+    order.order_status = order_status
+    monkeypatch.setattr(Source, "charge_status", charged)
+    for said in (saleor.process(order.transactions[0]), saleor.initialize(order, "key", DATA)[1]):
+        assert said["result"] == ("CHARGE_FAILURE" if says else "CHARGE_ACTION_REQUIRED")
+        assert says in said["message"]
+        assert ("data" in said) is not bool(says)
+    paid_at_the_gateway(world)
+    sweep(world)
+    assert order.transactions[0].charged == TOTAL
+
+
 # Money for what Saleor has ended meanwhile ------------------------------------------------------------------------------------------------
 
 
@@ -790,6 +842,36 @@ def test_a_saleor_that_has_installed_an_older_app_does_not_say_what_it_has_heard
     del body["transaction"]["chargedAmount"]
     assert saleor.call(Event.PROCESS, body)[1]["result"] == "CHARGE_SUCCESS"
     assert [reason for reason, _ in told()] == ["paid-not-payable"]
+
+
+def test_a_person_is_told_too_while_the_plugin_itself_has_not_heard_of_the_money(
+    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = begun_order(saleor, world)
+    order.order_status = "CANCELED"
+    paid_at_the_gateway(world)
+    with monkeypatch.context() as patch:
+        patch.setattr(books, "paid", lambda _: 1 / 0)
+        assert saleor.process(order.transactions[0])["result"] == "CHARGE_SUCCESS"
+    world.time.advance(seconds=60)
+    sweep(world)
+    assert [reason for reason, _ in told()] == ["paid-not-payable"]
+    assert reports(saleor) == 1
+
+
+def test_nobody_is_told_of_money_that_went_back_before_saleor_could_hear_of_it(saleor: SaleorDouble, world: World) -> None:
+    order = begun_order(saleor, world)
+    saleor.is_down = True
+    paid_at_the_gateway(world)
+    sweep(world)
+    operations.refund(Payment.objects.get().pk, TOTAL, person="ann")
+    order.order_status = "CANCELED"
+    saleor.is_down = False
+    world.time.advance(minutes=10)
+    sweep(world)
+    assert reports(saleor) == 2
+    assert order.transactions[0].charged == NOTHING
+    assert told() == []
 
 
 def test_an_order_that_is_cancelled_after_saleor_has_heard_of_its_money_is_the_staffs_own_matter(

@@ -14,7 +14,7 @@ from tillgate.django import clock, operations
 from tillgate.django.conf import get_settings as get_tillgate_settings
 from tillgate.django.forms import VENDOR_LABELS
 from tillgate.django.models import Payment
-from tillgate.django.operations.locking import database
+from tillgate.django.operations.locking import database, locked_order
 from tillgate.django.operations.starting import (
     NotPayable,
     Started,
@@ -263,6 +263,10 @@ def _standing(begun: Transaction, payment: Payment, body: bodies.Initialize | bo
         return _failed(payment, _("This was canceled. Nothing was charged."))
     if is_order_paid(payment.order):
         return _paid_by_another()  # its cashier page would take the money once more (I4)
+    try:
+        _refuse_what_is_over(begun.installation, body.source_object)
+    except _Refused as refused:
+        return failure(_CHARGE, str(refused))
     if not payment.cashier_url:
         return _not_begun(payment)
     is_live = may_go_on(payment)
@@ -313,8 +317,17 @@ def cancel(installation: Installation, body: bodies.Cancelation, raw: bytes) -> 
     payment = payment_of(begun) if begun else None
     if begun is None or payment is None:
         return failure("CANCEL", _("This transaction was never begun."), raw)
-    if operations.reconcile(payment, _CAUSE).status == PaymentStatus.PAID:
+    operations.reconcile(payment, _CAUSE)
+    if not _cancel_unless_paid(begun, payment):
         return failure("CANCEL", _("The shopper has paid. Give the money back instead."), raw)
-    Transaction.objects.using(database()).filter(pk=begun.pk, canceled_at__isnull=True).update(canceled_at=clock.now())
     message = _("If the shopper still pays on the cashier page, a person is told.")
     return answer("CANCEL_SUCCESS", psp_reference=payment.reference, amount=payment.amount, message=message, actions=[])
+
+
+def _cancel_unless_paid(begun: Transaction, payment: Payment) -> bool:
+    """Note that a transaction is canceled, and tell whether it is. Money that comes at this moment comes before that or after it."""
+    with locked_order(payment.order_id):
+        if Payment.objects.using(database()).get(pk=payment.pk).status == PaymentStatus.PAID:
+            return False
+        Transaction.objects.using(database()).filter(pk=begun.pk, canceled_at__isnull=True).update(canceled_at=clock.now())
+        return True

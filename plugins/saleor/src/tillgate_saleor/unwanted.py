@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tillgate.django.models import Payment
+from tillgate.django.models import Delivery, DeliveryKind, Payment
 from tillgate.django.operations.attention import raise_attention
 from tillgate.django.operations.locking import database, locked_order
 from tillgate.lifecycle import AttentionReason
@@ -33,13 +33,20 @@ def unwanted_because(status: str | None, charge_status: str | None) -> str:
 
 
 def tell_if_unwanted(payment_id: int, because: str) -> None:
-    """Tell a person of money that Saleor does not want, if it has paid something here: of all other money one was told already."""
+    """Tell a person of money that Saleor does not want, if it has paid something here, or is about to.
+
+    Of all other money one was told already; what was given back is nobody's matter any more.
+    """
     if not because:
         return
-    payment = Payment.objects.using(database()).select_related("order").get(pk=payment_id)
-    with locked_order(payment.order_id) as order:
+    order_id = Payment.objects.using(database()).values_list("order_id", flat=True).get(pk=payment_id)
+    with locked_order(order_id) as order:
+        payment = Payment.objects.using(database()).get(pk=payment_id)
         purchase = find_purchase(order.key)
-        if purchase is None or purchase.paid_reference != payment.reference:
+        if purchase is None or payment.given_back >= payment.amount:
+            return
+        told = Delivery.objects.using(database()).filter(payment=payment, kind=DeliveryKind.PAYMENT_PAID)
+        if purchase.paid_reference != payment.reference and not told.filter(done_at__isnull=True).exists():
             return
         sentence = f"Payment {payment.reference}: it was paid, but {because}."
         raise_attention(AttentionReason.PAID_NOT_PAYABLE, sentence, "saleor", order=order, payment=payment, account=payment.account)
