@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.timezone import now
 from django_scopes import scope, scopes_disabled
-from pretix.base.models import Order, OrderPayment, Quota
+from pretix.base.models import Order, OrderPayment, OrderRefund, Quota
 from pretix.base.payment import PaymentException
 from pretix.base.services.locking import LockTimeoutException
 from pretix.base.services.orders import OrderChangeManager, cancel_order, extend_order, mark_order_expired
@@ -350,6 +350,58 @@ def test_an_order_that_owes_money_again_expires_as_any_other(world: World) -> No
     assert order_of(world, str(order.pk)).status == Order.STATUS_EXPIRED
 
 
+def test_an_order_is_not_paid_by_force_with_money_that_came_after_its_time(world: World) -> None:
+    order, _ = bought(world)
+    key = str(order.pk)
+    world.shop.edit_total(key, Decimal("20.00"))
+    world.choose(key, "dana")
+    rest = Payment.objects.select_related("order").get(vendor="dana")
+    with at(order):
+        mark_order_expired(order_of(world, key))
+    event_of(world).settings.payment_term_accept_late = False
+    world.shopper_pays(rest)
+    world.gateway_notice(rest)
+    assert world.attentions() == ["paid-not-payable"]
+    signals.sweep(None)
+    orders.stays_paid(order.pk)
+    assert order_of(world, key).status == Order.STATUS_EXPIRED
+
+
+def test_i2_an_order_of_two_payments_that_pretix_calls_unpaid_stays_paid(world: World) -> None:
+    key, _ = underpaid(world)
+    rest = world.pay_page(key)
+    world.shopper_pays(rest)
+    world.gateway_notice(rest)
+    order = order_of(world, key)
+    with at(order):
+        mark_order_expired(order)
+    assert world.shop.is_paid(key)
+
+
+def test_a_person_is_told_of_a_paid_order_whose_seat_was_taken_and_all_others_are_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, other = bought(world)[0], bought(world)[0]
+    mark_order_paid = OrderPayment._mark_order_paid
+
+    def sold_out(theirs: Any, *arguments: Any, **named: Any) -> None:
+        if theirs.order_id == taken.pk:
+            raise Quota.QuotaExceededException("The seat A-1 is taken.")
+        mark_order_paid(theirs, *arguments, **named)
+
+    monkeypatch.setattr(OrderPayment, "_mark_order_paid", sold_out)
+    with monkeypatch.context() as patched:
+        patched.setattr(orders, "stays_paid", lambda order_id: None)
+        for order in (taken, other):
+            with at(order):
+                mark_order_expired(order)
+    for _ in range(2):
+        signals.sweep(None)
+        assert world.attentions() == ["paid-not-payable"]
+    assert "The seat A-1 is taken." in Attention.objects.get().sentence
+    assert [world.shop.is_paid(str(order.pk)) for order in (taken, other)] == [False, True]
+
+
 def test_a_shopper_who_comes_back_to_an_event_without_the_plugin_is_told_by_tillgates_own_page(world: World) -> None:
     order, payment = bought(world)
     event = event_of(world)
@@ -398,6 +450,34 @@ def test_i5_what_a_person_was_told_of_is_over_when_pretix_gives_back_the_other_p
             assert world.attentions() == left
         assert order.pending_sum == 0
     assert Attention.objects.get().resolution == "pretix counts as much as the order costs"
+
+
+def test_i5_what_a_person_was_told_of_is_not_over_while_money_is_still_on_its_way_back(world: World) -> None:
+    key = world.order()
+    for payment in (world.pay_page(key), world.pay_page(key, "paypal")):
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+    world.sweep()
+    order = order_of(world, key)
+    with at(order):
+        other = order.payments.get(provider="tillgate_alipay", state="confirmed")
+        made = [
+            order.refunds.create(payment=other, provider="tillgate_alipay", amount=amount, state="created", source="admin")
+            for amount in ("5.00", "7.50")
+        ]
+        world.configure({"TOKEN": ""})
+        made[0].payment_provider.execute_refund(made[0])
+        world.configure()
+        made[1].payment_provider.execute_refund(made[1])
+        assert (order.pending_sum, made[1].state) == (0, "done")
+        assert "second-payment" in world.attentions()
+        made[0].state = OrderRefund.REFUND_STATE_CANCELED
+        made[0].save()
+    assert "second-payment" in world.attentions()
+    with at(order):
+        rest = order.refunds.create(payment=other, provider="tillgate_alipay", amount="5.00", state="created", source="admin")
+        rest.payment_provider.execute_refund(rest)
+    assert "second-payment" not in world.attentions()
 
 
 def test_i5_what_was_paid_too_much_is_given_back_once_whoever_does_it(world: World) -> None:

@@ -17,8 +17,10 @@ from tests.shopping import at, bought, newest_payment, order_of, refunds_of, sta
 from tests.test_paying import expired, underpaid
 from tillgate.django import operations
 from tillgate.django.models import Refund
-from tillgate.django.operations.refunds import settle_by_person
+from tillgate.django.operations.refunds import mark_lost, settle_by_person
 from tillgate.testing.world import World
+from tillgate_pretix import refunds
+from tillgate_pretix.orders import ATTENTION_LOGGED
 
 
 def asked_for(order: Any, amount: str, payment: Any = None) -> Any:
@@ -187,6 +189,69 @@ def test_one_that_waits_to_be_sent_never_leaves_once_staff_has_decided_about_it_
     assert world.given_back(payment) == 0
     assert [row.status for row in Refund.objects.all()] == ["refused"]
     assert refunds_of(order) == [("12.50", state)]
+
+
+def pressed(world: World, order: Any, refund: Any, press: str) -> None:
+    """Let staff decide about a refund on pretix's page."""
+    page = f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/{press}"
+    assert staff(world, "event.orders:read", "event.orders:write").post(page).status_code == 302
+
+
+@pytest.mark.parametrize(("press", "state"), [("cancel", "canceled"), ("done", "done")])
+def test_i5_one_that_could_not_be_sent_at_the_moment_when_staff_decided_never_leaves(world: World, press: str, state: str) -> None:
+    order, payment, refund = queued(world)
+    ours = Refund.objects.all()
+    ours.update(status="sending")
+    pressed(world, order, refund, press)
+    ours.update(status="queued")
+    world.a_day_passes()
+    assert world.given_back(payment) == 0
+    assert [row.status for row in ours] == ["refused"]
+    assert refunds_of(order) == [("12.50", state)]
+    assert world.attentions() == []
+
+
+@pytest.mark.parametrize(("press", "state"), [("cancel", "canceled"), ("done", "done")])
+def test_i5_one_that_waits_never_leaves_though_the_process_of_the_staffs_page_dies(
+    world: World, monkeypatch: pytest.MonkeyPatch, press: str, state: str
+) -> None:
+    order, payment, refund = queued(world)
+    with monkeypatch.context() as patched:
+        patched.setattr(refunds, "deliver_remote", lambda _: None)
+        pressed(world, order, refund, press)
+    world.a_day_passes()
+    assert world.given_back(payment) == 0
+    assert [row.status for row in Refund.objects.all()] == ["refused"]
+    assert refunds_of(order) == [("12.50", state)]
+
+
+@pytest.mark.parametrize("press", ["cancel", "done"])
+def test_one_that_leaves_while_staff_decide_is_done_and_the_history_says_so(world: World, press: str) -> None:
+    order, payment, refund = queued(world)
+    ours = Refund.objects.get()
+    Refund.objects.update(status="sending")
+    pressed(world, order, refund, press)
+    Refund.objects.update(status="queued")
+    operations.send_refund(ours.pk)
+    world.a_day_passes()
+    assert world.given_back(payment) == Decimal("12.50")
+    assert refunds_of(order) == [("12.50", "done")]
+    with at(order):
+        said = [entry.parsed_data["sentence"] for entry in order.all_logentries().filter(action_type=ATTENTION_LOGGED)]
+    assert len(said) == (press == "done")
+    assert all("the shopper has it twice" in sentence for sentence in said)
+
+
+@pytest.mark.parametrize("press", ["cancel", "done"])
+def test_i6_of_one_whose_outcome_was_unknown_only_afterwards_staff_have_not_said_what_became(world: World, press: str) -> None:
+    order, _, refund = queued(world)
+    ours = Refund.objects.get()
+    Refund.objects.update(status="sending")
+    pressed(world, order, refund, press)
+    mark_lost(ours.pk)
+    world.a_day_passes()
+    assert [row.status for row in Refund.objects.all()] == ["unknown"]
+    assert world.attentions() == ["refund-unknown"]
 
 
 def test_i5_one_that_has_succeeded_stays_done_when_staff_cancel_what_they_saw_in_transit(world: World) -> None:

@@ -8,6 +8,7 @@ All of it runs under Tillgate's lock of the bill and touches the database only. 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from django.db import transaction
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django_scopes import scope, scopes_disabled
-from pretix.base.models import Order, OrderFee, OrderPayment, Quota
+from pretix.base.models import Order, OrderFee, OrderPayment, OrderRefund, Quota
 from pretix.base.services.orders import mark_order_expired
 from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
@@ -28,8 +29,9 @@ from tillgate import Goods
 from tillgate.django.models import Attention, Delivery, DeliveryKind
 from tillgate.django.models import Order as Bill
 from tillgate.django.models import Payment as Attempt
-from tillgate.django.operations.attention import settle
+from tillgate.django.operations.attention import raise_attention, settle
 from tillgate.django.operations.deliveries import AGAIN
+from tillgate.django.operations.locking import locked_order
 from tillgate.django.operations.values import payment_value
 from tillgate.django.staff.masking import Mask
 from tillgate.hooks import Attention as Raised
@@ -45,6 +47,7 @@ __all__ = [
     "ATTENTION_LOGGED",
     "OPEN",
     "RETURN_TAG",
+    "UNDER_WAY",
     "all_stay_paid",
     "attention_raised",
     "bill_of",
@@ -62,6 +65,8 @@ __all__ = [
 ]
 
 
+_log = logging.getLogger("tillgate")
+
 RETURN_TAG: Final = "tillgate:return"
 """What the address of an order's page is tagged with, so that holding it is no authority over the order."""
 
@@ -70,10 +75,13 @@ ATTENTION_LOGGED: Final = "tillgate_pretix.attention"
 
 OPEN: Final = (OrderPayment.PAYMENT_STATE_CREATED, OrderPayment.PAYMENT_STATE_PENDING)
 """The states in which a payment of pretix may still be paid."""
+UNDER_WAY: Final = (OrderRefund.REFUND_STATE_CREATED, OrderRefund.REFUND_STATE_TRANSIT)
+"""The states in which it is not known yet what becomes of a refund of pretix."""
 _HELD: Final = (OrderPayment.PAYMENT_STATE_CONFIRMED, OrderPayment.PAYMENT_STATE_REFUNDED)
 _DUE: Final = (Order.STATUS_PENDING, Order.STATUS_EXPIRED)
 _SAID_PAID: Final = "pretix.event.order.paid"
 _SAID_UNPAID: Final = "pretix.event.order.unpaid"
+_SAID_CONFIRMED: Final = "pretix.event.order.payment.confirmed"
 
 
 # Bills and payments -----------------------------------------------------------------------------------------------------------------------
@@ -244,17 +252,40 @@ def stays_paid(order_id: int) -> None:
     """Mark an order paid again that pretix has just called unpaid.
 
     pretix's `expire_orders` and `extend_order` write a status over an order that they have read a while ago and not locked, over one too
-    that was paid in the meantime, and tell nobody. Staff who mark an order as not paid are told apart by its history.
+    that was paid in the meantime, and tell nobody. Staff who mark an order as not paid are told apart by its history, and so is money that
+    came afterwards. A person is told where a seat was taken in the meantime: pretix sells none twice.
     """
     with transaction.atomic(), found(str(order_id), lock=True) as order:
-        if order is None or order.status not in _DUE or order.pending_sum > 0:
+        if order is None or order.status not in _DUE:
             return
         was = order.all_logentries().filter(action_type__in=(_SAID_PAID, _SAID_UNPAID)).order_by("-pk").first()
         payment = order.payments.filter(state__in=_HELD).order_by("-pk").first()
-        if was is None or was.action_type != _SAID_PAID or payment is None or not bills_of(order).filter(paid_by__isnull=False).exists():
+        bill = bills_of(order).select_related("paid_by").filter(paid_by__isnull=False).order_by("-pk").first()
+        if was is None or was.action_type != _SAID_PAID or payment is None or bill is None:
+            return
+        if money.total([order.pending_sum, _came_since(order, was)]) > 0:
             return
         # Its tickets are out: it keeps its places, whoever was given them in this instant, and no mail is sent again.
-        payment._mark_order_paid(force=True, ignore_date=True, send_mail=False, payment_refund_sum=order.payment_refund_sum)
+        told = {"force": True, "ignore_date": True, "send_mail": False, "payment_refund_sum": order.payment_refund_sum}
+        try:
+            with transaction.atomic():
+                payment._mark_order_paid(**told)
+        except Quota.QuotaExceededException as because:
+            sentence = f"Payment {bill.paid_by.reference}: it has paid order {order.code}, which pretix called unpaid afterwards: {because}"
+        else:
+            sentence = ""
+    if sentence:
+        with locked_order(bill.pk) as locked:
+            about = {"order": locked, "payment": bill.paid_by, "account": bill.paid_by.account}
+            raise_attention(AttentionReason.PAID_NOT_PAYABLE, sentence, "pretix", **about)
+
+
+def _came_since(order: Any, entry: Any) -> Decimal:
+    """Return how much came after an entry in an order's history: it is booked, so that pretix can give it back, and has paid nothing."""
+    entries = order.all_logentries().filter(action_type=_SAID_CONFIRMED, pk__gt=entry.pk)
+    numbers = [later.parsed_data.get("local_id") for later in entries]
+    came = order.payments.filter(local_id__in=numbers, state__in=_HELD)
+    return money.total([theirs.amount - theirs.refunded_amount for theirs in came])
 
 
 def all_stay_paid() -> None:
@@ -265,7 +296,10 @@ def all_stay_paid() -> None:
     with scopes_disabled():
         called_unpaid = list(Order.objects.filter(pk__in=numbers, status__in=_DUE).values_list("pk", flat=True))
     for order_id in called_unpaid:
-        stays_paid(order_id)
+        try:
+            stays_paid(order_id)
+        except Exception:  # noqa: BLE001  # whatever other plugins of the event raise, it keeps no other order from being looked at
+            _log.exception("order %s of pretix could not be looked at", order_id)
 
 
 def _info(payment: Payment) -> dict[str, str]:
@@ -323,10 +357,13 @@ def attention_raised(raised: Raised) -> None:
 def conclude(order: Any) -> None:
     """Take back what a person was told of money once pretix counts neither too much nor too little: whoever gave it back would do so again.
 
-    Only of money that is booked by now: what is about to be booked is not in pretix's sums yet.
+    Only of money that is booked by now: what is about to be booked is not in pretix's sums yet. And not while money is on its way back,
+    which pretix counts as gone: it may be refused.
     """
     order.refresh_from_db()
     if order.status != Order.STATUS_PAID or order.pending_sum != 0:
+        return
+    if any(vendor_of(refund.provider) for refund in order.refunds.filter(state__in=UNDER_WAY)):
         return
     matters = Attention.objects.filter(order__in=bills_of(order), reason__in=_TOO_MUCH_OR_LITTLE, resolved_at__isnull=True)
     booked = [one.pk for one in matters.select_related("payment__order") if booked_payment(order, payment_value(one.payment))]
@@ -341,7 +378,7 @@ def _book(order: Any, held: Any) -> None:
     theirs = _payment_for(order, payment)
     theirs.state, theirs.payment_date, theirs.info_data = OrderPayment.PAYMENT_STATE_CONFIRMED, now(), _info(payment)
     theirs.save(update_fields=["state", "payment_date", "info"])
-    order.log_action("pretix.event.order.payment.confirmed", {"local_id": theirs.local_id, "provider": theirs.provider})
+    order.log_action(_SAID_CONFIRMED, {"local_id": theirs.local_id, "provider": theirs.provider})
     if order.pending_sum < Decimal(0):
         order.log_action("pretix.event.order.overpaid", {})
 

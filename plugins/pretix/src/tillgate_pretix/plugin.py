@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from tillgate.account import Account
-from tillgate.hooks import Attention, Order, OrderDescription, PaidOutcome, Payment, Refund, hookimpl
+from tillgate.hooks import Attention, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteDelivery, hookimpl
 
 PLUGIN: Final = "pretix"
 """The entry point's name, which Tillgate's rows carry."""
@@ -71,3 +71,11 @@ def tillgate_return_url(payment: Payment) -> str | None:
     from tillgate_pretix import orders
 
     return orders.return_url(payment.order.key)
+
+
+@hookimpl
+def tillgate_deliver(delivery: RemoteDelivery) -> None:
+    """Carry out what the staff decided in pretix about a refund."""
+    from tillgate_pretix import refunds
+
+    refunds.settle(delivery)

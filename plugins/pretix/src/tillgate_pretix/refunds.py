@@ -7,6 +7,7 @@ elsewhere is `external` in pretix, where the staff decide what becomes of the or
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any, Final
 
 from django.db import transaction
@@ -17,16 +18,20 @@ from pretix.helpers import OF_SELF
 
 from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
+from tillgate.django.operations.deliveries import deliver_remote
 from tillgate.django.operations.refunds import settle_by_person, withdraw
 from tillgate.django.operations.values import refund_value
 from tillgate.errors import InvalidRequest
 from tillgate.hooks import Refund as Changed
+from tillgate.hooks import RemoteDelivery
 from tillgate.lifecycle import PaymentStatus, RefundStatus
-from tillgate_pretix.orders import bills_of, booked_payment, conclude, found, vendor_of
+from tillgate_pretix.orders import ATTENTION_LOGGED, UNDER_WAY, bills_of, booked_payment, conclude, found, vendor_of
+from tillgate_pretix.plugin import PLUGIN
 
-__all__ = ["attempt_of", "changed", "execute", "settled_in_pretix"]
+__all__ = ["BeingSent", "attempt_of", "changed", "execute", "settle", "settled_in_pretix"]
 
-_UNDER_WAY: Final = (OrderRefund.REFUND_STATE_CREATED, OrderRefund.REFUND_STATE_TRANSIT)
+_DECISION: Final = "refund-decided"
+"""What is carried to Tillgate itself, since a refund that is being sent must be waited for: what the staff decided about it."""
 
 
 def attempt_of(theirs: Any) -> Payment | None:
@@ -64,14 +69,13 @@ def changed(refund: Changed) -> None:
         row = _row_of(order, refund)
         if row is None:
             _made_elsewhere(order, refund)
-        elif refund.status is RefundStatus.SUCCEEDED:
-            if row.state != OrderRefund.REFUND_STATE_DONE:
-                row.done()
-            conclude(order)
-        elif refund.status is RefundStatus.REFUSED and row.state in _UNDER_WAY:
+        elif refund.status is RefundStatus.SUCCEEDED and row.state != OrderRefund.REFUND_STATE_DONE:
+            row.done()
+        elif refund.status is RefundStatus.REFUSED and row.state in UNDER_WAY:
             row.state = OrderRefund.REFUND_STATE_FAILED
             row.save(update_fields=["state"])
             order.log_action("pretix.event.order.refund.failed", {"local_id": row.local_id, "provider": row.provider, "error": "refused"})
+        conclude(order)
 
 
 def _row_of(order: Any, refund: Changed) -> Any:
@@ -119,29 +123,62 @@ _DECIDED: Final = {
 
 
 def settled_in_pretix(row: Any) -> None:
-    """Pass on what the staff decided about a refund in transit, once pretix has saved it: that it is done, or was cancelled.
+    """Queue what the staff decided about a refund under way, once pretix has saved it: that it is done, or was cancelled.
 
-    Who cancels one that has succeeded in the meantime overwrites that it is done, and might give the money back a second time.
+    In pretix's own transaction, where there is one, so that it is not lost with the process; it is carried out once that is committed.
     """
     if row.state not in _DECIDED or not vendor_of(row.provider):
         return
-    ours = Refund.objects.filter(payment__order__in=bills_of(row.order))
-    in_transit = ours.filter(status__in=(RefundStatus.QUEUED, RefundStatus.UNKNOWN))
-    refund = next((one for one in in_transit if one.data.get("refund") == row.pk or str(one.pk) == row.info_data.get("refund")), None)
-    if refund is not None:
-        transaction.on_commit(lambda: _settle(refund.pk, done=_DECIDED[row.state]))
-    elif row.state != OrderRefund.REFUND_STATE_DONE and (moved := ours.filter(status=RefundStatus.SUCCEEDED, data__refund=row.pk).first()):
-        transaction.on_commit(lambda: _stays_done(moved))
+    is_done, refund = _DECIDED[row.state], _refund_of(row)
+    if refund is None or (is_done and refund.status == RefundStatus.SUCCEEDED):
+        return
+    bill, data = refund.payment.order, {"is_done": is_done, "was_unknown": refund.status == RefundStatus.UNKNOWN}
+    operations.enqueue_remote(PLUGIN, bill.key, _DECISION, data=data, refund_id=str(refund.pk))
+    transaction.on_commit(lambda: deliver_remote(bill.pk), robust=True)
 
 
-@transaction.atomic
-def _stays_done(refund: Refund) -> None:
-    changed(refund_value(refund))
+def _refund_of(row: Any) -> Refund | None:
+    """Return Tillgate's refund that the staff decide about with one of pretix's, or None where it is settled."""
+    ours = Refund.objects.select_related("payment__order").filter(payment__order__in=bills_of(row.order))
+    for refund in ours.filter(status__in=(RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.UNKNOWN)):
+        if refund.data.get("refund") == row.pk or str(refund.pk) == row.info_data.get("refund"):
+            return refund
+    return ours.filter(status=RefundStatus.SUCCEEDED, data__refund=row.pk).first()
 
 
-def _settle(refund_id: int, *, done: bool) -> None:
-    """Withdraw a refund that waits to be sent, since the staff found another way or want none; settle one of unknown outcome."""
-    try:
+class BeingSent(Exception):
+    """A refund is being sent at this moment: in a moment it is known whether it has left."""
+
+
+def settle(decision: RemoteDelivery) -> None:
+    """Carry out what the staff decided about a refund; raise `BeingSent`, and it is tried again.
+
+    One that waits to be sent is withdrawn, since the staff found another way or want none. What nobody knew when they decided is settled as
+    they say. Who cancels one that has succeeded in the meantime overwrites that it is done, and might give the money back a second time.
+    """
+    if decision.refund is None:
+        return
+    refund_id, is_done = int(decision.refund.id), decision.data["is_done"]
+    with suppress(operations.RefundNotPossible):  # it has left, or a notice says that it was done
         withdraw(refund_id, person="pretix")
-    except operations.RefundNotPossible:  # it has left, or a notice says so; only what nobody knows is the staff's to say
-        settle_by_person(refund_id, done=done, person="pretix")
+    if decision.data["was_unknown"]:
+        settle_by_person(refund_id, done=is_done, person="pretix")
+    refund = Refund.objects.select_related("payment__order").get(pk=refund_id)
+    if refund.status == RefundStatus.SENDING:
+        raise BeingSent(f"a refund of payment {refund.payment.reference} is being sent at this moment")
+    if refund.status == RefundStatus.SUCCEEDED and not is_done:
+        with transaction.atomic():
+            changed(refund_value(refund))
+    elif refund.status == RefundStatus.SUCCEEDED and not decision.data["was_unknown"]:
+        _may_have_gone_out_twice(refund)
+
+
+def _may_have_gone_out_twice(refund: Refund) -> None:
+    """Note in the order's history that money went back at the moment in which the staff entered that it is done."""
+    with found(refund.payment.order.key) as order:
+        if order is not None:
+            sentence = (
+                f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it was being sent when it was marked as done, and "
+                "the payment service has made it. If the money was given back in another way too, the shopper has it twice."
+            )
+            order.log_action(ATTENTION_LOGGED, {"reason": "refund", "sentence": sentence})
