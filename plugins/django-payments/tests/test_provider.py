@@ -272,6 +272,44 @@ def test_a_payment_whose_money_was_quicker_is_not_cancelled_by_an_old_copy_of_it
     assert (payment.status, ExpectedOrder.objects.get().closed_at) == ("confirmed", None)
 
 
+def test_a_payment_that_an_old_copy_of_its_row_calls_unpaid_is_not_cancelled(world: World) -> None:
+    old = bill()
+    world.client.get(way_of(old))
+    attempt = attempt_of(old)
+    world.shopper_pays(attempt)
+    world.notice(attempt)
+    old.save()  # the whole of it, as it was read
+    with pytest.raises(PaymentError, match=f"{attempt.reference} has paid it"):
+        Payment.objects.get().cancel()
+    assert (Payment.objects.get().status, ExpectedOrder.objects.get().closed_at) == ("waiting", None)
+    operations.refund(attempt.pk, "12.50")
+    Payment.objects.get().cancel()
+    assert Payment.objects.get().status == "cancelled"
+
+
+def test_a_payment_whose_money_is_here_is_not_cancelled_before_the_shop_has_been_told(world: World) -> None:
+    payment = bill()
+    world.client.get(way_of(payment))
+    attempt = attempt_of(payment)
+    world.shopper_pays(attempt)
+    with world.failing_handler("tillgate_payment_paid", times=1):
+        world.notice(attempt)
+        with pytest.raises(PaymentError, match="Give that money back first"):
+            Payment.objects.get().cancel()
+    world.a_day_passes()
+    assert (Payment.objects.get().status, world.attentions()) == ("confirmed", [])
+
+
+def test_a_payment_that_was_paid_too_little_may_be_cancelled(world: World) -> None:
+    payment = bill()
+    world.client.get(way_of(payment))
+    Payment.objects.update(total=20)
+    world.shopper_pays(attempt_of(payment))
+    world.notice(attempt_of(payment))
+    Payment.objects.get().cancel()
+    assert (Payment.objects.get().status, world.attentions()) == ("cancelled", ["underpaid"])
+
+
 def test_there_is_nothing_to_capture_or_to_release(world: World) -> None:
     payment = bill(status=PaymentStatus.PREAUTH)
     for act in (payment.capture, payment.release):

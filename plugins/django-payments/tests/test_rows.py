@@ -124,6 +124,29 @@ def test_a_row_that_is_gone_leaves_the_money_to_a_person(world: World) -> None:
         rows.unpaid(order_value(attempt.order))
 
 
+def test_a_shopper_who_paid_what_was_cancelled_is_told_by_tillgates_own_page_and_not_thanked(world: World) -> None:
+    payment = bill()
+    attempt = started(world, payment)
+    payment.cancel()
+    world.shopper_pays(attempt)
+    world.notice(attempt)
+    assert world.attentions() == ["paid-not-payable"]
+    page = world.come_back(attempt)
+    assert page.status_code == 200
+    assert "your payment has arrived" in page.content.decode()
+    operations.refund(attempt.pk, "12.50")
+    assert world.come_back(attempt)["Location"] == payment.get_failure_url()
+
+
+def test_a_shopper_who_has_paid_is_thanked_though_an_old_copy_of_the_row_was_saved(world: World) -> None:
+    old = bill()
+    attempt = started(world, old)
+    world.shopper_pays(attempt)
+    world.notice(attempt)
+    old.save()
+    assert world.come_back(attempt)["Location"] == old.get_success_url()
+
+
 def test_a_shopper_whose_money_was_given_back_before_the_shop_was_told_is_not_thanked_for_it(world: World) -> None:
     payment = bill()
     attempt = started(world, payment)

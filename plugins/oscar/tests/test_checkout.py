@@ -12,6 +12,7 @@ from django.contrib.auth import get_user_model
 from django.core import mail
 from django.db import connections
 from django.test import Client
+from oscar.apps.checkout import views
 from oscar.apps.checkout.signals import post_checkout, pre_payment
 from oscar.core.loading import get_class, get_model
 
@@ -482,3 +483,28 @@ def test_an_order_and_what_is_known_of_it_are_written_together_or_not_at_all(
 def test_ids_of_the_classes_are_the_same_wherever_oscar_loads_them() -> None:
     first, second = (get_class("checkout.views", "PaymentDetailsView") for _ in range(2))
     assert first is second
+
+
+def test_an_order_that_is_paid_otherwise_is_not_sold_again_when_its_basket_was_opened_by_a_failure(
+    world: World, shopper: Shopper, product: Make, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    """Oscar opens it when the mail about the order fails, for one, after the card was charged."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ConnectionRefusedError
+
+    settings.TILLGATE_OSCAR, settings.OSCAR_INITIAL_ORDER_STATUS = {"OTHER_WAYS_TO_PAY": True}, "Pending payment"
+    monkeypatch.setattr(views.PaymentDetailsView, "handle_payment", lambda *_, **__: None)
+    shopper.adds(product("12.50"))
+    shopper.says_where()
+    shopper.get("/checkout/payment-method/?others=1")
+    with monkeypatch.context() as patched:
+        patched.setattr("django.core.mail.message.EmailMessage.send", refuse)
+        assert shopper.places().status_code == 200
+    number = Order.objects.get().number
+    shopper.chooses("alipay")
+    again = shopper.places()
+    assert f"Your order {number} has been placed already" in again.content.decode()
+    world.a_day_passes()
+    assert Order.objects.get().status == "Pending payment"
+    assert not Payment.objects.exists()

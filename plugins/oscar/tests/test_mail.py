@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth import get_user_model
 from django.core import mail
+from django.db.models import F
 from django.utils import translation
 from oscar.core.loading import get_class, get_model
 
@@ -202,6 +203,43 @@ def test_nobody_is_reminded_while_another_payment_is_open_and_whoever_leaves_tha
         world.notice(one)
         world.sweep()
         assert len(mail.outbox) == reminders
+
+
+def test_nobody_is_reminded_once_another_payment_was_begun_and_whoever_leaves_that_too_is(world: World, payment: Payment) -> None:
+    world.sandbox.control.decline(payment.reference)
+    world.come_back(payment)
+    second = world.start(payment.order.key, "paypal")
+    world.sweep()
+    assert mail.outbox == []
+    world.sandbox.control.decline(second.reference)
+    world.come_back(second)
+    for _ in range(2):
+        world.sweep()
+        assert [one.subject for one in mail.outbox] == [f"Your order {payment.order.key} waits for payment"]
+
+
+def test_a_reminder_that_was_dropped_stays_so_though_its_process_died(world: World, payment: Payment) -> None:
+    world.sandbox.control.decline(payment.reference)
+    world.come_back(payment)
+    second = world.start(payment.order.key, "paypal")
+    world.sweep()
+    world.sandbox.control.decline(second.reference)
+    world.come_back(second)
+    Delivery.objects.filter(name="order-waits").update(done_at=None, due_at=F("created_at"))
+    world.sweep()
+    assert len(mail.outbox) == 1
+
+
+def test_an_order_whose_mail_fell_due_while_an_old_copy_of_it_was_saved_is_confirmed(world: World, payment: Payment) -> None:
+    read = Order.objects.get()
+    world.shopper_pays(payment)
+    world.notice(payment)
+    Order.objects.update(status="Pending payment")  # what that has written, at the moment before its receiver repairs it
+    world.sweep()
+    assert mail.outbox == []
+    read.save()
+    world.sweep()
+    assert (Order.objects.get().status, len(mail.outbox)) == ("Paid", 1)
 
 
 def test_nobody_is_reminded_of_an_order_that_the_shop_gave_up(world: World, shopper: Shopper, product: Make) -> None:

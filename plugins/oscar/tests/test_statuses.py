@@ -122,6 +122,16 @@ def test_an_order_that_was_held_back_and_cancelled_then_releases_stock_and_vouch
     assert (allocated(), is_available(voucher), Order.objects.get().status) == ([0], True, "Cancelled")
 
 
+def test_an_order_that_was_marked_paid_by_mistake_and_is_held_back_now_is_not_confirmed_to_its_shopper(
+    shopper: Shopper, payment: Payment
+) -> None:
+    home = shopper.get("/checkout/thank-you/")["Location"]
+    for status in ("Paid", "Pending payment", "On hold"):
+        moves(status)
+    assert shopper.get("/checkout/thank-you/")["Location"] == home
+    assert "cannot be paid at the moment" in shopper.get(home).content.decode()
+
+
 @pytest.mark.parametrize("days", [0, 2])
 def test_an_order_that_was_held_back_cannot_be_paid_until_it_waits_again_and_then_can(
     world: World, shopper: Shopper, payment: Payment, days: int

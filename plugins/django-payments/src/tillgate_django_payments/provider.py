@@ -113,6 +113,9 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             if row is None or row.status not in rows.WAITING:
                 told = _("Payment %(key)s cannot be cancelled any more: its status is “%(status)s”.")
                 raise PaymentError(told % {"key": key, "status": row.get_status_display() if row else "-"})
+            if (held := rows.held_for(key)) is not None:  # an older copy of the row was saved over what it says of its money
+                told = _("Payment %(key)s cannot be cancelled: %(reference)s has paid it. Give that money back first.")
+                raise PaymentError(told % {"key": key, "reference": held.reference})
 
     def capture(self, payment: Any, amount: Decimal | None = None) -> NoReturn:
         """Raise: nothing is authorized only."""

@@ -16,6 +16,7 @@ from django.utils.translation import gettext_noop
 from payments import PaymentStatus, get_payment_model
 
 from tillgate import Goods
+from tillgate.django.models import DeliveryKind
 from tillgate.django.models import Order as PaidOrder
 from tillgate.django.models import Payment as Attempt
 from tillgate.django.models import Refund as RefundRow
@@ -32,6 +33,7 @@ __all__ = [
     "database",
     "describe",
     "find",
+    "held_for",
     "home",
     "locked",
     "newest_attempt",
@@ -46,6 +48,7 @@ _log = logging.getLogger("tillgate")
 
 WAITING: Final = frozenset({PaymentStatus.WAITING, PaymentStatus.INPUT})
 """The statuses in which a payment waits for its money: the only ones in which it can be paid."""
+_PAID: Final = frozenset({PaymentStatus.CONFIRMED, PaymentStatus.REFUNDED})
 
 
 def database() -> str:
@@ -77,6 +80,19 @@ def paid_by(key: str) -> Attempt | None:
     """Return Tillgate's payment that paid a row, or None."""
     order = PaidOrder.objects.select_related("paid_by").filter(plugin=PLUGIN, key=key).first()
     return order.paid_by if order else None
+
+
+def held_for(key: str) -> Attempt | None:
+    """Return a payment of Tillgate's that has paid a row, or is about to, unless it was given back entirely, or None."""
+    paid = Attempt.objects.select_related("order").filter(order__plugin=PLUGIN, order__key=key, status=AttemptStatus.PAID).order_by("pk")
+    return next((attempt for attempt in paid if _kept(attempt) > 0 and not _paid_nothing(attempt)), None)
+
+
+def _paid_nothing(attempt: Attempt) -> bool:
+    """Tell whether the shop was told of a payment and could not take it for the row: a person was told then."""
+    if attempt.order.paid_by_id == attempt.pk:
+        return False
+    return not attempt.deliveries.filter(kind=DeliveryKind.PAYMENT_PAID, done_at__isnull=True).exists()
 
 
 def describe(key: str) -> OrderDescription | None:
@@ -173,13 +189,22 @@ def _kept(held: Attempt | Payment) -> Decimal:
 
 def home(row: Any, payment: Payment | None = None) -> str:
     """Return the page of the shop for a shopper whose payment is settled; money that was given back entirely has paid nothing."""
-    is_paid = row.status in (PaymentStatus.CONFIRMED, PaymentStatus.REFUNDED)
+    is_paid = row.status in _PAID
     if not is_paid and payment and payment.status is AttemptStatus.PAID:  # the shop may not have been told yet
         is_paid = _kept(payment) > 0
     return str(row.get_success_url() if is_paid else row.get_failure_url())
 
 
 def return_url(payment: Payment) -> str | None:
-    """Return where the shopper of one of Tillgate's payments lands, or None when the shop's row is gone."""
+    """Return where the shopper of one of Tillgate's payments lands, or None where the shop has no page for that.
+
+    Its row may be gone; and of money that paid nothing neither success is true nor failure: Tillgate's own page says that it has arrived.
+    """
     row = find(payment.order.key)
-    return home(row, payment) if row else None
+    if row is None:
+        return None
+    if payment.status is AttemptStatus.PAID and row.status not in _PAID and _kept(payment) > 0:
+        attempt = Attempt.objects.select_related("order").get(pk=int(payment.id))
+        if _paid_nothing(attempt):
+            return None
+    return home(row, payment)

@@ -13,7 +13,7 @@ from tillgate.django.conf import get_settings as get_tillgate_settings
 from tillgate.django.models import Order as PaidOrder
 from tillgate_oscar import mail
 from tillgate_oscar.conf import get_settings
-from tillgate_oscar.orders import paid_by
+from tillgate_oscar.orders import paid_by, status_once_paid
 from tillgate_oscar.payments import locked, take_again
 from tillgate_oscar.plugin import PLUGIN
 
@@ -65,10 +65,7 @@ def _was_paid_meanwhile(number: str) -> bool:
     payment = paid_by(order) if order is not None and order.status == settings.cancelled_status else None
     if payment is None:
         return False
-    # It may be on its way by now.
-    aside = (settings.pending_status, settings.cancelled_status)
-    last = order.status_changes.exclude(new_status__in=aside).order_by("-pk").values_list("new_status", flat=True).first()
-    type(order)._base_manager.filter(pk=order.pk).update(status=last or settings.paid_status)
+    type(order)._base_manager.filter(pk=order.pk).update(status=status_once_paid(order))
     mail.confirm(number)  # one that fell due in between was dropped
     said = gettext("This order was cancelled as unpaid by somebody who had not seen that payment %(reference)s has paid it: it stays paid.")
     get_class("order.processing", "EventHandler")().create_note(order, said % {"reference": payment.reference})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 from django.contrib.auth.models import AnonymousUser
@@ -35,7 +36,11 @@ REMINDER_CODE: Final = "TILLGATE_ORDER_WAITS"
 
 def is_confirmed(number: str) -> bool:
     """Tell whether Oscar's mail about an order was queued or sent."""
-    mails = Delivery.objects.filter(order__plugin=PLUGIN, order__key=number, kind=DeliveryKind.REMOTE, name=PAID_MAIL)
+    return _is_queued(PAID_MAIL, number)
+
+
+def _is_queued(name: str, number: str) -> bool:
+    mails = Delivery.objects.filter(order__plugin=PLUGIN, order__key=number, kind=DeliveryKind.REMOTE, name=name)
     return any(_DROPPED not in data for data in mails.values_list("data", flat=True))
 
 
@@ -61,9 +66,12 @@ def remind(reference: str) -> None:
         return
     with transaction.atomic(using=router.db_for_write(Delivery)):
         locked = Order.objects.select_for_update().get(pk=payment.order_id)  # two payments may come to nothing at the same moment
-        is_open = locked.payments.filter(status__in=OPEN_PAYMENT_STATUSES).exists()
-        if not is_open and not locked.deliveries.filter(kind=DeliveryKind.REMOTE, name=REMINDER_MAIL).exists():
+        if not _is_being_paid(locked) and not _is_queued(REMINDER_MAIL, number):
             operations.enqueue_remote(PLUGIN, number, REMINDER_MAIL, payment_id=str(payment.pk))
+
+
+def _is_being_paid(order: Order) -> bool:
+    return order.payments.filter(status__in=OPEN_PAYMENT_STATUSES).exists()
 
 
 def deliver(delivery: RemoteDelivery) -> None:
@@ -77,18 +85,29 @@ def deliver(delivery: RemoteDelivery) -> None:
             if not _was_undone(order, delivery):
                 dispatcher = get_class("order.utils", "OrderDispatcher")(logger=_log)
                 dispatcher.send_order_placed_email_for_user(order, _context(order))
-        elif delivery.name == REMINDER_MAIL and orders.waits_for_payment(order):
+        elif delivery.name == REMINDER_MAIL and orders.waits_for_payment(order) and not _is_dropped(delivery, _is_being_paid):
             _send_reminder(order)
 
 
 def _was_undone(order: Any, delivery: RemoteDelivery) -> bool:
     """Tell whether an order waits again, or was cancelled, before its mail went out. Then it is dropped, and once paid another is due."""
     settings = get_settings()
-    with transaction.atomic(using=router.db_for_write(Delivery)):
-        # Under the lock of `confirm`, which counts a mail that is not dropped.
-        Order.objects.select_for_update().get(plugin=PLUGIN, key=order.number)
+
+    def is_undone(_: Order) -> bool:
         order.refresh_from_db(fields=["status"])
-        if _DROPPED not in delivery.data and order.status not in (settings.pending_status, settings.cancelled_status):
+        return order.status in (settings.pending_status, settings.cancelled_status)
+
+    return _is_dropped(delivery, is_undone)
+
+
+def _is_dropped(delivery: RemoteDelivery, because: Callable[[Order], bool]) -> bool:
+    """Tell whether a mail is not sent, since something is against it, or was before: another is due once nothing is.
+
+    It is noted under the lock of `confirm` and `remind`, which count the mails that were not dropped.
+    """
+    with transaction.atomic(using=router.db_for_write(Delivery)):
+        order = Order.objects.select_for_update().get(plugin=PLUGIN, key=delivery.order.key)
+        if _DROPPED not in delivery.data and not because(order):
             return False
         Delivery.objects.filter(event_id=delivery.event_id).update(data={**delivery.data, _DROPPED: True})
         return True

@@ -37,6 +37,7 @@ __all__ = [
     "read_status",
     "sign_preview",
     "start_url",
+    "status_once_paid",
     "status_url",
     "waits_for_payment",
 ]
@@ -117,13 +118,25 @@ def waits_for_payment(order: Any) -> bool:
 
 
 def is_held_back(order: Any) -> bool:
-    """Tell whether an order that is to be paid has a status of the shop's own before anybody paid it, or marked it paid."""
+    """Tell whether an order that is to be paid has a status of the shop's own, and nobody has paid it, or marked it paid for good."""
     settings = get_settings()
     if order.status in (settings.pending_status, settings.paid_status, settings.cancelled_status):
         return False
-    ours = PaidOrder.objects.filter(plugin=PLUGIN, key=order.number, paid_by__isnull=True)
-    was_paid = Q(new_status=settings.paid_status) | Q(old_status=settings.paid_status)  # typed in Django's admin it is the old one alone
-    return ours.exists() and not order.status_changes.filter(was_paid).exists()
+    if not PaidOrder.objects.filter(plugin=PLUGIN, key=order.number, paid_by__isnull=True).exists():
+        return False
+    telling = (settings.pending_status, settings.paid_status)
+    last = order.status_changes.filter(Q(old_status__in=telling) | Q(new_status__in=telling)).order_by("-pk").first()
+    if last is None or settings.pending_status == last.new_status:
+        return True
+    return settings.paid_status not in (last.old_status, last.new_status)  # typed in Django's admin it is the old one alone
+
+
+def status_once_paid(order: Any) -> str:
+    """Return the status that an order had last when it neither waited nor was cancelled: paid, it may be on its way by now."""
+    settings = get_settings()
+    aside = (settings.pending_status, settings.cancelled_status)
+    last = order.status_changes.exclude(new_status__in=aside).order_by("-pk").values_list("new_status", flat=True).first()
+    return str(last or settings.paid_status)
 
 
 def is_of_shopper(order: Any, request: HttpRequest) -> bool:

@@ -11,9 +11,10 @@ from django.db.models.signals import class_prepared, post_migrate, post_save, pr
 from oscar.apps.order.signals import order_status_changed
 from oscar.core.loading import get_model
 
+from tillgate_oscar import mail
 from tillgate_oscar.conf import get_settings
 from tillgate_oscar.following import follow
-from tillgate_oscar.orders import is_expected, paid_by
+from tillgate_oscar.orders import is_expected, paid_by, status_once_paid
 
 __all__ = ["connect"]
 
@@ -65,12 +66,16 @@ def keep_paid(*, instance: Any, raw: bool, using: str, update_fields: Any, **_: 
 
 
 def keep_paid_meanwhile(*, instance: Any, raw: bool, created: bool, using: str, update_fields: Any, **_: Any) -> None:
-    """Keep it paid also where the payment was written after that look: saving waited for the payment's lock, and then wrote over it."""
+    """Keep it paid also where the payment was written after that look: saving waited for the payment's lock, and then wrote over it.
+
+    A mail that fell due in between was dropped.
+    """
     if raw or created or not _makes_wait(instance, update_fields) or not paid_by(instance):
         return
-    paid = get_settings().paid_status
+    paid = status_once_paid(instance)
     type(instance)._base_manager.using(using).filter(pk=instance.pk, status=instance.status).update(status=paid)
     instance.status = paid
+    transaction.on_commit(lambda: mail.confirm(instance.number), using=using, robust=True)
 
 
 def _makes_wait(order: Any, update_fields: Any) -> bool:

@@ -264,6 +264,9 @@ class PaymentDetailsMixin(_CheckoutMixin):
         with transaction.atomic():
             get_model("basket", "Basket")._base_manager.select_for_update().get(pk=order["basket"].pk)
             known = get_model("order", "Order")._default_manager.filter(basket=order["basket"]).first()
+            if known and not orders.is_expected(known):  # paid otherwise, and its basket opened again by a failure that came afterwards
+                because = _("Your order %(number)s has been placed already, to be paid in another way. Please ask the shop before you pay.")
+                raise get_class("order.exceptions", "UnableToPlaceOrder")(because % {"number": known.number})
             if known:
                 self._is_known = True
                 return known
