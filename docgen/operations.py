@@ -22,7 +22,7 @@ GROUPS: Final[dict[str, tuple[Any, ...]]] = {
         *(operations.reconcile, operations.receive_payment_notice, operations.receive_refund_notice, operations.receive_return),
         *(operations.deliver, operations.deliver_due),
     ),
-    "What needs a person": (operations.acts_for, operations.perform, operations.look_again, operations.resolve),
+    "What needs a person": (operations.acts_for, operations.to_withdraw, operations.perform, operations.look_again, operations.resolve),
     "Everything that is due, and whether it is right": (operations.sweep, operations.audit),
 }
 _TARGETS: Final = {

@@ -653,9 +653,27 @@ def test_a_refund_that_cannot_leave_is_withdrawn(world: World, boss: Client, mon
         world.time.advance(hours=1)
         world.sweep()
     attention = Attention.objects.get(reason=AttentionReason.REFUND_NOT_SENT)
-    assert "Withdraw the refund" in boss.get(LISTS[2]).content.decode()
-    assert act(boss, attention, "withdraw") == "Resolved: withdrawn before it was sent: by anna."
+    assert "Withdraw the refund of USD 12.00" in boss.get(LISTS[2]).content.decode()
+    assert act(boss, attention, "withdraw") == "Resolved: USD 12.00: withdrawn before it was sent: by anna."
     assert "Refund not done" in boss.get(page_of(payment)).content.decode()
+
+
+def test_a_second_press_withdraws_no_colleagues_refund(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: Any) -> Any:
+        raise NotSent("refund", "x", "connection refused")
+
+    payment = world.start(world.order("30.00"))
+    ShopOrder.objects.update(status="cancelled")
+    world.shopper_pays(payment)
+    world.notice(payment)
+    monkeypatch.setattr("tillgate.hooks.refund", away)
+    for amount in ("10.00", "3.00"):
+        operations.refund(payment.pk, amount)
+    attention = Attention.objects.get(reason=AttentionReason.PAID_NOT_PAYABLE)
+    (shown,) = re.findall(r'name="withdraws" value="(\d+)"', boss.get(LISTS[2]).content.decode())
+    assert act(boss, attention, "withdraw", withdraws=shown) == "Not resolved yet: USD 3.00: withdrawn before it was sent: by anna."
+    assert "the refund is refused by now" in act(boss, attention, "withdraw", withdraws=shown)
+    assert [refund.status for refund in payment.refunds.order_by("pk")] == ["queued", "refused"]
 
 
 def test_a_failing_delivery_is_tried_again(

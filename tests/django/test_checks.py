@@ -300,6 +300,14 @@ def test_w001_nobody_is_mailed(sound: Any) -> None:
     assert told() == {}
 
 
+@pytest.mark.parametrize("backend", ["console", "dummy", "filebased"])
+def test_w001_mail_that_nobody_gets(sound: Any, backend: str) -> None:
+    sound.EMAIL_BACKEND = f"django.core.mail.backends.{backend}.EmailBackend"
+    assert "sends nothing" in told()["W001"]
+    sound.DEBUG = True
+    assert "W001" not in told()
+
+
 def test_w002_a_mail_server_that_may_hang(sound: Any) -> None:
     sound.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     assert told() == {}

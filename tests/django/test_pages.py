@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import django
 import pytest
 from django.db import OperationalError, connection
 from django.template import engines
@@ -418,6 +419,76 @@ def test_i4_all_the_money_that_an_order_holds_is_told_and_what_came_since_the_pa
     assert f'?held={second.reference}+{first.reference}"' in text_of(answer)
     assert Payment.objects.count() == 2
     assert world.client.post(f"{page}?held={first.reference}+{second.reference}", {"vendor": "wechatpay"}).status_code == 302
+
+
+def called_paid(world: World, fault: str = "wrong_amount") -> Payment:
+    """Return a payment that its shopper has paid, and of which the gateway says so with something that is not in order."""
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    world.sandbox.control.fault(fault, occasion="query", times=100)
+    world.notice(payment)
+    assert world.fresh(payment).is_open
+    return payment
+
+
+def test_i4_whoever_has_paid_by_the_gateways_word_is_told_so_before_the_order_is_paid_again(world: World) -> None:
+    payment = called_paid(world)
+    path, note = world.shop.pay_path(payment.order.key), "you have paid with Alipay already, and something about it is not in order"
+    for vendor in ("alipay", "paypal"):
+        first = world.client.post(path, {"vendor": vendor})
+        assert note in text_of(first)
+        assert "Go on paying" not in text_of(first)
+        assert note in text_of(world.client.get(start_url(payment.order.plugin, payment.order.key, vendor)))
+    assert Payment.objects.count() == 1
+    (address,) = re.findall(r'<form method="post" action="([^"]+)"', world.client.get(path).content.decode())
+    assert world.client.post(html.unescape(address), {"vendor": "paypal"}).status_code == 302, "it is for the shopper to decide"
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "failed"])
+def test_i4_the_page_of_a_payment_that_the_gateway_calls_paid_does_not_say_that_nothing_was_charged(
+    world: World, no_home: None, is_open: bool
+) -> None:
+    payment = called_paid(world)
+    if not is_open:
+        Payment.objects.update(status="failed")
+    page = text_of(come_back(world, payment))
+    assert "<h1>Your payment is being looked at</h1>" in page
+    assert "Please do not pay again before you have asked it." in page
+    assert all(text not in page for text in ("Nothing was charged", "Go on paying", "Did not pay?", "poll.js", "http-equiv"))
+    world.sandbox.control.clear_faults()
+    world.time.advance(minutes=10)
+    world.sweep()
+    assert "Thank you, your payment has arrived" in text_of(come_back(world, payment)) or not is_open
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_no_cache_answers_for_the_gateways_notices(world: World, method: str) -> None:
+    payment = world.paid_payment()
+    refund = operations.refund(payment.pk, "1.00")
+    for address in (f"/payments/notice/{payment.notice_key}/", f"/payments/refund-notice/{refund.notice_key}/"):
+        answer = world.client.generic(method, address)
+        assert (answer.status_code, answer.content) == (200, b"success")
+        assert "no-store" in answer["Cache-Control"]
+
+
+def test_no_page_asks_for_a_login_where_the_project_asks_for_one_everywhere(world: World, settings: Any) -> None:
+    if django.VERSION < (5, 1):
+        pytest.skip("needs Django 5.1")
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
+    payment = world.paid_payment()
+    refund = operations.refund(payment.pk, "1.00")
+    order = world.order()
+    for address in (
+        f"/payments/notice/{payment.notice_key}/",
+        f"/payments/refund-notice/{refund.notice_key}/",
+        f"/payments/status/{payment.return_key}/",
+        world.shop.pay_path(order),
+        "/payments/assets/poll.js",
+    ):
+        assert Client().get(address).status_code == 200, address
+    for address in (f"/payments/return/{payment.return_key}/", start_url(payment.order.plugin, order, "alipay")):
+        answer = Client().get(address)
+        assert "login" not in answer.get("Location", ""), address
 
 
 def test_an_order_whose_shop_cannot_be_told_of_its_payment_is_shown_as_paid(world: World) -> None:

@@ -33,6 +33,7 @@ __all__ = ["AREAS", "DATABASE_AREAS", "TAG", "explain_age", "look_at"]
 TAG: Final = "tillgate"
 
 _SMTP: Final = "django.core.mail.backends.smtp.EmailBackend"
+_SENDING_NOTHING: Final = frozenset(f"django.core.mail.backends.{name}.EmailBackend" for name in ("console", "dummy", "filebased"))
 _MYSQL: Final = "mysql"  # Django's name for MariaDB too
 _SHARED: Final = ("postgresql", _MYSQL)
 _TRIED: Final = ("sqlite", *_SHARED)
@@ -122,6 +123,13 @@ def check_mail() -> Found:
     if not settings.attention_mail_to and not project.MANAGERS:
         hint = "Set TILLGATE['ATTENTION_MAIL_TO'] or MANAGERS, or look at “needs a person” in the admin every day and silence this."
         yield _warning(1, "Nobody is mailed when a payment needs a person.", hint)
+    elif project.EMAIL_BACKEND in _SENDING_NOTHING and not project.DEBUG:
+        sentence = (
+            f"Nobody is mailed when a payment needs a person: {project.EMAIL_BACKEND} sends nothing, and what it took counts as mailed."
+        )
+        yield _warning(
+            1, sentence, "Set EMAIL_BACKEND to one that sends, or look at “needs a person” in the admin every day and silence this."
+        )
     elif project.EMAIL_BACKEND == _SMTP and project.EMAIL_TIMEOUT is None:
         yield _warning(2, "A mail server that hangs would hold up the sweeper for ever.", "Set EMAIL_TIMEOUT, to 10 for example.")
 

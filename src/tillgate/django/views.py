@@ -8,9 +8,9 @@ is 500, and the gateway's next try, or the sweeper, makes it good.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from django.db import transaction
@@ -30,6 +30,7 @@ from tillgate.django.assets import ASSETS
 from tillgate.django.forms import VENDOR_LABELS, VendorForm, terminal_of
 from tillgate.django.models import Payment
 from tillgate.django.operations.accounts import dialect_of
+from tillgate.django.operations.attention import called_paid
 from tillgate.django.operations.locking import database, without_atomic_requests
 from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_closed, is_order_paid, may_go_on
 from tillgate.django.operations.values import payment_value
@@ -42,9 +43,17 @@ from tillgate.wire.notices import LARGEST_NOTICE_BYTES, Notice, read_notice
 
 _log = logging.getLogger("tillgate")
 
+_View = TypeVar("_View", bound=Callable[..., Any])
+
 _POLL_SECONDS: Final = 3
 _PATIENT_POLLS: Final = 40
 """How often a waiting page asks; then, after two minutes, it says what will happen next."""
+
+
+def open_to_all(view: _View) -> _View:
+    """Let a view answer without a login where Django's `LoginRequiredMiddleware` asks for one: the gateway and guests have none."""
+    view.login_required = False  # type: ignore[attr-defined]  # what Django's own decorator does, from 5.1 on
+    return view
 
 
 def _received(request: HttpRequest) -> Notice:
@@ -61,8 +70,10 @@ def acknowledgement(payment: Payment) -> HttpResponse:
     return HttpResponse(dialect_of(payment).acknowledgement, content_type="text/plain")
 
 
+@open_to_all
 @csrf_exempt
 @without_atomic_requests
+@never_cache
 @require_http_methods(["GET", "POST"])
 def payment_notice(request: HttpRequest, key: str) -> HttpResponse:
     """Take the gateway's notice about a payment (IPN)."""
@@ -72,8 +83,10 @@ def payment_notice(request: HttpRequest, key: str) -> HttpResponse:
     return acknowledgement(payment)
 
 
+@open_to_all
 @csrf_exempt
 @without_atomic_requests
+@never_cache
 @require_http_methods(["GET", "POST"])
 def refund_notice(request: HttpRequest, key: str) -> HttpResponse:
     """Take the gateway's notice about a refund."""
@@ -87,6 +100,7 @@ def refund_notice(request: HttpRequest, key: str) -> HttpResponse:
     return acknowledgement(refund.payment)
 
 
+@open_to_all
 @csrf_exempt
 @without_atomic_requests
 @never_cache
@@ -104,11 +118,12 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
     home = _home(payment)
     if home and not payment.is_open:
         return _private(HttpResponseRedirect(home))
-    waits = _waits(request)
+    waits, is_paid = _waits(request), payment.status == PaymentStatus.PAID
     page = {
         "payment": payment,
         "vendor": _vendor_label(payment),
-        "is_paid": payment.status == PaymentStatus.PAID,
+        "is_paid": is_paid,
+        "is_called_paid": not is_paid and bool(called_paid([payment.pk])),
         "is_patient": waits < _PATIENT_POLLS,
         "poll_seconds": _POLL_SECONDS,
         "poll": {
@@ -179,6 +194,7 @@ def _private(response: HttpResponse, referrer: str = "no-referrer") -> HttpRespo
     return response
 
 
+@open_to_all
 @never_cache
 @require_safe
 @without_atomic_requests
@@ -190,6 +206,7 @@ def status(request: HttpRequest, key: str) -> HttpResponse:
     return _private(JsonResponse({"status": found, "settled": found not in (PaymentStatus.CREATED, PaymentStatus.PENDING)}))
 
 
+@open_to_all
 @csrf_protect
 @without_atomic_requests
 @never_cache
@@ -202,6 +219,7 @@ def pay(request: HttpRequest, ticket: str) -> HttpResponse:
     return _pay(request, *authority, request.POST if request.method == "POST" else None, told=request.GET.get("held", ""))
 
 
+@open_to_all
 @csrf_protect
 @without_atomic_requests
 @never_cache
@@ -241,7 +259,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
             if started.outcome in (StartOutcome.REDIRECT, StartOutcome.PAID):
                 return _private(HttpResponseRedirect(_way(started)), "same-origin")
             problem = _explain(started)
-    held = _held(payments)
+    held, looked_at = _held(payments), _looked_at(payments)
     if paid_by := payments.filter(order__paid_by=F("pk")).first() or (held[0] if held and is_order_paid(held[0].order) else None):
         return _private(render(request, "tillgate/pay.html", {"is_paid": True, "home_url": _home(paid_by)}), "same-origin")
     try:
@@ -258,8 +276,9 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         "not_payable": described.not_payable_because or (_("the order is closed") if is_closed(plugin, order_key) else None),
         "begun": _begun(payments, described.amount),
         "held": _shown_held(held),
+        "looked_at": ", ".join(dict.fromkeys(map(_vendor_label, looked_at))),
         # In the address, since a shop may have a form of its own.
-        "pay_url": pay_url(plugin, order_key) + (f"?{urlencode({'held': _names(held)})}" if held else ""),
+        "pay_url": pay_url(plugin, order_key) + (f"?{urlencode({'held': names})}" if (names := _names([*held, *looked_at])) else ""),
     }
     # Under "no-referrer" browsers post the form with "Origin: null", which Django's CSRF protection refuses.
     return _private(render(request, "tillgate/pay.html", page, status=409 if problem else 200), "same-origin")
@@ -275,14 +294,21 @@ def _held(payments: QuerySet[Payment]) -> list[Payment]:
     return [payment for payment in newest_first if payment.given_back < payment.amount]
 
 
+def _looked_at(payments: QuerySet[Payment]) -> list[Payment]:
+    """Return those of an order's payments that the gateway calls paid though its answer is not in order: a person looks at them."""
+    newest_first = list(payments.exclude(status=PaymentStatus.PAID).order_by("-id"))
+    called = called_paid([payment.pk for payment in newest_first])
+    return [payment for payment in newest_first if payment.pk in called]
+
+
 def _names(held: list[Payment]) -> str:
     return " ".join(payment.reference for payment in held)
 
 
 def _holds_news(payments: QuerySet[Payment], told: str) -> bool:
-    """Tell whether an order holds money that whoever is about to pay it was not told of: the page may have been opened before it came."""
-    held = _held(payments)
-    return any(payment.reference not in told.split() for payment in held) and not is_order_paid(held[0].order)
+    """Tell whether money came, or may have come, that whoever is about to pay was not told of: the page may have been opened before."""
+    came = [*_held(payments), *_looked_at(payments)]
+    return any(payment.reference not in told.split() for payment in came) and not is_order_paid(came[0].order)
 
 
 def _shown_held(held: list[Payment]) -> dict[str, Any] | None:
@@ -318,6 +344,7 @@ def _explain(started: Started) -> str:
     return _("The payment service did not answer. If you were charged, your order will be marked paid by itself. You can try again.")
 
 
+@open_to_all
 @require_safe
 @without_atomic_requests
 def asset(request: HttpRequest, name: str) -> HttpResponse:

@@ -162,12 +162,37 @@ def test_money_is_not_left_as_it_is_while_a_refund_of_it_waits_to_be_sent(world:
     with pytest.raises(ActNotPossible, match=r"^a refund of USD 12\.50 of this payment is queued: withdraw it first$"):
         operations.perform(attention.pk, "accept", person="bob", note="shipped")
     done = operations.perform(attention.pk, "withdraw", person="bob")
-    assert (done.resolved, done.sentence, done.refund) == (False, "withdrawn before it was sent: by bob", Refund.objects.get())
+    assert (done.resolved, done.sentence, done.refund) == (False, "USD 12.50: withdrawn before it was sent: by bob", Refund.objects.get())
     assert operations.perform(attention.pk, "accept", person="bob", note="shipped").resolved
     world.time.advance(hours=2)
     world.sweep()
     assert [refund.status for refund in payment.refunds.all()] == ["refused"]
     assert world.given_back(payment) == 0
+
+
+def test_a_second_press_withdraws_no_other_refund_than_the_one_that_was_shown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment, attention = held(world)
+    with monkeypatch.context() as patched:
+        patched.setattr("tillgate.hooks.refund", unreachable)
+        for amount in ("8.00", "3.00"):
+            operations.refund(payment.pk, amount)
+    shown = operations.to_withdraw(attention)
+    assert shown is not None
+    assert (shown.amount, operations.to_withdraw(attention, payment.refunds.order_by("id"))) == (Decimal("3.00"), shown)
+    done = operations.perform(attention.pk, "withdraw", person="bob", withdraws=shown.pk)
+    assert done.sentence == "USD 3.00: withdrawn before it was sent: by bob"
+    with pytest.raises(RefundNotPossible, match="the refund is refused by now"):
+        operations.perform(attention.pk, "withdraw", person="ann", withdraws=shown.pk)
+    assert [refund.status for refund in payment.refunds.order_by("pk")] == ["queued", "refused"]
+
+
+def test_a_refund_of_another_payment_is_not_withdrawn(world: World) -> None:
+    _, attention = held(world)
+    ShopOrder.objects.update(status="open")
+    other = queue(world.paid_payment())
+    with pytest.raises(ActNotPossible, match=r"^no refund of this payment waits to be sent$"):
+        operations.perform(attention.pk, "withdraw", person="bob", withdraws=other.pk)
+    assert Refund.objects.get().status == "queued"
 
 
 def test_money_is_not_left_as_it_is_while_a_refund_of_it_is_being_sent(world: World) -> None:

@@ -272,6 +272,20 @@ def test_a_cashier_page_of_an_account_that_cannot_be_asked_any_more_is_not_hande
     assert begin(world, order).payment == first
 
 
+def test_i4_nobody_goes_on_with_a_payment_that_the_gateway_calls_paid(world: World) -> None:
+    order = world.order()
+    first = begin(world, order).payment
+    other = begin(world, order, vendor="paypal").payment
+    world.shopper_pays(first)
+    world.sandbox.control.fault("wrong_amount", occasion="query")
+    world.notice(first)
+    assert world.attentions() == ["amount-mismatch"]
+    assert [may_go_on(world.fresh(payment)) for payment in (first, other)] == [False, True]
+    world.time.advance(minutes=10)
+    world.sweep()
+    assert world.shop.is_paid(order)
+
+
 def test_a_payment_that_paid_no_order_keeps_nobody_from_going_on_with_another(world: World) -> None:
     order = world.order("10.00")
     other = world.start(world.order())

@@ -9,6 +9,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from tillgate.django.views import open_to_all
 from tillgate_oscar import orders
 from tillgate_oscar.conf import get_settings
 
@@ -18,6 +19,7 @@ _SECONDS_BETWEEN_LOOKS: Final = 2
 _MOST_LOOKS: Final = 15
 
 
+@open_to_all
 @never_cache
 @require_safe
 def order(request: HttpRequest, ticket: str) -> HttpResponse:

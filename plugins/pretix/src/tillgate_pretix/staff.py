@@ -17,7 +17,7 @@ from pretix.base.models import Order
 from pretix.control.permissions import EventPermissionRequiredMixin
 
 from tillgate.django import operations
-from tillgate.django.models import Attention
+from tillgate.django.models import Attention, Refund
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import row_id
@@ -41,6 +41,8 @@ class _Card:
     acts: list[tuple[str, str]]
     order: Any
     seen: int
+    waiting: Refund | None
+    """What is withdrawn, if that is done."""
 
 
 def open_matters(event: Any) -> QuerySet[Attention]:
@@ -76,15 +78,20 @@ def order_panel(order: Any, request: HttpRequest) -> str:
 
 def _card(row: Attention) -> _Card:
     number = row.order.key.partition("/")[0] if row.order else ""
-    newest = row.payment.refunds.order_by("-pk").first() if row.payment else None
+    newest, waiting = row.payment.refunds.order_by("-pk").first() if row.payment else None, operations.to_withdraw(row)
     return _Card(
         row=row,
         reason=words.reason(row.reason),
         sentence=Mask([row.payment], [row.refund]).text(row.sentence),
-        acts=[(act.value, str(words.ACTS[act])) for act in operations.acts_for(row)],
+        acts=[(act.value, _label(act, waiting)) for act in operations.acts_for(row)],
         order=Order.objects.filter(pk=number).first() if number else None,
         seen=newest.pk if newest else 0,
+        waiting=waiting,
     )
+
+
+def _label(act: operations.Act, waiting: Refund | None) -> str:
+    return f"{words.ACTS[act]} (USD {waiting.amount})" if act is operations.Act.WITHDRAW and waiting else str(words.ACTS[act])
 
 
 class NeedsAPersonView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[misc]  # pretix has no types
@@ -102,11 +109,12 @@ class NeedsAPersonView(EventPermissionRequiredMixin, TemplateView):  # type: ign
 
     def post(self, request: Any, **_kwargs: Any) -> HttpResponse:
         """Do what the person chose."""
-        given = {name: request.POST.get(name, "").strip() for name in ("act", "note", "amount", "read")}
+        given: dict[str, Any] = {name: request.POST.get(name, "").strip() for name in ("act", "note", "amount", "read")}
+        given |= {"seen": row_id(request.POST.get("seen")), "withdraws": row_id(request.POST.get("withdraws")) or None}
         attention = get_object_or_404(open_matters(request.event), pk=row_id(request.POST.get("attention")))
         mask = Mask([attention.payment], [attention.refund])
         try:
-            done = operations.perform(attention.pk, person=request.user.get_username(), seen=row_id(request.POST.get("seen")), **given)
+            done = operations.perform(attention.pk, person=request.user.get_username(), **given)
         except (operations.ActNotPossible, operations.RefundNotPossible, TillgateError) as error:
             messages.error(request, _("Nothing was done: %(because)s.") % {"because": mask.text(str(error)).rstrip(".")})
         else:

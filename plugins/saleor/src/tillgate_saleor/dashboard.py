@@ -33,6 +33,7 @@ from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.locking import database, without_atomic_requests
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.words import REASONS
+from tillgate.django.views import open_to_all
 from tillgate.errors import TillgateError
 from tillgate_saleor.conf import get_settings
 from tillgate_saleor.models import Installation
@@ -50,6 +51,7 @@ _TYPES: Final = {"page.css": "text/css; charset=utf-8", "page.js": "text/javascr
 _ASSETS: Final = {name: (_FOLDER / name).read_text("utf-8") for name in _TYPES}
 
 
+@open_to_all
 @never_cache
 @require_safe
 @xframe_options_exempt  # the content security policy says it more exactly
@@ -78,6 +80,7 @@ def _mark(name: str) -> str:
     return hashlib.sha256(_ASSETS[name].encode()).hexdigest()[:12]
 
 
+@open_to_all
 @require_safe
 def asset(request: HttpRequest, name: str) -> HttpResponse:
     """Serve the page's style and script as files of their own, which a strict content security policy lets work."""
@@ -86,6 +89,7 @@ def asset(request: HttpRequest, name: str) -> HttpResponse:
     return HttpResponse(_ASSETS[name], content_type=_TYPES[name], headers={"Cache-Control": "public, max-age=86400"})
 
 
+@open_to_all
 @csrf_exempt  # who may is told by the token in a header, which no other site's page can send
 @never_cache
 @without_atomic_requests

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 from pydantic import SecretStr
 
 from tillgate.django.operations.locking import without_atomic_requests
+from tillgate.django.views import open_to_all
 from tillgate_saleor.api import SaleorError
 from tillgate_saleor.installing import OriginNotAllowed, install
 from tillgate_saleor.manifest import manifest
@@ -23,12 +24,14 @@ _log = logging.getLogger("tillgate")
 _LONGEST_TOKEN = 1000
 
 
+@open_to_all
 @require_safe
 def manifest_page(request: HttpRequest) -> HttpResponse:
     """Tell Saleor what the App is."""
     return JsonResponse(manifest())
 
 
+@open_to_all
 @csrf_exempt
 @without_atomic_requests
 @require_POST

@@ -16,6 +16,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
 from tillgate.django.operations.locking import database, without_atomic_requests
+from tillgate.django.views import open_to_all
 from tillgate_saleor import paying, refunds
 from tillgate_saleor.answers import Answer
 from tillgate_saleor.bodies import BadBody, read_body
@@ -43,6 +44,7 @@ def not_taken(fault: NotTaken) -> HttpResponse:
     return JsonResponse({"success": False, "error": {"code": fault.code, "message": fault.message}}, status=fault.status)
 
 
+@open_to_all
 @csrf_exempt
 @without_atomic_requests
 @require_POST

@@ -59,6 +59,8 @@ class _Card:
     """What a refund that was refused here, and was made, gave back."""
     given_back: Decimal
     """What of the payment our books hold to be given back, for who enters more."""
+    waiting: Refund | None
+    """What is withdrawn, if that is done."""
 
 
 class _ResolvedFilter(admin.SimpleListFilter):
@@ -149,9 +151,10 @@ class AttentionAdmin(ReadOnlyAdmin[Attention]):
         act = request.POST.get("act", "")
         need(request, MAY_RESOLVE, *([MAY_REFUND] if act in _ABOUT_REFUNDS else []))
         mask, back = _mask([attention]), self.page_url(attention)
-        given = {name: request.POST.get(name, "") for name in ("note", "amount", "read")}
+        given: dict[str, Any] = {name: request.POST.get(name, "") for name in ("note", "amount", "read")}
+        given |= {"seen": row_id(request.POST.get("seen")), "withdraws": row_id(request.POST.get("withdraws")) or None}
         try:
-            done = operations.perform(attention.pk, act, person=person_of(request), seen=row_id(request.POST.get("seen")), **given)
+            done = operations.perform(attention.pk, act, person=person_of(request), **given)
         except (operations.ActNotPossible, operations.RefundNotPossible, TillgateError) as error:
             return self.refuse(request, error, back, mask)
         said = gettext("Resolved: %(sentence)s.") if done.resolved else gettext("Not resolved yet: %(sentence)s.")
@@ -187,6 +190,7 @@ class AttentionAdmin(ReadOnlyAdmin[Attention]):
             seen=refunds[-1].pk if refunds else 0,
             made=row.refund.amount if row.refund else None,
             given_back=money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED),
+            waiting=operations.to_withdraw(row, refunds),
         )
 
     def _address(self, act: Act, row: Attention) -> str:

@@ -4,7 +4,7 @@ Locks are taken in one order everywhere, and the order's row alone serialises it
 the network is used, no transaction is open while it is (I12), and status, timeline and delivery change together.
 """
 
-from tillgate.django.operations.acts import Act, ActNotPossible, Done, acts_for, look_again, perform
+from tillgate.django.operations.acts import Act, ActNotPossible, Done, acts_for, look_again, perform, to_withdraw
 from tillgate.django.operations.attention import resolve
 from tillgate.django.operations.audit import audit
 from tillgate.django.operations.deliveries import deliver, deliver_due, enqueue_remote
@@ -42,4 +42,5 @@ __all__ = [
     "send_refund",
     "start",
     "sweep",
+    "to_withdraw",
 ]

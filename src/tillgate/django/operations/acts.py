@@ -27,7 +27,7 @@ from tillgate.hooks import PaidOutcome, call_owner
 from tillgate.lifecycle import UNTOLD_REASONS, Answer, AttentionReason, PaymentStatus, RefundStatus
 from tillgate.wire.texts import storable
 
-__all__ = ["Act", "ActNotPossible", "Done", "acts_for", "look_again", "perform"]
+__all__ = ["Act", "ActNotPossible", "Done", "acts_for", "look_again", "perform", "to_withdraw"]
 
 
 class Act(StrEnum):
@@ -114,6 +114,7 @@ class _Given:
     press: str
     seen: int | None
     read: str
+    withdraws: int | None
 
 
 def acts_for(attention: Attention, refunds: Iterable[Refund] | None = None) -> tuple[Act, ...]:
@@ -148,6 +149,12 @@ def _unsent(attention: Attention) -> QuerySet[Refund]:
     return Refund.objects.using(database()).filter(payment=attention.payment_id, status__in=unsent).order_by("-pk")
 
 
+def to_withdraw(attention: Attention, refunds: Iterable[Refund] | None = None) -> Refund | None:
+    """Return what `withdraw` gives up: the refund in question, or of a payment the newest that waits. `refunds` are as in `acts_for`."""
+    unsent = _unsent(attention) if refunds is None else sorted(refunds, key=lambda one: -one.pk)
+    return attention.refund or next((one for one in unsent if one.status == RefundStatus.QUEUED), None)
+
+
 def perform(
     attention_id: int,
     act: str,
@@ -158,11 +165,13 @@ def perform(
     press: str = "",
     seen: int | None = None,
     read: str = "",
+    withdraws: int | None = None,
 ) -> Done:
     """Do what a person chose about an attention.
 
     `amount` is for the two acts about refunds, `note` for accepting and for letting expire; `seen` is as in `refund`, and `press` is kept
     with the refund. `read` is the attention's `mark` when it was shown: what says something else by now is not resolved by a person's word.
+    `withdraws` is the refund that was shown to be withdrawn, which `to_withdraw` says: pressed twice, no other is.
 
     Raises `ActNotPossible`, `RefundNotPossible` or `InvalidRequest`, and nothing was done.
     """
@@ -178,7 +187,8 @@ def perform(
         raise ActNotPossible(f"its payment is open: {remedy}")
     if read and read != attention.mark and act in _AS_READ:
         raise _says_something_else(attention)
-    return _ACTS[Act(act)](attention, _Given(person=person, note=storable(note.strip()), amount=amount, press=press, seen=seen, read=read))
+    given = _Given(person=person, note=storable(note.strip()), amount=amount, press=press, seen=seen, read=read, withdraws=withdraws)
+    return _ACTS[Act(act)](attention, given)
 
 
 def _says_something_else(attention: Attention) -> ActNotPossible:
@@ -315,13 +325,15 @@ def _enter(attention: Attention, given: _Given) -> Done:
 
 
 def _withdraw(attention: Attention, given: _Given) -> Done:
-    """Give up the refund in question, or of a payment the newest that waits."""
-    waiting = attention.refund or _unsent(attention).filter(status=RefundStatus.QUEUED).first()
+    waiting = to_withdraw(attention)
+    if given.withdraws is not None:
+        waiting = Refund.objects.using(database()).filter(pk=given.withdraws, payment=attention.payment_id).first()
     if waiting is None:
         raise ActNotPossible("no refund of this payment waits to be sent")
     withdrawn = withdraw(waiting.pk, person=given.person)
     attention.refresh_from_db(fields=["resolved_at"])
-    return Done(resolved=attention.resolved_at is not None, sentence=withdrawn.answer, refund=withdrawn)
+    sentence = f"USD {withdrawn.amount}: {withdrawn.answer}"
+    return Done(resolved=attention.resolved_at is not None, sentence=sentence, refund=withdrawn)
 
 
 def _accept(attention: Attention, given: _Given) -> Done:

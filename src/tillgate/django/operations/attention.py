@@ -29,6 +29,7 @@ __all__ = [
     "TELLING_REASONS",
     "Heard",
     "as_heard",
+    "called_paid",
     "conclude",
     "is_over",
     "open_among",
@@ -213,6 +214,16 @@ def _is_accepted(reason: AttentionReason, sentence: str, *, account: str, **abou
     return sentence in accepted.values_list("sentence", flat=True)  # compared here, since MariaDB holds other capitals to be the same
 
 
+def called_paid(payment_ids: Collection[int]) -> set[int]:
+    """Return those payments that the gateway calls paid though its answer is not in order: whoever made them should not pay once more."""
+    matters = Attention.objects.using(database()).filter(payment__in=payment_ids, resolved_at__isnull=True, reason__in=SAID_REASONS)
+    return {one.payment_id for one in matters if one.payment_id and _calls_paid(one)}
+
+
+def _calls_paid(matter: Attention) -> bool:
+    return matter.reason in SAID_REASONS and claim_of(matter.reason, matter.sentence) is Claim.PAID
+
+
 def as_heard(payment: Payment, answer: Answer, matters: Iterable[Attention]) -> Answer:
     """Return an answer as it is to be heard by what is known of a payment, whose `matters` are looked at only where they may count.
 
@@ -224,14 +235,14 @@ def as_heard(payment: Payment, answer: Answer, matters: Iterable[Attention]) -> 
     if isinstance(answer, Found) and answer.transaction.status in _ENDING_NOTHING:
         return answer
     matters = [one for one in matters if one.resolved_at is None]
-    called_paid = [one for one in matters if one.reason in SAID_REASONS and claim_of(one.reason, one.sentence) is Claim.PAID]
+    calling_paid = [one for one in matters if _calls_paid(one)]
     if isinstance(answer, Found):
-        is_outrun = any(answer.asked_at <= one.raised_at <= clock.now() + clock.SKEW for one in called_paid)
+        is_outrun = any(answer.asked_at <= one.raised_at <= clock.now() + clock.SKEW for one in calling_paid)
         return NoNews(because="since it was asked, the gateway has said that it is paid") if is_outrun else answer
     unknown = (one for one in matters if one.reason == AttentionReason.PAYMENT_UNKNOWN)
     was_unknown = any(one.raised_at < payment.cashier_closes_at + clock.SKEW for one in unknown)
     is_forgotten = answer.expired_is_forgotten and not was_unknown
-    return replace(answer, expired_is_forgotten=is_forgotten, was_called_paid=bool(called_paid))
+    return replace(answer, expired_is_forgotten=is_forgotten, was_called_paid=bool(calling_paid))
 
 
 @dataclass(frozen=True, slots=True)

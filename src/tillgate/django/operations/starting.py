@@ -22,7 +22,7 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import MOST_DIGITS, Delivery, DeliveryKind, Order, Payment, new_key
 from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
-from tillgate.django.operations.attention import raise_attention
+from tillgate.django.operations.attention import called_paid, raise_attention
 from tillgate.django.operations.locking import (
     database,
     durable,
@@ -227,9 +227,10 @@ def _untold() -> QuerySet[Delivery]:
 def may_go_on(payment: Payment) -> bool:
     """Tell whether a shopper may be led to the cashier page of a payment again.
 
-    It is live, the order is neither closed nor paid by another (I4), and its account can still be asked whether somebody has paid.
+    It is live and not called paid, the order is neither closed nor paid by another (I4), and its account can still be asked whether
+    somebody has paid.
     """
-    if not is_cashier_live(payment) or payment.order.closed_at or is_order_paid(payment.order):
+    if not is_cashier_live(payment) or payment.order.closed_at or is_order_paid(payment.order) or called_paid([payment.pk]):
         return False
     return maker_if_known(payment) is not None
 
