@@ -142,6 +142,8 @@ class SaleorDouble:
     """A Saleor."""
 
     strategy = "CHARGE"
+    tells_costs = True
+    """Whether it has installed an App that asks what a checkout costs."""
     identifier: str | None = "tillgate"
     """Of the App that a token belongs to."""
 
@@ -243,9 +245,9 @@ class SaleorDouble:
         self.sources[order.id] = order
         return order
 
-    def gateway_initialize(self, source: Source) -> tuple[int, Any]:
-        """Ask how can be paid: Saleor says what is left of it."""
-        left = max(source.total - source.charged, Decimal(0))
+    def gateway_initialize(self, source: Source, amount: Decimal | None = None) -> tuple[int, Any]:
+        """Ask how can be paid: Saleor says what is left of it, or what the storefront names."""
+        left = max(source.total - source.charged, Decimal(0)) if amount is None else amount
         return self.call(Event.GATEWAY_INITIALIZE, {"amount": _number(left), "data": {}, "sourceObject": self._source(source)})
 
     def initialize(self, source: Source, key: str, data: Any, amount: Decimal | None = None) -> tuple[DoubleTransaction, Any]:
@@ -292,10 +294,23 @@ class SaleorDouble:
 
     def _source(self, source: Source) -> dict[str, Any]:
         channel = {"slug": "default-channel", "currencyCode": source.currency}
+        cost = {"gross": {"amount": _number(source.total)}}
+        names = ("chargePendingAmount", "authorizedAmount", "authorizePendingAmount")
+        held = [
+            {"id": one.id, "chargedAmount": {"amount": _number(one.charged)}, **{name: {"amount": 0.0} for name in names}}
+            for one in source.transactions
+        ]
         if source.checkout:
-            told = {"number": "7", "status": source.order_status, "chargeStatus": source.charge_status, "checkoutId": source.checkout.id}
-            return {"__typename": "Order", "id": source.id, **told, "channel": channel}
-        return {"__typename": "Checkout", "id": source.id, "channel": channel}
+            told: dict[str, Any] = {
+                "number": "7",
+                "status": source.order_status,
+                "chargeStatus": source.charge_status,
+                "checkoutId": source.checkout.id,
+            }
+            costs = {"total": cost, "totalGrantedRefund": {"amount": 0.0}, "transactions": held} if self.tells_costs else {}
+            return {"__typename": "Order", "id": source.id, **told, **costs, "channel": channel}
+        costs = {"totalPrice": cost, "begun": held} if self.tells_costs else {}
+        return {"__typename": "Checkout", "id": source.id, "channel": channel, **costs}
 
     # Webhooks -----------------------------------------------------------------------------------------------------------------------------
 

@@ -14,15 +14,17 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from tests.double import SaleorDouble, Source
+from tests.double import Noted, SaleorDouble, Source
 from tests.storefront import RETURN_URL
 from tillgate import hooks
 from tillgate.django import operations
-from tillgate.django.models import Attention, Order, Payment
+from tillgate.django.models import Attention, Order, Payment, Refund
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
+from tillgate.wire.money import WireNumber
 from tillgate_saleor import books, deadline, paying, transactions
 from tillgate_saleor.answers import moment
+from tillgate_saleor.bodies import Source as Told
 from tillgate_saleor.deadline import TooLate, within
 from tillgate_saleor.documents import Event
 from tillgate_saleor.models import Purchase, Transaction
@@ -234,12 +236,48 @@ def test_more_is_paid_once_saleor_knows_what_is_paid_where_the_owner_trusts_it_t
     assert world.attentions() == []
 
 
-def test_nothing_more_is_paid_where_the_owner_has_not_said_so(saleor: SaleorDouble, world: World) -> None:
+def test_nothing_more_is_paid_where_the_owner_has_not_said_so(saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saleor, "tells_costs", False)
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA, Decimal("5.00"))
     world.sandbox.control.pay(said["pspReference"])
     sweep(world)
     assert saleor.initialize(source, "two", DATA)[1]["result"] == "CHARGE_FAILURE"
+
+
+def test_what_a_storefront_names_is_not_taken_for_what_a_checkout_costs(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(source, "one", DATA)
+    saleor.gateway_initialize(source, Decimal("0.01"))
+    for number, vendor in enumerate(("alipay", "paypal")):
+        _, refused = saleor.initialize(source, f"less {number}", {"vendor": vendor}, Decimal("0.01"))
+        assert (refused["result"], "pspReference" in refused) == ("CHARGE_FAILURE", False)
+        assert "USD 19.90 is left to be paid" in refused["message"]
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    assert (source.books, world.attentions()) == (["paid"], [])
+    assert Payment.objects.count() == 1
+
+
+def test_what_another_app_holds_is_not_left_to_be_paid(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    other, _ = saleor.initialize(source, "another App's", {"vendor": "none of ours"})
+    other.events = [Noted("CHARGE_SUCCESS", "gift-card-1", Decimal("10.00"), timezone.now())]
+    _, said = saleor.initialize(source, "rest", DATA)
+    assert said["amount"] == 9.9
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    assert (source.books, world.attentions()) == (["paid"], [])
+
+
+def test_an_order_costs_less_by_what_was_granted_back(saleor: SaleorDouble, world: World) -> None:
+    body = saleor.session_body(begun_order(saleor, world).transactions[0])["sourceObject"]
+    for granted, costs in ((0.0, TOTAL), (5.0, TOTAL - 5), (50.0, NOTHING), (None, TOTAL)):
+        told = {**body, "totalGrantedRefund": {"amount": granted if granted is None else WireNumber(str(granted))}}
+        told["total"] = {"gross": {"amount": WireNumber("19.9")}}
+        assert Told.model_validate(told).costs_without(()) == costs
+    for unclear in ("12.345", None, True, WireNumber("-1")):
+        assert Told.model_validate({**body, "total": {"gross": {"amount": unclear}}}).costs_without(()) is None
 
 
 # How it stands ----------------------------------------------------------------------------------------------------------------------------
@@ -420,8 +458,12 @@ def test_a_checkout_that_is_given_up_while_a_payment_is_about_to_begin_is_paid_b
     assert world.attentions() == []
 
 
-def test_what_is_left_of_a_checkout_is_not_taken_for_what_it_costs(saleor: SaleorDouble, world: World) -> None:
+@pytest.mark.parametrize("tells_costs", [True, False])
+def test_what_is_left_of_a_checkout_is_not_taken_for_what_it_costs(
+    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch, tells_costs: bool
+) -> None:
     """The cart has grown, what was paid is too little, and the storefront shows its payment step again."""
+    monkeypatch.setattr(saleor, "tells_costs", tells_costs)
     source = saleor.checkout(TOTAL)
     first, said = saleor.initialize(source, "one", DATA)
     source.total = TOTAL * 2 - 1
@@ -437,6 +479,56 @@ def test_what_is_left_of_a_checkout_is_not_taken_for_what_it_costs(saleor: Saleo
     assert world.attentions() == ["underpaid"]
     said = saleor.initialize(source, "two", {"vendor": "paypal"})[1]
     assert said["result"] == "CHARGE_ACTION_REQUIRED", "the rest can be paid"
+
+
+@pytest.mark.parametrize("is_told_again", [False, True])
+def test_what_was_too_little_is_nobodys_matter_any_more_once_the_rest_is_paid(
+    saleor: SaleorDouble, world: World, is_told_again: bool
+) -> None:
+    source = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(source, "one", DATA)
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    sweep(world)
+    assert world.attentions() == ["underpaid"]
+    _, rest = saleor.initialize(source, "two", {"vendor": "paypal"})
+    assert rest["amount"] == 19.9
+    if is_told_again:
+        assert not operations.perform(Attention.objects.get().pk, "tell-again", person="ann").resolved
+    world.sandbox.control.pay(rest["pspReference"])
+    sweep(world)
+    assert (source.books, source.charged, world.attentions()) == (["paid"], TOTAL * 2, [])
+
+
+def test_what_was_too_little_and_is_on_its_way_back_pays_no_share(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(source, "one", DATA)
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    sweep(world)
+    _, rest = saleor.initialize(source, "two", {"vendor": "paypal"})
+    operations.queue_refund(Payment.objects.get(reference=said["pspReference"]).pk, "1.00")
+    Refund.objects.update(status="unknown")
+    world.sandbox.control.pay(rest["pspReference"])
+    sweep(world)
+    assert world.attentions().count("underpaid") == 2
+
+
+def test_a_cart_that_costs_again_what_was_paid_can_be_told_of_that(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(source, "one", DATA)
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    source.total = TOTAL
+    saleor.gateway_initialize(source)
+    assert operations.perform(Attention.objects.get().pk, "tell-again", person="ann").resolved
+    assert world.attentions() == []
 
 
 def test_money_that_came_twice_is_in_saleors_books_twice_and_told_to_a_person(saleor: SaleorDouble, world: World) -> None:
@@ -711,20 +803,20 @@ def test_an_order_of_which_saleor_says_that_it_wants_no_money_is_not_paid(
 
 
 @pytest.mark.parametrize(
-    ("order_status", "charged", "has_parts", "says"),
+    ("order_status", "charged", "has_parts", "is_over"),
     [
-        ("CANCELED", "NONE", False, "cancelled"),
-        ("EXPIRED", "NONE", True, "expired"),
-        ("UNFULFILLED", "FULL", False, "paid already"),
-        ("UNFULFILLED", "PARTIAL", False, ""),
-        ("UNFULFILLED", "FULL", True, ""),
+        ("CANCELED", "NONE", False, True),
+        ("EXPIRED", "NONE", True, True),
+        ("UNFULFILLED", "FULL", False, True),
+        ("UNFULFILLED", "PARTIAL", False, False),
+        ("UNFULFILLED", "FULL", True, False),
     ],
 )
 def test_no_shopper_is_led_to_the_cashier_page_of_what_saleor_wants_no_money_for_any_more(
     order_status: str,
     charged: str,
     has_parts: bool,
-    says: str,
+    is_over: bool,
     saleor: SaleorDouble,
     world: World,
     settings: Any,
@@ -735,9 +827,9 @@ def test_no_shopper_is_led_to_the_cashier_page_of_what_saleor_wants_no_money_for
     order.order_status = order_status
     monkeypatch.setattr(Source, "charge_status", charged)
     for said in (saleor.process(order.transactions[0]), saleor.initialize(order, "key", DATA)[1]):
-        assert said["result"] == ("CHARGE_FAILURE" if says else "CHARGE_ACTION_REQUIRED")
-        assert says in said["message"]
-        assert ("data" in said) is not bool(says)
+        # No failure, which would be the last word about it: the shopper may have paid already.
+        assert said["result"] == "CHARGE_ACTION_REQUIRED"
+        assert ("data" in said, said["message"] == "The payment is being confirmed.") == (not is_over, is_over)
     paid_at_the_gateway(world)
     sweep(world)
     assert order.transactions[0].charged == TOTAL

@@ -6,12 +6,14 @@ A header names the event and is not signed; the body is. So a body is taken for 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
+from decimal import Decimal
 from typing import Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from tillgate.errors import InvalidRequest
+from tillgate.django.models import NOTHING
 from tillgate.wire import money
 from tillgate.wire.money import WireNumber
 from tillgate_saleor.documents import Event
@@ -24,6 +26,7 @@ __all__ = [
     "Cancelation",
     "Charge",
     "GatewayInitialize",
+    "HeldTransaction",
     "Initialize",
     "PaidTransaction",
     "Process",
@@ -60,6 +63,55 @@ class Channel(_Part):
     currency_code: str | None = None
 
 
+class Amount(_Part):
+    """Money as the body has it, which nobody has looked at yet."""
+
+    amount: Any = None
+
+
+class Price(_Part):
+    """What something costs, with its taxes."""
+
+    gross: Amount
+
+
+class SaleorTransaction(_Part):
+    """The transaction that it is about."""
+
+    id: str = _ID
+
+
+class PaidTransaction(SaleorTransaction):
+    """The transaction that a storefront pays."""
+
+    charged_amount: Amount | None = None
+    """A Saleor that has installed an older App does not tell it."""
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether the Saleor says that it has heard of money of the transaction."""
+        return bool(_dollars(self.charged_amount))
+
+
+class HeldTransaction(PaidTransaction):
+    """A transaction of a checkout or order, of whichever App."""
+
+    charge_pending_amount: Amount | None = None
+    authorized_amount: Amount | None = None
+    authorize_pending_amount: Amount | None = None
+
+    @property
+    def held(self) -> Decimal:
+        """The dollars that its App holds, or is about to, as Saleor adds them up."""
+        taken = max(_dollars(self.charged_amount), _dollars(self.authorized_amount))
+        return money.total([taken, _dollars(self.charge_pending_amount), _dollars(self.authorize_pending_amount)])
+
+
+def _dollars(given: Amount | None) -> Decimal:
+    exact = money.read_amount(given.amount) if given else None
+    return exact if exact is not None else NOTHING
+
+
 class Source(_Part):
     """The checkout or the order that is paid."""
 
@@ -73,6 +125,18 @@ class Source(_Part):
     charge_status: str | None = None
     """Of how much of an order Saleor knows that it is paid."""
     channel: Channel
+    total: Price | None = Field(default=None, validation_alias=AliasChoices("totalPrice", "total"))
+    """What it costs; not told either by a Saleor that has installed an older App."""
+    total_granted_refund: Amount | None = None
+    transactions: tuple[HeldTransaction, ...] = Field(default=(), validation_alias=AliasChoices("begun", "transactions"))
+
+    def costs_without(self, ours: Collection[str]) -> Decimal | None:
+        """Return the dollars that are not held by other transactions than ours, or None where it is not told what it costs."""
+        total = money.read_amount(self.total.gross.amount) if self.total else None
+        if total is None:
+            return None
+        others = [one.held for one in self.transactions if one.id not in ours]
+        return max(money.left_of(total, [*others, _dollars(self.total_granted_refund)]), NOTHING)
 
 
 class Action(_Part):
@@ -81,33 +145,6 @@ class Action(_Part):
     action_type: Literal["CHARGE", "AUTHORIZATION", "REFUND", "CANCEL"]
     amount: Any = None
     currency: str | None = None
-
-
-class Charged(_Part):
-    """Money of a transaction that a Saleor has heard of."""
-
-    amount: Any = None
-
-
-class SaleorTransaction(_Part):
-    """The transaction that it is about."""
-
-    id: str = _ID
-
-
-class PaidTransaction(SaleorTransaction):
-    """The transaction that a storefront pays."""
-
-    charged_amount: Charged | None = None
-    """A Saleor that has installed an older App does not tell it."""
-
-    @property
-    def is_charged(self) -> bool:
-        """Whether the Saleor says that it has heard of money of the transaction."""
-        try:
-            return self.charged_amount is not None and money.amount(self.charged_amount.amount) > 0
-        except InvalidRequest:  # it says that it has heard of none
-            return False
 
 
 class Body(_Part):

@@ -6,6 +6,7 @@ and Tillgate shows it to a person. Whether a checkout is paid is for Saleor to s
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -23,9 +24,9 @@ from tillgate.hooks import Attention, Order, OrderDescription, PaidOutcome, Paym
 from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus
 from tillgate.wire import money
 from tillgate_saleor import reports
-from tillgate_saleor.models import AskedRefund, Transaction
+from tillgate_saleor.models import AskedRefund, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
-from tillgate_saleor.transactions import CHARGED, find_purchase, paid_at, payment_of, transaction_of
+from tillgate_saleor.transactions import CHARGED, find_purchase, held_for, paid_at, payment_of, transaction_of
 
 __all__ = ["attention_raised", "describe", "paid", "refund_changed", "refund_reference", "return_url", "unpaid"]
 
@@ -60,12 +61,20 @@ def paid(payment: Payment) -> PaidOutcome:
     is_given_up = purchase.given_up_at is not None and _was_reported(payment.id, _NOT_CHARGED)
     if purchase.paid_reference or is_given_up or told.canceled_at:
         return PaidOutcome.NOT_PAYABLE
-    if purchase.amount > payment.amount:
+    if _left_of(purchase, payment) > payment.amount:
         return PaidOutcome.UNDERPAID
     purchase.paid_reference = payment.reference
     purchase.save(update_fields=["paid_reference"])
     _report_charged(told, payment.id, payment)
+    _conclude(payment.order)
     return PaidOutcome.APPLIED
+
+
+def _left_of(purchase: Purchase, payment: Payment) -> Decimal:
+    """Return what a payment had to pay: what was too little before is held, and pays its share."""
+    if purchase.costs is None:
+        return Decimal(purchase.amount)
+    return money.left_of(purchase.costs, [held_for(purchase.key, without=payment.reference)])
 
 
 def _was_reported(payment_id: str, kind: str) -> bool:
@@ -120,20 +129,21 @@ def refund_changed(refund: Refund) -> None:
     kind, message = ("REFUND_SUCCESS", _("Given back.")) if is_done else ("REFUND_FAILURE", _("Not given back."))
     actions = ["REFUND"] if refundable(payment) else []
     reference = refund_reference(payment.reference, refund.id)
-    if is_done:
-        _conclude(refund.payment.order)
+    _conclude(refund.payment.order)
     reports.enqueue(told, kind, reference, refund.amount, message, actions, payment_id=refund.payment.id, refund_id=refund.id)
 
 
 def _conclude(order: Order) -> None:
     """Take back what a person was told of money once exactly what Saleor wanted is held, whichever payment the staff gave back.
 
-    Whoever gave it back would leave the order unpaid.
+    Whoever gave it back would leave the order unpaid. Not while money is on its way back, which may be refused.
     """
     purchase = find_purchase(order.key)
     payments = PaymentRow.objects.using(database()).filter(order__plugin=PLUGIN, order__key=order.key, status=PaymentStatus.PAID)
     held = money.total(money.left_of(payment.amount, [payment.given_back]) for payment in payments)
-    if purchase is None or not purchase.paid_reference or held != purchase.amount:
+    if purchase is None or not purchase.paid_reference or held != (purchase.amount if purchase.costs is None else purchase.costs):
+        return
+    if held != held_for(order.key):
         return
     matters = AttentionRow.objects.using(database()).filter(order__plugin=PLUGIN, order__key=order.key, reason__in=_TOO_MUCH_OR_LITTLE)
     # Each under the lock of its own row, so after the lock of the order.

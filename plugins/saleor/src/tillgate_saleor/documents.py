@@ -30,11 +30,19 @@ class Event(StrEnum):
 
 
 _COMMON: Final = "__typename issuedAt version recipient { id }"
-_SOURCE: Final = """sourceObject {
+_HELD: Final = "id chargedAmount { amount } chargePendingAmount { amount } authorizedAmount { amount } authorizePendingAmount { amount }"
+# What is named alike in both may be null in one alone, which GraphQL does not allow: so the checkout's are named anew.
+_SOURCE: Final = f"""sourceObject {{
       __typename
-      ... on Checkout { id channel { slug currencyCode } }
-      ... on Order { id number status chargeStatus checkoutId channel { slug currencyCode } }
-    }"""
+      ... on Checkout {{
+        id channel {{ slug currencyCode }}
+        totalPrice {{ gross {{ amount }} }} begun: transactions {{ {_HELD} }}
+      }}
+      ... on Order {{
+        id number status chargeStatus checkoutId channel {{ slug currencyCode }}
+        total {{ gross {{ amount }} }} totalGrantedRefund {{ amount }} transactions {{ {_HELD} }}
+      }}
+    }}"""
 _TRANSACTION: Final = "transaction { id pspReference }"
 _PAYING: Final = "transaction { id pspReference chargedAmount { amount } }"
 _ACTION: Final = "action { actionType amount currency }"

@@ -56,7 +56,9 @@ class Purchase(models.Model):
     """What a person calls it."""
     channel = models.CharField(max_length=255)
     amount = MoneyField()
-    """What Saleor wants for it, as it last said."""
+    """What Saleor wants to be paid for it by now, as it last said."""
+    costs = MoneyField(null=True, blank=True)
+    """What it costs in all, without what other Apps hold for it. Null of one part of several, and where a Saleor does not tell."""
     currency = models.CharField(max_length=3, default=CURRENCY)
     paid_reference = models.CharField(max_length=32, blank=True)
     given_up_at = models.DateTimeField(null=True, blank=True)

@@ -37,7 +37,9 @@ from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import (
     DATA_KEY,
     attach,
+    costs_of,
     find_transaction,
+    held_for,
     is_reported,
     note,
     paid_at,
@@ -79,26 +81,30 @@ def vendors_of(channel: Channel) -> tuple[Vendor, ...]:
 def initialize_gateway(installation: Installation, body: bodies.GatewayInitialize) -> Answer:
     """Offer the channel's vendors; none where it sells in another currency. What is to be paid by now is noted, if it was begun."""
     source = body.source_object
-    _note_amount(installation, source_of(installation, source), body.amount)
+    _note_amount(installation, source, body.amount)
     is_ours = source.channel.currency_code in (None, money.CURRENCY)
     vendors = vendors_of(channel_of(installation, source.channel.slug)) if is_ours else ()
     return {"data": {"vendors": [{"id": vendor.value, "name": str(VENDOR_LABELS[vendor])} for vendor in vendors]}}
 
 
-def _note_amount(installation: Installation, source: str, amount: object) -> None:
+def _note_amount(installation: Installation, source: bodies.Source, amount: object) -> None:
     """Note what Saleor wants by now: a cart may have changed since its payment began.
 
-    Not where it holds money of ours that was too little: it says what is left then, and not what that money would have to pay.
+    `amount` counts only where Saleor tells nothing better, since a storefront may have named it; and not where Saleor holds money of ours
+    that was too little: it says what is left then, and not what that money would have to pay.
     """
-    try:
-        exact = money.amount(amount)
-    except InvalidRequest:
-        return  # nothing is left to be paid, or it does not say
-    unpaid = Purchase.objects.using(database()).filter(installation=installation, source=source, paid_reference="")
+    costs = costs_of(installation, source)
+    unpaid = Purchase.objects.using(database()).filter(installation=installation, source=source_of(installation, source), paid_reference="")
+    saleor = get_settings().saleor(installation.api_url)
     for purchase in unpaid:
-        paid = Payment.objects.using(database()).filter(order__plugin=PLUGIN, order__key=purchase.key, status=PaymentStatus.PAID)
-        if all(payment.given_back >= payment.amount for payment in paid):
-            unpaid.filter(pk=purchase.pk).update(amount=exact)
+        noted, held = dict[str, Decimal | None](), held_for(purchase.key)
+        if costs is not None and saleor is not None and not saleor.parts:
+            left = money.left_of(costs, [held])
+            noted = {"costs": costs, "amount": left if left > 0 else costs}
+        elif not held:
+            noted = {"amount": money.read_amount(amount)}
+        if noted.get("amount"):  # otherwise nothing is to be paid, or it does not say
+            unpaid.filter(pk=purchase.pk).update(**noted)
 
 
 def stored_methods(installation: Installation, body: bodies.StoredMethods) -> Answer:
@@ -175,7 +181,8 @@ def _look_at_earlier_parts(installation: Installation, source: str) -> None:
 
 def _wanted(installation: Installation, body: bodies.Initialize, channel: Channel) -> _Wanted:
     """Return what a storefront wants, or raise `_Refused` naming what is wrong with it."""
-    _refuse_what_is_over(installation, body.source_object)
+    if because := _why_over(installation, body.source_object):
+        raise _Refused(because)
     if body.action.currency != money.CURRENCY:
         raise _Refused(
             _("Currency %(given)s is not supported, only %(ours)s is.") % {"given": body.action.currency, "ours": money.CURRENCY}
@@ -184,6 +191,7 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
         amount = money.amount(body.action.amount)
     except InvalidRequest:
         raise _Refused(_("The amount must be above zero, in whole cents.")) from None
+    _refuse_a_part(installation, body.source_object, amount)
     if not isinstance(body.data, Mapping):
         raise _Refused(_('data must be an object with the vendor, such as {"vendor": "alipay"}.'))
     offered = vendors_of(channel)
@@ -198,16 +206,27 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
     return _Wanted(Vendor(vendor), amount, _return_url(installation, body.data.get("returnUrl")), Terminal(terminal))
 
 
-def _refuse_what_is_over(installation: Installation, source: bodies.Source) -> None:
-    """Raise `_Refused` for an order of which Saleor says that it wants no money, though it lets a storefront begin to pay it."""
+def _why_over(installation: Installation, source: bodies.Source) -> str:
+    """Say why Saleor wants no money for an order, though it lets a storefront begin to pay it; nothing where it does."""
     if source.status == "CANCELED":
-        raise _Refused(_("This order was cancelled."))
+        return _("This order was cancelled.")
     if source.status == "EXPIRED":
-        raise _Refused(_("This order has expired."))
+        return _("This order has expired.")
     saleor = get_settings().saleor(installation.api_url)
     # Where parts may be paid, Saleor is trusted to ask for what is left.
-    if source.charge_status in PAID_CHARGE_STATUSES and saleor is not None and not saleor.parts:
-        raise _Refused(_("This is paid already."))
+    is_paid = source.charge_status in PAID_CHARGE_STATUSES and saleor is not None and not saleor.parts
+    return _("This is paid already.") if is_paid else ""
+
+
+def _refuse_a_part(installation: Installation, source: bodies.Source, amount: Decimal) -> None:
+    """Raise `_Refused` for less than what is left to be paid: whoever calls the storefront's API may name any amount."""
+    saleor, costs = get_settings().saleor(installation.api_url), costs_of(installation, source)
+    if saleor is None or saleor.parts or costs is None:
+        return
+    begun = Purchase(installation=installation, source=source_of(installation, source))
+    left = money.left_of(costs, [held_for(begun.key)])
+    if amount < left:
+        raise _Refused(_("USD %(left)s is left to be paid, and this shop takes no part of it: leave the amount out.") % {"left": left})
 
 
 def _return_url(installation: Installation, given: Any) -> str:
@@ -263,13 +282,9 @@ def _standing(begun: Transaction, payment: Payment, body: bodies.Initialize | bo
         return _failed(payment, _("This was canceled. Nothing was charged."))
     if is_order_paid(payment.order):
         return _paid_by_another()  # its cashier page would take the money once more (I4)
-    try:
-        _refuse_what_is_over(begun.installation, body.source_object)
-    except _Refused as refused:
-        return failure(_CHARGE, str(refused))
     if not payment.cashier_url:
         return _not_begun(payment)
-    is_live = may_go_on(payment)
+    is_live = may_go_on(payment) and not _why_over(begun.installation, body.source_object)
     return answer(
         "CHARGE_ACTION_REQUIRED",
         psp_reference=reference,

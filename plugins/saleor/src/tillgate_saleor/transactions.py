@@ -21,6 +21,9 @@ from django.db.models import Max, Q
 from tillgate.django import clock
 from tillgate.django.models import Delivery, DeliveryKind, Payment, TimelineEntry
 from tillgate.django.operations.locking import database, locked_order
+from tillgate.django.operations.refunds import refundable
+from tillgate.lifecycle import PaymentStatus
+from tillgate.wire import money
 from tillgate.wire.messages import Vendor
 from tillgate_saleor import bodies
 from tillgate_saleor.conf import get_settings
@@ -31,8 +34,10 @@ __all__ = [
     "CHARGED",
     "DATA_KEY",
     "attach",
+    "costs_of",
     "find_purchase",
     "find_transaction",
+    "held_for",
     "is_reported",
     "note",
     "paid_at",
@@ -77,12 +82,30 @@ def source_of(installation: Installation, source: bodies.Source) -> str:
     return source.id if is_another else source.checkout_id
 
 
+def costs_of(installation: Installation, source: bodies.Source) -> Decimal | None:
+    """Return what a checkout or order costs without what other Apps hold for it, or None where Saleor does not tell.
+
+    What is asked for says less: whoever calls the storefront's API names any amount.
+    """
+    known = [one.id for one in source.transactions]
+    ours = Transaction.objects.using(database()).filter(installation=installation, transaction_id__in=known)
+    return source.costs_without(set(ours.values_list("transaction_id", flat=True)))
+
+
+def held_for(order_key: str, *, without: str = "") -> Decimal:
+    """Return the dollars that payments of an order hold and that are not on their way back, but for the payment of a reference."""
+    paid = Payment.objects.using(database()).filter(order__plugin=PLUGIN, order__key=order_key, status=PaymentStatus.PAID)
+    return money.total(refundable(payment) for payment in paid.exclude(reference=without))
+
+
 def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, amount: Decimal, return_url: str) -> Transaction:
     """Return the row of a transaction that begins: the one that is there when Saleor asks again with the same key.
 
     It has no payment yet, and what it will have is for what Saleor asks for now, whatever was asked for in between.
     """
     first = {"number": _number(body.source_object), "channel": body.source_object.channel.slug, "amount": amount}
+    saleor = get_settings().saleor(installation.api_url)
+    costs = None if saleor is None or saleor.parts else costs_of(installation, body.source_object)
     source = source_of(installation, body.source_object)
     # In a transaction of its own: on InnoDB, those who write the same row at the same moment would then wait for each other's locks.
     Purchase.objects.using(database()).get_or_create(installation=installation, source=source, part=0, defaults=first)
@@ -100,8 +123,8 @@ def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, am
         begun, _ = rows.get_or_create(installation=installation, transaction_id=body.transaction.id, defaults=values)
         if begun.purchase_id == purchase.pk and not purchase.paid_reference:
             # Whoever begins to pay what was given up wants it after all.
-            purchase.amount, purchase.given_up_at = amount, None
-            purchase.save(update_fields=["amount", "given_up_at"])
+            purchase.amount, purchase.costs, purchase.given_up_at = amount, costs, None
+            purchase.save(update_fields=["amount", "costs", "given_up_at"])
         return begun
 
 
