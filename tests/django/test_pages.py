@@ -301,6 +301,17 @@ def test_the_pay_link_of_a_paid_order_says_so_and_leads_home(world: World) -> No
     assert Payment.objects.count() == 1
 
 
+def test_the_pay_link_of_an_order_whose_money_was_given_back_does_not_say_that_it_is_paid(world: World) -> None:
+    payment = world.paid_payment()
+    path = world.shop.pay_path(payment.order.key)
+    operations.refund(payment.pk, "1.00")
+    assert "This order is already paid" in text_of(world.client.get(path))
+    operations.refund(payment.pk, payment.amount - 1)
+    page = text_of(world.client.get(path))
+    assert "This order cannot be paid" in page
+    assert "already paid" not in page
+
+
 def test_the_pay_link_of_an_order_that_was_paid_otherwise_says_what_the_shop_says(world: World) -> None:
     page = text_of(world.client.get(world.shop.pay_path(world.shop.place_order_paid_otherwise(Decimal("12.50")))))
     assert "The shop says: it is paid." in page

@@ -508,3 +508,17 @@ def test_an_order_that_is_paid_otherwise_is_not_sold_again_when_its_basket_was_o
     world.a_day_passes()
     assert Order.objects.get().status == "Pending payment"
     assert not Payment.objects.exists()
+
+
+def test_money_that_was_too_little_is_not_thanked_with_a_mail_that_never_comes(world: World, shopper: Shopper, product: Make) -> None:
+    shopper.get(shopper.buys(product("12.50"))["Location"])
+    payment = Payment.objects.get()
+    Order.objects.update(total_incl_tax=20)
+    home = shopper.get(world.shopper_pays(payment) or "")
+    page = shopper.get(home["Location"])
+    assert world.attentions() == ["underpaid"]
+    text = page.content.decode()
+    assert "Thank you, your payment has arrived." in text
+    assert "The shop has been told and will be in touch with you." in text
+    assert "You will get a mail" not in text
+    assert "Refresh" not in page

@@ -19,6 +19,7 @@ from tillgate.testing.world import World
 
 Order = get_model("order", "Order")
 Make = Callable[..., Any]
+HOLDING_BACK = {"Pending payment": ("Paid", "On hold"), "Paid": ("Pending payment",), "On hold": ("Pending payment",)}
 
 
 @pytest.fixture
@@ -240,6 +241,40 @@ def test_an_order_whose_mail_fell_due_while_an_old_copy_of_it_was_saved_is_confi
     read.save()
     world.sweep()
     assert (Order.objects.get().status, len(mail.outbox)) == ("Paid", 1)
+
+
+def test_an_order_that_is_held_back_before_its_mail_goes_out_is_not_confirmed_until_it_is_paid(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Order, "pipeline", HOLDING_BACK)
+    handler = get_class("order.processing", "EventHandler")()
+    for status in ("Paid", "Pending payment", "On hold"):
+        handler.handle_order_status_change(Order.objects.get(), status)
+    world.sweep()
+    assert mail.outbox == []
+    handler.handle_order_status_change(Order.objects.get(), "Pending payment")
+    world.shopper_pays(payment)
+    world.notice(payment)
+    world.sweep()
+    assert (Order.objects.get().status, len(mail.outbox)) == ("Paid", 1)
+
+
+def test_whoever_could_not_be_reminded_while_the_order_was_held_back_is_when_the_next_payment_comes_to_nothing(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Order, "pipeline", HOLDING_BACK)
+    handler = get_class("order.processing", "EventHandler")()
+    world.sandbox.control.decline(payment.reference)
+    world.come_back(payment)
+    handler.handle_order_status_change(Order.objects.get(), "On hold")
+    world.sweep()
+    assert mail.outbox == []
+    handler.handle_order_status_change(Order.objects.get(), "Pending payment")
+    second = world.start(payment.order.key, "paypal")
+    world.sandbox.control.decline(second.reference)
+    world.come_back(second)
+    world.sweep()
+    assert len(mail.outbox) == 1
 
 
 def test_nobody_is_reminded_of_an_order_that_the_shop_gave_up(world: World, shopper: Shopper, product: Make) -> None:

@@ -122,6 +122,23 @@ def test_an_order_that_was_held_back_and_cancelled_then_releases_stock_and_vouch
     assert (allocated(), is_available(voucher), Order.objects.get().status) == ([0], True, "Cancelled")
 
 
+@pytest.mark.parametrize("then", ["Cancelled", "Pending payment"])
+def test_stock_that_an_order_took_again_is_released_also_once_it_had_moved_on(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """Given up, marked paid by hand since the money came otherwise, moved on, and taken back after all."""
+    monkeypatch.setattr(Order, "pipeline", {**Order.pipeline, "Shipped": (then,)})
+    world.a_day_passes()
+    assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
+    moves("Paid")
+    assert allocated() == [1]
+    moves("Shipped")
+    moves(then)
+    for _ in range(2):
+        world.a_day_passes()
+    assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
+
+
 def test_an_order_that_was_marked_paid_by_mistake_and_is_held_back_now_is_not_confirmed_to_its_shopper(
     shopper: Shopper, payment: Payment
 ) -> None:

@@ -260,7 +260,9 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
                 return _private(HttpResponseRedirect(_way(started)), "same-origin")
             problem = _explain(started)
     held, looked_at = _held(payments), _looked_at(payments)
-    if paid_by := payments.filter(order__paid_by=F("pk")).first() or (held[0] if held and is_order_paid(held[0].order) else None):
+    paid_by = payments.filter(order__paid_by=F("pk")).first() or (held[0] if held and is_order_paid(held[0].order) else None)
+    is_given_back = paid_by is not None and paid_by.given_back >= paid_by.amount
+    if paid_by and not is_given_back:
         return _private(render(request, "tillgate/pay.html", {"is_paid": True, "home_url": _home(paid_by)}), "same-origin")
     try:
         described = _described(plugin, order_key)
@@ -273,7 +275,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         "form": form,
         "problem": problem,
         "order": described,
-        "not_payable": described.not_payable_because or (_("the order is closed") if is_closed(plugin, order_key) else None),
+        "not_payable": described.not_payable_because or _why_not(plugin, order_key, is_given_back=is_given_back),
         "begun": _begun(payments, described.amount),
         "held": _shown_held(held),
         "looked_at": ", ".join(dict.fromkeys(map(_vendor_label, looked_at))),
@@ -282,6 +284,12 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
     }
     # Under "no-referrer" browsers post the form with "Origin: null", which Django's CSRF protection refuses.
     return _private(render(request, "tillgate/pay.html", page, status=409 if problem else 200), "same-origin")
+
+
+def _why_not(plugin: str, order_key: str, *, is_given_back: bool) -> str | None:
+    if is_given_back:
+        return _("it was paid, and all of the money was given back")
+    return _("the order is closed") if is_closed(plugin, order_key) else None
 
 
 def _payments_of(plugin: str, order_key: str) -> QuerySet[Payment]:

@@ -16,10 +16,10 @@ from django.utils.translation import gettext_noop
 from payments import PaymentStatus, get_payment_model
 
 from tillgate import Goods
-from tillgate.django.models import DeliveryKind
 from tillgate.django.models import Order as PaidOrder
 from tillgate.django.models import Payment as Attempt
 from tillgate.django.models import Refund as RefundRow
+from tillgate.django.operations.starting import is_order_paid
 from tillgate.errors import InvalidRequest
 from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund
 from tillgate.lifecycle import PaymentStatus as AttemptStatus
@@ -84,15 +84,11 @@ def paid_by(key: str) -> Attempt | None:
 
 def held_for(key: str) -> Attempt | None:
     """Return a payment of Tillgate's that has paid a row, or is about to, unless it was given back entirely, or None."""
-    paid = Attempt.objects.select_related("order").filter(order__plugin=PLUGIN, order__key=key, status=AttemptStatus.PAID).order_by("pk")
-    return next((attempt for attempt in paid if _kept(attempt) > 0 and not _paid_nothing(attempt)), None)
-
-
-def _paid_nothing(attempt: Attempt) -> bool:
-    """Tell whether the shop was told of a payment and could not take it for the row: a person was told then."""
-    if attempt.order.paid_by_id == attempt.pk:
-        return False
-    return not attempt.deliveries.filter(kind=DeliveryKind.PAYMENT_PAID, done_at__isnull=True).exists()
+    order = PaidOrder.objects.filter(plugin=PLUGIN, key=key).first()
+    if order is None or not is_order_paid(order):
+        return None
+    paid = order.payments.filter(status=AttemptStatus.PAID).order_by("pk")
+    return next((attempt for attempt in paid if _kept(attempt) > 0), None)
 
 
 def describe(key: str) -> OrderDescription | None:
@@ -174,7 +170,7 @@ def refund_changed(refund: Refund) -> None:
     if refund.status is RefundStatus.SUCCEEDED:
         row.captured_amount = _kept(held)
         row.save(update_fields=["captured_amount", "modified"])
-        if row.captured_amount <= 0 and row.status == PaymentStatus.CONFIRMED:
+        if row.captured_amount <= 0 and row.status in (PaymentStatus.CONFIRMED, *WAITING):  # an old copy may have been saved over it
             row.change_status(PaymentStatus.REFUNDED, sentence)
             return
     row.message = sentence
@@ -203,8 +199,5 @@ def return_url(payment: Payment) -> str | None:
     row = find(payment.order.key)
     if row is None:
         return None
-    if payment.status is AttemptStatus.PAID and row.status not in _PAID and _kept(payment) > 0:
-        attempt = Attempt.objects.select_related("order").get(pk=int(payment.id))
-        if _paid_nothing(attempt):
-            return None
-    return home(row, payment)
+    is_held = payment.status is AttemptStatus.PAID and row.status not in _PAID and _kept(payment) > 0
+    return None if is_held and held_for(payment.order.key) is None else home(row, payment)

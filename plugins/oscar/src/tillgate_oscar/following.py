@@ -34,7 +34,7 @@ def follow(number: str, old_status: str, new_status: str) -> None:
         if old_status != settings.pending_status:
             # The time to look at it may have passed while it did not wait: it would hold its stock for ever.
             operations.expect(PLUGIN, number, cause)
-            if old_status == settings.paid_status:
+            if old_status != settings.cancelled_status:  # it was paid by hand, and may have moved on since
                 _expect_what_was_given_up(number)
         elif new_status == settings.cancelled_status and _was_paid_meanwhile(number):
             return

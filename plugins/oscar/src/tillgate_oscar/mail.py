@@ -85,19 +85,24 @@ def deliver(delivery: RemoteDelivery) -> None:
             if not _was_undone(order, delivery):
                 dispatcher = get_class("order.utils", "OrderDispatcher")(logger=_log)
                 dispatcher.send_order_placed_email_for_user(order, _context(order))
-        elif delivery.name == REMINDER_MAIL and orders.waits_for_payment(order) and not _is_dropped(delivery, _is_being_paid):
+        elif delivery.name == REMINDER_MAIL and not _is_dropped(delivery, lambda ours: not _may_be_reminded(order, ours)):
             _send_reminder(order)
 
 
 def _was_undone(order: Any, delivery: RemoteDelivery) -> bool:
-    """Tell whether an order waits again, or was cancelled, before its mail went out. Then it is dropped, and once paid another is due."""
+    """Tell whether an order waits again, is held back or cancelled, before its mail went out; once it is paid another is due."""
     settings = get_settings()
 
     def is_undone(_: Order) -> bool:
         order.refresh_from_db(fields=["status"])
-        return order.status in (settings.pending_status, settings.cancelled_status)
+        return order.status in (settings.pending_status, settings.cancelled_status) or orders.is_held_back(order)
 
     return _is_dropped(delivery, is_undone)
+
+
+def _may_be_reminded(order: Any, ours: Order) -> bool:
+    order.refresh_from_db(fields=["status"])
+    return orders.waits_for_payment(order) and not _is_being_paid(ours)
 
 
 def _is_dropped(delivery: RemoteDelivery, because: Callable[[Order], bool]) -> bool:

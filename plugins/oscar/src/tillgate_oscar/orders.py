@@ -98,7 +98,8 @@ def is_expected(order: Any) -> bool:
 
 def held_payment(order: Any) -> Payment | None:
     """Return a payment of the order that is paid, though the shop may not have been told yet, and not given back entirely, or None."""
-    paid = Payment.objects.filter(order__plugin=PLUGIN, order__key=order.number, status=PaymentStatus.PAID).order_by("pk")
+    payments = Payment.objects.select_related("order").filter(order__plugin=PLUGIN, order__key=order.number)
+    paid = payments.filter(status=PaymentStatus.PAID).order_by("pk")
     return next((payment for payment in paid if payment.given_back < payment.amount), None)
 
 

@@ -9,6 +9,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from tillgate.django.operations.starting import is_order_paid
 from tillgate.django.views import open_to_all
 from tillgate_oscar import orders
 from tillgate_oscar.conf import get_settings
@@ -40,9 +41,10 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         if request.session.get(orders.SESSION_KEY) == found.pk:
             return redirect("checkout:thank-you")
         return redirect("customer:order", order_number=found.number)
+    held = None if waits else orders.held_payment(found)
+    has_arrived, has_paid = held is not None, held is not None and is_order_paid(held.order)
     # The money is here and the order not moved on yet: a moment's matter, unless the shop's own code fails.
-    has_arrived = not waits and orders.held_payment(found) is not None
-    is_arriving = found.status == settings.pending_status and has_arrived
+    is_arriving = found.status == settings.pending_status and has_paid
     page = {
         "order": found,
         "is_arriving": is_arriving,
@@ -50,6 +52,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         "is_held_back": is_held_back and not has_arrived,
         "is_cancelled": found.status == settings.cancelled_status,
         "is_paid": has_arrived or found.status == settings.paid_status,
+        "has_paid_nothing": has_arrived and not has_paid,
         "waits": waits,
         "pay_url": orders.pay_url(found) if waits and is_shopper else None,
     }

@@ -264,12 +264,14 @@ class PaymentDetailsMixin(_CheckoutMixin):
         with transaction.atomic():
             get_model("basket", "Basket")._base_manager.select_for_update().get(pk=order["basket"].pk)
             known = get_model("order", "Order")._default_manager.filter(basket=order["basket"]).first()
-            if known and not orders.is_expected(known):  # paid otherwise, and its basket opened again by a failure that came afterwards
-                because = _("Your order %(number)s has been placed already, to be paid in another way. Please ask the shop before you pay.")
-                raise get_class("order.exceptions", "UnableToPlaceOrder")(because % {"number": known.number})
-            if known:
+            if known and orders.is_expected(known):
                 self._is_known = True
                 return known
+            if (
+                known and known.status != get_settings().cancelled_status
+            ):  # paid otherwise, and its basket opened again by a failure afterwards
+                because = _("Your order %(number)s has been placed already. Please ask the shop before you pay.")
+                raise get_class("order.exceptions", "UnableToPlaceOrder")(because % {"number": known.number})
             placed = super().place_order(*arguments, **order)  # type: ignore[misc]  # a mixin of Oscar's view
             if orders.is_expected(placed):  # by an order that was deleted, whose payments would be taken for this one's
                 because = _("The number %(number)s was another order's before. Please tell the shop, which must never use one twice.")
