@@ -480,6 +480,47 @@ def test_i5_what_a_person_was_told_of_is_not_over_while_money_is_still_on_its_wa
     assert "second-payment" not in world.attentions()
 
 
+@pytest.mark.parametrize("state", ["done", "created"])
+def test_i5_what_a_person_was_told_of_is_over_when_the_money_is_given_back_in_another_way(world: World, state: str) -> None:
+    key = world.order()
+    for payment in (world.pay_page(key), world.pay_page(key, "paypal")):
+        world.shopper_pays(payment)
+        world.gateway_notice(payment)
+    world.sweep()
+    assert world.attentions() == ["second-payment"]
+    order = order_of(world, key)
+    with at(order):
+        order.refunds.create(payment=order.payments.last(), provider="manual", amount="12.50", state=state, source="admin")
+        assert order.pending_sum == 0
+    assert world.attentions() == []
+
+
+def test_i5_what_was_too_little_is_over_when_the_rest_is_paid_in_another_way(world: World) -> None:
+    key, _ = underpaid(world)
+    assert world.attentions() == ["underpaid"]
+    order = order_of(world, key)
+    with at(order):
+        order.payments.create(provider="banktransfer", amount=order.pending_sum, state=OrderPayment.PAYMENT_STATE_CREATED).confirm()
+    assert world.shop.is_paid(key)
+    assert world.attentions() == []
+
+
+def test_i5_what_was_too_much_is_over_when_the_order_costs_as_much_again(world: World) -> None:
+    key = world.order()
+    payment = world.pay_page(key)
+    world.shop.edit_total(key, Decimal("5.00"))
+    world.shopper_pays(payment)
+    world.gateway_notice(payment)
+    world.sweep()
+    assert world.attentions() == ["overpaid"]
+    order = order_of(world, key)
+    with at(order):
+        change = OrderChangeManager(order)
+        change.change_price(order.positions.get(), Decimal("12.50"))
+        change.commit()
+    assert world.attentions() == []
+
+
 def test_i5_what_was_paid_too_much_is_given_back_once_whoever_does_it(world: World) -> None:
     key = world.order()
     payment = world.pay_page(key)

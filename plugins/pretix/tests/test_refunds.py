@@ -15,8 +15,8 @@ from pretix.base.shredder import PaymentInfoShredder
 
 from tests.shopping import at, bought, newest_payment, order_of, refunds_of, staff
 from tests.test_paying import expired, underpaid
-from tillgate.django import operations
-from tillgate.django.models import Refund
+from tillgate.django import clock, operations
+from tillgate.django.models import Attention, Refund
 from tillgate.django.operations.refunds import mark_lost, settle_by_person
 from tillgate.testing.world import World
 from tillgate_pretix import refunds
@@ -236,22 +236,51 @@ def test_one_that_leaves_while_staff_decide_is_done_and_the_history_says_so(worl
     world.a_day_passes()
     assert world.given_back(payment) == Decimal("12.50")
     assert refunds_of(order) == [("12.50", "done")]
+    assert sum("the shopper has it twice" in sentence for sentence in history_of(order)) == (press == "done")
+
+
+def history_of(order: Any) -> list[str]:
     with at(order):
-        said = [entry.parsed_data["sentence"] for entry in order.all_logentries().filter(action_type=ATTENTION_LOGGED)]
-    assert len(said) == (press == "done")
-    assert all("the shopper has it twice" in sentence for sentence in said)
+        return [entry.parsed_data["sentence"] for entry in order.all_logentries().filter(action_type=ATTENTION_LOGGED)]
 
 
 @pytest.mark.parametrize("press", ["cancel", "done"])
-def test_i6_of_one_whose_outcome_was_unknown_only_afterwards_staff_have_not_said_what_became(world: World, press: str) -> None:
+@pytest.mark.parametrize("minutes", [0, 14])
+def test_i6_of_one_whose_outcome_was_unknown_only_afterwards_staff_have_not_said_what_became(
+    world: World, press: str, minutes: int
+) -> None:
     order, _, refund = queued(world)
     ours = Refund.objects.get()
-    Refund.objects.update(status="sending")
+    Refund.objects.update(status="sending", status_since=clock.now())
     pressed(world, order, refund, press)
+    for _ in range(minutes):
+        world.time.advance(minutes=1)
+        world.sweep()
     mark_lost(ours.pk)
     world.a_day_passes()
     assert [row.status for row in Refund.objects.all()] == ["unknown"]
     assert world.attentions() == ["refund-unknown"]
+    assert not Attention.objects.filter(reason="delivery-failing").exists()
+    assert sum("the shopper has it twice" in sentence for sentence in history_of(order)) == (press == "done")
+
+
+@pytest.mark.parametrize("press", ["cancel", "done"])
+def test_i5_one_that_comes_back_unsent_just_when_the_decision_is_carried_out_never_leaves(
+    world: World, monkeypatch: pytest.MonkeyPatch, press: str
+) -> None:
+    order, payment, refund = queued(world)
+    Refund.objects.update(status="sending", status_since=clock.now())
+
+    def too_early(*_: Any, **__: Any) -> None:
+        Refund.objects.update(status="queued")
+        raise operations.RefundNotPossible("it is being sent")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(refunds, "withdraw", too_early)
+        pressed(world, order, refund, press)
+    world.a_day_passes()
+    assert world.given_back(payment) == 0
+    assert [row.status for row in Refund.objects.all()] == ["refused"]
 
 
 def test_i5_one_that_has_succeeded_stays_done_when_staff_cancel_what_they_saw_in_transit(world: World) -> None:

@@ -53,6 +53,8 @@ __all__ = [
     "bill_of",
     "bills_of",
     "booked_payment",
+    "conclude",
+    "conclude_order",
     "describe",
     "found",
     "identifier_of",
@@ -369,6 +371,13 @@ def conclude(order: Any) -> None:
     booked = [one.pk for one in matters.select_related("payment__order") if booked_payment(order, payment_value(one.payment))]
     if booked:  # each under the lock of its own row, so after the lock of this one
         transaction.on_commit(lambda: settle(Attention.objects.filter(pk__in=booked), "pretix counts as much as the order costs"))
+
+
+def conclude_order(order_id: int) -> None:
+    """Do what `conclude` does for an order that changed in another way than by Tillgate."""
+    with found(str(order_id)) as order:
+        if order is not None:
+            conclude(order)
 
 
 def _book(order: Any, held: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, Final
 
 from django.db import transaction
@@ -16,7 +17,7 @@ from pretix.base.models import Order, OrderRefund
 from pretix.base.payment import PaymentException
 from pretix.helpers import OF_SELF
 
-from tillgate.django import operations
+from tillgate.django import clock, operations
 from tillgate.django.models import Payment, Refund
 from tillgate.django.operations.deliveries import deliver_remote
 from tillgate.django.operations.refunds import settle_by_person, withdraw
@@ -30,6 +31,7 @@ from tillgate_pretix.plugin import PLUGIN
 
 __all__ = ["BeingSent", "attempt_of", "changed", "execute", "settle", "settled_in_pretix"]
 
+_LEAVES_WITHIN: Final = timedelta(seconds=25)
 _DECISION: Final = "refund-decided"
 """What is carried to Tillgate itself, since a refund that is being sent must be waited for: what the staff decided about it."""
 
@@ -147,7 +149,7 @@ def _refund_of(row: Any) -> Refund | None:
 
 
 class BeingSent(Exception):
-    """A refund is being sent at this moment: in a moment it is known whether it has left."""
+    """A refund is being sent: in a moment it is known whether it has left."""
 
 
 def settle(decision: RemoteDelivery) -> None:
@@ -164,21 +166,32 @@ def settle(decision: RemoteDelivery) -> None:
     if decision.data["was_unknown"]:
         settle_by_person(refund_id, done=is_done, person="pretix")
     refund = Refund.objects.select_related("payment__order").get(pk=refund_id)
-    if refund.status == RefundStatus.SENDING:
+    if _may_still_be_withdrawn(refund):
         raise BeingSent(f"a refund of payment {refund.payment.reference} is being sent at this moment")
     if refund.status == RefundStatus.SUCCEEDED and not is_done:
         with transaction.atomic():
             changed(refund_value(refund))
-    elif refund.status == RefundStatus.SUCCEEDED and not decision.data["was_unknown"]:
-        _may_have_gone_out_twice(refund)
+    elif is_done and refund.status != RefundStatus.REFUSED and not decision.data["was_unknown"]:
+        _may_go_out_twice(refund)
 
 
-def _may_have_gone_out_twice(refund: Refund) -> None:
-    """Note in the order's history that money went back at the moment in which the staff entered that it is done."""
+def _may_still_be_withdrawn(refund: Refund) -> bool:
+    """Tell whether it is not known yet if a refund has left: it may wait to be sent again.
+
+    A request that could not leave is known not to have within seconds. Longer than that it is on its way, or its process has died: then
+    nobody knows, and a person is told.
+    """
+    if refund.status == RefundStatus.SENDING:
+        return bool(clock.now() - refund.status_since < _LEAVES_WITHIN)
+    return bool(refund.status == RefundStatus.QUEUED and not refund.confirmed)
+
+
+def _may_go_out_twice(refund: Refund) -> None:
+    """Note in the order's history that money goes back, or may, though the staff entered that it is done."""
     with found(refund.payment.order.key) as order:
         if order is not None:
             sentence = (
-                f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it was being sent when it was marked as done, and "
-                "the payment service has made it. If the money was given back in another way too, the shopper has it twice."
+                f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it was on its way when it was marked as done, and "
+                "the payment service may have made it. If the money was given back in another way too, the shopper has it twice."
             )
             order.log_action(ATTENTION_LOGGED, {"reason": "refund", "sentence": sentence})

@@ -12,7 +12,15 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 from pretix.base.logentrytypes import OrderLogEntryType, log_entry_types
 from pretix.base.models import LogEntry, OrderRefund
-from pretix.base.signals import order_expired, order_expiry_changed, order_placed, periodic_task, register_payment_providers
+from pretix.base.signals import (
+    order_changed,
+    order_expired,
+    order_expiry_changed,
+    order_paid,
+    order_placed,
+    periodic_task,
+    register_payment_providers,
+)
 from pretix.control.signals import nav_event, order_info
 
 from tillgate.django import operations
@@ -62,10 +70,18 @@ def called_unpaid(sender: Any, order: Any, **_kwargs: Any) -> None:
     transaction.on_commit(lambda: orders.stays_paid(order.pk), robust=True)
 
 
+@receiver(order_paid, dispatch_uid="tillgate_pretix_paid")
+@receiver(order_changed, dispatch_uid="tillgate_pretix_changed")
+def sums_changed(sender: Any, order: Any, **_kwargs: Any) -> None:
+    """Look whether pretix counts what an order costs by now, whichever way it was paid, changed or given back."""
+    transaction.on_commit(lambda: orders.conclude_order(order.pk), robust=True)
+
+
 @receiver(post_save, sender=OrderRefund, dispatch_uid="tillgate_pretix_refund")
 def refund_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
     """Pass on what the staff found out about a refund."""
     refunds.settled_in_pretix(instance)
+    sums_changed(sender, instance.order)
 
 
 @receiver(periodic_task, dispatch_uid="tillgate_pretix_sweep")
