@@ -86,7 +86,8 @@ PRICE_CHECKOUT: Final = """mutation ($id: ID!, $variant: ID!, $price: PositiveDe
     checkoutLinesUpdate(id: $id, lines: [{quantity: 1, variantId: $variant, price: $price}]) { errors { field message } } }"""
 DELIVERY: Final = """mutation ($id: ID!, $method: ID!) {
     checkoutDeliveryMethodUpdate(id: $id, deliveryMethodId: $method) { errors { field message } } }"""
-GATEWAYS: Final = """mutation ($id: ID!, $gateway: String!) { paymentGatewayInitialize(id: $id, paymentGateways: [{id: $gateway}]) {
+GATEWAYS: Final = """mutation ($id: ID!, $gateway: String!, $amount: PositiveDecimal) {
+    paymentGatewayInitialize(id: $id, amount: $amount, paymentGateways: [{id: $gateway}]) {
     gatewayConfigs { id data errors { message } } errors { field message } } }"""
 INITIALIZE: Final = """mutation ($id: ID!, $gateway: String!, $data: JSON, $key: String, $amount: PositiveDecimal,
     $action: TransactionFlowStrategyEnum) { transactionInitialize(id: $id, paymentGateway: {id: $gateway, data: $data},

@@ -241,9 +241,10 @@ class Storefront:
         ask(documents.DELIVERY, id=made["id"], method=made["shippingMethods"][0]["id"])
         return str(made["id"])
 
-    def ways_to_pay(self, checkout: str) -> dict[str, Any]:
-        """Return what the App offers for a checkout."""
-        (config,) = self.saleor.ask_as_shopper(documents.GATEWAYS, id=checkout, gateway=self.gateway)["gatewayConfigs"]
+    def ways_to_pay(self, checkout: str, amount: str | None = None) -> dict[str, Any]:
+        """Return what the App offers for a checkout, or for an amount of it that the storefront names."""
+        answer = self.saleor.ask_as_shopper(documents.GATEWAYS, id=checkout, gateway=self.gateway, amount=amount)
+        (config,) = answer["gatewayConfigs"]
         if config["errors"]:
             raise Refused("; ".join(error["message"] for error in config["errors"]))
         return dict(config["data"])

@@ -227,14 +227,46 @@ def test_a_checkout_that_is_paid_in_two_parts_is_paid_where_parts_are_allowed(
 def test_nothing_more_is_paid_after_a_checkout_was(storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
     """By default: a storefront that asks for the total again, from a tab that was left open, is refused."""
     checkout = storefront.checkout(channel)
-    begun = storefront.begin(checkout, amount=Decimal("10.00"))
+    begun = storefront.begin(checkout)
     decides(begun.cashier, "pay", storefront.return_url)
     assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
     before = len(gateway.service.transactions())
-    refused = storefront.begin(checkout, "paypal")
+    refused = storefront.begin(checkout, "paypal", amount=TOTAL)
     assert (refused.event, refused.data) == ("CHARGE_FAILURE", {})
     assert "paid" in refused.message
     assert len(gateway.service.transactions()) == before
+
+
+def test_what_a_storefront_names_is_not_taken_for_what_a_checkout_costs(
+    saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox, service: Service
+) -> None:
+    """Saleor itself takes any amount from whoever has the checkout's identifier, and tells the total beside it."""
+    checkout = storefront.checkout(channel)
+    begun = storefront.begin(checkout)
+    before = len(gateway.service.transactions())
+    assert storefront.ways_to_pay(checkout, amount="0.01")
+    refused = storefront.begin(checkout, "paypal", amount="0.01")
+    assert (refused.event, refused.data) == ("CHARGE_FAILURE", {})
+    assert f"USD {TOTAL} is left to be paid" in refused.message
+    assert len(gateway.service.transactions()) == before
+    decides(begun.cashier, "pay", storefront.return_url)
+    assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
+    order = saleor.order(storefront.complete(checkout))
+    assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
+    assert service.attentions(begun.reference) == []
+
+
+def test_what_saleor_has_heard_of_by_an_answer_is_not_taken_for_money_from_elsewhere(
+    saleor: Saleor, storefront: Storefront, service: Service
+) -> None:
+    order = storefront.complete(storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)))
+    key = secrets.token_hex(8)
+    begun = storefront.begin(order, key=key)
+    decides(begun.cashier, "pay", storefront.return_url)
+    for _ in range(2):
+        assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
+        assert storefront.begin(order, key=key).event == "CHARGE_SUCCESS"
+    assert service.attentions(begun.reference) == []
 
 
 def test_an_order_that_was_placed_unpaid_is_paid_later(saleor: Saleor, storefront: Storefront) -> None:
