@@ -294,7 +294,7 @@ class SaleorDouble:
 
     def _source(self, source: Source) -> dict[str, Any]:
         channel = {"slug": "default-channel", "currencyCode": source.currency}
-        cost = {"gross": {"amount": _number(source.total)}}
+        balance = {"amount": _number(source.charged - source.total)}
         names = ("chargePendingAmount", "authorizedAmount", "authorizePendingAmount")
         held = [
             {"id": one.id, "chargedAmount": {"amount": _number(one.charged)}, **{name: {"amount": 0.0} for name in names}}
@@ -307,9 +307,9 @@ class SaleorDouble:
                 "chargeStatus": source.charge_status,
                 "checkoutId": source.checkout.id,
             }
-            costs = {"total": cost, "totalGrantedRefund": {"amount": 0.0}, "transactions": held} if self.tells_costs else {}
+            costs = {"totalBalance": balance, "transactions": held} if self.tells_costs else {}
             return {"__typename": "Order", "id": source.id, **told, **costs, "channel": channel}
-        costs = {"totalPrice": cost, "begun": held} if self.tells_costs else {}
+        costs = {"totalBalance": balance, "begun": held} if self.tells_costs else {}
         return {"__typename": "Checkout", "id": source.id, "channel": channel, **costs}
 
     # Webhooks -----------------------------------------------------------------------------------------------------------------------------

@@ -270,14 +270,26 @@ def test_what_another_app_holds_is_not_left_to_be_paid(saleor: SaleorDouble, wor
     assert (source.books, world.attentions()) == (["paid"], [])
 
 
-def test_an_order_costs_less_by_what_was_granted_back(saleor: SaleorDouble, world: World) -> None:
+def test_a_balance_says_what_an_order_costs_whoever_holds_what_of_it(saleor: SaleorDouble, world: World) -> None:
     body = saleor.session_body(begun_order(saleor, world).transactions[0])["sourceObject"]
-    for granted, costs in ((0.0, TOTAL), (5.0, TOTAL - 5), (50.0, NOTHING), (None, TOTAL)):
-        told = {**body, "totalGrantedRefund": {"amount": granted if granted is None else WireNumber(str(granted))}}
-        told["total"] = {"gross": {"amount": WireNumber("19.9")}}
-        assert Told.model_validate(told).costs_without(()) == costs
-    for unclear in ("12.345", None, True, WireNumber("-1")):
-        assert Told.model_validate({**body, "total": {"gross": {"amount": unclear}}}).costs_without(()) is None
+
+    def held(name: str, **amounts: str) -> dict[str, Any]:
+        return {"id": name, **{f"{kind}Amount": {"amount": WireNumber(amount)} for kind, amount in amounts.items()}}
+
+    ours = held("ours", charged="5.0")
+    for balance, begun, costs in (
+        ("-19.9", [], "19.90"),
+        ("-14.9", [ours], "19.90"),
+        ("-9.9", [ours, held("other", charged="5")], "14.90"),
+        ("-4.9", [ours, held("other", charged="5", chargePending="5")], "9.90"),
+        ("-14.9", [ours, held("other", authorized="7", authorizePending="1.5")], "11.40"),
+        ("5", [ours], "0.00"),
+        ("0", [], "0.00"),
+    ):
+        told = Told.model_validate({**body, "totalBalance": {"amount": WireNumber(balance)}, "transactions": begun})
+        assert told.costs_without({"ours"}) == Decimal(costs)
+    for unclear in (WireNumber("-12.345"), None, True, "5", WireNumber("-1e30")):
+        assert Told.model_validate({**body, "totalBalance": {"amount": unclear}}).costs_without(()) is None
 
 
 # How it stands ----------------------------------------------------------------------------------------------------------------------------

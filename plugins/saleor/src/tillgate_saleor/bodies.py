@@ -69,12 +69,6 @@ class Amount(_Part):
     amount: Any = None
 
 
-class Price(_Part):
-    """What something costs, with its taxes."""
-
-    gross: Amount
-
-
 class SaleorTransaction(_Part):
     """The transaction that it is about."""
 
@@ -101,8 +95,13 @@ class HeldTransaction(PaidTransaction):
     authorize_pending_amount: Amount | None = None
 
     @property
+    def paid(self) -> Decimal:
+        """The dollars of it that Saleor counts in a balance."""
+        return money.total([_dollars(self.charged_amount), _dollars(self.charge_pending_amount)])
+
+    @property
     def held(self) -> Decimal:
-        """The dollars that its App holds, or is about to, as Saleor adds them up."""
+        """The dollars that its App holds, or is about to, as Saleor takes them off what is left to be paid."""
         taken = max(_dollars(self.charged_amount), _dollars(self.authorized_amount))
         return money.total([taken, _dollars(self.charge_pending_amount), _dollars(self.authorize_pending_amount)])
 
@@ -110,6 +109,15 @@ class HeldTransaction(PaidTransaction):
 def _dollars(given: Amount | None) -> Decimal:
     exact = money.read_amount(given.amount) if given else None
     return exact if exact is not None else NOTHING
+
+
+def _signed(given: Amount | None) -> Decimal | None:
+    """Return an amount that may be below zero, or None when it is none of whole cents."""
+    number = given.amount if given else None
+    if isinstance(number, bool) or not isinstance(number, Decimal | int):
+        return None
+    exact = money.read_amount(Decimal(number).copy_abs())
+    return exact if exact is None or number >= 0 else exact.copy_negate()
 
 
 class Source(_Part):
@@ -125,18 +133,17 @@ class Source(_Part):
     charge_status: str | None = None
     """Of how much of an order Saleor knows that it is paid."""
     channel: Channel
-    total: Price | None = Field(default=None, validation_alias=AliasChoices("totalPrice", "total"))
-    """What it costs; not told either by a Saleor that has installed an older App."""
-    total_granted_refund: Amount | None = None
+    total_balance: Amount | None = None
+    """What is paid of it, less what it costs; not told either by a Saleor that has installed an older App."""
     transactions: tuple[HeldTransaction, ...] = Field(default=(), validation_alias=AliasChoices("begun", "transactions"))
 
     def costs_without(self, ours: Collection[str]) -> Decimal | None:
-        """Return the dollars that are not held by other transactions than ours, or None where it is not told what it costs."""
-        total = money.read_amount(self.total.gross.amount) if self.total else None
-        if total is None:
+        """Return the dollars that it costs without what is held by other transactions than ours, or None where that is not told."""
+        balance = _signed(self.total_balance)
+        if balance is None:
             return None
-        others = [one.held for one in self.transactions if one.id not in ours]
-        return max(money.left_of(total, [*others, _dollars(self.total_granted_refund)]), NOTHING)
+        paid = money.total(one.paid for one in self.transactions)
+        return max(money.left_of(paid, [balance, *(one.held for one in self.transactions if one.id not in ours)]), NOTHING)
 
 
 class Action(_Part):

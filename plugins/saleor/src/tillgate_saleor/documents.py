@@ -31,16 +31,13 @@ class Event(StrEnum):
 
 _COMMON: Final = "__typename issuedAt version recipient { id }"
 _HELD: Final = "id chargedAmount { amount } chargePendingAmount { amount } authorizedAmount { amount } authorizePendingAmount { amount }"
-# What is named alike in both may be null in one alone, which GraphQL does not allow: so the checkout's are named anew.
+# The transactions of a checkout may be null and an order's not, so they are named anew. A field for which the App has no permission would
+# leave nothing of the whole body.
 _SOURCE: Final = f"""sourceObject {{
       __typename
-      ... on Checkout {{
-        id channel {{ slug currencyCode }}
-        totalPrice {{ gross {{ amount }} }} begun: transactions {{ {_HELD} }}
-      }}
+      ... on Checkout {{ id channel {{ slug currencyCode }} totalBalance {{ amount }} begun: transactions {{ {_HELD} }} }}
       ... on Order {{
-        id number status chargeStatus checkoutId channel {{ slug currencyCode }}
-        total {{ gross {{ amount }} }} totalGrantedRefund {{ amount }} transactions {{ {_HELD} }}
+        id number status chargeStatus checkoutId channel {{ slug currencyCode }} totalBalance {{ amount }} transactions {{ {_HELD} }}
       }}
     }}"""
 _TRANSACTION: Final = "transaction { id pspReference }"

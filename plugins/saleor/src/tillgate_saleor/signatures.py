@@ -113,7 +113,7 @@ def _fetch(installation: Installation) -> None:
     try:
         installation.keys = fetch_keys(installation.origin)
     except SaleorError:
-        installation.keys_fetched_at = fetched_at - _GOOD_FOR  # too old by then
+        installation.keys_fetched_at = fetched_at - _GOOD_FOR + _FETCH_EVERY  # too old by then
         installation.save(update_fields=["keys_fetched_at"])
         return
     installation.save(update_fields=["keys"])

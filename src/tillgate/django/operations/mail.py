@@ -18,7 +18,8 @@ from tillgate.django.operations.locking import database, durable, network, outsi
 
 __all__ = ["mail_attentions", "recipients_of_attentions"]
 
-_HEARTBEAT: Final = "attention-mail"
+HEARTBEAT: Final = "attention-mail"
+"""When the last mail had its turn."""
 _MOST_IN_ONE_MAIL: Final = 20
 _MOST_AT_ONCE: Final = 500
 """Told in one mail, most of them by their number alone."""
@@ -33,7 +34,7 @@ def mail_attentions() -> int:
     interval = timedelta(minutes=get_settings().attention_mail_minutes)
     recipients = recipients_of_attentions()
     unmailed = Attention.objects.using(database()).filter(mailed_at__isnull=True, resolved_at__isnull=True)
-    if not recipients or not unmailed.exists() or not take_turn(_HEARTBEAT, clock.now(), interval):
+    if not recipients or not unmailed.exists() or not take_turn(HEARTBEAT, clock.now(), interval):
         return 0
     waiting = list(unmailed.order_by("id")[:_MOST_AT_ONCE])
     if not waiting:

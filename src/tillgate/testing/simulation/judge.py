@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -133,7 +132,7 @@ class Judge:
         self._moved: set[str] = set()
         self._proven: set[str] = set()
         self._mailed = 0
-        self._mailed_at: tuple[float, float] | None = None
+        self._mailed_at: tuple[datetime, float] | None = None
         self._lines = Prepared(TimelineEntry.objects.filter(pk__gt=0).order_by("pk").values_list("pk", "order_id"))
         self._orders = Prepared(Order.objects.filter(pk=0).order_by("pk").values_list(*_Order._fields))
         self._payments = Prepared(Payment.objects.filter(order=0).order_by("pk").values_list(*_Payment._fields))
@@ -238,12 +237,15 @@ class Judge:
         if (first.name, first.order.key, first.data) != (delivery.name, key, delivery.data):
             self._note(f"I3: {what} says another thing under the same event id", key)
 
-    def hear_of_mail(self, told: int, at: float, skew: float, interval_seconds: float) -> None:
-        """Take note of a mail that tells of so many matters; none comes sooner after another than is set, unless the clock has jumped."""
-        before, skew_before = self._mailed_at or (-math.inf, skew)
-        if skew == skew_before and at - before < interval_seconds - 1:
-            self._note(f"mail: {at - before:.0f} seconds after one mail came another")
-        self._mailed_at = at, skew
+    def hear_of_mail(self, told: int, turn: datetime, skew: float, interval: timedelta) -> None:
+        """Take note of a mail that tells of so many matters; no turn to send one comes sooner after another than is set.
+
+        Unless the clock has jumped. When it is sent says less: a worker may rest between its turn and its mail, as none should.
+        """
+        before, skew_before = self._mailed_at or (turn - interval, skew)
+        if skew == skew_before and turn - before < interval:
+            self._note(f"mail: {turn - before} after the turn of one mail came that of another")
+        self._mailed_at = turn, skew
         self._mailed += told
 
     def hear_of_log(self, message: str, error: BaseException | None) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -274,8 +275,8 @@ class _Mail:
         if is_refused and actor.chance.random() < 0.5:
             raise ConnectionRefusedError("the mail server refused")
         told = int(self._subject.split()[0])
-        interval = get_settings().attention_mail_minutes * 60
-        judge.hear_of_mail(told, scheduler.seconds, scheduler.skew_seconds, interval)
+        turn = models.Heartbeat.objects.get(name=mailing.HEARTBEAT).at
+        judge.hear_of_mail(told, turn, scheduler.skew_seconds, timedelta(minutes=get_settings().attention_mail_minutes))
         faults.dies("after a mail was sent")
         if is_refused:
             raise TimeoutError("the mail server did not answer")
