@@ -308,8 +308,18 @@ def test_the_pay_link_of_an_order_whose_money_was_given_back_does_not_say_that_i
     assert "This order is already paid" in text_of(world.client.get(path))
     operations.refund(payment.pk, payment.amount - 1)
     page = text_of(world.client.get(path))
-    assert "This order cannot be paid" in page
+    assert "it was paid, and all of the money was given back" in page
     assert "already paid" not in page
+
+
+def test_the_pay_link_of_an_order_that_was_paid_twice_and_given_back_once_does_not_say_that_all_was(world: World) -> None:
+    order = world.order()
+    payments = [world.start(order, vendor) for vendor in ("alipay", "paypal")]
+    for payment in payments:
+        world.shopper_pays(payment)
+        world.notice(payment)
+    operations.refund(payments[0].pk, payments[0].amount)
+    assert "all of the money was given back" not in text_of(world.client.get(world.shop.pay_path(order)))
 
 
 def test_the_pay_link_of_an_order_that_was_paid_otherwise_says_what_the_shop_says(world: World) -> None:
@@ -451,8 +461,15 @@ def test_i4_whoever_has_paid_by_the_gateways_word_is_told_so_before_the_order_is
         assert "Go on paying" not in text_of(first)
         assert note in text_of(world.client.get(start_url(payment.order.plugin, payment.order.key, vendor)))
     assert Payment.objects.count() == 1
-    (address,) = re.findall(r'<form method="post" action="([^"]+)"', world.client.get(path).content.decode())
-    assert world.client.post(html.unescape(address), {"vendor": "paypal"}).status_code == 302, "it is for the shopper to decide"
+    asked_back = text_of(world.client.post(path, {"vendor": "paypal"}))
+    assert re.search(r'value="paypal"[^>]* checked', asked_back), "what was chosen is kept"
+    assert '<div class="note" role="alert">' in asked_back
+    assert "<title>Problem: Choose how to pay" in asked_back
+    (address,) = re.findall(r'<form method="post" action="([^"]+)"', text_of(world.client.get(path)))
+    for vendor in ("paypal", "alipay"):
+        answer = world.client.post(address, {"vendor": vendor})
+        assert answer["Location"] == Payment.objects.latest("pk").cashier_url != payment.cashier_url, "it is for the shopper to decide"
+    assert Payment.objects.count() == 3
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["open", "failed"])
@@ -462,6 +479,7 @@ def test_i4_the_page_of_a_payment_that_the_gateway_calls_paid_does_not_say_that_
     payment = called_paid(world)
     if not is_open:
         Payment.objects.update(status="failed")
+    assert world.client.get(f"/payments/status/{payment.return_key}/").json()["settled"], "a page that waits has something else to say"
     page = text_of(come_back(world, payment))
     assert "<h1>Your payment is being looked at</h1>" in page
     assert "Please do not pay again before you have asked it." in page

@@ -138,6 +138,20 @@ def test_a_shopper_who_paid_what_was_cancelled_is_told_by_tillgates_own_page_and
     assert world.come_back(attempt)["Location"] == payment.get_failure_url()
 
 
+@pytest.mark.parametrize("status", ["pending", "failed"])
+def test_a_shopper_whose_payment_the_gateway_calls_paid_is_not_sent_to_the_page_of_failure(world: World, status: str) -> None:
+    payment = bill()
+    attempt = started(world, payment)
+    world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
+    world.shopper_pays(attempt)
+    world.notice(attempt)
+    Attempt.objects.update(status=status)
+    page = world.come_back(attempt)
+    assert page.status_code == 200
+    assert "Your payment is being looked at" in page.content.decode()
+    assert payment.get_failure_url() not in page.content.decode()
+
+
 def test_a_shopper_who_has_paid_is_thanked_though_an_old_copy_of_the_row_was_saved(world: World) -> None:
     old = bill()
     attempt = started(world, old)

@@ -22,6 +22,7 @@ from tests.shopper import Shopper, fields_of
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment
 from tillgate.testing.world import World, together
+from tillgate_oscar.mail import remind
 
 Order = get_model("order", "Order")
 Make = Callable[..., Any]
@@ -522,3 +523,26 @@ def test_money_that_was_too_little_is_not_thanked_with_a_mail_that_never_comes(w
     assert "The shop has been told and will be in touch with you." in text
     assert "You will get a mail" not in text
     assert "Refresh" not in page
+
+
+def test_i4_whoever_has_paid_by_the_gateways_word_is_not_invited_nor_reminded_to_pay_again(
+    world: World, shopper: Shopper, product: Make
+) -> None:
+    shopper.get(shopper.buys(product("12.50"))["Location"])
+    payment = Payment.objects.get()
+    world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
+    world.shopper_pays(payment)
+    world.notice(payment)
+    home = shopper.get("/checkout/thank-you/")["Location"]
+    page = shopper.get(home).content.decode()
+    assert "Your payment is being looked at." in page
+    assert "Pay now" not in page
+    Payment.objects.update(status="failed")
+    remind(payment.reference)
+    world.sweep()
+    assert mail.outbox == []
+    world.sandbox.control.clear_faults()
+    Payment.objects.update(status="pending")
+    world.time.advance(minutes=10)
+    world.sweep()
+    assert Order.objects.get().status == "Paid"

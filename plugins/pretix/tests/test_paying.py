@@ -350,6 +350,17 @@ def test_an_order_that_owes_money_again_expires_as_any_other(world: World) -> No
     assert order_of(world, str(order.pk)).status == Order.STATUS_EXPIRED
 
 
+def test_i4_whoever_has_paid_by_the_services_word_is_not_led_to_another_cashier_page(world: World) -> None:
+    key = world.order()
+    payment = world.pay_page(key)
+    world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
+    world.shopper_pays(payment)
+    world.gateway_notice(payment)
+    assert world.attentions() == ["amount-mismatch"]
+    world.choose(key, "paypal")
+    assert Payment.objects.count() == 1
+
+
 def test_an_order_is_not_paid_by_force_with_money_that_came_after_its_time(world: World) -> None:
     order, _ = bought(world)
     key = str(order.pk)

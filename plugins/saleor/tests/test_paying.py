@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
@@ -257,6 +258,51 @@ def test_what_a_storefront_names_is_not_taken_for_what_a_checkout_costs(saleor: 
     sweep(world)
     assert (source.books, world.attentions()) == (["paid"], [])
     assert Payment.objects.count() == 1
+
+
+def test_no_more_is_taken_than_what_is_left(saleor: SaleorDouble, world: World) -> None:
+    """A tab that was left open names the total of before, or Saleor itself a total that a gift card pays in part."""
+    source = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(source, "one", DATA, TOTAL * 3)
+    assert said["amount"] == 19.9
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    sweep(world)
+    assert world.attentions() == ["underpaid"]
+    _, rest = saleor.initialize(source, "two", {"vendor": "paypal"})
+    _, stale = saleor.initialize(source, "three", {"vendor": "gcash"}, TOTAL * 2)
+    assert (rest["amount"], stale["amount"]) == (19.9, 19.9)
+    world.sandbox.control.pay(rest["pspReference"])
+    sweep(world)
+    assert (source.books, world.attentions()) == (["paid"], [])
+
+
+def test_a_second_payment_that_comes_when_the_first_was_just_taken_is_told(
+    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = saleor.checkout(TOTAL)
+    references = [saleor.initialize(source, vendor, {"vendor": vendor})[1]["pspReference"] for vendor in ("alipay", "paypal")]
+    for reference in references:
+        world.sandbox.control.pay(reference)
+    first, second = (Payment.objects.get(reference=reference) for reference in references)
+    conclude, later = books._conclude, list[Any]()
+
+    def overtake() -> None:
+        if not later:
+            later.append(second)
+            operations.reconcile(second, "notice")
+
+    def afterwards(order: Any) -> None:
+        """Let the other payment be told of between the commit and what waits for it."""
+        transaction.on_commit(overtake)
+        conclude(order)
+
+    monkeypatch.setattr(books, "_conclude", afterwards)
+    operations.reconcile(first, "notice")
+    sweep(world)
+    assert world.attentions() == ["second-payment"]
 
 
 def test_what_another_app_holds_is_not_left_to_be_paid(saleor: SaleorDouble, world: World) -> None:
@@ -976,6 +1022,22 @@ def test_nobody_is_told_of_money_that_went_back_before_saleor_could_hear_of_it(s
     assert reports(saleor) == 2
     assert order.transactions[0].charged == NOTHING
     assert told() == []
+
+
+def test_what_the_gateway_calls_paid_is_not_begun_to_be_paid_again(saleor: SaleorDouble, world: World) -> None:
+    order = begun_order(saleor, world)
+    paid_at_the_gateway(world)
+    world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
+    said = saleor.process(order.transactions[0])
+    assert (said["result"], said.get("data")) == ("CHARGE_ACTION_REQUIRED", None)
+    for vendor in ("alipay", "paypal"):
+        _, again = saleor.initialize(order, f"with {vendor}", {"vendor": vendor})
+        assert (again["result"], "has been paid" in again["message"]) == ("CHARGE_FAILURE", True)
+    assert Payment.objects.count() == 1
+    world.sandbox.control.clear_faults()
+    world.time.advance(minutes=30)
+    sweep(world)
+    assert order.transactions[0].charged == TOTAL
 
 
 def test_an_order_that_is_cancelled_after_saleor_has_heard_of_its_money_is_the_staffs_own_matter(

@@ -185,6 +185,7 @@ def test_keys_that_could_not_be_fetched_are_fetched_a_minute_later(
     saleor.is_down = True
     for _ in range(3):
         assert saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, stolen[0]))[0] == 200
+        assert saleor.post(Event.STORED_METHODS, raw, saleor.sign(raw, forged_key(saleor, "nobody-has-it")))[0] == 401
         world.time.advance(seconds=10)
     assert len(fetched) == 1, "each of them would wait for what does not come"
     saleor.is_down = False

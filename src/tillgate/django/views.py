@@ -199,11 +199,12 @@ def _private(response: HttpResponse, referrer: str = "no-referrer") -> HttpRespo
 @require_safe
 @without_atomic_requests
 def status(request: HttpRequest, key: str) -> HttpResponse:
-    """Tell a waiting page how its payment stands. Reads one row and nothing else."""
-    found = Payment.objects.filter(return_key=key).values_list("status", flat=True).first()
+    """Tell a waiting page how its payment stands, and whether there is something else to say by now. Reads rows, and nothing else."""
+    found = Payment.objects.filter(return_key=key).values_list("pk", "status").first()
     if found is None:
         raise Http404
-    return _private(JsonResponse({"status": found, "settled": found not in (PaymentStatus.CREATED, PaymentStatus.PENDING)}))
+    number, stands = found
+    return _private(JsonResponse({"status": stands, "settled": stands not in OPEN_PAYMENT_STATUSES or bool(called_paid([number]))}))
 
 
 @open_to_all
@@ -241,9 +242,9 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
     for mail.
     """
     payments = _payments_of(plugin, order_key)
-    if choice is not None and _holds_news(payments, told):
-        choice = None
-    form = VendorForm(choice)
+    form, is_asked_back = VendorForm(choice), choice is not None and _holds_news(payments, told)
+    if is_asked_back and choice is not None:
+        form, choice = VendorForm(initial={"vendor": choice.get("vendor")}), None
     problem = ""
     if choice is not None and form.is_valid():
         try:
@@ -275,7 +276,10 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         "form": form,
         "problem": problem,
         "order": described,
-        "not_payable": described.not_payable_because or _why_not(plugin, order_key, is_given_back=is_given_back),
+        "is_asked_back": is_asked_back,
+        "not_payable": _("it was paid, and all of the money was given back")
+        if is_given_back and not held
+        else described.not_payable_because or (_("the order is closed") if is_closed(plugin, order_key) else None),
         "begun": _begun(payments, described.amount),
         "held": _shown_held(held),
         "looked_at": ", ".join(dict.fromkeys(map(_vendor_label, looked_at))),
@@ -284,12 +288,6 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
     }
     # Under "no-referrer" browsers post the form with "Origin: null", which Django's CSRF protection refuses.
     return _private(render(request, "tillgate/pay.html", page, status=409 if problem else 200), "same-origin")
-
-
-def _why_not(plugin: str, order_key: str, *, is_given_back: bool) -> str | None:
-    if is_given_back:
-        return _("it was paid, and all of the money was given back")
-    return _("the order is closed") if is_closed(plugin, order_key) else None
 
 
 def _payments_of(plugin: str, order_key: str) -> QuerySet[Payment]:

@@ -19,6 +19,7 @@ from tillgate import Goods
 from tillgate.django.models import Order as PaidOrder
 from tillgate.django.models import Payment as Attempt
 from tillgate.django.models import Refund as RefundRow
+from tillgate.django.operations.attention import called_paid
 from tillgate.django.operations.starting import is_order_paid
 from tillgate.errors import InvalidRequest
 from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund
@@ -194,10 +195,14 @@ def home(row: Any, payment: Payment | None = None) -> str:
 def return_url(payment: Payment) -> str | None:
     """Return where the shopper of one of Tillgate's payments lands, or None where the shop has no page for that.
 
-    Its row may be gone; and of money that paid nothing neither success is true nor failure: Tillgate's own page says that it has arrived.
+    Its row may be gone; and of money that paid nothing, or that the gateway only says has come, neither success is true nor failure:
+    Tillgate's own page says how it stands.
     """
     row = find(payment.order.key)
     if row is None:
         return None
-    is_held = payment.status is AttemptStatus.PAID and row.status not in _PAID and _kept(payment) > 0
-    return None if is_held and held_for(payment.order.key) is None else home(row, payment)
+    if row.status in _PAID:
+        return home(row, payment)
+    if payment.status is not AttemptStatus.PAID:
+        return None if called_paid([int(payment.id)]) else home(row, payment)
+    return None if _kept(payment) > 0 and held_for(payment.order.key) is None else home(row, payment)

@@ -15,6 +15,7 @@ from oscar.core.loading import get_model
 from tillgate import Goods
 from tillgate.django.models import Order as PaidOrder
 from tillgate.django.models import Payment
+from tillgate.django.operations.starting import is_looked_at
 from tillgate.django.tickets import pay_url as ticket_to_pay
 from tillgate.django.tickets import start_url as ticket_to_start
 from tillgate.errors import InvalidRequest
@@ -112,10 +113,13 @@ def paid_by(order: Any) -> Payment | None:
 def waits_for_payment(order: Any) -> bool:
     """Tell whether a shopper should pay an order through Tillgate now.
 
-    One that was closed, or that a payment has paid, cannot be, though it was opened again by hand.
+    One that was closed, or that a payment has paid, cannot be, though it was opened again by hand. Nor should anybody pay one again that
+    the gateway calls paid: a person looks at it.
     """
     ours = PaidOrder.objects.filter(plugin=PLUGIN, key=order.number, closed_at__isnull=True, paid_by__isnull=True)
-    return order.status == get_settings().pending_status and ours.exists() and held_payment(order) is None
+    if order.status != get_settings().pending_status or not ours.exists():
+        return False
+    return held_payment(order) is None and not is_looked_at(PLUGIN, order.number)
 
 
 def is_held_back(order: Any) -> bool:

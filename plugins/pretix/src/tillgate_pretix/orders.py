@@ -375,7 +375,8 @@ def conclude(order: Any) -> None:
 
 def conclude_order(order_id: int) -> None:
     """Do what `conclude` does for an order that changed in another way than by Tillgate."""
-    with found(str(order_id)) as order:
+    # Locked, since a payment that is told of at this moment is booked under the same lock.
+    with transaction.atomic(), found(str(order_id), lock=True) as order:
         if order is not None:
             conclude(order)
 

@@ -146,8 +146,11 @@ def _conclude(order: Order) -> None:
     if held != held_for(order.key):
         return
     matters = AttentionRow.objects.using(database()).filter(order__plugin=PLUGIN, order__key=order.key, reason__in=_TOO_MUCH_OR_LITTLE)
-    # Each under the lock of its own row, so after the lock of the order.
-    transaction.on_commit(lambda: settle(matters, "Saleor holds as much as it wanted"), using=database())
+    # Those of now: another payment may be told of as soon as the order's lock is let go.
+    if numbers := list(matters.filter(resolved_at__isnull=True).values_list("pk", flat=True)):
+        over = AttentionRow.objects.filter(pk__in=numbers)
+        # Each under the lock of its own row, so after the lock of the order.
+        transaction.on_commit(lambda: settle(over, "Saleor holds as much as it wanted"), using=database())
 
 
 def refund_reference(reference: str, refund_id: int | str) -> str:

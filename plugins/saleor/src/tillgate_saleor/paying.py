@@ -20,6 +20,7 @@ from tillgate.django.operations.starting import (
     Started,
     StartOutcome,
     is_being_created,
+    is_looked_at,
     is_order_paid,
     may_go_on,
     wait_for_creation,
@@ -191,7 +192,10 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
         amount = money.amount(body.action.amount)
     except InvalidRequest:
         raise _Refused(_("The amount must be above zero, in whole cents.")) from None
-    _refuse_a_part(installation, body.source_object, amount)
+    amount = _owed(installation, body.source_object, amount)
+    if is_looked_at(PLUGIN, _begun(installation, body.source_object).key):
+        because = _("The payment service says that this has been paid, and something about it is not in order.")
+        raise _Refused(because + " " + _("Please ask the shop before you pay again."))
     if not isinstance(body.data, Mapping):
         raise _Refused(_('data must be an object with the vendor, such as {"vendor": "alipay"}.'))
     offered = vendors_of(channel)
@@ -218,15 +222,23 @@ def _why_over(installation: Installation, source: bodies.Source) -> str:
     return _("This is paid already.") if is_paid else ""
 
 
-def _refuse_a_part(installation: Installation, source: bodies.Source, amount: Decimal) -> None:
-    """Raise `_Refused` for less than what is left to be paid: whoever calls the storefront's API may name any amount."""
+def _begun(installation: Installation, source: bodies.Source) -> Purchase:
+    """Return the first part of what a source pays, whether it has a row or not."""
+    return Purchase(installation=installation, source=source_of(installation, source))
+
+
+def _owed(installation: Installation, source: bodies.Source, amount: Decimal) -> Decimal:
+    """Return what is to be paid of an amount: no more than what is left. Raise `_Refused` for less, where no parts are taken.
+
+    Whoever calls the storefront's API may name any amount, and one that Saleor makes out itself has a gift card's money in it.
+    """
     saleor, costs = get_settings().saleor(installation.api_url), costs_of(installation, source)
     if saleor is None or saleor.parts or costs is None:
-        return
-    begun = Purchase(installation=installation, source=source_of(installation, source))
-    left = money.left_of(costs, [held_for(begun.key)])
+        return amount
+    left = money.left_of(costs, [held_for(_begun(installation, source).key)])
     if amount < left:
         raise _Refused(_("USD %(left)s is left to be paid, and this shop takes no part of it: leave the amount out.") % {"left": left})
+    return left if left > 0 else amount
 
 
 def _return_url(installation: Installation, given: Any) -> str:

@@ -90,7 +90,7 @@ def _keys(installation: Installation, kid: str) -> KeySet:
     fetched_at = installation.keys_fetched_at
     age = abs(clock.now() - fetched_at) if fetched_at else None  # a clock that ran ahead may have said when
     is_old = age is None or age > _GOOD_FOR
-    may_fetch = age is None or age > _FETCH_EVERY
+    may_fetch = age is None or _FETCH_EVERY < age <= _GOOD_FOR - _FETCH_EVERY  # older only where they could not be fetched just now
     if is_old or (may_fetch and kid not in _kids(installation.keys)):
         _fetch(installation)
     if kid not in _kids(installation.keys):

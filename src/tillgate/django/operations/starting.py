@@ -56,6 +56,7 @@ __all__ = [
     "is_being_created",
     "is_cashier_live",
     "is_closed",
+    "is_looked_at",
     "is_order_paid",
     "may_go_on",
     "start",
@@ -214,7 +215,7 @@ def _twin(order: Order, vendor: str, amount: Decimal, alias: str, account: Accou
             continue
         if (payment.vendor, payment.amount, payment.account) != (vendor, amount, alias) or not is_made_by(payment, account):
             continue
-        if is_cashier_live(payment) or is_being_created(payment):
+        if is_being_created(payment) or (is_cashier_live(payment) and not called_paid([payment.pk])):
             return payment
     return None
 
@@ -241,6 +242,12 @@ def is_order_paid(order: Order) -> bool:
         return True
     untold = _untold().filter(order=order).select_related("payment")
     return any(one.payment is not None and one.payment.given_back < one.payment.amount for one in untold)
+
+
+def is_looked_at(plugin: str, order_key: str) -> bool:
+    """Tell whether the gateway calls a payment of an order paid though its answer is not in order: nobody should pay again unasked (I4)."""
+    payments = Payment.objects.using(database()).filter(order__plugin=plugin, order__key=order_key)
+    return bool(called_paid(list(payments.values_list("pk", flat=True))))
 
 
 def is_cashier_live(payment: Payment) -> bool:
