@@ -74,6 +74,26 @@ def test_a_waiting_page_moves_on_by_itself_when_the_notice_comes(shop: Shop) -> 
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
 
 
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+def test_i4_whoever_has_paid_by_the_gateways_word_reads_so_before_paying_again(shop: Shop, options: dict[str, Any], request: Any) -> None:
+    device = request.node.callspec.id
+    order = shop.world.order()
+    payment = shop.world.start(order)
+    before = shop.open(shop.world.shop.pay_path(order), **options)  # in a tab that stays open
+    page = shop.open(f"/payments/return/{payment.return_key}/", **options)
+    expect(page.get_by_role("heading", name="Confirming your payment")).to_be_visible()
+    shop.world.sandbox.control.fault("wrong_amount", occasion="query", times=1000)
+    shop.world.shopper_pays(payment)
+    expect(page.get_by_role("heading", name="Your payment is being looked at")).to_be_visible()
+    expect(page.get_by_text("Go on paying")).to_have_count(0)
+    shop.look(page, f"looked-at-{device}")
+    before.get_by_label("PayPal").check()
+    before.get_by_role("button", name="Continue to payment").click()
+    expect(before.get_by_role("alert")).to_contain_text("you have paid with Alipay already")
+    expect(before.get_by_label("PayPal")).to_be_checked()
+    shop.look(before, f"asked-back-{device}")
+
+
 def test_a_waiting_page_refreshes_without_javascript(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "_POLL_SECONDS", 1)  # a page without script refreshes after whole seconds
     order = shop.world.order()
