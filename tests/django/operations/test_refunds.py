@@ -1135,7 +1135,7 @@ def test_a_refund_that_can_never_leave_is_withdrawn_by_a_person_and_told_once(wo
     world.a_day_passes()
     assert (Attention.objects.count(), refundable(payment)) == (1, Decimal("10.00"))
     done = operations.perform(attention.pk, "withdraw", person="ann")
-    assert (done.resolved, done.sentence, done.refund) == (True, "withdrawn before it was sent: by ann", refund)
+    assert (done.resolved, done.sentence, done.refund) == (True, "USD 2.50: withdrawn before it was sent: by ann", refund)
     assert TimelineEntry.objects.get(event="refund.refused").cause == "person:ann"
     assert (world.attentions(), refundable(payment)) == ([], Decimal("12.50"))
     assert list(refund.deliveries.values_list("kind", "outcome")) == [("refund-changed", "refused")]
