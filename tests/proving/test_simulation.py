@@ -96,7 +96,7 @@ def test_a_shop_that_is_paid_twice_is_found_and_the_smallest_trace_replays() -> 
     ("driver", "violated"),
     [
         ("SilentDriver", "I3: elsewhere ["),  # a remote delivery that raised is never carried again
-        ("PesteringDriver", "seconds after one mail came another"),
+        ("PesteringDriver", "seconds after the turn of one mail came that of another"),
     ],
 )
 def test_what_is_told_over_the_network_is_judged(driver: str, violated: str) -> None:

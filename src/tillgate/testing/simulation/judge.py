@@ -244,7 +244,7 @@ class Judge:
         """
         before, skew_before = self._mailed_at or (turn - interval, skew)
         if skew == skew_before and turn - before < interval:
-            self._note(f"mail: {turn - before} after the turn of one mail came that of another")
+            self._note(f"mail: {(turn - before).total_seconds():.0f} seconds after the turn of one mail came that of another")
         self._mailed_at = turn, skew
         self._mailed += told
 
