@@ -124,12 +124,9 @@ def check_mail() -> Found:
         hint = "Set TILLGATE['ATTENTION_MAIL_TO'] or MANAGERS, or look at “needs a person” in the admin every day and silence this."
         yield _warning(1, "Nobody is mailed when a payment needs a person.", hint)
     elif project.EMAIL_BACKEND in _SENDING_NOTHING and not project.DEBUG:
-        sentence = (
-            f"Nobody is mailed when a payment needs a person: {project.EMAIL_BACKEND} sends nothing, and what it took counts as mailed."
-        )
-        yield _warning(
-            1, sentence, "Set EMAIL_BACKEND to one that sends, or look at “needs a person” in the admin every day and silence this."
-        )
+        sentence = f"Nobody is mailed when a payment needs a person: {project.EMAIL_BACKEND} sends nothing, and all counts as mailed."
+        hint = "Set EMAIL_BACKEND to one that sends, or look at “needs a person” in the admin every day and silence this."
+        yield _warning(1, sentence, hint)
     elif project.EMAIL_BACKEND == _SMTP and project.EMAIL_TIMEOUT is None:
         yield _warning(2, "A mail server that hangs would hold up the sweeper for ever.", "Set EMAIL_TIMEOUT, to 10 for example.")
 

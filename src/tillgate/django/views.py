@@ -242,9 +242,9 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
     for mail.
     """
     payments = _payments_of(plugin, order_key)
-    form, is_asked_back = VendorForm(choice), choice is not None and _holds_news(payments, told)
-    if is_asked_back and choice is not None:
-        form, choice = VendorForm(initial={"vendor": choice.get("vendor")}), None
+    form, is_asked_back = VendorForm(choice), False
+    if choice is not None and _holds_news(payments, told):
+        form, is_asked_back, choice = VendorForm(initial={"vendor": choice.get("vendor")}), True, None
     problem = ""
     if choice is not None and form.is_valid():
         try:
@@ -272,14 +272,15 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         described = None
     if described is None:
         raise Http404
+    because = described.not_payable_because or (_("the order is closed") if is_closed(plugin, order_key) else None)
+    if is_given_back and not held:
+        because = _("it was paid, and all of the money was given back")
     page = {
         "form": form,
         "problem": problem,
         "order": described,
         "is_asked_back": is_asked_back,
-        "not_payable": _("it was paid, and all of the money was given back")
-        if is_given_back and not held
-        else described.not_payable_because or (_("the order is closed") if is_closed(plugin, order_key) else None),
+        "not_payable": because,
         "begun": _begun(payments, described.amount),
         "held": _shown_held(held),
         "looked_at": ", ".join(dict.fromkeys(map(_vendor_label, looked_at))),

@@ -96,10 +96,9 @@ def _note_amount(installation: Installation, source: bodies.Source, amount: obje
     """
     costs = costs_of(installation, source)
     unpaid = Purchase.objects.using(database()).filter(installation=installation, source=source_of(installation, source), paid_reference="")
-    saleor = get_settings().saleor(installation.api_url)
     for purchase in unpaid:
         noted, held = dict[str, Decimal | None](), held_for(purchase.key)
-        if costs is not None and saleor is not None and not saleor.parts:
+        if costs is not None:
             left = money.left_of(costs, [held])
             noted = {"costs": costs, "amount": left if left > 0 else costs}
         elif not held:
@@ -232,8 +231,8 @@ def _owed(installation: Installation, source: bodies.Source, amount: Decimal) ->
 
     Whoever calls the storefront's API may name any amount, and one that Saleor makes out itself has a gift card's money in it.
     """
-    saleor, costs = get_settings().saleor(installation.api_url), costs_of(installation, source)
-    if saleor is None or saleor.parts or costs is None:
+    costs = costs_of(installation, source)
+    if costs is None:
         return amount
     left = money.left_of(costs, [held_for(_begun(installation, source).key)])
     if amount < left:

@@ -83,10 +83,13 @@ def source_of(installation: Installation, source: bodies.Source) -> str:
 
 
 def costs_of(installation: Installation, source: bodies.Source) -> Decimal | None:
-    """Return what a checkout or order costs without what other Apps hold for it, or None where Saleor does not tell.
+    """Return what a checkout or order costs without what other Apps hold for it, or None where Saleor does not tell, or the shop takes parts.
 
     What is asked for says less: whoever calls the storefront's API names any amount.
     """
+    saleor = get_settings().saleor(installation.api_url)
+    if saleor is None or saleor.parts:
+        return None
     known = [one.id for one in source.transactions]
     ours = Transaction.objects.using(database()).filter(installation=installation, transaction_id__in=known)
     return source.costs_without(set(ours.values_list("transaction_id", flat=True)))
@@ -104,9 +107,7 @@ def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, am
     It has no payment yet, and what it will have is for what Saleor asks for now, whatever was asked for in between.
     """
     first = {"number": _number(body.source_object), "channel": body.source_object.channel.slug, "amount": amount}
-    saleor = get_settings().saleor(installation.api_url)
-    costs = None if saleor is None or saleor.parts else costs_of(installation, body.source_object)
-    source = source_of(installation, body.source_object)
+    source, costs = source_of(installation, body.source_object), costs_of(installation, body.source_object)
     # In a transaction of its own: on InnoDB, those who write the same row at the same moment would then wait for each other's locks.
     Purchase.objects.using(database()).get_or_create(installation=installation, source=source, part=0, defaults=first)
     with transaction.atomic(using=database()):

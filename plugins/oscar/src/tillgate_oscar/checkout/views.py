@@ -267,9 +267,8 @@ class PaymentDetailsMixin(_CheckoutMixin):
             if known and orders.is_expected(known):
                 self._is_known = True
                 return known
-            if (
-                known and known.status != get_settings().cancelled_status
-            ):  # paid otherwise, and its basket opened again by a failure afterwards
+            # Paid otherwise, and its basket opened again by a failure that came afterwards.
+            if known and known.status != get_settings().cancelled_status:
                 because = _("Your order %(number)s has been placed already. Please ask the shop before you pay.")
                 raise get_class("order.exceptions", "UnableToPlaceOrder")(because % {"number": known.number})
             placed = super().place_order(*arguments, **order)  # type: ignore[misc]  # a mixin of Oscar's view
