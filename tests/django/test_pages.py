@@ -481,7 +481,7 @@ def test_i4_the_page_of_a_payment_that_the_gateway_calls_paid_does_not_say_that_
         Payment.objects.update(status="failed")
     assert world.client.get(f"/payments/status/{payment.return_key}/").json()["settled"], "a page that waits has something else to say"
     page = text_of(come_back(world, payment))
-    assert "<h1>Your payment is being looked at</h1>" in page
+    assert "<h1>Your payment is under review</h1>" in page
     assert "Please do not pay again before you have asked it." in page
     assert all(text not in page for text in ("Nothing was charged", "Go on paying", "Did not pay?", "poll.js", "http-equiv"))
     world.sandbox.control.clear_faults()

@@ -148,7 +148,7 @@ def test_a_shopper_whose_payment_the_gateway_calls_paid_is_not_sent_to_the_page_
     Attempt.objects.update(status=status)
     page = world.come_back(attempt)
     assert page.status_code == 200
-    assert "Your payment is being looked at" in page.content.decode()
+    assert "Your payment is under review" in page.content.decode()
     assert payment.get_failure_url() not in page.content.decode()
 
 

@@ -535,7 +535,7 @@ def test_i4_whoever_has_paid_by_the_gateways_word_is_not_invited_nor_reminded_to
     world.notice(payment)
     home = shopper.get("/checkout/thank-you/")["Location"]
     page = shopper.get(home).content.decode()
-    assert "Your payment is being looked at." in page
+    assert "Your payment is under review." in page
     assert "Pay now" not in page
     Payment.objects.update(status="failed")
     remind(payment.reference)

@@ -260,7 +260,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
             if started.outcome in (StartOutcome.REDIRECT, StartOutcome.PAID):
                 return _private(HttpResponseRedirect(_way(started)), "same-origin")
             problem = _explain(started)
-    held, looked_at = _held(payments), _looked_at(payments)
+    held, under_review = _held(payments), _under_review(payments)
     paid_by = payments.filter(order__paid_by=F("pk")).first() or (held[0] if held and is_order_paid(held[0].order) else None)
     is_given_back = paid_by is not None and paid_by.given_back >= paid_by.amount
     if paid_by and not is_given_back:
@@ -283,9 +283,9 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         "not_payable": because,
         "begun": _begun(payments, described.amount),
         "held": _shown_held(held),
-        "looked_at": ", ".join(dict.fromkeys(map(_vendor_label, looked_at))),
+        "under_review": ", ".join(dict.fromkeys(map(_vendor_label, under_review))),
         # In the address, since a shop may have a form of its own.
-        "pay_url": pay_url(plugin, order_key) + (f"?{urlencode({'held': names})}" if (names := _names([*held, *looked_at])) else ""),
+        "pay_url": pay_url(plugin, order_key) + (f"?{urlencode({'held': names})}" if (names := _names([*held, *under_review])) else ""),
     }
     # Under "no-referrer" browsers post the form with "Origin: null", which Django's CSRF protection refuses.
     return _private(render(request, "tillgate/pay.html", page, status=409 if problem else 200), "same-origin")
@@ -301,7 +301,7 @@ def _held(payments: QuerySet[Payment]) -> list[Payment]:
     return [payment for payment in newest_first if payment.given_back < payment.amount]
 
 
-def _looked_at(payments: QuerySet[Payment]) -> list[Payment]:
+def _under_review(payments: QuerySet[Payment]) -> list[Payment]:
     """Return those of an order's payments that the gateway calls paid though its answer is not in order: a person looks at them."""
     newest_first = list(payments.exclude(status=PaymentStatus.PAID).order_by("-id"))
     called = called_paid([payment.pk for payment in newest_first])
@@ -314,7 +314,7 @@ def _names(held: list[Payment]) -> str:
 
 def _holds_news(payments: QuerySet[Payment], told: str) -> bool:
     """Tell whether money came, or may have come, that whoever is about to pay was not told of: the page may have been opened before."""
-    came = [*_held(payments), *_looked_at(payments)]
+    came = [*_held(payments), *_under_review(payments)]
     return any(payment.reference not in told.split() for payment in came) and not is_order_paid(came[0].order)
 
 

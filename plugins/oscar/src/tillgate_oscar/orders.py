@@ -15,7 +15,7 @@ from oscar.core.loading import get_model
 from tillgate import Goods
 from tillgate.django.models import Order as PaidOrder
 from tillgate.django.models import Payment
-from tillgate.django.operations.starting import is_looked_at
+from tillgate.django.operations.starting import is_under_review
 from tillgate.django.tickets import pay_url as ticket_to_pay
 from tillgate.django.tickets import start_url as ticket_to_start
 from tillgate.errors import InvalidRequest
@@ -119,7 +119,7 @@ def waits_for_payment(order: Any) -> bool:
     ours = PaidOrder.objects.filter(plugin=PLUGIN, key=order.number, closed_at__isnull=True, paid_by__isnull=True)
     if order.status != get_settings().pending_status or not ours.exists():
         return False
-    return held_payment(order) is None and not is_looked_at(PLUGIN, order.number)
+    return held_payment(order) is None and not is_under_review(PLUGIN, order.number)
 
 
 def is_held_back(order: Any) -> bool:

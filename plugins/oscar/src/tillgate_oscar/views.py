@@ -9,7 +9,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from tillgate.django.operations.starting import is_looked_at, is_order_paid
+from tillgate.django.operations.starting import is_order_paid, is_under_review
 from tillgate.django.views import open_to_all
 from tillgate_oscar import orders
 from tillgate_oscar.conf import get_settings
@@ -46,12 +46,12 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
     has_arrived, has_paid = held is not None, held is not None and is_order_paid(held.order)
     # The money is here and the order not moved on yet: a moment's matter, unless the shop's own code fails.
     is_arriving = found.status == settings.pending_status and has_paid
-    looked_at = found.status == settings.pending_status and not waits and not has_arrived and is_looked_at(PLUGIN, found.number)
+    under_review = found.status == settings.pending_status and not waits and not has_arrived and is_under_review(PLUGIN, found.number)
     page = {
         "order": found,
         "is_arriving": is_arriving,
-        "is_looked_at": looked_at,
-        "is_closed": found.status == settings.pending_status and not waits and not has_arrived and not looked_at,
+        "is_under_review": under_review,
+        "is_closed": found.status == settings.pending_status and not waits and not has_arrived and not under_review,
         "is_held_back": is_held_back and not has_arrived,
         "is_cancelled": found.status == settings.cancelled_status,
         "is_paid": has_arrived or found.status == settings.paid_status,

@@ -17,7 +17,7 @@ from pretix.multidomain.urlreverse import eventreverse
 from tillgate.django import operations
 from tillgate.django.forms import terminal_of
 from tillgate.django.operations.locking import without_atomic_requests
-from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_looked_at
+from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_under_review
 from tillgate.errors import TillgateError
 from tillgate_pretix.accounts import alias_of
 from tillgate_pretix.orders import OPEN, RETURN_TAG, bill_of, vendor_of
@@ -53,7 +53,7 @@ def _begin(request: Any, order: Any, theirs: Any) -> tuple[str, str]:
     current = order.payments.filter(state__in=OPEN, provider=theirs.provider, amount=order.pending_sum).order_by("-pk").first()
     if current is None or not current.payment_provider.is_enabled:
         return "", _("This payment cannot be continued. Please choose again how you would like to pay.")
-    if is_looked_at(PLUGIN, bill_of(order)):
+    if is_under_review(PLUGIN, bill_of(order)):
         because = _("The payment service says that you have paid already, and something about it is not in order.")
         return "", because + " " + _("The organizer has been told. Please ask before you pay again.")
     about: dict[str, Any] = {"account": alias_of(order), "data": {"payment": current.pk}}

@@ -20,8 +20,8 @@ from tillgate.django.operations.starting import (
     Started,
     StartOutcome,
     is_being_created,
-    is_looked_at,
     is_order_paid,
+    is_under_review,
     may_go_on,
     wait_for_creation,
 )
@@ -192,7 +192,7 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
     except InvalidRequest:
         raise _Refused(_("The amount must be above zero, in whole cents.")) from None
     amount = _owed(installation, body.source_object, amount)
-    if is_looked_at(PLUGIN, _begun(installation, body.source_object).key):
+    if is_under_review(PLUGIN, _begun(installation, body.source_object).key):
         because = _("The payment service says that this has been paid, and something about it is not in order.")
         raise _Refused(because + " " + _("Please ask the shop before you pay again."))
     if not isinstance(body.data, Mapping):

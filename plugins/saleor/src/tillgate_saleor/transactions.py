@@ -83,9 +83,10 @@ def source_of(installation: Installation, source: bodies.Source) -> str:
 
 
 def costs_of(installation: Installation, source: bodies.Source) -> Decimal | None:
-    """Return what a checkout or order costs without what other Apps hold for it, or None where Saleor does not tell, or the shop takes parts.
+    """Return what a checkout or order costs without what other Apps hold for it.
 
-    What is asked for says less: whoever calls the storefront's API names any amount.
+    None where Saleor does not tell, or the shop takes parts. What is asked for says less: whoever calls the storefront's API names any
+    amount.
     """
     saleor = get_settings().saleor(installation.api_url)
     if saleor is None or saleor.parts:

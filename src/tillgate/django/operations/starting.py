@@ -56,8 +56,8 @@ __all__ = [
     "is_being_created",
     "is_cashier_live",
     "is_closed",
-    "is_looked_at",
     "is_order_paid",
+    "is_under_review",
     "may_go_on",
     "start",
     "wait_for_creation",
@@ -244,7 +244,7 @@ def is_order_paid(order: Order) -> bool:
     return any(one.payment is not None and one.payment.given_back < one.payment.amount for one in untold)
 
 
-def is_looked_at(plugin: str, order_key: str) -> bool:
+def is_under_review(plugin: str, order_key: str) -> bool:
     """Tell whether the gateway calls a payment of an order paid though its answer is not in order: nobody should pay again unasked (I4)."""
     payments = Payment.objects.using(database()).filter(order__plugin=plugin, order__key=order_key)
     return bool(called_paid(list(payments.values_list("pk", flat=True))))
