@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -73,10 +74,41 @@ def test_an_order_that_needs_nobody_shows_nothing(world: World) -> None:
     assert "There is nothing to do." in browser.get(PAGE).content.decode()
 
 
-def test_money_is_given_back_with_one_press(world: World, twice: Any) -> None:
+def fields_of(page: str) -> dict[str, str]:
+    """Return what the form with the button *Give back* carries."""
+    form = page[page.index("Give money back") :]
+    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form)) | {"act": "refund"}
+
+
+def test_nothing_is_given_back_before_a_second_press(world: World, twice: Any) -> None:
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    answer = browser.post(PAGE, {"attention": Attention.objects.get().pk, "act": "refund", "amount": "12.5", "seen": "0"})
+    asked = answer.content.decode()
+    assert "USD 12.50 will be given back" in asked
+    assert world.given_back(Payment.objects.latest("pk")) == 0
+    assert world.attentions() == ["second-payment"]
+
+
+@pytest.mark.parametrize("amount", ["", "0", "12.51", "1.005", "all"])
+def test_an_amount_that_cannot_be_given_back_is_not_asked_about(world: World, twice: Any, amount: str) -> None:
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    answer = browser.post(PAGE, {"attention": Attention.objects.get().pk, "act": "refund", "amount": amount, "seen": "0"}, follow=True)
+    assert "Nothing was done: " in answer.content.decode()
+    assert "Give back USD" not in answer.content.decode()
+
+
+def test_enter_in_a_field_presses_no_button(world: World, twice: Any) -> None:
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    page = browser.get(PAGE).content.decode()
+    form = page[page.index('<form class="panel-body"') :]
+    assert re.findall(r"<button[^>]*>", form)[0] == '<button type="submit" disabled hidden>'
+
+
+def test_money_is_given_back_by_who_is_sure(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
     matter = Attention.objects.get()
-    answer = browser.post(PAGE, {"attention": matter.pk, "act": "refund", "amount": "12.50", "seen": "0"}, follow=True)
+    asked = browser.post(PAGE, {"attention": matter.pk, "act": "refund", "amount": "12.50", "seen": "0"}).content.decode()
+    answer = browser.post(PAGE, fields_of(asked), follow=True)
     assert "Resolved: " in answer.content.decode()
     assert world.given_back(Payment.objects.latest("pk")) == Decimal("12.50")
     assert world.attentions() == []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from django.contrib import messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import get_template
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -17,11 +17,14 @@ from pretix.base.models import Order
 from pretix.control.permissions import EventPermissionRequiredMixin
 
 from tillgate.django import operations
-from tillgate.django.models import Attention, Refund
+from tillgate.django.forms import RefundForm
+from tillgate.django.models import NOTHING, Attention, Refund
+from tillgate.django.operations.refunds import refundable
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import row_id
 from tillgate.errors import TillgateError
+from tillgate.wire import money
 from tillgate_pretix.accounts import of_event
 from tillgate_pretix.orders import bills_of
 from tillgate_pretix.plugin import PLUGIN
@@ -29,6 +32,9 @@ from tillgate_pretix.plugin import PLUGIN
 __all__ = ["PERMISSION", "NeedsAPersonView", "order_panel", "page_url"]
 
 PERMISSION = "event.orders:write"
+
+_WITH_NOTE: Final = frozenset({operations.Act.ACCEPT, operations.Act.LET_EXPIRE})
+_WITH_AMOUNT: Final = frozenset({operations.Act.REFUND, operations.Act.ENTER_REFUND})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,8 @@ class _Card:
     seen: int
     waiting: Refund | None
     """What is withdrawn, if that is done."""
+    takes_note: bool
+    takes_amount: bool
 
 
 def open_matters(event: Any) -> QuerySet[Attention]:
@@ -78,16 +86,23 @@ def order_panel(order: Any, request: HttpRequest) -> str:
 
 def _card(row: Attention) -> _Card:
     number = row.order.key.partition("/")[0] if row.order else ""
-    newest, waiting = row.payment.refunds.order_by("-pk").first() if row.payment else None, operations.to_withdraw(row)
+    waiting, acts = operations.to_withdraw(row), operations.acts_for(row)
     return _Card(
         row=row,
         reason=words.reason(row.reason),
         sentence=Mask([row.payment], [row.refund]).text(row.sentence),
-        acts=[(act.value, _label(act, waiting)) for act in operations.acts_for(row)],
+        acts=[(act.value, _label(act, waiting)) for act in acts],
         order=Order.objects.filter(pk=number).first() if number else None,
-        seen=newest.pk if newest else 0,
+        seen=_newest_refund(row),
         waiting=waiting,
+        takes_note=not _WITH_NOTE.isdisjoint(acts),
+        takes_amount=not _WITH_AMOUNT.isdisjoint(acts),
     )
+
+
+def _newest_refund(row: Attention) -> int:
+    newest = row.payment.refunds.order_by("-pk").first() if row.payment else None
+    return newest.pk if newest else 0
 
 
 def _label(act: operations.Act, waiting: Refund | None) -> str:
@@ -112,6 +127,8 @@ class NeedsAPersonView(EventPermissionRequiredMixin, TemplateView):  # type: ign
         given: dict[str, Any] = {name: request.POST.get(name, "").strip() for name in ("act", "note", "amount", "read")}
         given |= {"seen": row_id(request.POST.get("seen")), "withdraws": row_id(request.POST.get("withdraws")) or None}
         attention = get_object_or_404(open_matters(request.event), pk=row_id(request.POST.get("attention")))
+        if given["act"] == operations.Act.REFUND and not request.POST.get("is_sure"):
+            return self._ask_to_refund(attention, given["amount"])
         mask = Mask([attention.payment], [attention.refund])
         try:
             done = operations.perform(attention.pk, person=request.user.get_username(), **given)
@@ -122,3 +139,19 @@ class NeedsAPersonView(EventPermissionRequiredMixin, TemplateView):  # type: ign
             level = messages.SUCCESS if done.resolved else messages.WARNING
             messages.add_message(request, level, said % {"sentence": mask.text(done.sentence).rstrip(".")})
         return redirect(page_url(request.event))
+
+    def _ask_to_refund(self, attention: Attention, amount: str) -> HttpResponse:
+        """Show what is about to be given back; whoever is sure presses once more."""
+        request: Any = self.request
+        payment = attention.payment
+        left = refundable(payment) if payment else NOTHING
+        form = RefundForm(left, {"amount": amount})
+        if not form.is_valid():
+            errors = " ".join(str(error) for error in form.errors["amount"])
+            messages.error(request, _("Nothing was done: %(because)s.") % {"because": errors.rstrip(".")})
+            return redirect(page_url(request.event))
+        given = form.cleaned_data["amount"]
+        card = _card(attention)
+        context = {"card": card, "payment": payment, "amount": given, "left": left, "left_after": money.left_of(left, [given])}
+        context["page_url"] = page_url(request.event)
+        return render(request, "tillgate_pretix/refund.html", context)

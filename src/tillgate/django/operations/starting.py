@@ -113,7 +113,8 @@ def start(
     """Start a payment of an order, or hand out the one that is open for the same vendor and amount.
 
     `terminal` is where the shopper is, in a browser or on a telephone, `account` the name of one of the settings or of a plugin, and `data`
-    what the hooks find with the payment. What the order costs, and whether it may be paid, `tillgate_describe_order` says.
+    what the hooks find with the payment. What the order costs, and whether it may be paid, `tillgate_describe_order` says. It asks nobody
+    whether an order that holds money, or has a payment under review, is to be paid once more: the pages of `pay_url` and `start_url` do.
 
     Raises `NotPayable`, `InvalidRequest` or `ConfigurationError`, and nothing was sent.
     """
