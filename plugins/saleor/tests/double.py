@@ -391,12 +391,8 @@ class SaleorDouble:
 
     def _paid_for(self, transaction: DoubleTransaction) -> dict[str, Any]:
         source, charged = transaction.source, {"amount": float(transaction.charged)}
-        if source.status == "deleted":
-            return {"chargedAmount": charged, "order": None, "checkout": None}
-        if source.checkout is None:
-            return {"chargedAmount": charged, "order": None, "checkout": {"id": source.id}}
-        order = {"status": source.order_status, "chargeStatus": source.charge_status}
-        return {"chargedAmount": charged, "order": order, "checkout": None}
+        told = None if source.status == "deleted" else self._source(source)
+        return {"chargedAmount": charged, "order": told if source.checkout else None, "checkout": None if source.checkout else told}
 
     def graphql(self, token: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a request to the API."""

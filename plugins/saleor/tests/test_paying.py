@@ -11,19 +11,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
-from tests.double import Noted, SaleorDouble, Source
+from tests.double import DoubleTransaction, Noted, SaleorDouble, Source
 from tests.storefront import RETURN_URL
 from tillgate import hooks
-from tillgate.django import operations
+from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Order, Payment, Refund
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
 from tillgate.wire.money import WireNumber
-from tillgate_saleor import books, deadline, paying, transactions
+from tillgate_saleor import books, costs, deadline, paying, transactions
 from tillgate_saleor.answers import moment
 from tillgate_saleor.bodies import Source as Told
 from tillgate_saleor.deadline import TooLate, within
@@ -42,6 +41,34 @@ def reports(saleor: SaleorDouble) -> int:
 def sweep(world: World) -> None:
     world.time.advance(seconds=10)
     assert world.sweep().faults == []
+
+
+def charged_by_another_app(saleor: SaleorDouble, source: Source, amount: Decimal) -> None:
+    """Let another App of the same Saleor take money for a checkout, such as a gift card's."""
+    theirs, _ = saleor.initialize(source, f"another App's {amount}", {"vendor": "none of ours"})
+    theirs.events = [Noted("CHARGE_SUCCESS", "theirs", amount, timezone.now())]
+
+
+def raising(error: BaseException) -> Any:
+    """Return a function that raises."""
+
+    def fail(*_: Any) -> None:
+        raise error
+
+    return fail
+
+
+def given_up(saleor: SaleorDouble, world: World, reference: str) -> None:
+    """Have money come while the App is deactivated, and somebody accept that Saleor does not hear of it."""
+    tokens, saleor.tokens = saleor.tokens, {}
+    world.sandbox.control.pay(reference)
+    for _ in range(6):
+        world.time.advance(minutes=10)
+        world.sweep()
+    assert world.attentions() == ["delivery-failing"]
+    operations.perform(Attention.objects.get(resolved_at__isnull=True).pk, "accept", person="ann", note="I see to it")
+    saleor.tokens = tokens
+    sweep(world)
 
 
 # Beginning --------------------------------------------------------------------------------------------------------------------------------
@@ -279,36 +306,230 @@ def test_no_more_is_taken_than_what_is_left(saleor: SaleorDouble, world: World) 
     assert (source.books, world.attentions()) == (["paid"], [])
 
 
-def test_a_second_payment_that_comes_when_the_first_was_just_taken_is_told(
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_second_payment_that_comes_while_a_matter_is_concluded_is_told(
+    is_seen: bool, saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = saleor.checkout(TOTAL)
+    _, little = saleor.initialize(source, "little", DATA)
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    world.sandbox.control.pay(little["pspReference"])
+    sweep(world)
+    sweep(world)
+    references = [saleor.initialize(source, vendor, {"vendor": vendor})[1]["pspReference"] for vendor in ("gcash", "paypal")]
+    for reference in references:
+        world.sandbox.control.pay(reference)
+    operations.reconcile(Payment.objects.get(reference=references[0]), "notice")
+    real, later = costs._held, [Payment.objects.get(reference=references[1])]
+
+    def overtaken(parts: Any) -> Any:
+        held = None if is_seen else real(parts)
+        while later:
+            operations.reconcile(later.pop(), "notice")
+        return held or real(parts)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(costs, "_held", overtaken)
+        costs.conclude(list(Purchase.objects.all()))
+    assert world.attentions() == [*(["underpaid"] if is_seen else []), "second-payment"]
+
+
+def test_what_is_paid_already_is_not_begun_for_whatever_a_storefront_names(saleor: SaleorDouble, world: World) -> None:
+    """The cart grows, the shopper pays the old page, and the cart shrinks again: a cent would be taken for the whole."""
+    source = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(source, "one", DATA)
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    sweep(world)
+    source.total = TOTAL
+    for amount in (Decimal("0.01"), TOTAL, TOTAL * 2):
+        _, refused = saleor.initialize(source, f"named {amount}", {"vendor": "paypal"}, amount)
+        assert refused["message"] == "This is paid already."
+    assert Payment.objects.count() == 1
+
+
+def test_what_another_app_has_paid_in_whole_is_not_begun(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    charged_by_another_app(saleor, source, TOTAL)
+    assert saleor.initialize(source, "stale tab", DATA, TOTAL)[1]["message"] == "This is paid already."
+
+
+def test_money_for_what_another_app_has_paid_meanwhile_is_told_and_its_page_not_handed_out(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    transaction, said = saleor.initialize(source, "ours", DATA)
+    charged_by_another_app(saleor, source, TOTAL)
+    again = saleor.process(transaction)
+    assert (again["result"], again.get("data")) == ("CHARGE_ACTION_REQUIRED", None)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    sweep(world)
+    assert world.attentions() == ["paid-not-payable"]
+    assert transaction.charged == TOTAL, "Saleor's books hold it, so that its staff can give it back"
+
+
+@pytest.mark.parametrize("theirs", [TOTAL, TOTAL - 1])
+def test_money_for_what_another_app_has_paid_unheard_is_told_before_saleor_hears_of_it(
+    theirs: Decimal, saleor: SaleorDouble, world: World
+) -> None:
+    source = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(source, "ours", DATA)
+    charged_by_another_app(saleor, source, theirs)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    sweep(world)
+    assert world.attentions() == ["overpaid"]
+    assert f"Saleor wants USD {TOTAL - theirs} by now" in Attention.objects.get().sentence
+
+
+@pytest.mark.parametrize("door", ["report", "payment step", "process", "begun again"])
+def test_a_checkout_that_became_dearer_unheard_is_told_and_the_rest_can_be_paid(
+    door: str, saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In another tab, or since a sale has ended: Saleor would make no order of it, and shows a checkout to nobody."""
+    source = saleor.checkout(TOTAL)
+    transaction, said = saleor.initialize(source, "one", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    operations.reconcile(Payment.objects.get(), "notice")
+    assert Purchase.objects.get().paid_reference == said["pspReference"]
+    source.total = TOTAL * 2
+    match door:
+        case "payment step":
+            saleor.gateway_initialize(source)
+        case "process":
+            assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+        case "begun again":
+            saleor.initialize(source, "one", DATA)
+        case _:
+            sweep(world)
+    assert world.attentions() == ["underpaid"]
+    sweep(world)
+    _, rest = saleor.initialize(source, "rest", {"vendor": "paypal"}, TOTAL * 2)
+    assert (rest["result"], rest["amount"]) == ("CHARGE_ACTION_REQUIRED", 19.9)
+    world.sandbox.control.pay(rest["pspReference"])
+    sweep(world)
+    sweep(world)
+    assert (source.books, source.charged, world.attentions()) == (["paid"], TOTAL * 2, [])
+    assert saleor.initialize(source, "third", DATA, TOTAL)[1]["message"] == "This is paid already."
+    assert list(operations.audit(clock.now() - timedelta(days=2), clock.now() + timedelta(seconds=1))) == []
+
+
+def test_a_checkout_that_becomes_cheaper_after_it_was_paid_is_told_and_is_over_once_the_difference_went_back(
+    saleor: SaleorDouble, world: World
+) -> None:
+    source = saleor.checkout(TOTAL)
+    transaction, said = saleor.initialize(source, "one", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    source.total = Decimal("15.00")
+    saleor.gateway_initialize(source)
+    assert world.attentions() == ["overpaid"]
+    saleor.request_refund(transaction, Decimal("4.90"))
+    sweep(world)
+    assert world.attentions() == []
+
+
+def test_what_was_given_back_in_part_is_not_asked_for_again(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    transaction, said = saleor.initialize(source, "one", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    saleor.request_refund(transaction, Decimal("5.00"))
+    sweep(world)
+    saleor.gateway_initialize(source)
+    assert saleor.initialize(source, "two", DATA)[1]["message"] == "This is paid already."
+    assert world.attentions() == []
+
+
+def test_what_was_given_back_entirely_is_not_said_to_be_paid(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    transaction, said = saleor.initialize(source, "one", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    saleor.request_refund(transaction, TOTAL)
+    sweep(world)
+    assert saleor.initialize(source, "two", DATA)[1]["message"] == "This was paid, and the money was given back."
+
+
+def test_two_presses_for_the_rest_make_one_part(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(source, "one", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    source.total = TOTAL * 2
+    rests = [saleor.initialize(source, f"rest {number}", DATA)[1] for number in range(2)]
+    assert rests[0]["pspReference"] == rests[1]["pspReference"]
+    assert Purchase.objects.count() == 2
+    world.sandbox.control.pay(rests[1]["pspReference"])
+    sweep(world)
+    assert (source.charged, world.attentions()) == (TOTAL * 2, [])
+
+
+def test_two_open_pages_that_pay_a_grown_cart_to_the_cent_have_paid_it(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    references = [saleor.initialize(source, vendor, {"vendor": vendor})[1]["pspReference"] for vendor in ("alipay", "paypal")]
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    for reference in references:
+        world.sandbox.control.pay(reference)
+        sweep(world)
+        sweep(world)
+    assert (source.books, source.charged, world.attentions()) == (["paid"], TOTAL * 2, [])
+    assert saleor.initialize(source, "third", DATA, TOTAL * 2)[1]["message"] == "This is paid already."
+
+
+def test_a_person_reads_what_it_costs_and_not_what_was_left(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL * 2)
+    _, whole = saleor.initialize(source, "whole", DATA)
+    source.total = TOTAL
+    _, half = saleor.initialize(source, "half", {"vendor": "paypal"})
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    for said in (half, whole):
+        world.sandbox.control.pay(said["pspReference"])
+        sweep(world)
+        sweep(world)
+    assert sorted(world.attentions()) == ["overpaid", "underpaid"]
+    assert "the order costs USD 39.80 by now" in Attention.objects.get(reason="underpaid").sentence
+
+
+def test_i4_what_was_canceled_and_paid_all_the_same_is_not_begun_again(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    transaction, said = saleor.initialize(source, "one", DATA)
+    saleor.request_cancel(transaction)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    sweep(world)
+    assert (source.charged, world.attentions()) == (TOTAL, ["paid-not-payable"])
+    assert saleor.initialize(source, "two", {"vendor": "paypal"}, TOTAL)[1]["result"] == "CHARGE_FAILURE"
+
+
+def test_a_process_that_dies_after_the_rest_was_paid_leaves_no_matter_for_ever(
     saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = saleor.checkout(TOTAL)
-    references = [saleor.initialize(source, vendor, {"vendor": vendor})[1]["pspReference"] for vendor in ("alipay", "paypal")]
-    for reference in references:
-        world.sandbox.control.pay(reference)
-    first, second = (Payment.objects.get(reference=reference) for reference in references)
-    conclude, later = books._conclude, list[Any]()
-
-    def overtake() -> None:
-        if not later:
-            later.append(second)
-            operations.reconcile(second, "notice")
-
-    def afterwards(order: Any) -> None:
-        """Let the other payment be told of between the commit and what waits for it."""
-        transaction.on_commit(overtake)
-        conclude(order)
-
-    monkeypatch.setattr(books, "_conclude", afterwards)
-    operations.reconcile(first, "notice")
+    _, said = saleor.initialize(source, "one", DATA)
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    world.sandbox.control.pay(said["pspReference"])
     sweep(world)
-    assert world.attentions() == ["second-payment"]
+    sweep(world)
+    _, rest = saleor.initialize(source, "two", {"vendor": "paypal"})
+    world.sandbox.control.pay(rest["pspReference"])
+    with monkeypatch.context() as patched, suppress(Crash):
+        patched.setattr(costs, "settle", raising(Crash("here")))
+        operations.reconcile(Payment.objects.get(reference=rest["pspReference"]), "notice")
+        sweep(world)
+    sweep(world)
+    world.a_day_passes()
+    assert (source.books, world.attentions()) == (["paid"], [])
 
 
 def test_what_another_app_holds_is_not_left_to_be_paid(saleor: SaleorDouble, world: World) -> None:
     source = saleor.checkout(TOTAL)
-    other, _ = saleor.initialize(source, "another App's", {"vendor": "none of ours"})
-    other.events = [Noted("CHARGE_SUCCESS", "gift-card-1", Decimal("10.00"), timezone.now())]
+    charged_by_another_app(saleor, source, Decimal("10.00"))
     _, said = saleor.initialize(source, "rest", DATA)
     assert said["amount"] == 9.9
     world.sandbox.control.pay(said["pspReference"])
@@ -323,7 +544,7 @@ def test_a_balance_says_what_an_order_costs_whoever_holds_what_of_it(saleor: Sal
         return {"id": name, **{f"{kind}Amount": {"amount": WireNumber(amount)} for kind, amount in amounts.items()}}
 
     ours = held("ours", charged="5.0")
-    for balance, begun, costs in (
+    for balance, begun, expected in (
         ("-19.9", [], "19.90"),
         ("-14.9", [ours], "19.90"),
         ("-9.9", [ours, held("other", charged="5")], "14.90"),
@@ -331,9 +552,11 @@ def test_a_balance_says_what_an_order_costs_whoever_holds_what_of_it(saleor: Sal
         ("-14.9", [ours, held("other", authorized="7", authorizePending="1.5")], "11.40"),
         ("5", [ours], "0.00"),
         ("0", [], "0.00"),
+        ("-24.9", [held("other", charged="-5.0")], "19.90"),
+        ("-19.9", None, "19.90"),
     ):
         told = Told.model_validate({**body, "totalBalance": {"amount": WireNumber(balance)}, "transactions": begun})
-        assert told.costs_without({"ours"}) == Decimal(costs)
+        assert told.costs_without({"ours"}) == Decimal(expected)
     for unclear in (WireNumber("-12.345"), None, True, "5", WireNumber("-1e30")):
         assert Told.model_validate({**body, "totalBalance": {"amount": unclear}}).costs_without(()) is None
 
@@ -815,7 +1038,7 @@ def test_two_orders_of_one_checkout_are_both_paid(saleor: SaleorDouble, world: W
 
 
 @pytest.mark.parametrize("has_parts", [True, False])
-def test_what_an_order_costs_more_than_its_paid_checkout_can_be_paid_where_the_owner_trusts_saleor_to_ask(
+def test_what_an_order_costs_more_than_its_paid_checkout_can_be_paid(
     has_parts: bool, saleor: SaleorDouble, world: World, settings: Any
 ) -> None:
     settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "PARTS": has_parts}}}
@@ -826,11 +1049,10 @@ def test_what_an_order_costs_more_than_its_paid_checkout_can_be_paid_where_the_o
     order = saleor.order(checkout)
     order.total += 5
     _, more = saleor.initialize(order, "second", DATA)
-    assert more["result"] == ("CHARGE_ACTION_REQUIRED" if has_parts else "CHARGE_FAILURE")
-    if has_parts:
-        world.sandbox.control.pay(more["pspReference"])
-        sweep(world)
-        assert order.charged == TOTAL + 5
+    assert (more["result"], more["amount"]) == ("CHARGE_ACTION_REQUIRED", 5.0)
+    world.sandbox.control.pay(more["pspReference"])
+    sweep(world)
+    assert order.charged == TOTAL + 5
     assert world.attentions() == []
 
 
@@ -1091,3 +1313,75 @@ def test_a_saleor_that_is_silent_is_asked_again_before_it_is_told(saleor: Saleor
     assert world.sweep().faults == []
     assert [reason for reason, _ in told()] == ["paid-not-payable"]
     assert order.transactions[0].charged == TOTAL
+
+
+def test_i4_an_order_whose_report_a_person_gave_up_is_not_begun_again(saleor: SaleorDouble, world: World) -> None:
+    checkout = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(checkout, "first", DATA)
+    given_up(saleor, world, said["pspReference"])
+    order = saleor.order(checkout)
+    assert order.charge_status == "NONE"
+    assert saleor.initialize(order, "second", {**DATA, "vendor": "paypal"})[1]["message"] == "This is paid already."
+
+
+def test_a_refund_of_money_whose_report_a_person_gave_up_leaves_saleor_with_nothing(saleor: SaleorDouble, world: World) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "first", DATA)
+    given_up(saleor, world, said["pspReference"])
+    operations.refund(Payment.objects.get().pk, TOTAL, person="ann")
+    sweep(world)
+    sweep(world)
+    assert transaction.charged == NOTHING
+
+
+def test_i4_an_order_whose_money_is_on_its_way_back_is_not_taken_for_another_order(
+    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = saleor.checkout(TOTAL)
+    transaction, said = saleor.initialize(checkout, "first", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    order = saleor.order(checkout)
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    saleor.request_refund(transaction, TOTAL)
+    assert world.attentions() == ["refund-unknown"]
+    monkeypatch.setattr(DoubleTransaction, "charged", NOTHING)  # Saleor takes what is pending off what is charged
+    assert order.charge_status == "NONE"
+    _, again = saleor.initialize(order, "second", {**DATA, "vendor": "paypal"})
+    assert again["result"] == "CHARGE_FAILURE"
+    assert Purchase.objects.count() == 1
+
+
+def test_nobody_is_told_that_nothing_was_charged_of_what_the_gateway_calls_paid(saleor: SaleorDouble, world: World) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "one", DATA)
+    world.sandbox.control.decline(said["pspReference"])
+    operations.reconcile(Payment.objects.get(), "notice")
+    assert saleor.process(transaction)["result"] == "CHARGE_FAILURE"
+    world.sandbox.control.service.decide(said["pspReference"], "pay", late=True)
+    world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
+    world.time.advance(seconds=30)
+    answered = saleor.process(transaction)
+    assert (answered["result"], answered.get("data")) == ("CHARGE_ACTION_REQUIRED", None)
+    assert answered["message"] == "The payment is being confirmed."
+
+
+def test_what_the_gateway_calls_paid_is_not_canceled(saleor: SaleorDouble, world: World) -> None:
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "one", DATA)
+    world.sandbox.control.pay(said["pspReference"])
+    world.sandbox.control.fault("wrong_amount", occasion="query")
+    world.time.advance(seconds=30)
+    _, asked = saleor.request_cancel(transaction)
+    assert asked["result"] == "CANCEL_FAILURE"
+    world.time.advance(seconds=30)
+    assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+    assert world.attentions() == []
+
+
+def test_too_little_is_not_said_to_have_paid_it(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(source, "first", DATA)
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    world.sandbox.control.pay(said["pspReference"])  # its notice is lost
+    world.time.advance(seconds=20)
+    _, again = saleor.initialize(source, "second", {"vendor": "paypal"})
+    assert "paid already" not in again["message"]

@@ -102,6 +102,8 @@ def test_i5_what_a_person_was_told_of_is_over_when_the_staff_give_back_the_other
     for part in parts:
         assert world.attentions() == ["second-payment"]
         assert saleor.request_refund(first, Decimal(part))[1]["result"] == "REFUND_SUCCESS"
+    world.time.advance(seconds=10)
+    world.sweep()
     assert world.attentions() == []
     assert Attention.objects.get().resolution == "Saleor holds as much as it wanted"
     assert (first.charged, second.charged) == (Decimal(0), Decimal("19.90"))

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
 
 from tillgate.transport import DeadlineTransport, keep_to
+from tillgate.wire.money import WireNumber
+from tillgate_saleor.bodies import PaidTransaction, Source
 from tillgate_saleor.conf import get_settings
 from tillgate_saleor.documents import APP_ID, PAID_FOR, REPORT
 from tillgate_saleor.models import LONGEST_ID
@@ -80,14 +82,12 @@ class Reported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaidFor:
-    """What a transaction pays, as its Saleor has it. Of a checkout there is no status."""
+    """What a transaction pays, as its Saleor has it."""
 
     is_charged: bool
     """Whether the Saleor has heard of money of the transaction."""
-    is_there: bool
-    """Whether there is an order or a checkout that it pays."""
-    status: str | None = None
-    charge_status: str | None = None
+    source: Source | None
+    """The order or the checkout that it pays, if there is one."""
 
 
 @functools.cache
@@ -124,13 +124,15 @@ def ask_paid_for(api_url: str, token: SecretStr, transaction_id: str) -> PaidFor
     found = _asked(api_url, token, PAID_FOR, {"id": transaction_id}).get("transaction")
     if not isinstance(found, Mapping):
         raise Unreachable(f"{api_url} did not say what a transaction pays")
-    charged, order = found.get("chargedAmount"), found.get("order")
-    amount = charged.get("amount") if isinstance(charged, Mapping) else None
-    if not isinstance(amount, int | float):
+    said = found.get("order") or found.get("checkout")
+    try:
+        transaction = PaidTransaction.model_validate({"id": transaction_id, **found})
+        source = Source.model_validate(said) if said else None
+    except ValidationError:
+        raise Unreachable(f"{api_url} did not say what a transaction pays") from None
+    if transaction.charged is None:
         raise Unreachable(f"{api_url} did not say whether a transaction is charged")
-    said = order if isinstance(order, Mapping) else {}
-    is_there = bool(order or found.get("checkout"))
-    return PaidFor(is_charged=amount > 0, is_there=is_there, status=said.get("status"), charge_status=said.get("chargeStatus"))
+    return PaidFor(is_charged=transaction.is_charged, source=source)
 
 
 def report(api_url: str, token: SecretStr, event: Reported) -> None:
@@ -205,7 +207,7 @@ def _read(method: str, url: str, seconds: float, **request: Any) -> dict[str, An
 
 def _object(url: str, body: bytes) -> dict[str, Any]:
     try:
-        answer = json.loads(body)
+        answer = json.loads(body, parse_float=WireNumber)
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from decimal import Decimal
 from typing import Any, ClassVar, Final, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
 
 from tillgate.django.models import NOTHING
@@ -82,9 +82,14 @@ class PaidTransaction(SaleorTransaction):
     """A Saleor that has installed an older App does not tell it."""
 
     @property
+    def charged(self) -> Decimal | None:
+        """The dollars that the Saleor has heard of; below zero where it has heard of a refund alone, and None where it does not tell."""
+        return _signed(self.charged_amount)
+
+    @property
     def is_charged(self) -> bool:
         """Whether the Saleor says that it has heard of money of the transaction."""
-        return bool(_dollars(self.charged_amount))
+        return (self.charged or NOTHING) > 0
 
 
 class HeldTransaction(PaidTransaction):
@@ -97,7 +102,7 @@ class HeldTransaction(PaidTransaction):
     @property
     def paid(self) -> Decimal:
         """The dollars of it that Saleor counts in a balance."""
-        return money.total([_dollars(self.charged_amount), _dollars(self.charge_pending_amount)])
+        return money.total([self.charged or NOTHING, _dollars(self.charge_pending_amount)])
 
     @property
     def held(self) -> Decimal:
@@ -136,6 +141,12 @@ class Source(_Part):
     total_balance: Amount | None = None
     """What is paid of it, less what it costs; not told either by a Saleor that has installed an older App."""
     transactions: tuple[HeldTransaction, ...] = Field(default=(), validation_alias=AliasChoices("begun", "transactions"))
+
+    @field_validator("transactions", mode="before")
+    @classmethod
+    def _none_of_them(cls, given: Any) -> Any:
+        """Take null, which a checkout may have, for none."""
+        return () if given is None else given
 
     def costs_without(self, ours: Collection[str]) -> Decimal | None:
         """Return the dollars that it costs without what is held by other transactions than ours, or None where that is not told."""

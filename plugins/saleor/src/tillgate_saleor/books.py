@@ -10,29 +10,26 @@ from decimal import Decimal
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from django.db import transaction
 from django.utils.translation import gettext as _
 
 from tillgate.django import clock
 from tillgate.django.models import Attention as AttentionRow
 from tillgate.django.models import Delivery, DeliveryKind
 from tillgate.django.models import Payment as PaymentRow
-from tillgate.django.operations.attention import settle
+from tillgate.django.operations.deliveries import GIVEN_UP
 from tillgate.django.operations.locking import database
 from tillgate.django.operations.refunds import refundable
 from tillgate.hooks import Attention, Order, OrderDescription, PaidOutcome, Payment, Refund
 from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus
-from tillgate.wire import money
 from tillgate_saleor import reports
+from tillgate_saleor.costs import left_of, parts_of
 from tillgate_saleor.models import AskedRefund, Purchase, Transaction
-from tillgate_saleor.plugin import PLUGIN
-from tillgate_saleor.transactions import CHARGED, find_purchase, held_for, paid_at, payment_of, transaction_of
+from tillgate_saleor.transactions import CHARGED, find_purchase, paid_at, payment_of, transaction_of
 
 __all__ = ["attention_raised", "describe", "paid", "refund_changed", "refund_reference", "return_url", "unpaid"]
 
 _NOT_CHARGED: Final = "CHARGE_FAILURE"
 """The report that nobody paid."""
-_TOO_MUCH_OR_LITTLE: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.OVERPAID, AttentionReason.UNDERPAID})
 _PAID_NOTHING: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID})
 
 
@@ -43,11 +40,33 @@ def describe(order_key: str) -> OrderDescription | None:
         return None
     return OrderDescription(
         number=purchase.number,
-        amount=purchase.amount,
+        amount=_owed(purchase),
         currency=purchase.currency,
         description=purchase.number,
-        not_payable_because=_("it is paid") if purchase.paid_reference else None,
+        not_payable_because=_why_not(purchase),
     )
+
+
+def _why_not(purchase: Purchase) -> str | None:
+    if purchase.paid_reference:
+        paid_by = PaymentRow.objects.using(database()).filter(reference=purchase.paid_reference).first()
+        is_given_back = paid_by is not None and paid_by.given_back >= paid_by.amount
+        return _("it was paid, and the money was given back") if is_given_back else _("it is paid")
+    if purchase.costs is not None and (purchase.costs <= 0 or (purchase.part and _left_of(purchase, purchase.costs) <= 0)):
+        return _("nothing is left to be paid of it")
+    return None
+
+
+def _owed(purchase: Purchase) -> Decimal:
+    """Return what a payment has to pay: what is held already, such as what was too little, pays its share."""
+    if not purchase.costs:
+        return Decimal(purchase.amount)
+    left = _left_of(purchase, purchase.costs)
+    return left if left > 0 else Decimal(purchase.costs)
+
+
+def _left_of(purchase: Purchase, costs: Decimal) -> Decimal:
+    return left_of(costs, parts_of(purchase.installation_id, purchase.source), as_told=True)
 
 
 def paid(payment: Payment) -> PaidOutcome:
@@ -61,26 +80,18 @@ def paid(payment: Payment) -> PaidOutcome:
     is_given_up = purchase.given_up_at is not None and _was_reported(payment.id, _NOT_CHARGED)
     if purchase.paid_reference or is_given_up or told.canceled_at:
         return PaidOutcome.NOT_PAYABLE
-    if _left_of(purchase, payment) > payment.amount:
+    if _owed(purchase) > payment.amount:  # it may have changed since the order was described
         return PaidOutcome.UNDERPAID
     purchase.paid_reference = payment.reference
     purchase.save(update_fields=["paid_reference"])
     _report_charged(told, payment.id, payment)
-    _conclude(payment.order)
     return PaidOutcome.APPLIED
 
 
-def _left_of(purchase: Purchase, payment: Payment) -> Decimal:
-    """Return what a payment had to pay: what was too little before is held, and pays its share."""
-    if purchase.costs is None:
-        return Decimal(purchase.amount)
-    return money.left_of(purchase.costs, [held_for(purchase.key, without=payment.reference)])
-
-
 def _was_reported(payment_id: str, kind: str) -> bool:
-    """Tell whether a report of this kind about a payment was ever queued."""
+    """Tell whether a report of this kind about a payment was ever queued; one that a person gave up was not."""
     reports = Delivery.objects.using(database()).filter(kind=DeliveryKind.REMOTE, name=kind)
-    return reports.filter(payment=int(payment_id)).exists()
+    return reports.filter(payment=int(payment_id)).exclude(outcome=GIVEN_UP).exists()
 
 
 def attention_raised(attention: Attention) -> None:
@@ -129,28 +140,7 @@ def refund_changed(refund: Refund) -> None:
     kind, message = ("REFUND_SUCCESS", _("Given back.")) if is_done else ("REFUND_FAILURE", _("Not given back."))
     actions = ["REFUND"] if refundable(payment) else []
     reference = refund_reference(payment.reference, refund.id)
-    _conclude(refund.payment.order)
     reports.enqueue(told, kind, reference, refund.amount, message, actions, payment_id=refund.payment.id, refund_id=refund.id)
-
-
-def _conclude(order: Order) -> None:
-    """Take back what a person was told of money once exactly what Saleor wanted is held, whichever payment the staff gave back.
-
-    Whoever gave it back would leave the order unpaid. Not while money is on its way back, which may be refused.
-    """
-    purchase = find_purchase(order.key)
-    payments = PaymentRow.objects.using(database()).filter(order__plugin=PLUGIN, order__key=order.key, status=PaymentStatus.PAID)
-    held = money.total(money.left_of(payment.amount, [payment.given_back]) for payment in payments)
-    if purchase is None or not purchase.paid_reference or held != (purchase.amount if purchase.costs is None else purchase.costs):
-        return
-    if held != held_for(order.key):
-        return
-    matters = AttentionRow.objects.using(database()).filter(order__plugin=PLUGIN, order__key=order.key, reason__in=_TOO_MUCH_OR_LITTLE)
-    # Those of now: another payment may be told of as soon as the order's lock is let go.
-    if numbers := list(matters.filter(resolved_at__isnull=True).values_list("pk", flat=True)):
-        over = AttentionRow.objects.filter(pk__in=numbers)
-        # Each under the lock of its own row, so after the lock of the order.
-        transaction.on_commit(lambda: settle(over, "Saleor holds as much as it wanted"), using=database())
 
 
 def refund_reference(reference: str, refund_id: int | str) -> str:

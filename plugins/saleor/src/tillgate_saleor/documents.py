@@ -33,13 +33,10 @@ _COMMON: Final = "__typename issuedAt version recipient { id }"
 _HELD: Final = "id chargedAmount { amount } chargePendingAmount { amount } authorizedAmount { amount } authorizePendingAmount { amount }"
 # The transactions of a checkout may be null and an order's not, so they are named anew. A field for which the App has no permission would
 # leave nothing of the whole body.
-_SOURCE: Final = f"""sourceObject {{
-      __typename
-      ... on Checkout {{ id channel {{ slug currencyCode }} totalBalance {{ amount }} begun: transactions {{ {_HELD} }} }}
-      ... on Order {{
-        id number status chargeStatus checkoutId channel {{ slug currencyCode }} totalBalance {{ amount }} transactions {{ {_HELD} }}
-      }}
-    }}"""
+_COSTS: Final = "channel { slug currencyCode } totalBalance { amount }"
+_CHECKOUT: Final = f"id {_COSTS} begun: transactions {{ {_HELD} }}"
+_ORDER: Final = f"id number status chargeStatus checkoutId {_COSTS} transactions {{ {_HELD} }}"
+_SOURCE: Final = f"sourceObject {{ __typename ... on Checkout {{ {_CHECKOUT} }} ... on Order {{ {_ORDER} }} }}"
 _TRANSACTION: Final = "transaction { id pspReference }"
 _PAYING: Final = "transaction { id pspReference chargedAmount { amount } }"
 _ACTION: Final = "action { actionType amount currency }"
@@ -61,9 +58,9 @@ SUBSCRIPTIONS: Final = {
 
 APP_ID: Final = "{ app { id identifier } }"
 
-PAID_FOR: Final = """query PaidFor($id: ID!) {
-  transaction(id: $id) { chargedAmount { amount } order { status chargeStatus } checkout { id } }
-}"""
+PAID_FOR: Final = f"""query PaidFor($id: ID!) {{
+  transaction(id: $id) {{ chargedAmount {{ amount }} order {{ __typename {_ORDER} }} checkout {{ __typename {_CHECKOUT} }} }}
+}}"""
 
 REPORT: Final = """mutation Report(
   $id: ID!, $type: TransactionEventTypeEnum!, $pspReference: String!, $amount: PositiveDecimal!, $time: DateTime!,

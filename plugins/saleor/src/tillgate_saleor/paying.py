@@ -14,6 +14,7 @@ from tillgate.django import clock, operations
 from tillgate.django.conf import get_settings as get_tillgate_settings
 from tillgate.django.forms import VENDOR_LABELS
 from tillgate.django.models import Payment
+from tillgate.django.operations.attention import called_paid
 from tillgate.django.operations.locking import database, locked_order
 from tillgate.django.operations.starting import (
     NotPayable,
@@ -32,15 +33,15 @@ from tillgate.wire.messages import Terminal, Vendor
 from tillgate_saleor import bodies
 from tillgate_saleor.answers import Answer, answer, failure
 from tillgate_saleor.conf import Channel, get_settings, origin_of
+from tillgate_saleor.costs import costs_of, kept_for, left_of, note_costs, parts_of
 from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import (
     DATA_KEY,
     attach,
-    costs_of,
+    find_purchase,
     find_transaction,
-    held_for,
     is_reported,
     note,
     paid_at,
@@ -82,29 +83,33 @@ def vendors_of(channel: Channel) -> tuple[Vendor, ...]:
 def initialize_gateway(installation: Installation, body: bodies.GatewayInitialize) -> Answer:
     """Offer the channel's vendors; none where it sells in another currency. What is to be paid by now is noted, if it was begun."""
     source = body.source_object
-    _note_amount(installation, source, body.amount)
+    _note(installation, source)
+    if costs_of(installation, source) is None:
+        _note_amount(installation, source, body.amount)
     is_ours = source.channel.currency_code in (None, money.CURRENCY)
     vendors = vendors_of(channel_of(installation, source.channel.slug)) if is_ours else ()
     return {"data": {"vendors": [{"id": vendor.value, "name": str(VENDOR_LABELS[vendor])} for vendor in vendors]}}
 
 
-def _note_amount(installation: Installation, source: bodies.Source, amount: object) -> None:
-    """Note what Saleor wants by now: a cart may have changed since its payment began.
+def _note(installation: Installation, source: bodies.Source) -> None:
+    """Note what a checkout or order costs by now, before anything is made of what the gateway says."""
+    note_costs(installation, source, source_of(installation, source))
 
-    `amount` counts only where Saleor tells nothing better, since a storefront may have named it; and not where Saleor holds money of ours
-    that was too little: it says what is left then, and not what that money would have to pay.
+
+def _note_amount(installation: Installation, source: bodies.Source, amount: object) -> None:
+    """Note what is asked for where Saleor tells nothing better: a cart may have changed since its payment began.
+
+    Not where Saleor holds money of ours that was too little: it says what is left then, and not what that money would have to pay.
     """
-    costs = costs_of(installation, source)
-    unpaid = Purchase.objects.using(database()).filter(installation=installation, source=source_of(installation, source), paid_reference="")
-    for purchase in unpaid:
-        noted, held = dict[str, Decimal | None](), held_for(purchase.key)
-        if costs is not None:
-            left = money.left_of(costs, [held])
-            noted = {"costs": costs, "amount": left if left > 0 else costs}
-        elif not held:
-            noted = {"amount": money.read_amount(amount)}
-        if noted.get("amount"):  # otherwise nothing is to be paid, or it does not say
-            unpaid.filter(pk=purchase.pk).update(**noted)
+    for purchase in _parts(installation, source):
+        wanted = money.read_amount(amount)
+        if wanted and not purchase.paid_reference and not kept_for([purchase]):  # otherwise nothing is to be paid, or it does not say
+            unpaid = Purchase.objects.using(database()).filter(pk=purchase.pk, paid_reference="")
+            unpaid.update(amount=wanted)
+
+
+def _parts(installation: Installation, source: bodies.Source) -> list[Purchase]:
+    return parts_of(installation.pk, source_of(installation, source))
 
 
 def stored_methods(installation: Installation, body: bodies.StoredMethods) -> Answer:
@@ -125,6 +130,7 @@ class _Wanted:
 
 def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
     """Begin a payment and answer with its cashier page. Asked again for the same transaction, answer with the same payment."""
+    _note(installation, body.source_object)
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun) if begun else None
     if begun is not None and payment is not None:  # whatever is offered by now
@@ -192,7 +198,7 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
     except InvalidRequest:
         raise _Refused(_("The amount must be above zero, in whole cents.")) from None
     amount = _owed(installation, body.source_object, amount)
-    if is_under_review(PLUGIN, _begun(installation, body.source_object).key):
+    if any(is_under_review(PLUGIN, part.key) for part in _parts(installation, body.source_object)):
         because = _("The payment service says that this has been paid, and something about it is not in order.")
         raise _Refused(because + " " + _("Please ask the shop before you pay again."))
     if not isinstance(body.data, Mapping):
@@ -218,26 +224,27 @@ def _why_over(installation: Installation, source: bodies.Source) -> str:
     saleor = get_settings().saleor(installation.api_url)
     # Where parts may be paid, Saleor is trusted to ask for what is left.
     is_paid = source.charge_status in PAID_CHARGE_STATUSES and saleor is not None and not saleor.parts
+    costs = costs_of(installation, source)
+    if costs is not None and left_of(costs, parts := _parts(installation, source)) <= 0:
+        is_given_back = any(part.paid_reference for part in parts) and not kept_for(parts)
+        return _("This was paid, and the money was given back.") if is_given_back else _("This is paid already.")
     return _("This is paid already.") if is_paid else ""
 
 
-def _begun(installation: Installation, source: bodies.Source) -> Purchase:
-    """Return the first part of what a source pays, whether it has a row or not."""
-    return Purchase(installation=installation, source=source_of(installation, source))
-
-
 def _owed(installation: Installation, source: bodies.Source, amount: Decimal) -> Decimal:
-    """Return what is to be paid of an amount: no more than what is left. Raise `_Refused` for less, where no parts are taken.
+    """Return what is to be paid where an amount is asked for: what is left. Raise `_Refused` for less, where no parts are taken.
 
     Whoever calls the storefront's API may name any amount, and one that Saleor makes out itself has a gift card's money in it.
     """
     costs = costs_of(installation, source)
     if costs is None:
         return amount
-    left = money.left_of(costs, [held_for(_begun(installation, source).key)])
+    left = left_of(costs, _parts(installation, source))
+    if left <= 0:  # since it was looked at
+        raise _Refused(_("This is paid already."))
     if amount < left:
         raise _Refused(_("USD %(left)s is left to be paid, and this shop takes no part of it: leave the amount out.") % {"left": left})
-    return left if left > 0 else amount
+    return left
 
 
 def _return_url(installation: Installation, given: Any) -> str:
@@ -254,7 +261,7 @@ def _started(installation: Installation, body: bodies.Initialize, started: Start
     begun, payment = find_transaction(installation, body.transaction.id), started.payment
     assert begun is not None
     if started.outcome is StartOutcome.PAID and payment.data.get(DATA_KEY) != begun.pk:
-        return _paid_by_another()
+        return _paid_by_another(begun, payment)
     if not attach(begun, payment):
         return failure(_CHARGE, _unknown())
     if started.outcome is StartOutcome.REFUSED:
@@ -272,6 +279,7 @@ def process(installation: Installation, body: bodies.Process) -> Answer:
     payment = payment_of(begun) if begun else None
     if begun is None or payment is None:
         return failure(_CHARGE, _("This transaction was never begun."))
+    _note(installation, body.source_object)
     return _standing(begun, operations.reconcile(payment, _CAUSE), body)
 
 
@@ -287,13 +295,14 @@ def _standing(begun: Transaction, payment: Payment, body: bodies.Initialize | bo
         return answer(
             "CHARGE_SUCCESS", psp_reference=reference, amount=amount, at=paid_at(payment.pk), message=_("Paid."), actions=["REFUND"]
         )
-    if not payment.is_open:
+    is_called_paid = bool(called_paid([payment.pk]))
+    if not (payment.is_open or is_called_paid):
         return _failed(payment, _("The payment came to nothing. Nothing was charged."))
-    if begun.canceled_at:
+    if begun.canceled_at and not is_called_paid:
         return _failed(payment, _("This was canceled. Nothing was charged."))
     if is_order_paid(payment.order):
-        return _paid_by_another()  # its cashier page would take the money once more (I4)
-    if not payment.cashier_url:
+        return _paid_by_another(begun, payment)  # its cashier page would take the money once more (I4)
+    if not (payment.cashier_url or is_called_paid):
         return _not_begun(payment)
     is_live = may_go_on(payment) and not _why_over(begun.installation, body.source_object)
     return answer(
@@ -306,7 +315,10 @@ def _standing(begun: Transaction, payment: Payment, body: bodies.Initialize | bo
     )
 
 
-def _paid_by_another() -> Answer:
+def _paid_by_another(begun: Transaction, payment: Payment) -> Answer:
+    purchase = find_purchase(begun.purchase.key)
+    if not (is_order_paid(payment.order) or (purchase and purchase.paid_reference)):  # it was too little
+        return failure(_CHARGE, _("Money for this has just arrived, by another transaction. Please ask again in a moment."))
     return failure(_CHARGE, _("This is paid already, by another transaction."))
 
 
@@ -344,6 +356,8 @@ def cancel(installation: Installation, body: bodies.Cancelation, raw: bytes) -> 
     if begun is None or payment is None:
         return failure("CANCEL", _("This transaction was never begun."), raw)
     operations.reconcile(payment, _CAUSE)
+    if called_paid([payment.pk]):
+        return failure("CANCEL", _("The payment service says that this has been paid, and something about it is not in order."), raw)
     if not _cancel_unless_paid(begun, payment):
         return failure("CANCEL", _("The shopper has paid. Give the money back instead."), raw)
     message = _("If the shopper still pays on the cashier page, a person is told.")

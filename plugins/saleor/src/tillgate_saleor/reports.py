@@ -20,6 +20,7 @@ from tillgate.wire import money
 from tillgate_saleor import vault
 from tillgate_saleor.answers import moment
 from tillgate_saleor.api import Reported, SaleorError, Silent, TokenRefused, ask_paid_for, report
+from tillgate_saleor.costs import conclude, note_costs, parts_of
 from tillgate_saleor.models import Transaction
 from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import CHARGED
@@ -64,8 +65,9 @@ def enqueue(
 
 def deliver(delivery: RemoteDelivery) -> None:
     """Carry a report to the Saleor of its transaction; raise a `SaleorError` when it was not taken, and it is tried again."""
-    told = Transaction.objects.select_related("installation").get(pk=delivery.data["transaction"])
+    told = Transaction.objects.select_related("installation", "purchase").get(pk=delivery.data["transaction"])
     installation = told.installation
+    conclude(parts_of(installation.pk, told.purchase.source))  # it is known here by now, whenever Saleor hears of it
     if not installation.token:
         raise TokenRefused(f"{installation.api_url} has uninstalled the App: let it install it again, or settle this there by hand")
     now = clock.now()
@@ -100,5 +102,8 @@ def _look_what_it_pays(told: Transaction, token: SecretStr, payment_id: int) -> 
     except SaleorError as error:
         _log.warning("%s was not asked what transaction %s pays: %s", api_url, told.transaction_id, error)
         return
+    source = found.source
     if not found.is_charged:
-        tell_if_unwanted(payment_id, unwanted_because(found.status, found.charge_status) if found.is_there else GONE)
+        tell_if_unwanted(payment_id, unwanted_because(source.status, source.charge_status) if source else GONE)
+    if source:
+        note_costs(told.installation, source, told.purchase.source)

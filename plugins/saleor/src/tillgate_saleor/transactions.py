@@ -20,13 +20,12 @@ from django.db.models import Max, Q
 
 from tillgate.django import clock
 from tillgate.django.models import Delivery, DeliveryKind, Payment, TimelineEntry
+from tillgate.django.operations.deliveries import GIVEN_UP
 from tillgate.django.operations.locking import database, locked_order
-from tillgate.django.operations.refunds import refundable
-from tillgate.lifecycle import PaymentStatus
-from tillgate.wire import money
 from tillgate.wire.messages import Vendor
 from tillgate_saleor import bodies
 from tillgate_saleor.conf import get_settings
+from tillgate_saleor.costs import costs_of, left_of, parts_of
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
 
@@ -34,10 +33,8 @@ __all__ = [
     "CHARGED",
     "DATA_KEY",
     "attach",
-    "costs_of",
     "find_purchase",
     "find_transaction",
-    "held_for",
     "is_reported",
     "note",
     "paid_at",
@@ -72,34 +69,17 @@ def source_of(installation: Installation, source: bodies.Source) -> str:
     """Return under which name a checkout or order is paid: an order under its checkout's.
 
     The shopper may have the cashier page of the checkout open while the order that it became is paid, and only payments of one order know
-    of each other (I4). An order that holds nothing of what its checkout was paid, as Saleor knows, is another one of the same checkout.
+    of each other (I4). An order that holds nothing of what its checkout was paid, as Saleor knows, is another one of the same checkout; not
+    one that has the checkout's transactions, whose money is on its way back.
     """
     purchases = Purchase.objects.using(database()).filter(installation=installation)
     if not source.checkout_id or purchases.filter(source=source.id).exists():
         return source.id
-    begun = purchases.filter(source=source.checkout_id).order_by("part").last()
-    is_another = begun is not None and source.charge_status == "NONE" and _is_known_to_be_paid(begun)
-    return source.id if is_another else source.checkout_id
-
-
-def costs_of(installation: Installation, source: bodies.Source) -> Decimal | None:
-    """Return what a checkout or order costs without what other Apps hold for it.
-
-    None where Saleor does not tell, or the shop takes parts. What is asked for says less: whoever calls the storefront's API names any
-    amount.
-    """
-    saleor = get_settings().saleor(installation.api_url)
-    if saleor is None or saleor.parts:
-        return None
+    begun = parts_of(installation.pk, source.checkout_id)
     known = [one.id for one in source.transactions]
-    ours = Transaction.objects.using(database()).filter(installation=installation, transaction_id__in=known)
-    return source.costs_without(set(ours.values_list("transaction_id", flat=True)))
-
-
-def held_for(order_key: str, *, without: str = "") -> Decimal:
-    """Return the dollars that payments of an order hold and that are not on their way back, but for the payment of a reference."""
-    paid = Payment.objects.using(database()).filter(order__plugin=PLUGIN, order__key=order_key, status=PaymentStatus.PAID)
-    return money.total(refundable(payment) for payment in paid.exclude(reference=without))
+    has_ours = Transaction.objects.using(database()).filter(purchase__in=begun, transaction_id__in=known).exists()
+    is_another = begun and not has_ours and source.charge_status == "NONE" and _is_known_to_be_paid(begun[-1])
+    return source.id if is_another else source.checkout_id
 
 
 def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, amount: Decimal, return_url: str) -> Transaction:
@@ -112,7 +92,7 @@ def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, am
     # In a transaction of its own: on InnoDB, those who write the same row at the same moment would then wait for each other's locks.
     Purchase.objects.using(database()).get_or_create(installation=installation, source=source, part=0, defaults=first)
     with transaction.atomic(using=database()):
-        purchase = _purchase(installation, source, body, amount)
+        purchase = _purchase(installation, source, body, amount, costs)
         values = {
             "purchase": purchase,
             "idempotency_key": body.idempotency_key,
@@ -130,17 +110,24 @@ def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, am
         return begun
 
 
-def _purchase(installation: Installation, source: str, body: bodies.Initialize, amount: Decimal) -> Purchase:
-    """Return what a transaction pays, locked: the last part of its checkout or order, or the next where Saleor may ask for more."""
+def _purchase(installation: Installation, source: str, body: bodies.Initialize, amount: Decimal, costs: Decimal | None) -> Purchase:
+    """Return what a transaction pays, locked: the last part of its checkout or order, or the next where that is paid and costs more."""
     purchases = Purchase.objects.using(database())
     # The first part's row is the lock of them all.
     parts = list(purchases.select_for_update().filter(installation=installation, source=source).order_by("part"))
-    saleor = get_settings().saleor(installation.api_url)
     is_begun = Transaction.objects.using(database()).filter(installation=installation, transaction_id=body.transaction.id).exists()
-    if is_begun or saleor is None or not saleor.parts or not _is_known_to_be_paid(parts[-1]):
+    if is_begun or not _is_more_wanted(installation, parts, costs):
         return parts[-1]
-    values = {"number": parts[0].number, "channel": parts[0].channel, "amount": amount}
+    values = {"number": parts[0].number, "channel": parts[0].channel, "amount": amount, "costs": costs}
     return purchases.create(installation=installation, source=source, part=len(parts), **values)
+
+
+def _is_more_wanted(installation: Installation, parts: list[Purchase], costs: Decimal | None) -> bool:
+    """Tell whether what is paid costs more than that; where Saleor does not tell, the owner may trust it to ask for what is left."""
+    if costs is not None:
+        return bool(parts[-1].paid_reference) and left_of(costs, parts) > 0
+    saleor = get_settings().saleor(installation.api_url)
+    return saleor is not None and saleor.parts and _is_known_to_be_paid(parts[-1])
 
 
 def _is_known_to_be_paid(purchase: Purchase) -> bool:
@@ -151,7 +138,7 @@ def _is_known_to_be_paid(purchase: Purchase) -> bool:
 def is_reported(reference: str) -> bool:
     """Tell whether Saleor has taken the report that a payment is paid."""
     told = Delivery.objects.using(database()).filter(kind=DeliveryKind.REMOTE, name=CHARGED, done_at__isnull=False)
-    return told.filter(payment__reference=reference).exists()
+    return told.filter(payment__reference=reference).exclude(outcome=GIVEN_UP).exists()
 
 
 def _number(source: bodies.Source) -> str:
