@@ -181,6 +181,42 @@ def test_the_page_of_an_order_that_waits_says_how_its_payment_stands(world: Worl
 # pretix's own confirm ---------------------------------------------------------------------------------------------------------------------
 
 
+def page_of(world: World, key: str, client: Client) -> str:
+    """Return the page that an order's shopper sees."""
+    order = order_of(world, key)
+    return str(client.get(f"/org/conf/order/{order.code}/{order.secret}/").content.decode())
+
+
+def test_a_shopper_who_pressed_twice_is_waited_for(world: World, client: Client) -> None:
+    """pretix makes a payment for each press, and both lead to the same cashier page."""
+    key = world.order()
+    assert world.pay_page(key).pk == world.pay_page(key).pk
+    assert "We are waiting for your payment" in page_of(world, key, client)
+
+
+def test_nobody_is_told_that_nothing_was_charged_of_what_the_service_calls_paid(world: World, client: Client) -> None:
+    key = world.order()
+    payment = world.pay_page(key)
+    world.sandbox.control.decline(payment.reference)
+    world.gateway_notice(payment)
+    assert "nothing was charged" in page_of(world, key, client)
+    world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
+    world.pays_late(payment)
+    world.gateway_notice(payment)
+    assert world.attentions() == ["amount-mismatch"]
+    page = page_of(world, key, client)
+    assert "nothing was charged" not in page
+    assert "Please ask before you pay again" in page
+
+
+def test_a_shopper_whose_money_waits_for_a_person_is_not_told_that_it_will_be_confirmed(world: World) -> None:
+    _, payment = expired(world, places=0)
+    world.gateway_notice(payment)
+    world.sweep()
+    page = Client().get(path_of(world.come_back(payment)["Location"]))
+    assert "The organizer has been told, and will see to it" in page.content.decode()
+
+
 def underpaid(world: World) -> tuple[str, Payment]:
     """Return the key of an order that had become dearer when USD 12.50 came for it, and the payment."""
     key = world.order()

@@ -11,13 +11,14 @@ from django.test import Client
 from django.urls import reverse
 from pretix.base.models import OrderPayment, OrderRefund
 from pretix.base.payment import PaymentException
+from pretix.base.services.orders import cancel_order
 from pretix.base.shredder import PaymentInfoShredder
 
 from tests.shopping import at, bought, newest_payment, order_of, refunds_of, staff
 from tests.test_paying import expired, underpaid
 from tillgate.django import clock, operations
 from tillgate.django.models import Attention, Refund
-from tillgate.django.operations.refunds import mark_lost, settle_by_person
+from tillgate.django.operations.refunds import mark_lost, settle_by_person, withdraw
 from tillgate.testing.world import World
 from tillgate_pretix import refunds
 from tillgate_pretix.orders import ATTENTION_LOGGED
@@ -412,3 +413,30 @@ def test_the_shredder_leaves_what_names_nobody_and_the_money_can_still_be_given_
         PaymentInfoShredder(order.event).shred_data()
     assert newest_payment(order).info_data == {"reference": payment.reference, "transaction_no": payment.transaction_no}
     assert given_back(order, "5.00").state == OrderRefund.REFUND_STATE_DONE
+
+
+def history(order: Any) -> list[tuple[str, Any]]:
+    with at(order):
+        return [(entry.action_type, entry.parsed_data) for entry in order.all_logentries()]
+
+
+def test_a_refusal_that_comes_once_pretix_has_cancelled_the_order_is_told_to_its_staff(world: World) -> None:
+    """They are mailed of a refund that somebody waits for; of one that failed pretix mails nobody."""
+    order, _ = bought(world)
+    world.configure({"TOKEN": ""})
+    with at(order):
+        cancel_order(order.pk, try_auto_refund=True, send_mail=False)
+    world.configure()
+    world.sandbox.control.fault("refused", occasion="refund")
+    world.a_day_passes()
+    assert refunds_of(order) == [("12.50", "failed")]
+    told = dict(reversed(history(order)))
+    assert "pretix.event.order.refund.requested" in told
+    assert told["pretix.event.order.refund.failed"]["error"] == Refund.objects.get().answer
+
+
+def test_what_staff_have_withdrawn_is_asked_for_by_nobody(world: World) -> None:
+    order, _, _ = queued(world)
+    withdraw(Refund.objects.get().pk, person="ann")
+    assert refunds_of(order) == [("12.50", "failed")]
+    assert "pretix.event.order.refund.requested" not in dict(history(order))

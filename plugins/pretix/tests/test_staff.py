@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -11,12 +13,15 @@ import pytest
 from django.test import Client
 from django_scopes import scope
 from pretix.base.models import LogEntry, OrderPayment, Team, User
+from pretix.base.services.orders import cancel_order
 
 from tests.shopping import at, bought, event_of, logged_in, order_of, payments_of, staff
 from tests.test_paying import expired, underpaid
+from tillgate import NotSent, hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Attention, Payment
+from tillgate.django.models import Attention, Payment, Refund
 from tillgate.testing.world import World
+from tillgate_pretix import orders, signals
 
 PAGE = "/control/event/org/conf/tillgate/"
 
@@ -150,10 +155,8 @@ def test_money_that_was_too_little_is_nobodys_matter_any_more_once_the_order_cos
     assert payments_of(order_of(world, key))[-1] == ("alipay", "confirmed")
 
 
-@pytest.mark.parametrize(("otherwise", "said"), [("0.00", "Resolved: "), ("12.50", "Not resolved yet: ")])
-def test_an_order_that_staff_have_marked_paid_is_paid_by_the_money_unless_it_was_paid_otherwise(
-    world: World, otherwise: str, said: str
-) -> None:
+@pytest.mark.parametrize("otherwise", ["0.00", "12.50"])
+def test_an_order_that_staff_have_marked_paid_is_paid_by_the_money_unless_it_was_paid_otherwise(world: World, otherwise: str) -> None:
     staff(world, "event.orders:read", "event.orders:write")
     order, payment = expired(world, places=0)
     world.gateway_notice(payment)
@@ -161,7 +164,10 @@ def test_an_order_that_staff_have_marked_paid_is_paid_by_the_money_unless_it_was
     with at(order):
         manual = order.payments.create(provider="manual", amount=Decimal(otherwise), state=OrderPayment.PAYMENT_STATE_CREATED)
         manual.confirm(force=True)
-    assert said in told_again(world)
+    if otherwise == "0.00":  # with the money that is booked pretix counts what the order costs
+        assert world.attentions() == []
+    else:
+        assert "Not resolved yet: " in told_again(world)
     assert world.shop.times_paid(str(order.pk)) == 1
 
 
@@ -215,3 +221,96 @@ def test_the_page_of_a_payment_shows_what_tillgate_knows(world: World) -> None:
     assert payment.reference in page
     assert str(payment.transaction_no) in page
     assert payment.notice_key not in page
+
+
+def asked_and_sure(browser: Client, matter: Attention) -> str:
+    """Press *Refund…* for 12.50 and, where the page asks, once more; return what it says then."""
+    answer = browser.post(PAGE, {"attention": matter.pk, "act": "refund", "amount": "12.50", "seen": "0"}, follow=True)
+    page = str(answer.content.decode())
+    return str(browser.post(PAGE, fields_of(page), follow=True).content.decode()) if "Give money back" in page else page
+
+
+def test_money_that_came_beside_a_bank_transfer_is_over_once_that_went_back(world: World) -> None:
+    key = world.order()
+    payment = world.pay_page(key)
+    order = order_of(world, key)
+    with at(order):
+        bank = order.payments.create(provider="banktransfer", amount=order.total, state=OrderPayment.PAYMENT_STATE_CREATED)
+        bank.confirm()
+    world.shopper_pays(payment)
+    world.gateway_notice(payment)
+    world.sweep()
+    assert world.attentions() == ["paid-not-payable"]
+    with at(order):
+        order.refunds.create(payment=bank, provider="banktransfer", amount="12.50", state="done", source="admin")
+    assert world.attentions() == []
+
+
+@contextmanager
+def away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let no request for a refund leave."""
+
+    def refuse(_: Any, request: Any) -> None:
+        raise NotSent("refund", request.reference, "connection refused")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hooks, "refund", refuse)
+        yield
+
+
+def test_i5_a_refund_that_waits_is_not_made_beside_one_by_hand(world: World, twice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The matter stays, and with it the button that withdraws what waits."""
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    with away(monkeypatch):
+        asked_and_sure(browser, Attention.objects.get())
+    assert [row.status for row in Refund.objects.all()] == ["queued"]
+    with at(twice):
+        twice.refunds.create(payment=twice.payments.first(), provider="manual", amount="12.50", state="done", source="admin")
+    assert world.attentions() == ["second-payment"]
+    waiting = Refund.objects.get()
+    browser.post(PAGE, {"attention": Attention.objects.get().pk, "act": "withdraw", "withdraws": waiting.pk})
+    world.a_day_passes()
+    assert (world.attentions(), [row.status for row in Refund.objects.all()]) == ([], ["refused"])
+
+
+def test_i5_nothing_is_given_back_while_as_much_is_on_its_way_back_by_the_other_payment(
+    world: World, twice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with at(twice), away(monkeypatch):
+        other = twice.payments.get(provider="tillgate_alipay", state="confirmed")
+        row = twice.refunds.create(payment=other, provider="tillgate_alipay", amount="12.50", state="created", source="admin")
+        row.payment_provider.execute_refund(row)
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    said = asked_and_sure(browser, Attention.objects.get())
+    assert "USD 12.50 is on its way back" in said
+    world.a_day_passes()
+    assert [(row.status, row.amount) for row in Refund.objects.all()] == [("succeeded", Decimal("12.50"))]
+    assert world.attentions() == []
+
+
+def test_what_is_over_is_nobodys_matter_though_the_process_died_before_that_was_written(
+    world: World, twice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched, at(twice):
+        patched.setattr(orders, "conclude_order", lambda _: None)
+        twice.refunds.create(payment=twice.payments.last(), provider="manual", amount="12.50", state="done", source="admin")
+    assert world.attentions() == ["second-payment"]
+    signals.sweep(None)
+    assert world.attentions() == []
+
+
+def test_one_order_that_cannot_be_looked_at_keeps_no_other_from_it(world: World, twice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Any) -> None:
+        raise ValueError("another plugin")
+
+    monkeypatch.setattr(orders, "conclude", broken)
+    signals.sweep(None)
+    assert world.attentions() == ["second-payment"]
+
+
+def test_a_fee_as_high_as_what_was_paid_leaves_nothing_to_give_back(world: World) -> None:
+    key, _ = underpaid(world)
+    order = order_of(world, key)
+    with at(order):
+        cancel_order(order.pk, cancellation_fee="12.50", send_mail=False)
+    assert world.attentions() == []

@@ -26,7 +26,7 @@ from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
 
 from tillgate import Goods
-from tillgate.django.models import Attention, Delivery, DeliveryKind
+from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Refund
 from tillgate.django.models import Order as Bill
 from tillgate.django.models import Payment as Attempt
 from tillgate.django.operations.attention import raise_attention, settle
@@ -37,7 +37,7 @@ from tillgate.django.staff.masking import Mask
 from tillgate.hooks import Attention as Raised
 from tillgate.hooks import Order as Unpaid
 from tillgate.hooks import OrderDescription, PaidOutcome, Payment
-from tillgate.lifecycle import AttentionReason, PaymentStatus
+from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus
 from tillgate.wire import money
 from tillgate.wire.messages import Vendor
 from tillgate_pretix.accounts import HOLDER, settings_of
@@ -54,10 +54,13 @@ __all__ = [
     "bills_of",
     "booked_payment",
     "conclude",
+    "conclude_all",
     "conclude_order",
     "describe",
     "found",
+    "holds_money",
     "identifier_of",
+    "on_its_way_back",
     "paid",
     "return_url",
     "stays_paid",
@@ -144,7 +147,8 @@ def _payment_for(order: Any, payment: Payment) -> Any:
 
     Two of pretix's may lead to the same cashier page, where a shopper pressed twice: then it is the newest that is still open.
     """
-    ours = order.payments.filter(provider=identifier_of(payment.vendor), amount=payment.amount).exclude(state__in=_HELD)
+    locked = order.payments.select_for_update(of=OF_SELF)  # staff may confirm it by hand in this moment
+    ours = locked.filter(provider=identifier_of(payment.vendor), amount=payment.amount).exclude(state__in=_HELD)
     theirs = ours.filter(state__in=OPEN).order_by("-pk").first() or ours.filter(pk=payment.data.get("payment")).first()
     return theirs or order.payments.create(
         state=OrderPayment.PAYMENT_STATE_CREATED, provider=identifier_of(payment.vendor), amount=payment.amount, process_initiated=True
@@ -178,7 +182,7 @@ def why_not(order: Any) -> str | None:
     if order.status not in _DUE or order.pending_sum <= 0:
         return _("the order is paid")
     can_be_paid = order._can_be_paid()
-    return None if can_be_paid is True else str(can_be_paid)
+    return None if can_be_paid is True else str(can_be_paid).rstrip(".")
 
 
 def _told_again(order: Any, key: str) -> Any:
@@ -200,7 +204,7 @@ def _why_not_with(order: Any, booked: Any) -> str | None:
     if money.total([order.pending_sum, booked.amount]) <= 0:
         return _("the order is paid")
     can_be_paid = order.status == Order.STATUS_PAID or order._can_be_paid()
-    return None if can_be_paid is True else str(can_be_paid)
+    return None if can_be_paid is True else str(can_be_paid).rstrip(".")
 
 
 # What becomes of it -----------------------------------------------------------------------------------------------------------------------
@@ -311,9 +315,10 @@ def _info(payment: Payment) -> dict[str, str]:
 def _drop_open_payments(order: Any) -> None:
     """Cancel what the shopper had begun beside the payment that paid, as pretix does when another is begun."""
     for theirs in order.payments.filter(state__in=OPEN):
-        if vendor_of(theirs.provider):
-            theirs.state = OrderPayment.PAYMENT_STATE_CANCELED
-            theirs.save(update_fields=["state"])
+        # Staff may confirm it by hand in this moment, for cash.
+        if vendor_of(theirs.provider) and order.payments.filter(pk=theirs.pk, state__in=OPEN).update(
+            state=OrderPayment.PAYMENT_STATE_CANCELED
+        ):
             order.log_action("pretix.event.order.payment.canceled", {"local_id": theirs.local_id, "provider": theirs.provider})
 
 
@@ -335,8 +340,9 @@ def unpaid(bill: Unpaid) -> None:
             mark_order_expired(order)
 
 
-_TOO_MUCH_OR_LITTLE: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.OVERPAID, AttentionReason.UNDERPAID})
 _PAID_NOTHING: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID})
+_TOO_MUCH_OR_LITTLE: Final = _PAID_NOTHING | {AttentionReason.OVERPAID}
+_NOT_OVER: Final = (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.UNKNOWN)
 
 
 def attention_raised(raised: Raised) -> None:
@@ -365,12 +371,47 @@ def conclude(order: Any) -> None:
     order.refresh_from_db()
     if order.status != Order.STATUS_PAID or order.pending_sum != 0:
         return
-    if any(vendor_of(refund.provider) for refund in order.refunds.filter(state__in=UNDER_WAY)):
+    if _under_way(order).exists() or any(vendor_of(refund.provider) for refund in order.refunds.filter(state__in=UNDER_WAY)):
         return
     matters = Attention.objects.filter(order__in=bills_of(order), reason__in=_TOO_MUCH_OR_LITTLE, resolved_at__isnull=True)
     booked = [one.pk for one in matters.select_related("payment__order") if booked_payment(order, payment_value(one.payment))]
     if booked:  # each under the lock of its own row, so after the lock of this one
         transaction.on_commit(lambda: settle(Attention.objects.filter(pk__in=booked), "pretix counts as much as the order costs"))
+
+
+def holds_money(order: Any) -> bool:
+    """Tell whether money of Tillgate's has come for an order that a person has to decide about."""
+    held = Attention.objects.filter(order__in=bills_of(order), reason__in=_PAID_NOTHING, resolved_at__isnull=True)
+    return bool(held.exists())
+
+
+def _under_way(order: Any) -> Any:
+    """Return Tillgate's refunds of which it is not known yet what becomes of them: pretix has a row of those that it asked for itself."""
+    return Refund.objects.filter(payment__order__in=bills_of(order), status__in=_NOT_OVER)
+
+
+def on_its_way_back(matter: Attention) -> Decimal:
+    """Return how much is on its way back already with which an order holds what it costs, or nothing: more would be too much."""
+    if matter.reason not in _TOO_MUCH_OR_LITTLE or matter.order is None:
+        return NOTHING
+    with found(matter.order.key) as order:
+        if order is None or order.status != Order.STATUS_PAID:
+            return NOTHING
+        under_way = list(_under_way(order))
+        # What pretix has asked for is off its sums already.
+        unknown_to_pretix = [one.amount for one in under_way if "refund" not in one.data and one.status != RefundStatus.UNKNOWN]
+        is_enough = money.total([order.pending_sum, *unknown_to_pretix]) >= 0
+        return money.total(one.amount for one in under_way) if is_enough else NOTHING
+
+
+def conclude_all() -> None:
+    """Do what `conclude` does for each order of which somebody was told: a process may have died before it could."""
+    open_ones = Attention.objects.filter(order__plugin=PLUGIN, reason__in=_TOO_MUCH_OR_LITTLE, resolved_at__isnull=True)
+    for number in sorted({int(key.partition("/")[0]) for key in open_ones.values_list("order__key", flat=True)}):
+        try:
+            conclude_order(number)
+        except Exception:  # noqa: BLE001  # it keeps no other order from being looked at
+            _log.exception("order %s of pretix could not be looked at", number)
 
 
 def conclude_order(order_id: int) -> None:

@@ -24,11 +24,13 @@ from pretix.multidomain.urlreverse import eventreverse_absolute
 from tillgate.django.conf import get_settings
 from tillgate.django.forms import VENDOR_LABELS
 from tillgate.django.models import Payment
+from tillgate.django.operations.attention import called_paid
 from tillgate.errors import ConfigurationError
+from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
 from tillgate.wire.messages import Vendor
 from tillgate.wire.money import CURRENCY
 from tillgate_pretix import accounts, refunds
-from tillgate_pretix.orders import bills_of, identifier_of
+from tillgate_pretix.orders import OPEN, bills_of, identifier_of, vendor_of
 
 __all__ = ["PROVIDERS", "SettingsHolder", "VendorProvider"]
 
@@ -186,7 +188,9 @@ class VendorProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     def payment_pending_render(self, request: HttpRequest, payment: Any) -> str:
         """Tell the shopper how the payment stands."""
-        return _rendered("pending.html", request, attempt=_newest(payment), vendor=self.public_name)
+        attempt = _newest(payment)
+        is_under_review = attempt is not None and bool(called_paid([attempt.pk]))
+        return _rendered("pending.html", request, attempt=attempt, vendor=self.public_name, is_under_review=is_under_review)
 
     # What the staff see -------------------------------------------------------------------------------------------------------------------
 
@@ -247,9 +251,10 @@ def _named(payment: Any) -> dict[str, Any]:
 
 
 def _newest(payment: Any) -> Payment | None:
-    """Return the newest of Tillgate's payments that was begun for one of pretix's."""
-    begun = Payment.objects.filter(order__in=bills_of(payment.order), data__payment=payment.pk)
-    return begun.order_by("-pk").first()
+    """Return the newest of Tillgate's payments that was begun for one of pretix's, or that a second press was led to as well."""
+    begun = Payment.objects.filter(order__in=bills_of(payment.order)).order_by("-pk")
+    alike = begun.filter(vendor=str(vendor_of(payment.provider)), amount=payment.amount, status__in=OPEN_PAYMENT_STATUSES)
+    return begun.filter(data__payment=payment.pk).first() or (alike.first() if payment.state in OPEN else None)
 
 
 def _rendered(template: str, request: HttpRequest, **context: Any) -> str:

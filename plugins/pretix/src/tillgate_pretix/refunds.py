@@ -18,7 +18,7 @@ from pretix.base.payment import PaymentException
 from pretix.helpers import OF_SELF
 
 from tillgate.django import clock, operations
-from tillgate.django.models import Payment, Refund
+from tillgate.django.models import Payment, Refund, TimelineEntry
 from tillgate.django.operations.deliveries import deliver_remote
 from tillgate.django.operations.refunds import settle_by_person, withdraw
 from tillgate.django.operations.values import refund_value
@@ -76,8 +76,20 @@ def changed(refund: Changed) -> None:
         elif refund.status is RefundStatus.REFUSED and row.state in UNDER_WAY:
             row.state = OrderRefund.REFUND_STATE_FAILED
             row.save(update_fields=["state"])
-            order.log_action("pretix.event.order.refund.failed", {"local_id": row.local_id, "provider": row.provider, "error": "refused"})
+            _tell_of_refusal(order, row, int(refund.id))
         conclude(order)
+
+
+def _tell_of_refusal(order: Any, row: Any, refund_id: int) -> None:
+    """Note that a refund has failed, and why; and that somebody waits for it, of which pretix mails its staff.
+
+    pretix took it for made, since it was in transit, and may have cancelled the order. What was withdrawn is what a person wished.
+    """
+    answer = Refund.objects.values_list("answer", flat=True).get(pk=refund_id)
+    order.log_action("pretix.event.order.refund.failed", {"local_id": row.local_id, "provider": row.provider, "error": answer})
+    last = TimelineEntry.objects.filter(refund=refund_id).exclude(event="refund.refused").order_by("-pk").values_list("event", flat=True)
+    if last.first() != "refund.queued":
+        order.log_action("pretix.event.order.refund.requested")
 
 
 def _row_of(order: Any, refund: Changed) -> Any:

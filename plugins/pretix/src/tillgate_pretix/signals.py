@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from pretix.base.logentrytypes import OrderLogEntryType, log_entry_types
 from pretix.base.models import LogEntry, OrderRefund
 from pretix.base.signals import (
+    order_canceled,
     order_changed,
     order_expired,
     order_expiry_changed,
@@ -72,6 +73,7 @@ def called_unpaid(sender: Any, order: Any, **_kwargs: Any) -> None:
 
 @receiver(order_paid, dispatch_uid="tillgate_pretix_paid")
 @receiver(order_changed, dispatch_uid="tillgate_pretix_changed")
+@receiver(order_canceled, dispatch_uid="tillgate_pretix_canceled")
 def sums_changed(sender: Any, order: Any, **_kwargs: Any) -> None:
     """Look whether pretix counts what an order costs by now, whichever way it was paid, changed or given back."""
     transaction.on_commit(lambda: orders.conclude_order(order.pk), robust=True)
@@ -90,6 +92,7 @@ def sweep(sender: Any, **_kwargs: Any) -> None:
     turn = Turn(lambda: False, _SWEEP_SECONDS)
     operations.sweep(stop=lambda: turn.is_over)
     orders.all_stay_paid()
+    orders.conclude_all()
 
 
 @receiver(pre_save, sender=LogEntry, dispatch_uid="tillgate_pretix_log")

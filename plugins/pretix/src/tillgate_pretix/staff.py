@@ -26,7 +26,7 @@ from tillgate.django.staff.showing import row_id
 from tillgate.errors import TillgateError
 from tillgate.wire import money
 from tillgate_pretix.accounts import of_event
-from tillgate_pretix.orders import bills_of
+from tillgate_pretix.orders import bills_of, on_its_way_back
 from tillgate_pretix.plugin import PLUGIN
 
 __all__ = ["PERMISSION", "NeedsAPersonView", "order_panel", "page_url"]
@@ -127,6 +127,12 @@ class NeedsAPersonView(EventPermissionRequiredMixin, TemplateView):  # type: ign
         given: dict[str, Any] = {name: request.POST.get(name, "").strip() for name in ("act", "note", "amount", "read")}
         given |= {"seen": row_id(request.POST.get("seen")), "withdraws": row_id(request.POST.get("withdraws")) or None}
         attention = get_object_or_404(open_matters(request.event), pk=row_id(request.POST.get("attention")))
+        back = on_its_way_back(attention) if given["act"] == operations.Act.REFUND else NOTHING
+        if back:
+            messages.error(
+                request, _("Nothing was done: USD %(amount)s is on its way back, and with it there is not too much.") % {"amount": back}
+            )
+            return redirect(page_url(request.event))
         if given["act"] == operations.Act.REFUND and not request.POST.get("is_sure"):
             return self._ask_to_refund(attention, given["amount"])
         mask = Mask([attention.payment], [attention.refund])

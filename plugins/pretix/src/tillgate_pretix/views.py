@@ -20,7 +20,7 @@ from tillgate.django.operations.locking import without_atomic_requests
 from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_under_review
 from tillgate.errors import TillgateError
 from tillgate_pretix.accounts import alias_of
-from tillgate_pretix.orders import OPEN, RETURN_TAG, bill_of, vendor_of
+from tillgate_pretix.orders import OPEN, RETURN_TAG, bill_of, holds_money, vendor_of
 from tillgate_pretix.plugin import PLUGIN
 
 __all__ = ["returned", "start"]
@@ -89,7 +89,7 @@ def returned(request: Any, order: str, tag: str, **_kwargs: Any) -> HttpResponse
     is_paid = found.status == Order.STATUS_PAID
     if found.pk in request.session.get(_OWN_ORDERS, []):
         return _private(HttpResponseRedirect(_page_of(found) + ("?paid=yes" if is_paid else "?thanks=yes")))
-    page = {"code": found.code, "is_paid": is_paid, "is_cancelled": found.status == Order.STATUS_CANCELED}
+    page = {"code": found.code, "is_paid": is_paid, "is_cancelled": found.status == Order.STATUS_CANCELED, "is_held": holds_money(found)}
     return _private(render(request, "tillgate_pretix/returned.html", page))
 
 
