@@ -168,12 +168,13 @@ def test_a_forged_call_changes_nothing_and_a_true_one_is_a_hint_to_ask(world: Wo
     world.client.get(way_of(payment))
     connections.settings["default"]["ATOMIC_REQUESTS"] = is_atomic
     try:
-        forged = f"status=success&amount=12.50&currency=USD&verifySign={'0' * 32}"
+        reference = attempt_of(payment).reference
+        forged = f"reference={reference}&status=success&amount=12.50&currency=USD&verifySign={'0' * 32}"
         answer = world.client.post(payment.get_process_url(), forged, content_type=FORM)
         payment.refresh_from_db()
         assert (answer.content, payment.status) == (b"success", "waiting")
         world.shopper_pays(attempt_of(payment))
-        assert world.client.post(payment.get_process_url(), "anything", content_type=FORM).content == b"success"
+        assert world.client.post(payment.get_process_url(), f"reference={reference}", content_type=FORM).content == b"success"
     finally:
         connections.settings["default"]["ATOMIC_REQUESTS"] = False
     payment.refresh_from_db()
@@ -186,7 +187,7 @@ def test_a_flood_at_the_librarys_address_asks_the_gateway_once(world: World) -> 
     world.client.get(way_of(payment))
     world.configure(NOTICE_THROTTLE_SECONDS=5)
     for _ in range(5):
-        world.client.post(payment.get_process_url(), {"status": "success"})
+        world.client.post(payment.get_process_url(), f"reference={attempt_of(payment).reference}&status=success", content_type=FORM)
     assert world.queries() == 1
 
 
@@ -202,7 +203,31 @@ def test_a_call_that_could_not_be_kept_is_not_acknowledged(world: World, monkeyp
         raise OSError("the disk is full")
 
     monkeypatch.setattr(operations, "receive_payment_notice", full)
-    assert Client(raise_request_exception=False).post(payment.get_process_url()).status_code == 500
+    notice = f"reference={attempt_of(payment).reference}"
+    answer = Client(raise_request_exception=False).post(payment.get_process_url(), notice, content_type=FORM)
+    assert answer.status_code == 500
+
+
+def test_another_providers_notice_is_not_acknowledged_in_its_place(world: World) -> None:
+    """The shopper turned to another provider, paid there, and on our page as well: the row is ours again, and its address too."""
+    payment = bill()
+    world.client.get(way_of(payment))
+    Payment.objects.update(variant="invoice")
+    world.shopper_pays(attempt_of(payment))
+    world.notice(attempt_of(payment))
+    payment.refresh_from_db()
+    assert (payment.status, payment.variant) == ("confirmed", "alipay")
+    assert world.client.post(payment.get_process_url(), {"result": "confirmed", "transaction": "theirs"}).status_code == 404
+
+
+def test_what_was_cancelled_is_not_paid_though_it_waits_again(world: World) -> None:
+    payment = bill()
+    way_of(payment)
+    payment.cancel()
+    Payment.objects.update(status="waiting")
+    payment.refresh_from_db()
+    with pytest.raises(PaymentError, match="it was cancelled"):
+        payment.get_form()
 
 
 def test_a_variants_static_address_finds_the_payment_by_its_reference(world: World) -> None:

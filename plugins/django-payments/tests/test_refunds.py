@@ -11,9 +11,9 @@ import pytest
 from django.db import transaction
 from payments import PaymentError
 
-from tests.shop.models import Entry, Payment
+from tests.shop.models import CardPayment, Entry, Order, Payment
 from tests.test_provider import attempt_of, bill
-from tests.test_rows import bought, listening
+from tests.test_rows import bought, listening, started
 from tillgate.django import operations
 from tillgate.django.models import Refund
 from tillgate.django.operations.refunds import settle_by_person, withdraw
@@ -309,3 +309,38 @@ def test_a_payment_that_came_too_late_and_is_given_back_leaves_the_row_as_it_was
     world.notice(attempt)
     assert operations.refund(attempt.pk, "12.50").status == "succeeded"
     assert (*stands(payment), Payment.objects.get().message) == ("cancelled", Decimal("0.00"), "")
+
+
+def test_i5_a_refund_of_a_payment_with_fields_of_its_own_is_made_once(world: World) -> None:
+    card = CardPayment.objects.create(order=Order.objects.create(), variant="alipay", total=Decimal("12.50"), currency="USD")
+    attempt = started(world, card)
+    world.shopper_pays(attempt)
+    world.notice(attempt)
+    card = CardPayment.objects.get()
+    card.last_digits = "1881"
+    card.refund(Decimal("5.00"))
+    assert world.given_back(attempt) == Decimal("5.00")
+    assert (CardPayment.objects.get().last_digits, stands(card)) == ("1881", ("confirmed", Decimal("7.50")))
+
+
+@pytest.mark.parametrize("is_unknown", [False, True])
+def test_all_that_is_left_is_given_back_beside_what_is_under_way(world: World, is_unknown: bool) -> None:
+    payment = bought(world)
+    if is_unknown:
+        world.sandbox.control.fault("lost_response", occasion="refund")
+        with pytest.raises(PaymentError):
+            payment.refund(Decimal("5.00"))
+        Payment.objects.get().refund()
+    else:
+        with transaction.atomic():
+            payment.refund(Decimal("5.00"))
+            payment.refund()
+    assert world.given_back(attempt_of(payment)) == Decimal("12.50")
+    assert [row.amount for row in Refund.objects.order_by("pk")] == [Decimal("5.00"), Decimal("7.50")]
+
+
+def test_a_row_that_waits_for_another_provider_goes_on_waiting_when_our_money_goes_back(world: World) -> None:
+    payment = bought(world)
+    Payment.objects.update(status="waiting", variant="invoice")
+    operations.refund(attempt_of(payment).pk, "12.50")
+    assert stands(payment) == ("waiting", Decimal(0))

@@ -316,3 +316,14 @@ def test_money_for_a_row_that_the_shops_default_manager_leaves_out_is_not_lost(w
     world.notice(attempt)
     payment.refresh_from_db()
     assert payment.status == "confirmed"
+
+
+def test_a_shopper_who_has_paid_twice_is_told_so_and_not_led_to_the_page_of_success(world: World) -> None:
+    payment = bill(variant="online")
+    first, second = world.start(str(payment.pk)), world.start(str(payment.pk), "paypal")
+    world.shopper_pays(first)
+    world.notice(first)
+    world.shopper_pays(second)
+    assert world.come_back(second).status_code == 200
+    assert world.attentions() == ["second-payment"]
+    assert world.come_back(first)["Location"] == payment.get_success_url()

@@ -22,6 +22,8 @@ from tillgate.django import operations
 from tillgate.django.models import Payment as Attempt
 from tillgate.django.models import Refund
 from tillgate.django.operations.locking import InsideTransaction
+from tillgate.django.operations.refunds import refundable
+from tillgate.django.operations.starting import is_closed
 from tillgate.django.tickets import pay_url, start_url
 from tillgate.django.views import acknowledgement
 from tillgate.errors import ConfigurationError, InvalidRequest
@@ -66,6 +68,8 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             raise RedirectNeeded(row.get_success_url())
         if described.not_payable_because is not None:
             raise PaymentError(_("Payment %(key)s cannot be paid: %(because)s.") % {"key": key, "because": described.not_payable_because})
+        if is_closed(PLUGIN, key):  # it was cancelled, though the shop has it wait again
+            raise PaymentError(_("Payment %(key)s cannot be paid: %(because)s.") % {"key": key, "because": _("it was cancelled")})
         if described.currency != money.CURRENCY:
             told = _("currency: “%(given)s” cannot be paid, only %(ours)s can. Offer another way to pay, or sell in %(ours)s.")
             raise PaymentError(told % {"given": described.currency, "ours": money.CURRENCY})
@@ -79,8 +83,9 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
     def process_data(self, payment: Any, request: HttpRequest) -> HttpResponse:
         """Answer whoever comes to the library's own addresses, which nobody is told: Tillgate's are.
 
-        A shopper is led to Tillgate's return page, which asks the gateway. Anything posted is a hint like every notice: it is kept, and the
-        gateway asked, once the library's transaction is over.
+        A shopper is led to Tillgate's return page, which asks the gateway. What is posted with a reference of the payment's is a hint like
+        every notice: it is kept, and the gateway asked, once the library's transaction is over. Anything else is not ours to acknowledge:
+        another provider, to whom the shopper had turned, would think that the shop has heard of its money.
         """
         if request.method in ("GET", "HEAD"):
             attempt = rows.newest_attempt(payment)
@@ -88,7 +93,7 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
         if request.method != "POST":
             return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
         received = _received(request)
-        attempt = _named(received) or rows.newest_attempt(payment)
+        attempt = _named(received)
         if attempt is None or attempt.order.key != str(payment.pk):
             return HttpResponse(status=404)
         transaction.on_commit(partial(operations.receive_payment_notice, attempt.notice_key, received, request.method))
@@ -141,8 +146,9 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
         if row.status != PaymentStatus.CONFIRMED:  # the library has asked the copy in memory, which may be older
             told = _("Payment %(key)s cannot be given back any more: its status is “%(status)s”.")
             raise PaymentError(told % {"key": key, "status": row.get_status_display()})
+        copy = _Copy(payment, row)  # before money moves: nothing that is wrong with it may raise afterwards
         try:
-            asked = _ask_for(held, row.captured_amount if amount is None else amount)
+            asked = _ask_for(held, refundable(held) if amount is None else amount)
         except (InvalidRequest, operations.RefundNotPossible) as error:
             raise PaymentError(str(error)) from None
         if asked.status == RefundStatus.UNKNOWN:
@@ -152,7 +158,7 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             told = _("USD %(amount)s of %(reference)s was not given back: the payment service refused (%(answer)s).")
             raise PaymentError(told % _facts(held, asked), code=REFUND_REFUSED, gateway_message=asked.answer)
         given_back: Decimal = asked.amount
-        _leave_the_row_alone(payment, row, given_back)
+        copy.leave_the_row_alone(given_back)
         return given_back
 
 
@@ -177,24 +183,37 @@ def _facts(held: Attempt, asked: Refund) -> dict[str, Any]:
     return {"amount": asked.amount, "reference": held.reference, "answer": asked.answer}
 
 
-def _leave_the_row_alone(payment: Any, before: Any, amount: Decimal) -> None:
-    """Let the library, which now takes the amount off in memory and saves the whole row, come to what the row says and write none of it.
+class _Copy:
+    """The copy of a row that the library holds, and what the shop's own code has changed in it since the row was written.
 
-    The row is written by the refund's delivery, which is over by now, or comes later, or is another refund's at this very moment, and by
-    the shop's receivers within it. So only what the shop's own code has changed in this copy, since `before`, is saved.
+    The model of the copy may have fields that the row of the shop's payment model has not: they count as changed.
     """
-    unread = payment.get_deferred_fields()
-    fields = {field.name: field.attname for field in payment._meta.concrete_fields if not field.primary_key and field.attname not in unread}
-    unchanged = {name for name, attribute in fields.items() if getattr(payment, attribute) == getattr(before, attribute)}
-    payment.refresh_from_db(fields=[*unchanged.union(_WRITTEN_BY_DELIVERIES & fields.keys())])
-    saved = {name: getattr(payment, fields[name]) for name in unchanged}
-    payment.captured_amount = money.total([payment.captured_amount, amount])
 
-    def save(**options: Any) -> None:
-        if "update_fields" not in options:  # the library saves the whole of it once; `change_status` of its own two fields may come first
-            del payment.save
-            written = {name for name, attribute in fields.items() if name not in saved or getattr(payment, attribute) != saved[name]}
-            options["update_fields"] = written - _WRITTEN_BY_DELIVERIES
-        type(payment).save(payment, **options)
+    def __init__(self, payment: Any, row: Any) -> None:
+        unread, known = payment.get_deferred_fields(), vars(row)
+        fields = [field for field in payment._meta.concrete_fields if not field.primary_key and field.attname not in unread]
+        self._payment = payment
+        self._fields = {field.name: field.attname for field in fields}
+        self._unchanged = {
+            name for name, attribute in self._fields.items() if attribute in known and getattr(payment, attribute) == known[attribute]
+        }
 
-    payment.save = save
+    def leave_the_row_alone(self, amount: Decimal) -> None:
+        """Let the library, which now takes the amount off in memory and saves the whole row, come to what the row says and write nothing.
+
+        The row is written by the refund's delivery, which is over by now, or comes later, or is another refund's in this moment, and by the
+        shop's receivers within it. So only what the shop's own code has changed in this copy is saved.
+        """
+        payment, fields = self._payment, self._fields
+        payment.refresh_from_db(fields=[*self._unchanged.union(_WRITTEN_BY_DELIVERIES & fields.keys())])
+        saved = {name: getattr(payment, fields[name]) for name in self._unchanged}
+        payment.captured_amount = money.total([payment.captured_amount, amount])
+
+        def save(**options: Any) -> None:
+            if "update_fields" not in options:  # the library saves the whole of it once; `change_status` of its own two may come first
+                del payment.save
+                written = {name for name, attribute in fields.items() if name not in saved or getattr(payment, attribute) != saved[name]}
+                options["update_fields"] = written - _WRITTEN_BY_DELIVERIES
+            type(payment).save(payment, **options)
+
+        payment.save = save

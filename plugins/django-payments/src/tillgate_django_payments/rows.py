@@ -171,7 +171,8 @@ def refund_changed(refund: Refund) -> None:
     if refund.status is RefundStatus.SUCCEEDED:
         row.captured_amount = _kept(held)
         row.save(update_fields=["captured_amount", "modified"])
-        if row.captured_amount <= 0 and row.status in (PaymentStatus.CONFIRMED, *WAITING):  # an old copy may have been saved over it
+        is_waiting = row.status in WAITING and is_ours(row) is not False  # an old copy may have been saved over it
+        if row.captured_amount <= 0 and (is_waiting or row.status == PaymentStatus.CONFIRMED):
             row.change_status(PaymentStatus.REFUNDED, sentence)
             return
     row.message = sentence
@@ -202,7 +203,9 @@ def return_url(payment: Payment) -> str | None:
     if row is None:
         return None
     if row.status in _PAID:
-        return home(row, payment)
+        by = paid_by(payment.order.key)
+        is_another = payment.status is AttemptStatus.PAID and by is not None and str(by.pk) != payment.id
+        return None if is_another and _kept(payment) > 0 else home(row, payment)
     if payment.status is not AttemptStatus.PAID:
         return None if called_paid([int(payment.id)]) else home(row, payment)
     return None if _kept(payment) > 0 and held_for(payment.order.key) is None else home(row, payment)
