@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
+from django.core import mail
 from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -77,6 +78,12 @@ def also_when_cancelled(monkeypatch: pytest.MonkeyPatch, act: Callable[[Any, Any
             act(handler, order)
 
     monkeypatch.setattr(EventHandler, "handle_order_status_change", change)
+
+
+def unseen(status: str, payment: Payment) -> str:
+    """Return the note on an order whose status was changed by who had read it before it was paid."""
+    said = f"This order was changed to “{status}” as unpaid by somebody who had not seen that payment {payment.reference} has paid it:"
+    return f"{said} it stays paid."
 
 
 def allocated() -> list[int]:
@@ -500,7 +507,7 @@ def test_an_order_that_code_cancels_as_unpaid_which_had_read_it_before_it_was_pa
     with around():
         read.set_status("Cancelled")
     order = Order.objects.get()
-    said = f"This order was cancelled as unpaid by somebody who had not seen that payment {payment.reference} has paid it: it stays paid."
+    said = unseen("Cancelled", payment)
     assert (order.status, order.notes.get().message) == ("Paid", said)
     assert ExpectedOrder.objects.get().closed_at is None
     world.a_day_passes()
@@ -533,7 +540,7 @@ def test_a_row_that_is_saved_as_it_was_read_may_wait_again_once_the_money_was_gi
     assert Order.objects.get().status == "Pending payment"
 
 
-def test_saving_an_order_asks_the_database_twice_more_only_while_the_order_waits(world: World, payment: Payment) -> None:
+def test_saving_an_order_asks_the_database_little_more(world: World, payment: Payment) -> None:
     def statements(**options: Any) -> int:
         with CaptureQueriesContext(connection) as asked:
             order.save(**options)
@@ -543,7 +550,7 @@ def test_saving_an_order_asks_the_database_twice_more_only_while_the_order_waits
     few = statements(update_fields=["guest_email"])
     assert statements() == few + 2
     order.status = "Shipped"
-    assert statements() == few
+    assert statements() == few + 1
 
 
 @pytest.mark.parametrize("page", ["the order's page", "the list"])
@@ -581,3 +588,113 @@ def test_an_order_that_was_paid_and_given_back_entirely_can_only_be_cancelled(wo
         moves("Pending payment")
     moves("Cancelled")
     assert Order.objects.get().status == "Cancelled"
+
+
+def types(status: str, **more: str) -> None:
+    """Type a status into the order's page in Django's admin, and save it."""
+    browser, url = admin_page()
+    assert browser.post(url, {**fields_of_admin(browser.get(url)), "status": status, **more}).status_code == 302
+
+
+def admin_page() -> tuple[Client, str]:
+    """Return the browser of somebody who may do anything, and the page of the order in Django's admin."""
+    browser, boss = (
+        Client(),
+        User.objects.filter(username="boss").first() or User.objects.create_superuser("boss", "boss@shop.example", "x"),
+    )
+    browser.force_login(boss, backend="django.contrib.auth.backends.ModelBackend")
+    return browser, f"/admin/order/order/{Order.objects.get().pk}/change/"
+
+
+def notes() -> list[str]:
+    return [note.message for note in Order.objects.get().notes.all()]
+
+
+@pytest.mark.parametrize("around", [nullcontext, transaction.atomic])
+def test_an_order_that_code_holds_back_which_had_read_it_before_it_was_paid_stays_paid_and_a_note_says_so(
+    around: Any, world: World, payment: Payment
+) -> None:
+    read = Order.objects.get()
+    is_paid(world, payment)
+    with around():
+        read.set_status("On hold")
+    assert (read.status, Order.objects.get().status) == ("Paid", "Paid")
+    assert notes() == [unseen("On hold", payment)]
+
+
+def test_a_page_that_was_opened_while_a_paid_order_was_held_back_takes_it_there_and_a_note_says_so(world: World, payment: Payment) -> None:
+    moves("On hold")
+    browser, url = admin_page()
+    fields = fields_of_admin(browser.get(url))
+    moves("Pending payment")
+    is_paid(world, payment)
+    browser.post(url, {**fields, "guest_email": "corrected@shopper.example"})
+    assert Order.objects.get().status == "On hold"
+    assert notes()[0].startswith("The status of this order was changed from “Paid” to “On hold”, though it is paid")
+    with pytest.raises(PaymentError, match="give the money back first"):
+        moves("Cancelled")
+
+
+def test_i4_a_page_that_was_opened_while_a_paid_order_was_cancelled_cancels_it_and_a_person_is_told(world: World, payment: Payment) -> None:
+    moves("On hold")
+    world.shopper_pays(payment)
+    world.notice(payment)
+    moves("Cancelled")
+    browser, url = admin_page()
+    fields = fields_of_admin(browser.get(url))
+    is_told_again()
+    assert (Order.objects.get().status, world.attentions()) == ("Paid", [])
+    browser.post(url, {**fields, "guest_email": "corrected@shopper.example"})
+    world.a_day_passes()
+    assert (Order.objects.get().status, world.attentions()) == ("Cancelled", ["paid-not-payable"])
+
+
+def test_i2_an_order_that_was_marked_paid_by_hand_is_not_given_up_by_a_page_that_was_opened_before(world: World, payment: Payment) -> None:
+    browser, url = admin_page()
+    fields = fields_of_admin(browser.get(url))
+    moves("Paid")
+    browser.post(url, {**fields, "guest_email": "corrected@shopper.example"})
+    for _ in range(3):
+        world.a_day_passes()
+    assert (Order.objects.get().status, allocated()) == ("Pending payment", [1])
+    assert sorted(note[:50] for note in notes()) == [
+        "The status of this order was changed from “Paid” t",
+        "This order waits to be paid, though it was marked ",
+    ]
+
+
+def test_an_order_that_was_given_up_and_is_typed_paid_takes_its_stock_again_and_is_confirmed(world: World, payment: Payment) -> None:
+    world.a_day_passes()
+    assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
+    mail.outbox.clear()
+    types("Paid")
+    world.a_day_passes()
+    assert (allocated(), len(mail.outbox)) == ([1], 1)
+
+
+def test_an_order_that_is_typed_to_be_held_back_and_to_wait_again_is_given_up_in_time(world: World, payment: Payment) -> None:
+    types("On hold")
+    world.a_day_passes()
+    types("Pending payment")
+    for _ in range(3):
+        world.a_day_passes()
+    assert (Order.objects.get().status, allocated(), notes()) == ("Cancelled", [0], [])
+
+
+def test_the_shopper_of_an_order_that_was_typed_paid_and_shipped_is_thanked(world: World, shopper: Shopper, payment: Payment) -> None:
+    home = shopper.get("/checkout/thank-you/")["Location"]
+    types("Paid")
+    types("Shipped")
+    assert shopper.get(home).status_code == 302
+    assert [(one.old_status, one.new_status) for one in Order.objects.get().status_changes.order_by("pk")] == [
+        ("Pending payment", "Paid"),
+        ("Paid", "Shipped"),
+    ]
+
+
+def test_what_oscar_tells_of_itself_is_in_the_history_once(world: World, payment: Payment) -> None:
+    with transaction.atomic():
+        moves("On hold")
+        moves("Pending payment")
+    moves_without_handler("On hold")
+    assert [one.new_status for one in Order.objects.get().status_changes.order_by("pk")] == ["On hold", "Pending payment", "On hold"]

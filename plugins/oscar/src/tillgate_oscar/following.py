@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from django.db import router, transaction
 from django.utils.translation import gettext
@@ -11,17 +12,20 @@ from oscar.core.loading import get_class
 from tillgate.django import clock, operations
 from tillgate.django.conf import get_settings as get_tillgate_settings
 from tillgate.django.models import Order as PaidOrder
+from tillgate.django.models import Payment
+from tillgate.django.operations.attention import raise_attention
+from tillgate.lifecycle import AttentionReason
 from tillgate_oscar import mail
 from tillgate_oscar.conf import get_settings
-from tillgate_oscar.orders import paid_by, status_once_paid
+from tillgate_oscar.orders import is_marked_paid, paid_by, status_once_paid
 from tillgate_oscar.payments import locked, take_again
 from tillgate_oscar.plugin import PLUGIN
 
-__all__ = ["follow"]
+__all__ = ["follow", "follow_written"]
 
 
 def follow(number: str, old_status: str, new_status: str) -> None:
-    """Follow an order that was cancelled, waits again or was marked paid by hand. The same change once more changes nothing.
+    """Follow an order that was cancelled, held back, waits again or was marked paid by hand. The same change once more changes nothing.
 
     It locks Tillgate's order, and then Oscar's, as deliveries do.
     """
@@ -31,13 +35,14 @@ def follow(number: str, old_status: str, new_status: str) -> None:
         if new_status == settings.paid_status:
             _go_on(number)
             return
-        if old_status != settings.pending_status:
+        if old_status == settings.pending_status:
+            if _was_paid_meanwhile(number, new_status):
+                return
+        elif new_status in (settings.pending_status, settings.cancelled_status):
             # The time to look at it may have passed while it did not wait: it would hold its stock for ever.
             operations.expect(PLUGIN, number, cause)
             if old_status != settings.cancelled_status:  # it was paid by hand, and may have moved on since
                 _expect_what_was_given_up(number)
-        elif new_status == settings.cancelled_status and _was_paid_meanwhile(number):
-            return
         if new_status == settings.cancelled_status:
             operations.close(PLUGIN, number, cause)
 
@@ -59,14 +64,59 @@ def _expect_what_was_given_up(number: str) -> None:
     given_up.update(unpaid_check_at=check_at)
 
 
-def _was_paid_meanwhile(number: str) -> bool:
-    """Tell whether an order was cancelled as unpaid by code that had read it before it was paid: it stays paid, and a note says why."""
-    order, settings = locked(number), get_settings()
-    payment = paid_by(order) if order is not None and order.status == settings.cancelled_status else None
+def _was_paid_meanwhile(number: str, status: str) -> bool:
+    """Tell whether an order was cancelled or held back by who had read it before it was paid: it stays paid, and a note says why."""
+    order = locked(number)
+    payment = paid_by(order) if order is not None and order.status == status else None
     if payment is None:
         return False
     type(order)._base_manager.filter(pk=order.pk).update(status=status_once_paid(order))
     mail.confirm(number)  # one that fell due in between was dropped
-    said = gettext("This order was cancelled as unpaid by somebody who had not seen that payment %(reference)s has paid it: it stays paid.")
-    get_class("order.processing", "EventHandler")().create_note(order, said % {"reference": payment.reference})
+    said = gettext(
+        "This order was changed to “%(status)s” as unpaid by somebody who had not seen that payment %(reference)s has paid it: "
+        "it stays paid."
+    )
+    _note(order, said % {"status": status, "reference": payment.reference})
     return True
+
+
+def follow_written(number: str, old_status: str, new_status: str) -> None:
+    """Follow a status that was written past Oscar's `set_status`, as Django's admin does, and put it into the order's history.
+
+    It may be what somebody has typed, or what an old page held when something else was changed there. Of an order that is paid nobody can
+    tell: so the status stands, nothing follows from it, and the staff are told.
+    """
+    with transaction.atomic(using=router.db_for_write(PaidOrder)):
+        PaidOrder.objects.select_for_update().get(plugin=PLUGIN, key=number)
+        order = locked(number)
+        if order is None or order.status != new_status:
+            return
+        payment = paid_by(order)
+        if (payment or is_marked_paid(order)) and new_status in _statuses_of_unpaid(order):
+            _tell_of_a_paid_order(order, old_status, payment)
+            return
+        order.status_changes.create(old_status=old_status, new_status=new_status)
+        follow(number, old_status, new_status)
+
+
+def _statuses_of_unpaid(order: Any) -> set[str]:
+    """Return the statuses that an order may have that nobody has paid."""
+    settings = get_settings()
+    ahead = order.pipeline.get(settings.pending_status, ())
+    return {settings.pending_status, *ahead} - {settings.paid_status}
+
+
+def _tell_of_a_paid_order(order: Any, old_status: str, payment: Payment | None) -> None:
+    said = gettext(
+        "The status of this order was changed from “%(old)s” to “%(new)s”, though it is paid, perhaps by a page that was opened before. "
+        "If that was not meant, set it back."
+    )
+    _note(order, said % {"old": old_status, "new": order.status})
+    if payment is not None and order.status == get_settings().cancelled_status:
+        sentence = f"Payment {payment.reference}: it has paid order {order.number}, which was made {order.status} past the dashboard."
+        about: dict[str, Any] = {"order": payment.order, "payment": payment, "account": payment.account}
+        raise_attention(AttentionReason.PAID_NOT_PAYABLE, sentence, f"status:{order.status}", **about)
+
+
+def _note(order: Any, said: str) -> None:
+    get_class("order.processing", "EventHandler")().create_note(order, said)

@@ -31,6 +31,7 @@ __all__ = [
     "held_payment",
     "is_expected",
     "is_held_back",
+    "is_marked_paid",
     "is_of_shopper",
     "paid_by",
     "pay_url",
@@ -129,19 +130,29 @@ def is_held_back(order: Any) -> bool:
         return False
     if not PaidOrder.objects.filter(plugin=PLUGIN, key=order.number, paid_by__isnull=True).exists():
         return False
+    return not is_marked_paid(order)
+
+
+def is_marked_paid(order: Any) -> bool:
+    """Tell whether an order was marked paid, by its history, and has not been made to wait again since; by whomever, and for whatever."""
+    settings = get_settings()
     telling = (settings.pending_status, settings.paid_status)
     last = order.status_changes.filter(Q(old_status__in=telling) | Q(new_status__in=telling)).order_by("-pk").first()
     if last is None or settings.pending_status == last.new_status:
-        return True
-    return settings.paid_status not in (last.old_status, last.new_status)  # typed in Django's admin it is the old one alone
+        return False
+    return settings.paid_status in (last.old_status, last.new_status)  # what a plain `save()` writes is missing in the history
 
 
 def status_once_paid(order: Any) -> str:
-    """Return the status that an order had last when it neither waited nor was cancelled: paid, it may be on its way by now."""
+    """Return the status that an order had last when it neither waited nor was cancelled: paid, it may be on its way by now.
+
+    Where it was held back by who had read it before it was paid, that does not count.
+    """
     settings = get_settings()
     aside = (settings.pending_status, settings.cancelled_status)
-    last = order.status_changes.exclude(new_status__in=aside).order_by("-pk").values_list("new_status", flat=True).first()
-    return str(last or settings.paid_status)
+    unseen = Q(old_status=settings.pending_status) & ~Q(new_status=settings.paid_status)
+    changes = order.status_changes.exclude(new_status__in=aside).exclude(unseen)
+    return str(changes.order_by("-pk").values_list("new_status", flat=True).first() or settings.paid_status)
 
 
 def is_of_shopper(order: Any, request: HttpRequest) -> bool:

@@ -16,6 +16,7 @@ from tillgate.hooks import Order, PaidOutcome, Payment
 from tillgate.wire.messages import Vendor
 from tillgate_oscar import mail
 from tillgate_oscar.conf import get_settings
+from tillgate_oscar.orders import is_marked_paid
 from tillgate_oscar.plugin import PLUGIN
 
 __all__ = ["locked", "paid", "source_of", "take_again", "unpaid"]
@@ -72,10 +73,15 @@ def _record(order: Any, payment: Payment) -> None:
 def unpaid(paid_for: Order) -> None:
     """Give up an order that nobody paid: what it holds is free again, and its status says so.
 
-    One that the staff cancelled is released as well, which Oscar leaves to the shop; one that was paid otherwise stays as it is.
+    One that the staff cancelled is released as well, which Oscar leaves to the shop; one that was paid otherwise stays as it is, also where
+    an old page of Django's admin was saved over that.
     """
     order, settings = locked(paid_for.key), get_settings()
     if order is None or order.status not in (settings.pending_status, settings.cancelled_status):
+        return
+    if order.status == settings.pending_status and is_marked_paid(order):
+        said = gettext("This order waits to be paid, though it was marked paid: it is not given up. Mark it paid again, or cancel it.")
+        get_class("order.processing", "EventHandler")().create_note(order, said)
         return
     _release_discounts(order)
     _note_released(order, _release_stock(order))

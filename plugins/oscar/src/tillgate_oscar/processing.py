@@ -15,7 +15,7 @@ from tillgate.django.models import Order as PaidOrder
 from tillgate.django.staff.showing import MAY_REFUND
 from tillgate_oscar import refunds
 from tillgate_oscar.conf import get_settings
-from tillgate_oscar.orders import is_expected
+from tillgate_oscar.orders import is_expected, status_once_paid
 from tillgate_oscar.plugin import PLUGIN
 
 __all__ = ["EventHandlerMixin"]
@@ -71,6 +71,8 @@ class EventHandlerMixin:
             return shops_own(order, new_status, *arguments, **options)
         if not is_about_waiting:  # the shop's own handler may give money back, which no transaction may be around
             _refuse_what_has_moved_on(order, lock=False)
+            if order.status != status_once_paid(order):  # it came to that by who had not seen that it was paid
+                _refuse_what_was_paid(order, new_status)
             return shops_own(order, new_status, *arguments, **options)
         with transaction.atomic(using=router.db_for_write(type(order))):
             _refuse_what_has_moved_on(order, lock=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from django.apps import AppConfig, apps
 from django.db import transaction
@@ -13,10 +13,15 @@ from oscar.core.loading import get_model
 
 from tillgate_oscar import mail
 from tillgate_oscar.conf import get_settings
-from tillgate_oscar.following import follow
+from tillgate_oscar.following import follow, follow_written
 from tillgate_oscar.orders import is_expected, paid_by, status_once_paid
 
 __all__ = ["connect"]
+
+_STORED: Final = "_tillgate_stored_status"
+"""On a copy of an order while it is saved: the status that its row had before."""
+_TOLD: Final = "_tillgate_told_statuses"
+"""On a copy of an order: the statuses that were told of by Oscar's own signal."""
 
 
 def connect(config: AppConfig) -> None:
@@ -33,6 +38,7 @@ def listen_to(sender: type[Model], **_: Any) -> None:
     if issubclass(sender, get_model("order", "Order")):
         pre_save.connect(keep_paid, sender=sender, dispatch_uid="tillgate_oscar")
         post_save.connect(keep_paid_meanwhile, sender=sender, dispatch_uid="tillgate_oscar")
+        post_save.connect(follow_what_was_written, sender=sender, dispatch_uid="tillgate_oscar_written")
 
 
 def follow_status(order: Any, old_status: str, new_status: str, **_: Any) -> None:
@@ -41,15 +47,37 @@ def follow_status(order: Any, old_status: str, new_status: str, **_: Any) -> Non
     After commit, since it locks Tillgate's order, which deliveries lock before Oscar's. Should it be lost with the process, the status
     itself still keeps the order from being paid.
     """
+    vars(order).setdefault(_TOLD, set()).add(new_status)
     settings = get_settings()
-    if new_status in (settings.pending_status, settings.paid_status, settings.cancelled_status) and is_expected(order):
+    is_about_it = old_status == settings.pending_status or new_status in (
+        settings.pending_status,
+        settings.paid_status,
+        settings.cancelled_status,
+    )
+    if is_about_it and is_expected(order):
         transaction.on_commit(lambda: _follow(order, old_status, new_status), using=order._state.db, robust=True)
 
 
 def _follow(order: Any, old_status: str, new_status: str) -> None:
     follow(order.number, old_status, new_status)
-    if new_status == get_settings().cancelled_status:
+    if old_status == get_settings().pending_status:
         order.refresh_from_db(fields=["status"])  # paid meanwhile it stays so, also when this is saved again
+
+
+def follow_what_was_written(*, instance: Any, raw: bool, created: bool, using: str, **_: Any) -> None:
+    """Follow a status that was saved otherwise than by `set_status`, in a transaction as Django's admin has it.
+
+    Somebody has typed it there, or has changed something else of a row that was read a while ago.
+    """
+    stored, status = vars(instance).pop(_STORED, None), vars(instance).get("status")
+    if raw or created or stored in (None, status) or not transaction.get_connection(using).in_atomic_block or not is_expected(instance):
+        return
+
+    def unless_told() -> None:
+        if status not in vars(instance).get(_TOLD, ()):
+            follow_written(instance.number, stored, status)
+
+    transaction.on_commit(unless_told, using=using, robust=True)
 
 
 def keep_paid(*, instance: Any, raw: bool, using: str, update_fields: Any, **_: Any) -> None:
@@ -57,11 +85,11 @@ def keep_paid(*, instance: Any, raw: bool, using: str, update_fields: Any, **_: 
 
     Oscar's pages in Django's admin do so: the order would wait again, and be cancelled in the end, though its money is here.
     """
-    if raw or instance.pk is None or not _makes_wait(instance, update_fields):
+    if raw or instance.pk is None or not _is_written(instance, update_fields):
         return
-    rows = type(instance)._base_manager.using(using).filter(pk=instance.pk).exclude(status=instance.status)
-    stored = rows.values_list("status", flat=True).first()
-    if stored is not None and paid_by(instance):
+    rows = type(instance)._base_manager.using(using).filter(pk=instance.pk)
+    stored = vars(instance)[_STORED] = rows.values_list("status", flat=True).first()
+    if stored not in (None, instance.status) and _waits(instance) and paid_by(instance):
         instance.status = stored
 
 
@@ -70,7 +98,7 @@ def keep_paid_meanwhile(*, instance: Any, raw: bool, created: bool, using: str, 
 
     A mail that fell due in between was dropped.
     """
-    if raw or created or not _makes_wait(instance, update_fields) or not paid_by(instance):
+    if raw or created or not _is_written(instance, update_fields) or not _waits(instance) or not paid_by(instance):
         return
     paid = status_once_paid(instance)
     type(instance)._base_manager.using(using).filter(pk=instance.pk, status=instance.status).update(status=paid)
@@ -78,10 +106,13 @@ def keep_paid_meanwhile(*, instance: Any, raw: bool, created: bool, using: str, 
     transaction.on_commit(lambda: mail.confirm(instance.number), using=using, robust=True)
 
 
-def _makes_wait(order: Any, update_fields: Any) -> bool:
-    """Tell whether saving an order writes that it waits. Of a row that was read without some fields Django names those that it writes."""
-    is_written = update_fields is None or "status" in update_fields
-    return is_written and vars(order).get("status") == get_settings().pending_status
+def _is_written(order: Any, update_fields: Any) -> bool:
+    """Tell whether saving an order writes its status. Of a row that was read without some fields Django names those that it writes."""
+    return (update_fields is None or "status" in update_fields) and "status" in vars(order)
+
+
+def _waits(order: Any) -> bool:
+    return bool(order.status == get_settings().pending_status)
 
 
 def create_event_types(using: str, **_: Any) -> None:
