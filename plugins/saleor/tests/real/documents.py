@@ -84,6 +84,8 @@ PRICED_CHECKOUT: Final = """mutation ($channel: String!, $variant: ID!, $price: 
     checkout { id } errors { field message } } }"""
 PRICE_CHECKOUT: Final = """mutation ($id: ID!, $variant: ID!, $price: PositiveDecimal!) {
     checkoutLinesUpdate(id: $id, lines: [{quantity: 1, variantId: $variant, price: $price}]) { errors { field message } } }"""
+QUANTITY: Final = """mutation ($id: ID!, $variant: ID!, $quantity: Int!) {
+    checkoutLinesUpdate(id: $id, lines: [{quantity: $quantity, variantId: $variant}]) { errors { field message } } }"""
 DELIVERY: Final = """mutation ($id: ID!, $method: ID!) {
     checkoutDeliveryMethodUpdate(id: $id, deliveryMethodId: $method) { errors { field message } } }"""
 GATEWAYS: Final = """mutation ($id: ID!, $gateway: String!, $amount: PositiveDecimal) {

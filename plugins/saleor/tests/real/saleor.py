@@ -241,6 +241,10 @@ class Storefront:
         ask(documents.DELIVERY, id=made["id"], method=made["shippingMethods"][0]["id"])
         return str(made["id"])
 
+    def changes_cart(self, checkout: str, channel: Channel, quantity: int) -> None:
+        """Have so many of the product in a checkout, as in another tab."""
+        self.saleor.ask_as_shopper(documents.QUANTITY, id=checkout, variant=channel.variant, quantity=quantity)
+
     def ways_to_pay(self, checkout: str, amount: str | None = None) -> dict[str, Any]:
         """Return what the App offers for a checkout, or for an amount of it that the storefront names."""
         answer = self.saleor.ask_as_shopper(documents.GATEWAYS, id=checkout, gateway=self.gateway, amount=amount)

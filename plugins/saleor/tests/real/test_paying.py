@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from tests.real.saleor import TOTAL, Attempt, Channel, Refused, Saleor, Storefront, until
+from tests.real.saleor import PRICE, TOTAL, Attempt, Channel, Refused, Saleor, Storefront, until
 from tests.real.service import Service
 from tests.real.shopper import decides, pays_and_closes_the_tab
 from tillgate.sandbox import Sandbox
@@ -254,6 +254,25 @@ def test_what_a_storefront_names_is_not_taken_for_what_a_checkout_costs(
     order = saleor.order(storefront.complete(checkout))
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
     assert service.attentions(begun.reference) == []
+
+
+def test_a_checkout_that_becomes_dearer_while_its_page_is_open_is_told_and_the_rest_can_be_paid(
+    saleor: Saleor, storefront: Storefront, channel: Channel, service: Service
+) -> None:
+    """In another tab, of which the App hears by asking before it reports the money."""
+    checkout = storefront.checkout(channel)
+    begun = storefront.begin(checkout)
+    storefront.changes_cart(checkout, channel, 2)
+    pays_and_closes_the_tab(begun.cashier)
+    until("a person is told", lambda: service.attentions(begun.reference) == ["underpaid"], 60)
+    until("the money is reported", lambda: charged(saleor, begun))
+    rest = storefront.begin(checkout, "paypal")
+    assert rest.event == "CHARGE_ACTION_REQUIRED", rest.message
+    decides(rest.cashier, "pay", storefront.return_url)
+    assert storefront.process(rest.transaction).event == "CHARGE_SUCCESS"
+    until("it is nobody's matter any more", lambda: service.attentions(begun.reference) == [], 60)
+    order = saleor.order(storefront.complete(checkout))
+    assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL + PRICE)
 
 
 def test_what_saleor_has_heard_of_by_an_answer_is_not_taken_for_money_from_elsewhere(
