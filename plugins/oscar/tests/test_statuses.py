@@ -698,3 +698,43 @@ def test_what_oscar_tells_of_itself_is_in_the_history_once(world: World, payment
         moves("Pending payment")
     moves_without_handler("On hold")
     assert [one.new_status for one in Order.objects.get().status_changes.order_by("pk")] == ["On hold", "Pending payment", "On hold"]
+
+
+@pytest.mark.parametrize("after_paid", [("Shipped",), ()])
+def test_an_order_that_the_shops_own_handler_takes_further_at_once_stays_there(
+    after_paid: tuple[str, ...], world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is downloaded is done once it is paid."""
+    steps = {"Pending payment": ("Paid", "Shipped", "Cancelled"), "Paid": (*after_paid, "Cancelled"), "Shipped": ("Cancelled",)}
+    monkeypatch.setattr(Order, "pipeline", steps)
+    monkeypatch.setattr(EventHandler, "handle_order_status_change", lambda _self, order, _new_status: order.set_status("Shipped"))
+    world.shopper_pays(payment)
+    world.notice(payment)
+    assert (Order.objects.get().status, notes()) == ("Shipped", [])
+
+
+def test_a_paid_order_that_moved_on_without_history_can_be_cancelled(world: World, payment: Payment) -> None:
+    is_paid(world, payment)
+    Order.objects.update(status="Shipped")
+    Order.pipeline["Shipped"] = ("Cancelled",)
+    moves("Cancelled")
+    assert Order.objects.get().status == "Cancelled"
+
+
+def test_what_only_a_paid_order_can_be_is_not_noted_when_it_is_saved(
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(Order.pipeline, "Pending payment", ("Paid", "Shipped", "Cancelled"))
+    is_paid(world, payment)
+    types("Shipped")
+    assert notes() == []
+    assert Order.objects.get().status_changes.latest("pk").new_status == "Shipped"
+
+
+def test_code_that_writes_the_history_itself_has_it_once(world: World, payment: Payment) -> None:
+    with transaction.atomic():
+        order = Order.objects.get()
+        order.status = "On hold"
+        order.save()
+        order.status_changes.create(old_status="Pending payment", new_status="On hold")
+    assert Order.objects.get().status_changes.count() == 1

@@ -440,3 +440,11 @@ def test_what_staff_have_withdrawn_is_asked_for_by_nobody(world: World) -> None:
     withdraw(Refund.objects.get().pk, person="ann")
     assert refunds_of(order) == [("12.50", "failed")]
     assert "pretix.event.order.refund.requested" not in dict(history(order))
+
+
+def test_a_refusal_that_pretix_waits_for_is_told_by_that_alone(world: World) -> None:
+    order, _ = bought(world)
+    world.sandbox.control.fault("refused", occasion="refund")
+    with pytest.raises(PaymentException, match="refused"):
+        given_back(order, "12.50")
+    assert "pretix.event.order.refund.requested" not in dict(history(order))

@@ -314,3 +314,13 @@ def test_a_fee_as_high_as_what_was_paid_leaves_nothing_to_give_back(world: World
     with at(order):
         cancel_order(order.pk, cancellation_fee="12.50", send_mail=False)
     assert world.attentions() == []
+
+
+def test_i5_who_has_not_seen_a_colleagues_refund_gives_nothing_back(world: World, twice: Any) -> None:
+    browser = staff(world, "event.orders:read", "event.orders:write")
+    asked = {"attention": Attention.objects.get().pk, "act": "refund", "amount": "5.00", "seen": "0"}
+    page = browser.post(PAGE, asked).content.decode()
+    operations.refund(Payment.objects.latest("pk").pk, "5.00", person="bob")
+    for fields in (fields_of(page), fields_of(browser.post(PAGE, asked).content.decode())):
+        assert "Nothing was done" in browser.post(PAGE, fields, follow=True).content.decode()
+    assert world.given_back(Payment.objects.latest("pk")) == Decimal("5.00")

@@ -389,10 +389,11 @@ class SaleorDouble:
         if source.status == "open" and not source.charged and all(one.has_failed for one in source.transactions if one.events):
             source.status = "expired"
 
-    def _paid_for(self, transaction: DoubleTransaction) -> dict[str, Any]:
-        source, charged = transaction.source, {"amount": float(transaction.charged)}
+    def _paid_for(self, transaction: DoubleTransaction, *, is_about_costs: bool) -> dict[str, Any]:
+        source = transaction.source
         told = None if source.status == "deleted" else self._source(source)
-        return {"chargedAmount": charged, "order": told if source.checkout else None, "checkout": None if source.checkout else told}
+        about = {"order": told if source.checkout else None, "checkout": None if source.checkout else told}
+        return about if is_about_costs else {"chargedAmount": {"amount": float(transaction.charged)}, **about}
 
     def graphql(self, token: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a request to the API."""
@@ -405,7 +406,7 @@ class SaleorDouble:
             return {"data": {"app": {"id": app_id, "identifier": self.identifier}}}
         transaction = self.transactions.get(variables["id"])
         if "transactionEventReport" not in query:
-            return {"data": {"transaction": transaction and self._paid_for(transaction)}}
+            return {"data": {"transaction": transaction and self._paid_for(transaction, is_about_costs="query Costs" in query)}}
         if transaction is None:
             return _reported(error=("id", "NOT_FOUND"))
         moment = datetime.fromisoformat(variables["time"])

@@ -18,7 +18,7 @@ from graphql import (
 )
 
 from tests import recorded
-from tillgate_saleor.documents import APP_ID, PAID_FOR, REPORT, SUBSCRIPTIONS, Event
+from tillgate_saleor.documents import APP_ID, COSTS, PAID_FOR, REPORT, SUBSCRIPTIONS, Event
 from tillgate_saleor.manifest import manifest
 
 VERSIONS = recorded.read("operations.json")["versions"]
@@ -98,7 +98,7 @@ def test_a_subscription_asks_only_for_what_saleor_has(event: Event, version: str
 
 
 @every_version
-@pytest.mark.parametrize("document", [APP_ID, PAID_FOR, REPORT], ids=["app", "paid-for", "report"])
+@pytest.mark.parametrize("document", [APP_ID, PAID_FOR, COSTS, REPORT], ids=["app", "paid-for", "costs", "report"])
 def test_a_request_asks_only_for_what_saleor_has(document: str, version: str) -> None:
     assert faults(document, version) == []
 

@@ -231,6 +231,7 @@ def test_a_saleor_whose_domain_has_changed_goes_on_with_what_was_begun(
     assert f"{former} is {now} from now on" in command("move", former, now)
     world.sandbox.control.pay(said["pspReference"])
     assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
+    saleor.order(transaction.source)
     assert saleor.request_refund(transaction, 5.00)[1]["result"] == "REFUND_SUCCESS"
     other, said = saleor.initialize(saleor.checkout(Decimal("7.00")), "other", DATA)
     world.sandbox.control.pay(said["pspReference"])

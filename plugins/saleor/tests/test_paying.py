@@ -431,26 +431,166 @@ def test_a_checkout_that_becomes_cheaper_after_it_was_paid_is_told_and_is_over_o
     assert world.attentions() == []
 
 
-def test_what_was_given_back_in_part_is_not_asked_for_again(saleor: SaleorDouble, world: World) -> None:
-    source = saleor.checkout(TOTAL)
-    transaction, said = saleor.initialize(source, "one", DATA)
-    world.sandbox.control.pay(said["pspReference"])
+@pytest.mark.parametrize(("back", "says"), [("5.00", "This is paid already."), ("19.90", "This was paid, and the money was given back.")])
+def test_what_was_given_back_of_an_order_is_not_asked_for_again(back: str, says: str, saleor: SaleorDouble, world: World) -> None:
+    order = begun_order(saleor, world)
+    paid_at_the_gateway(world)
     sweep(world)
-    saleor.request_refund(transaction, Decimal("5.00"))
     sweep(world)
-    saleor.gateway_initialize(source)
-    assert saleor.initialize(source, "two", DATA)[1]["message"] == "This is paid already."
+    saleor.request_refund(order.transactions[0], Decimal(back))
+    sweep(world)
+    assert saleor.initialize(order, "again", {"vendor": "paypal"}, TOTAL)[1]["message"] == says
     assert world.attentions() == []
 
 
-def test_what_was_given_back_entirely_is_not_said_to_be_paid(saleor: SaleorDouble, world: World) -> None:
-    source = saleor.checkout(TOTAL)
-    transaction, said = saleor.initialize(source, "one", DATA)
+def pays(saleor: SaleorDouble, world: World, source: Source, key: str, vendor: str = "alipay") -> Any:
+    """Begin to pay, pay, and let all be told; return the transaction."""
+    transaction, said = saleor.initialize(source, key, {"vendor": vendor})
+    assert said["result"] == "CHARGE_ACTION_REQUIRED", said["message"]
     world.sandbox.control.pay(said["pspReference"])
     sweep(world)
-    saleor.request_refund(transaction, TOTAL)
     sweep(world)
-    assert saleor.initialize(source, "two", DATA)[1]["message"] == "This was paid, and the money was given back."
+    return transaction
+
+
+def test_a_checkout_is_paid_once_more_after_all_of_it_was_given_back(saleor: SaleorDouble, world: World) -> None:
+    """It becomes an order by what it holds, and by nothing else."""
+    source = saleor.checkout(TOTAL)
+    saleor.request_refund(pays(saleor, world, source, "one"), TOTAL)
+    sweep(world)
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    assert world.attentions() == [], "nothing is held"
+    pays(saleor, world, source, "two", "paypal")
+    assert (source.charged, world.attentions()) == (TOTAL * 2, [])
+
+
+def test_a_difference_that_went_back_is_paid_once_the_checkout_costs_it_again(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    pays(saleor, world, source, "one")
+    source.total = Decimal("15.00")
+    saleor.gateway_initialize(source)
+    operations.perform(Attention.objects.get().pk, "refund", person="ann", amount="4.90")
+    sweep(world)
+    sweep(world)
+    assert (source.charged, world.attentions()) == (Decimal("15.00"), [])
+    source.total = TOTAL + 5
+    saleor.gateway_initialize(source)
+    assert world.attentions() == ["underpaid"]
+    pays(saleor, world, source, "rest", "paypal")
+    assert (source.charged, world.attentions()) == (TOTAL + 5, [])
+
+
+def test_the_rest_alone_does_not_pay_once_the_first_was_given_back(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    pays(saleor, world, source, "one")
+    source.total = TOTAL * 2
+    _, rest = saleor.initialize(source, "rest", {"vendor": "paypal"})
+    operations.perform(Attention.objects.get().pk, "refund", person="ann", amount=str(TOTAL))
+    sweep(world)
+    world.sandbox.control.pay(rest["pspReference"])
+    sweep(world)
+    sweep(world)
+    assert (source.charged, world.attentions()) == (TOTAL, ["underpaid"])
+    pays(saleor, world, source, "third", "gcash")
+    assert (source.charged, world.attentions()) == (TOTAL * 2, [])
+
+
+def test_a_checkout_whose_payer_was_given_back_in_place_of_its_double_can_be_paid_the_rest_of(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    (first, one), (_, two) = (saleor.initialize(source, vendor, {"vendor": vendor}) for vendor in ("alipay", "paypal"))
+    for said in (one, two):
+        world.sandbox.control.pay(said["pspReference"])
+        sweep(world)
+        sweep(world)
+    saleor.request_refund(first, TOTAL)
+    sweep(world)
+    assert (source.charged, world.attentions()) == (TOTAL, [])
+    source.total = TOTAL * 2
+    pays(saleor, world, source, "rest", "gcash")
+    assert (source.charged, world.attentions()) == (TOTAL * 2, [])
+
+
+@pytest.mark.parametrize(("by", "reason"), [(5, "underpaid"), (-5, "overpaid")])
+def test_a_rest_that_was_begun_and_left_keeps_nobody_from_being_told(by: int, reason: str, saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    pays(saleor, world, source, "one")
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    saleor.initialize(source, "rest", {"vendor": "paypal"})
+    world.a_day_passes()
+    source.total = TOTAL + by
+    saleor.gateway_initialize(source)
+    assert world.attentions() == [reason]
+
+
+def test_i4_a_second_payment_of_what_a_person_had_accepted_as_too_little_is_told(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    (_, one), (_, two) = (saleor.initialize(source, vendor, {"vendor": vendor}) for vendor in ("alipay", "paypal"))
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    world.sandbox.control.pay(one["pspReference"])
+    sweep(world)
+    sweep(world)
+    operations.perform(Attention.objects.get().pk, "accept", person="ann", note="the shopper will take it out")
+    source.total = TOTAL
+    saleor.gateway_initialize(source)
+    world.sandbox.control.pay(two["pspReference"])
+    sweep(world)
+    sweep(world)
+    assert (source.charged, world.attentions()) == (TOTAL * 2, ["overpaid"])
+
+
+def test_too_little_is_nobodys_matter_once_the_cart_costs_as_much_again(saleor: SaleorDouble, world: World) -> None:
+    source = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(source, "one", DATA)
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    sweep(world)
+    assert world.attentions() == ["underpaid"]
+    source.total = TOTAL
+    saleor.gateway_initialize(source)
+    assert world.attentions() == []
+
+
+def test_two_presses_for_the_rest_in_the_same_moment_make_one_part(
+    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = saleor.checkout(TOTAL)
+    pays(saleor, world, source, "one")
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    real = transactions._is_more_wanted
+
+    def slowly(*arguments: Any) -> bool:
+        time.sleep(0.3)
+        return real(*arguments)
+
+    monkeypatch.setattr(transactions, "_is_more_wanted", slowly)
+    presses = together(*[lambda number=number: saleor.initialize(source, f"rest {number}", DATA)[1]["result"] for number in range(2)])
+    assert presses == ["CHARGE_ACTION_REQUIRED"] * 2
+    assert Purchase.objects.count() == 2
+
+
+def test_a_saleor_that_cannot_say_what_it_costs_is_told_of_the_money_all_the_same(
+    saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have to ask other Apps for taxes, however long they take."""
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "one", DATA)
+    real = saleor.graphql
+
+    def slowly(token: str, asked: Any) -> Any:
+        if "query Costs" in asked["query"]:
+            raise ConnectionResetError
+        return real(token, asked)
+
+    monkeypatch.setattr(saleor, "graphql", slowly)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    sweep(world)
+    assert transaction.charged == TOTAL
 
 
 def test_two_presses_for_the_rest_make_one_part(saleor: SaleorDouble, world: World) -> None:

@@ -204,7 +204,7 @@ def return_url(payment: Payment) -> str | None:
         return None
     if row.status in _PAID:
         by = paid_by(payment.order.key)
-        is_another = payment.status is AttemptStatus.PAID and by is not None and str(by.pk) != payment.id
+        is_another = payment.status is AttemptStatus.PAID and (by is None or str(by.pk) != payment.id)
         return None if is_another and _kept(payment) > 0 else home(row, payment)
     if payment.status is not AttemptStatus.PAID:
         return None if called_paid([int(payment.id)]) else home(row, payment)

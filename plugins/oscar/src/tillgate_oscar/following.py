@@ -17,7 +17,7 @@ from tillgate.django.operations.attention import raise_attention
 from tillgate.lifecycle import AttentionReason
 from tillgate_oscar import mail
 from tillgate_oscar.conf import get_settings
-from tillgate_oscar.orders import is_marked_paid, paid_by, status_once_paid
+from tillgate_oscar.orders import is_marked_paid, paid_by, status_once_paid, statuses_of_unpaid
 from tillgate_oscar.payments import locked, take_again
 from tillgate_oscar.plugin import PLUGIN
 
@@ -89,21 +89,15 @@ def follow_written(number: str, old_status: str, new_status: str) -> None:
     with transaction.atomic(using=router.db_for_write(PaidOrder)):
         PaidOrder.objects.select_for_update().get(plugin=PLUGIN, key=number)
         order = locked(number)
-        if order is None or order.status != new_status:
-            return
+        last = order.status_changes.order_by("-pk").first() if order is not None else None
+        if order is None or order.status != new_status or (last and last.new_status == new_status):
+            return  # it has changed since, or Oscar has told of it
         payment = paid_by(order)
-        if (payment or is_marked_paid(order)) and new_status in _statuses_of_unpaid(order):
+        if (payment or is_marked_paid(order)) and new_status in statuses_of_unpaid(order):
             _tell_of_a_paid_order(order, old_status, payment)
             return
-        order.status_changes.create(old_status=old_status, new_status=new_status)
+        order._create_order_status_change(old_status, new_status)  # the hook by which Oscar does, and its forks
         follow(number, old_status, new_status)
-
-
-def _statuses_of_unpaid(order: Any) -> set[str]:
-    """Return the statuses that an order may have that nobody has paid."""
-    settings = get_settings()
-    ahead = order.pipeline.get(settings.pending_status, ())
-    return {settings.pending_status, *ahead} - {settings.paid_status}
 
 
 def _tell_of_a_paid_order(order: Any, old_status: str, payment: Payment | None) -> None:

@@ -41,6 +41,7 @@ __all__ = [
     "start_url",
     "status_once_paid",
     "status_url",
+    "statuses_of_unpaid",
     "waits_for_payment",
 ]
 
@@ -144,15 +145,20 @@ def is_marked_paid(order: Any) -> bool:
 
 
 def status_once_paid(order: Any) -> str:
-    """Return the status that an order had last when it neither waited nor was cancelled: paid, it may be on its way by now.
+    """Return the status that an order had last that only a paid one may have: paid, it may be on its way by now."""
+    changes = order.status_changes.exclude(new_status__in=statuses_of_unpaid(order))
+    return str(changes.order_by("-pk").values_list("new_status", flat=True).first() or get_settings().paid_status)
 
-    Where it was held back by who had read it before it was paid, that does not count.
-    """
-    settings = get_settings()
-    aside = (settings.pending_status, settings.cancelled_status)
-    unseen = Q(old_status=settings.pending_status) & ~Q(new_status=settings.paid_status)
-    changes = order.status_changes.exclude(new_status__in=aside).exclude(unseen)
-    return str(changes.order_by("-pk").values_list("new_status", flat=True).first() or settings.paid_status)
+
+def statuses_of_unpaid(order: Any) -> set[str]:
+    """Return the statuses that, by the shop's pipeline, an order has that nobody has paid; the cancelled one among them."""
+    settings, pipeline = get_settings(), order.pipeline
+    paid, ahead = {settings.paid_status}, [settings.paid_status]
+    while ahead:
+        further = set(pipeline.get(ahead.pop(), ())) - paid - {settings.pending_status, settings.cancelled_status}
+        paid |= further
+        ahead += further
+    return ({settings.pending_status, settings.cancelled_status} | set(pipeline.get(settings.pending_status, ()))) - paid
 
 
 def is_of_shopper(order: Any, request: HttpRequest) -> bool:

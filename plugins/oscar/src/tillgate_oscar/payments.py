@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextvars import ContextVar
 from typing import Any, Final
 
 from django.contrib.auth.models import AnonymousUser
@@ -19,8 +20,9 @@ from tillgate_oscar.conf import get_settings
 from tillgate_oscar.orders import is_marked_paid
 from tillgate_oscar.plugin import PLUGIN
 
-__all__ = ["locked", "paid", "source_of", "take_again", "unpaid"]
+__all__ = ["is_being_paid", "locked", "paid", "source_of", "take_again", "unpaid"]
 
+_being_paid: ContextVar[str | None] = ContextVar("number of the order that is being paid", default=None)
 _RELEASED: Final = "released"
 """In the data of the delivery by which an order was given up: how many of each line it released, until they are taken again."""
 
@@ -50,8 +52,17 @@ def paid(payment: Payment) -> PaidOutcome:
     _record(order, payment)
     take_again(order)  # before the shop's own handler, which may consume it
     mail.confirm(order.number, payment.id)
-    get_class("order.processing", "EventHandler")().handle_order_status_change(order, settings.paid_status)
+    is_being_paid = _being_paid.set(order.number)
+    try:
+        get_class("order.processing", "EventHandler")().handle_order_status_change(order, settings.paid_status)
+    finally:
+        _being_paid.reset(is_being_paid)
     return PaidOutcome.APPLIED
+
+
+def is_being_paid(number: str) -> bool:
+    """Tell whether the shop's own handler is being told that an order is paid: whatever status it gives it is one of a paid order."""
+    return _being_paid.get() == number
 
 
 def _record(order: Any, payment: Payment) -> None:

@@ -15,7 +15,7 @@ from tillgate.django.models import Order as PaidOrder
 from tillgate.django.staff.showing import MAY_REFUND
 from tillgate_oscar import refunds
 from tillgate_oscar.conf import get_settings
-from tillgate_oscar.orders import is_expected, status_once_paid
+from tillgate_oscar.orders import is_expected, statuses_of_unpaid
 from tillgate_oscar.plugin import PLUGIN
 
 __all__ = ["EventHandlerMixin"]
@@ -71,13 +71,19 @@ class EventHandlerMixin:
             return shops_own(order, new_status, *arguments, **options)
         if not is_about_waiting:  # the shop's own handler may give money back, which no transaction may be around
             _refuse_what_has_moved_on(order, lock=False)
-            if order.status != status_once_paid(order):  # it came to that by who had not seen that it was paid
+            if _was_held_back_unseen(order):
                 _refuse_what_was_paid(order, new_status)
             return shops_own(order, new_status, *arguments, **options)
         with transaction.atomic(using=router.db_for_write(type(order))):
             _refuse_what_has_moved_on(order, lock=True)
             _refuse_what_was_paid(order, new_status)
             return shops_own(order, new_status, *arguments, **options)
+
+
+def _was_held_back_unseen(order: Any) -> bool:
+    """Tell whether an order has a status of unpaid ones of which its history does not tell: it was saved over what it was once paid."""
+    last = order.status_changes.order_by("-pk").values_list("new_status", flat=True).first()
+    return order.status in statuses_of_unpaid(order) and last != order.status
 
 
 def _refuse_what_has_moved_on(order: Any, *, lock: bool) -> None:

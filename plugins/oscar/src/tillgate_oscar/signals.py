@@ -14,14 +14,13 @@ from oscar.core.loading import get_model
 from tillgate_oscar import mail
 from tillgate_oscar.conf import get_settings
 from tillgate_oscar.following import follow, follow_written
-from tillgate_oscar.orders import is_expected, paid_by, status_once_paid
+from tillgate_oscar.orders import is_expected, paid_by, status_once_paid, statuses_of_unpaid
+from tillgate_oscar.payments import is_being_paid
 
 __all__ = ["connect"]
 
 _STORED: Final = "_tillgate_stored_status"
 """On a copy of an order while it is saved: the status that its row had before."""
-_TOLD: Final = "_tillgate_told_statuses"
-"""On a copy of an order: the statuses that were told of by Oscar's own signal."""
 
 
 def connect(config: AppConfig) -> None:
@@ -47,14 +46,8 @@ def follow_status(order: Any, old_status: str, new_status: str, **_: Any) -> Non
     After commit, since it locks Tillgate's order, which deliveries lock before Oscar's. Should it be lost with the process, the status
     itself still keeps the order from being paid.
     """
-    vars(order).setdefault(_TOLD, set()).add(new_status)
-    settings = get_settings()
-    is_about_it = old_status == settings.pending_status or new_status in (
-        settings.pending_status,
-        settings.paid_status,
-        settings.cancelled_status,
-    )
-    if is_about_it and is_expected(order):
+    followed = {get_settings().paid_status, *statuses_of_unpaid(order)}
+    if new_status in followed and not is_being_paid(order.number) and is_expected(order):
         transaction.on_commit(lambda: _follow(order, old_status, new_status), using=order._state.db, robust=True)
 
 
@@ -70,14 +63,17 @@ def follow_what_was_written(*, instance: Any, raw: bool, created: bool, using: s
     Somebody has typed it there, or has changed something else of a row that was read a while ago.
     """
     stored, status = vars(instance).pop(_STORED, None), vars(instance).get("status")
-    if raw or created or stored in (None, status) or not transaction.get_connection(using).in_atomic_block or not is_expected(instance):
+    if (
+        raw
+        or created
+        or stored in (None, status)
+        or is_being_paid(instance.number)
+        or not transaction.get_connection(using).in_atomic_block
+        or not is_expected(instance)
+    ):
         return
 
-    def unless_told() -> None:
-        if status not in vars(instance).get(_TOLD, ()):
-            follow_written(instance.number, stored, status)
-
-    transaction.on_commit(unless_told, using=using, robust=True)
+    transaction.on_commit(lambda: follow_written(instance.number, stored, status), using=using, robust=True)
 
 
 def keep_paid(*, instance: Any, raw: bool, using: str, update_fields: Any, **_: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from tillgate_pretix.plugin import PLUGIN
 
 __all__ = ["BeingSent", "attempt_of", "changed", "execute", "settle", "settled_in_pretix"]
 
+_waited_for: ContextVar[int | None] = ContextVar("refund that pretix waits for", default=None)
 _LEAVES_WITHIN: Final = timedelta(seconds=25)
 _DECISION: Final = "refund-decided"
 """What is carried to Tillgate itself, since a refund that is being sent must be waited for: what the staff decided about it."""
@@ -49,6 +51,7 @@ def execute(asked: Any) -> None:
     if held is None:
         raise PaymentException(_("This payment was not made through Tillgate."))
     about: dict[str, Any] = {"person": "pretix", "reason": asked.comment or "", "data": {"refund": asked.pk}}
+    is_waited_for = _waited_for.set(asked.pk)
     try:
         # Both or neither: pretix's would be in transit for ever if nothing were queued. It is sent on commit (I12).
         with transaction.atomic():
@@ -57,6 +60,8 @@ def execute(asked: Any) -> None:
             asked.save(update_fields=["state"])
     except (InvalidRequest, operations.RefundNotPossible) as error:
         raise PaymentException(str(error)) from None
+    finally:
+        _waited_for.reset(is_waited_for)
     asked.refresh_from_db()
     refund.refresh_from_db()
     if refund.status == RefundStatus.REFUSED:
@@ -83,12 +88,13 @@ def changed(refund: Changed) -> None:
 def _tell_of_refusal(order: Any, row: Any, refund_id: int) -> None:
     """Note that a refund has failed, and why; and that somebody waits for it, of which pretix mails its staff.
 
-    pretix took it for made, since it was in transit, and may have cancelled the order. What was withdrawn is what a person wished.
+    pretix took it for made, since it was in transit, and may have cancelled the order. What was withdrawn is what a person wished, and
+    whoever still waits for the answer is told by that.
     """
     answer = Refund.objects.values_list("answer", flat=True).get(pk=refund_id)
     order.log_action("pretix.event.order.refund.failed", {"local_id": row.local_id, "provider": row.provider, "error": answer})
     last = TimelineEntry.objects.filter(refund=refund_id).exclude(event="refund.refused").order_by("-pk").values_list("event", flat=True)
-    if last.first() != "refund.queued":
+    if last.first() != "refund.queued" and _waited_for.get() != row.pk:
         order.log_action("pretix.event.order.refund.requested")
 
 

@@ -134,7 +134,7 @@ class NeedsAPersonView(EventPermissionRequiredMixin, TemplateView):  # type: ign
             )
             return redirect(page_url(request.event))
         if given["act"] == operations.Act.REFUND and not request.POST.get("is_sure"):
-            return self._ask_to_refund(attention, given["amount"])
+            return self._ask_to_refund(attention, given["amount"], given["seen"])
         mask = Mask([attention.payment], [attention.refund])
         try:
             done = operations.perform(attention.pk, person=request.user.get_username(), **given)
@@ -146,8 +146,8 @@ class NeedsAPersonView(EventPermissionRequiredMixin, TemplateView):  # type: ign
             messages.add_message(request, level, said % {"sentence": mask.text(done.sentence).rstrip(".")})
         return redirect(page_url(request.event))
 
-    def _ask_to_refund(self, attention: Attention, amount: str) -> HttpResponse:
-        """Show what is about to be given back; whoever is sure presses once more."""
+    def _ask_to_refund(self, attention: Attention, amount: str, seen: int) -> HttpResponse:
+        """Show what is about to be given back; whoever is sure presses once more, and has `seen` what they had before."""
         request: Any = self.request
         payment = attention.payment
         left = refundable(payment) if payment else NOTHING
@@ -158,6 +158,13 @@ class NeedsAPersonView(EventPermissionRequiredMixin, TemplateView):  # type: ign
             return redirect(page_url(request.event))
         given = form.cleaned_data["amount"]
         card = _card(attention)
-        context = {"card": card, "payment": payment, "amount": given, "left": left, "left_after": money.left_of(left, [given])}
+        context = {
+            "card": card,
+            "seen": seen,
+            "payment": payment,
+            "amount": given,
+            "left": left,
+            "left_after": money.left_of(left, [given]),
+        }
         context["page_url"] = page_url(request.event)
         return render(request, "tillgate_pretix/refund.html", context)

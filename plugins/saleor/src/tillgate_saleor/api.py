@@ -19,7 +19,7 @@ from tillgate.transport import DeadlineTransport, keep_to
 from tillgate.wire.money import WireNumber
 from tillgate_saleor.bodies import PaidTransaction, Source
 from tillgate_saleor.conf import get_settings
-from tillgate_saleor.documents import APP_ID, PAID_FOR, REPORT
+from tillgate_saleor.documents import APP_ID, COSTS, PAID_FOR, REPORT
 from tillgate_saleor.models import LONGEST_ID
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "TokenRefused",
     "Unreachable",
     "ask_app_id",
+    "ask_costs",
     "ask_paid_for",
     "client",
     "fetch_keys",
@@ -82,12 +83,14 @@ class Reported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaidFor:
-    """What a transaction pays, as its Saleor has it."""
+    """What a transaction pays, as its Saleor has it. Of a checkout there is no status."""
 
     is_charged: bool
     """Whether the Saleor has heard of money of the transaction."""
-    source: Source | None
-    """The order or the checkout that it pays, if there is one."""
+    is_there: bool
+    """Whether there is an order or a checkout that it pays."""
+    status: str | None = None
+    charge_status: str | None = None
 
 
 @functools.cache
@@ -121,18 +124,35 @@ def ask_app_id(api_url: str, token: SecretStr) -> str:
 
 def ask_paid_for(api_url: str, token: SecretStr, transaction_id: str) -> PaidFor:
     """Return what a transaction pays; raise a `SaleorError` when that was not told."""
-    found = _asked(api_url, token, PAID_FOR, {"id": transaction_id}).get("transaction")
-    if not isinstance(found, Mapping):
-        raise Unreachable(f"{api_url} did not say what a transaction pays")
-    said = found.get("order") or found.get("checkout")
+    found = _transaction(api_url, token, PAID_FOR, transaction_id)
+    order = found.get("order")
+    said = order if isinstance(order, Mapping) else {}
     try:
         transaction = PaidTransaction.model_validate({"id": transaction_id, **found})
-        source = Source.model_validate(said) if said else None
     except ValidationError:
-        raise Unreachable(f"{api_url} did not say what a transaction pays") from None
-    if transaction.charged is None:
+        transaction = None
+    if transaction is None or transaction.charged is None:
         raise Unreachable(f"{api_url} did not say whether a transaction is charged")
-    return PaidFor(is_charged=transaction.is_charged, source=source)
+    is_there = bool(order or found.get("checkout"))
+    told = {"status": said.get("status"), "charge_status": said.get("chargeStatus")}
+    return PaidFor(is_charged=transaction.is_charged, is_there=is_there, **told)
+
+
+def ask_costs(api_url: str, token: SecretStr, transaction_id: str) -> Source | None:
+    """Return the checkout or order that a transaction pays, with what it costs, or None; raise a `SaleorError` when that was not told."""
+    found = _transaction(api_url, token, COSTS, transaction_id)
+    said = found.get("order") or found.get("checkout")
+    try:
+        return Source.model_validate(said) if said else None
+    except ValidationError:
+        raise Unreachable(f"{api_url} did not say what a transaction's checkout or order costs") from None
+
+
+def _transaction(api_url: str, token: SecretStr, query: str, transaction_id: str) -> Mapping[str, Any]:
+    found = _asked(api_url, token, query, {"id": transaction_id}).get("transaction")
+    if not isinstance(found, Mapping):
+        raise Unreachable(f"{api_url} did not say what a transaction pays")
+    return found
 
 
 def report(api_url: str, token: SecretStr, event: Reported) -> None:

@@ -22,7 +22,7 @@ from tillgate.django.operations.refunds import refundable
 from tillgate.hooks import Attention, Order, OrderDescription, PaidOutcome, Payment, Refund
 from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus
 from tillgate_saleor import reports
-from tillgate_saleor.costs import left_of, parts_of
+from tillgate_saleor.costs import left_to_pay, parts_of
 from tillgate_saleor.models import AskedRefund, Purchase, Transaction
 from tillgate_saleor.transactions import CHARGED, find_purchase, paid_at, payment_of, transaction_of
 
@@ -40,7 +40,7 @@ def describe(order_key: str) -> OrderDescription | None:
         return None
     return OrderDescription(
         number=purchase.number,
-        amount=_owed(purchase),
+        amount=_wanted(purchase),
         currency=purchase.currency,
         description=purchase.number,
         not_payable_because=_why_not(purchase),
@@ -57,7 +57,7 @@ def _why_not(purchase: Purchase) -> str | None:
     return None
 
 
-def _owed(purchase: Purchase) -> Decimal:
+def _wanted(purchase: Purchase) -> Decimal:
     """Return what a payment has to pay: what is held already, such as what was too little, pays its share."""
     if not purchase.costs:
         return Decimal(purchase.amount)
@@ -66,7 +66,7 @@ def _owed(purchase: Purchase) -> Decimal:
 
 
 def _left_of(purchase: Purchase, costs: Decimal) -> Decimal:
-    return left_of(costs, parts_of(purchase.installation_id, purchase.source), as_told=True)
+    return left_to_pay(costs, parts_of(purchase.installation_id, purchase.source), as_told=True)
 
 
 def paid(payment: Payment) -> PaidOutcome:
@@ -80,7 +80,7 @@ def paid(payment: Payment) -> PaidOutcome:
     is_given_up = purchase.given_up_at is not None and _was_reported(payment.id, _NOT_CHARGED)
     if purchase.paid_reference or is_given_up or told.canceled_at:
         return PaidOutcome.NOT_PAYABLE
-    if _owed(purchase) > payment.amount:  # it may have changed since the order was described
+    if _wanted(purchase) > payment.amount:  # it may have changed since the order was described
         return PaidOutcome.UNDERPAID
     purchase.paid_reference = payment.reference
     purchase.save(update_fields=["paid_reference"])

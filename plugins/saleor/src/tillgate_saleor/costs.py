@@ -1,4 +1,4 @@
-"""What a checkout or an order costs, as its Saleor says, and what payments of Tillgate hold for it.
+"""What a checkout or order costs, as its Saleor says, and what payments of Tillgate hold for it.
 
 A cart, a price or a tax may change at any moment, also while the shopper is at the cashier. Saleor tells of it in the bodies of its
 webhooks, and when it is asked before a report: whatever was paid is compared each time.
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from tillgate.django.models import Attention, DeliveryKind, Order, Payment
+from django.db.models import Exists, OuterRef
+
+from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment
 from tillgate.django.operations.attention import raise_attention, settle
 from tillgate.django.operations.locking import database, locked_order
 from tillgate.django.operations.refunds import refundable
@@ -22,9 +24,10 @@ from tillgate_saleor.conf import get_settings
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
 
-__all__ = ["conclude", "costs_of", "kept_for", "left_of", "note_costs", "parts_of"]
+__all__ = ["conclude", "costs_of", "kept_for", "left_to_pay", "note_costs", "paid_for", "parts_of"]
 
 _TOO_MUCH_OR_LITTLE: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.OVERPAID, AttentionReason.UNDERPAID})
+_PAID_NOTHING: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID})
 
 
 def costs_of(installation: Installation, source: bodies.Source) -> Decimal | None:
@@ -48,27 +51,32 @@ def parts_of(installation_id: int, source: str) -> list[Purchase]:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """The dollars of one payment: what it counts for, and what of it has not been given back and is not about to be."""
+    """A paid payment: the dollars of it that have not been given back, and of these the ones that are not about to be."""
 
     payment: Payment
-    counts: Decimal
+    left: Decimal
     kept: Decimal
     has_paid: bool
+    """Whether it has paid a part."""
+    is_told: bool
+    """Whether the plugin has heard of it."""
 
 
 def _held(parts: Iterable[Purchase]) -> list[_Held]:
-    """Return what the paid payments of parts hold.
-
-    What has paid a part counts in whole, though some of it was given back, as for a kindness: nobody pays that anew. Of any other payment,
-    too little or too late, only what is kept counts.
-    """
     by_key = {part.key: part for part in parts}
-    payments = Payment.objects.using(database()).select_related("order").filter(order__plugin=PLUGIN, order__key__in=by_key)
-    held = []
-    for payment in payments.filter(status=PaymentStatus.PAID).order_by("pk"):
-        kept, has_paid = refundable(payment), by_key[payment.order.key].paid_reference == payment.reference
-        held.append(_Held(payment, payment.amount if has_paid else kept, kept, has_paid))
-    return held
+    telling = Delivery.objects.filter(payment=OuterRef("pk"), kind=DeliveryKind.PAYMENT_PAID, done_at__isnull=True)
+    paid = Payment.objects.using(database()).filter(order__plugin=PLUGIN, order__key__in=by_key, status=PaymentStatus.PAID)
+    payments = paid.select_related("order").annotate(is_being_told=Exists(telling)).order_by("pk")
+    return [
+        _Held(
+            payment,
+            left=money.left_of(payment.amount, [payment.given_back]),
+            kept=refundable(payment),
+            has_paid=by_key[payment.order.key].paid_reference == payment.reference,
+            is_told=not vars(payment)["is_being_told"],
+        )
+        for payment in payments
+    ]
 
 
 def kept_for(parts: Iterable[Purchase]) -> Decimal:
@@ -76,24 +84,21 @@ def kept_for(parts: Iterable[Purchase]) -> Decimal:
     return money.total(one.kept for one in _held(parts))
 
 
-def left_of(costs: Decimal, parts: Iterable[Purchase], *, as_told: bool = False) -> Decimal:
+def paid_for(parts: Iterable[Purchase]) -> Decimal:
+    """Return the dollars by which parts were paid, whatever of them was given back since."""
+    return money.total(one.payment.amount for one in _held(parts) if one.has_paid)
+
+
+def left_to_pay(costs: Decimal, parts: Iterable[Purchase], *, as_told: bool = False) -> Decimal:
     """Return the dollars that are left to be paid of what a checkout or order costs; below zero when it holds more.
 
     `as_told` leaves out the payments of which the plugin has not heard, or is hearing now.
     """
-    held = _held(parts)
-    if as_told:
-        untold = {one.payment.pk for one in held if _is_untold(one.payment)}
-        held = [one for one in held if one.payment.pk not in untold]
-    return money.left_of(costs, [one.counts for one in held])
-
-
-def _is_untold(payment: Payment) -> bool:
-    return bool(payment.deliveries.filter(kind=DeliveryKind.PAYMENT_PAID, done_at__isnull=True).exists())
+    return money.left_of(costs, [one.kept for one in _held(parts) if one.is_told or not as_told])
 
 
 def note_costs(installation: Installation, source: bodies.Source, name: str) -> None:
-    """Note what a checkout or order costs by now, if Saleor tells, and tell a person where what has paid it does not fit that any more.
+    """Note what a checkout or order costs by now, if Saleor tells, and tell a person where what it holds does not fit that any more.
 
     `name` is the one under which it is paid. An order shows by itself, to the staff, that it holds too much or too little; a checkout is
     shown to nobody, and becomes no order.
@@ -101,27 +106,40 @@ def note_costs(installation: Installation, source: bodies.Source, name: str) -> 
     costs = costs_of(installation, source)
     if costs is None:
         return
-    Purchase.objects.using(database()).filter(installation=installation, source=name).update(costs=costs)
     parts = parts_of(installation.pk, name)
+    for part in parts:
+        if part.costs != costs:
+            Purchase.objects.using(database()).filter(pk=part.pk).update(costs=costs)
+            part.costs = costs
     conclude(parts)
-    if source.typename != "Checkout" or not parts or not parts[-1].paid_reference:
+    if source.typename == "Checkout" and any(part.paid_reference for part in parts):
+        _tell_if_it_does_not_fit(costs, parts)
+
+
+def _tell_if_it_does_not_fit(costs: Decimal, parts: list[Purchase]) -> None:
+    """Tell a person that what was paid holds too little, or more than somebody was told of.
+
+    Not while money is on its way back, nor of what was given back entirely: that is over.
+    """
+    paying = [one.payment for one in _held(parts) if one.has_paid and one.kept]
+    if not paying:
         return
-    paying = [one for one in _held(parts) if one.has_paid]
-    if paying:
-        _tell_if_it_does_not_fit(paying[-1].payment, costs, parts)
-
-
-def _tell_if_it_does_not_fit(payment: Payment, costs: Decimal, parts: list[Purchase]) -> None:
+    payment = paying[-1]
     with locked_order(payment.order_id) as order:
         held = _held(parts)  # anew, under the lock
-        counts, kept = money.total(one.counts for one in held), money.total(one.kept for one in held if one.has_paid)
-        if counts < costs:
-            reason, paid = AttentionReason.UNDERPAID, counts
-        elif kept > costs:
-            reason, paid = AttentionReason.OVERPAID, kept
+        matters = Attention.objects.filter(payment__in=[one.payment.pk for one in held], reason__in=_PAID_NOTHING, resolved_at__isnull=True)
+        told = set(matters.values_list("payment", flat=True))
+        kept = money.total(one.kept for one in held)
+        if kept != money.total(one.left for one in held):
+            return
+        if kept < costs:
+            reason, before = AttentionReason.UNDERPAID, AttentionReason.OVERPAID
+        elif money.total(one.kept for one in held if one.has_paid or one.payment.pk not in told) > costs:
+            reason, before = AttentionReason.OVERPAID, AttentionReason.UNDERPAID
         else:
             return
-        sentence = f"Payment {payment.reference}: USD {paid} was paid, and Saleor wants USD {costs} by now."
+        settle(Attention.objects.filter(payment=payment, reason=before), f"Saleor wants USD {costs} by now")
+        sentence = f"Payment {payment.reference}: USD {kept} is held, and Saleor wants USD {costs} by now."
         raise_attention(reason, sentence, "saleor", order=order, payment=payment, account=payment.account)
 
 
@@ -131,7 +149,8 @@ def conclude(parts: list[Purchase]) -> None:
     Whoever gave it back would leave the order unpaid. Not while money is on its way back, which may be refused. Nor of what a person is
     told from now on: a payment that comes at this moment may be one too many.
     """
-    for alike in [parts] if parts and parts[0].costs is not None else [[part] for part in parts]:
+    is_told = all(part.costs is not None for part in parts)
+    for alike in [parts] if parts and is_told else [[part] for part in parts if part.paid_reference]:
         _conclude(alike)
 
 
@@ -139,11 +158,9 @@ def _conclude(parts: list[Purchase]) -> None:
     orders = Order.objects.using(database()).filter(plugin=PLUGIN, key__in=[part.key for part in parts])
     matters = Attention.objects.using(database()).filter(order__in=orders, reason__in=_TOO_MUCH_OR_LITTLE, resolved_at__isnull=True)
     numbers = list(matters.values_list("pk", flat=True))
-    if not numbers or not parts[0].paid_reference:
+    if not numbers:
         return
     wanted = parts[-1].costs if parts[-1].costs is not None else parts[-1].amount
     held = _held(parts)
-    kept = money.total(one.kept for one in held)
-    left = money.total(money.left_of(one.payment.amount, [one.payment.given_back]) for one in held)
-    if kept == left == wanted:
+    if money.total(one.kept for one in held) == money.total(one.left for one in held) == wanted:
         settle(Attention.objects.filter(pk__in=numbers), "Saleor holds as much as it wanted")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["APP_ID", "PAID_FOR", "REPORT", "SUBSCRIPTIONS", "Event"]
+__all__ = ["APP_ID", "COSTS", "PAID_FOR", "REPORT", "SUBSCRIPTIONS", "Event"]
 
 
 class Event(StrEnum):
@@ -58,8 +58,12 @@ SUBSCRIPTIONS: Final = {
 
 APP_ID: Final = "{ app { id identifier } }"
 
-PAID_FOR: Final = f"""query PaidFor($id: ID!) {{
-  transaction(id: $id) {{ chargedAmount {{ amount }} order {{ __typename {_ORDER} }} checkout {{ __typename {_CHECKOUT} }} }}
+PAID_FOR: Final = """query PaidFor($id: ID!) {
+  transaction(id: $id) { chargedAmount { amount } order { status chargeStatus } checkout { id } }
+}"""
+# Apart, since for a balance Saleor may have to ask other Apps for taxes and shipping, however long they take.
+COSTS: Final = f"""query Costs($id: ID!) {{
+  transaction(id: $id) {{ order {{ __typename {_ORDER} }} checkout {{ __typename {_CHECKOUT} }} }}
 }}"""
 
 REPORT: Final = """mutation Report(

@@ -33,7 +33,7 @@ from tillgate.wire.messages import Terminal, Vendor
 from tillgate_saleor import bodies
 from tillgate_saleor.answers import Answer, answer, failure
 from tillgate_saleor.conf import Channel, get_settings, origin_of
-from tillgate_saleor.costs import costs_of, kept_for, left_of, note_costs, parts_of
+from tillgate_saleor.costs import costs_of, kept_for, left_to_pay, note_costs, paid_for, parts_of
 from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
@@ -83,33 +83,45 @@ def vendors_of(channel: Channel) -> tuple[Vendor, ...]:
 def initialize_gateway(installation: Installation, body: bodies.GatewayInitialize) -> Answer:
     """Offer the channel's vendors; none where it sells in another currency. What is to be paid by now is noted, if it was begun."""
     source = body.source_object
-    _note(installation, source)
-    if costs_of(installation, source) is None:
-        _note_amount(installation, source, body.amount)
+    bill = _noted(installation, source)
+    if bill.costs is None:
+        _note_amount(bill, body.amount)
     is_ours = source.channel.currency_code in (None, money.CURRENCY)
     vendors = vendors_of(channel_of(installation, source.channel.slug)) if is_ours else ()
     return {"data": {"vendors": [{"id": vendor.value, "name": str(VENDOR_LABELS[vendor])} for vendor in vendors]}}
 
 
-def _note(installation: Installation, source: bodies.Source) -> None:
+@dataclass(frozen=True, slots=True)
+class _Bill:
+    """What Saleor says of a checkout or order: under which name it is paid here, what it costs if it tells, and the parts begun."""
+
+    source: bodies.Source
+    name: str
+    costs: Decimal | None
+    parts: list[Purchase]
+
+    @property
+    def left(self) -> Decimal | None:
+        """The dollars that are left to be paid by now, or None where Saleor does not tell."""
+        return None if self.costs is None else left_to_pay(self.costs, self.parts)
+
+
+def _noted(installation: Installation, source: bodies.Source) -> _Bill:
     """Note what a checkout or order costs by now, before anything is made of what the gateway says."""
-    note_costs(installation, source, source_of(installation, source))
+    name = source_of(installation, source)
+    note_costs(installation, source, name)
+    return _Bill(source, name, costs_of(installation, source), parts_of(installation.pk, name))
 
 
-def _note_amount(installation: Installation, source: bodies.Source, amount: object) -> None:
+def _note_amount(bill: _Bill, amount: object) -> None:
     """Note what is asked for where Saleor tells nothing better: a cart may have changed since its payment began.
 
     Not where Saleor holds money of ours that was too little: it says what is left then, and not what that money would have to pay.
     """
-    for purchase in _parts(installation, source):
-        wanted = money.read_amount(amount)
-        if wanted and not purchase.paid_reference and not kept_for([purchase]):  # otherwise nothing is to be paid, or it does not say
-            unpaid = Purchase.objects.using(database()).filter(pk=purchase.pk, paid_reference="")
-            unpaid.update(amount=wanted)
-
-
-def _parts(installation: Installation, source: bodies.Source) -> list[Purchase]:
-    return parts_of(installation.pk, source_of(installation, source))
+    wanted = money.read_amount(amount)
+    for part in bill.parts:
+        if wanted and not part.paid_reference and not kept_for([part]):  # otherwise nothing is to be paid, or it does not say
+            Purchase.objects.using(database()).filter(pk=part.pk, paid_reference="").update(amount=wanted, costs=None)
 
 
 def stored_methods(installation: Installation, body: bodies.StoredMethods) -> Answer:
@@ -130,19 +142,19 @@ class _Wanted:
 
 def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
     """Begin a payment and answer with its cashier page. Asked again for the same transaction, answer with the same payment."""
-    _note(installation, body.source_object)
+    bill = _noted(installation, body.source_object)
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun) if begun else None
     if begun is not None and payment is not None:  # whatever is offered by now
-        return _begun_before(begun, payment, body)
+        return _begun_before(begun, payment, body, bill)
     channel = channel_of(installation, body.source_object.channel.slug)
     try:
-        wanted = _wanted(installation, body, channel)
+        wanted = _wanted(installation, body, channel, bill)
     except _Refused as refused:
         return failure(_CHARGE, str(refused))
 
     def start() -> Started:
-        _look_at_earlier_parts(installation, source_of(installation, body.source_object))
+        _look_at_earlier_parts(installation, bill.name)
         begun = note(installation, body, wanted.vendor, wanted.amount, wanted.return_url)
         data, key = {DATA_KEY: begun.pk}, begun.purchase.key
         return operations.start(
@@ -160,18 +172,18 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
     except TillgateError:
         _log.exception("transaction %s of %s could not be begun", body.transaction.id, installation.api_url)
         return failure(_CHARGE, _("The payment could not be started, and nothing was charged. Please try again later."))
-    return _started(installation, body, started)
+    return _started(installation, body, started, bill)
 
 
-def _begun_before(begun: Transaction, payment: Payment, body: bodies.Initialize) -> Answer:
+def _begun_before(begun: Transaction, payment: Payment, body: bodies.Initialize, bill: _Bill) -> Answer:
     """Return how a transaction stands that is begun again with the same key.
 
     While the first press is creating its payment that is awaited: what fails here fails there too, since to Saleor it is one payment.
     """
     if not is_being_created(payment):
-        return _standing(begun, operations.reconcile(payment, _CAUSE), body)
+        return _standing(begun, operations.reconcile(payment, _CAUSE), body, bill)
     wait_for_creation(payment)  # less than what Saleor waits for
-    return _standing(begun, payment, body)
+    return _standing(begun, payment, body, bill)
 
 
 def _look_at_earlier_parts(installation: Installation, source: str) -> None:
@@ -185,9 +197,9 @@ def _look_at_earlier_parts(installation: Installation, source: str) -> None:
             operations.reconcile(payment, _CAUSE)
 
 
-def _wanted(installation: Installation, body: bodies.Initialize, channel: Channel) -> _Wanted:
+def _wanted(installation: Installation, body: bodies.Initialize, channel: Channel, bill: _Bill) -> _Wanted:
     """Return what a storefront wants, or raise `_Refused` naming what is wrong with it."""
-    if because := _why_over(installation, body.source_object):
+    if because := _why_over(installation, bill):
         raise _Refused(because)
     if body.action.currency != money.CURRENCY:
         raise _Refused(
@@ -197,8 +209,8 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
         amount = money.amount(body.action.amount)
     except InvalidRequest:
         raise _Refused(_("The amount must be above zero, in whole cents.")) from None
-    amount = _owed(installation, body.source_object, amount)
-    if any(is_under_review(PLUGIN, part.key) for part in _parts(installation, body.source_object)):
+    amount = _amount_of(bill, amount)
+    if any(is_under_review(PLUGIN, part.key) for part in bill.parts):
         because = _("The payment service says that this has been paid, and something about it is not in order.")
         raise _Refused(because + " " + _("Please ask the shop before you pay again."))
     if not isinstance(body.data, Mapping):
@@ -215,8 +227,9 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
     return _Wanted(Vendor(vendor), amount, _return_url(installation, body.data.get("returnUrl")), Terminal(terminal))
 
 
-def _why_over(installation: Installation, source: bodies.Source) -> str:
+def _why_over(installation: Installation, bill: _Bill) -> str:
     """Say why Saleor wants no money for an order, though it lets a storefront begin to pay it; nothing where it does."""
+    source = bill.source
     if source.status == "CANCELED":
         return _("This order was cancelled.")
     if source.status == "EXPIRED":
@@ -224,25 +237,25 @@ def _why_over(installation: Installation, source: bodies.Source) -> str:
     saleor = get_settings().saleor(installation.api_url)
     # Where parts may be paid, Saleor is trusted to ask for what is left.
     is_paid = source.charge_status in PAID_CHARGE_STATUSES and saleor is not None and not saleor.parts
-    costs = costs_of(installation, source)
-    if costs is not None and left_of(costs, parts := _parts(installation, source)) <= 0:
-        is_given_back = any(part.paid_reference for part in parts) and not kept_for(parts)
-        return _("This was paid, and the money was given back.") if is_given_back else _("This is paid already.")
-    return _("This is paid already.") if is_paid else ""
+    if is_paid or (bill.left is not None and bill.left <= 0):
+        return _("This is paid already.")
+    # What the staff gave back of an order is not asked for again. A checkout becomes an order by what it holds alone.
+    if bill.costs is None or source.typename != "Order" or paid_for(bill.parts) < bill.costs:
+        return ""
+    return _("This is paid already.") if kept_for(bill.parts) else _("This was paid, and the money was given back.")
 
 
-def _owed(installation: Installation, source: bodies.Source, amount: Decimal) -> Decimal:
+def _amount_of(bill: _Bill, asked: Decimal) -> Decimal:
     """Return what is to be paid where an amount is asked for: what is left. Raise `_Refused` for less, where no parts are taken.
 
     Whoever calls the storefront's API may name any amount, and one that Saleor makes out itself has a gift card's money in it.
     """
-    costs = costs_of(installation, source)
-    if costs is None:
-        return amount
-    left = left_of(costs, _parts(installation, source))
+    left = bill.left
+    if left is None:
+        return asked
     if left <= 0:  # since it was looked at
         raise _Refused(_("This is paid already."))
-    if amount < left:
+    if asked < left:
         raise _Refused(_("USD %(left)s is left to be paid, and this shop takes no part of it: leave the amount out.") % {"left": left})
     return left
 
@@ -257,7 +270,7 @@ def _return_url(installation: Installation, given: Any) -> str:
     return given
 
 
-def _started(installation: Installation, body: bodies.Initialize, started: Started) -> Answer:
+def _started(installation: Installation, body: bodies.Initialize, started: Started, bill: _Bill) -> Answer:
     begun, payment = find_transaction(installation, body.transaction.id), started.payment
     assert begun is not None
     if started.outcome is StartOutcome.PAID and payment.data.get(DATA_KEY) != begun.pk:
@@ -267,7 +280,7 @@ def _started(installation: Installation, body: bodies.Initialize, started: Start
     if started.outcome is StartOutcome.REFUSED:
         return _refused(payment)
     # Pressed twice in the same moment, the earlier is led to the page too, as when the later comes after its answer.
-    return _standing(begun, payment, body, is_pressed=True)
+    return _standing(begun, payment, body, bill, is_pressed=True)
 
 
 # How it stands ----------------------------------------------------------------------------------------------------------------------------
@@ -279,11 +292,13 @@ def process(installation: Installation, body: bodies.Process) -> Answer:
     payment = payment_of(begun) if begun else None
     if begun is None or payment is None:
         return failure(_CHARGE, _("This transaction was never begun."))
-    _note(installation, body.source_object)
-    return _standing(begun, operations.reconcile(payment, _CAUSE), body)
+    bill = _noted(installation, body.source_object)
+    return _standing(begun, operations.reconcile(payment, _CAUSE), body, bill)
 
 
-def _standing(begun: Transaction, payment: Payment, body: bodies.Initialize | bodies.Process, *, is_pressed: bool = False) -> Answer:
+def _standing(
+    begun: Transaction, payment: Payment, body: bodies.Initialize | bodies.Process, bill: _Bill, *, is_pressed: bool = False
+) -> Answer:
     """Return how a transaction stands by its payment; `is_pressed` is whether the shopper has begun it just now."""
     reference, amount = payment.reference, payment.amount
     if transaction_of(payment.pk, payment.data) != begun and not (is_pressed and payment.is_open):
@@ -304,7 +319,7 @@ def _standing(begun: Transaction, payment: Payment, body: bodies.Initialize | bo
         return _paid_by_another(begun, payment)  # its cashier page would take the money once more (I4)
     if not (payment.cashier_url or is_called_paid):
         return _not_begun(payment)
-    is_live = may_go_on(payment) and not _why_over(begun.installation, body.source_object)
+    is_live = may_go_on(payment) and not _why_over(begun.installation, bill)
     return answer(
         "CHARGE_ACTION_REQUIRED",
         psp_reference=reference,

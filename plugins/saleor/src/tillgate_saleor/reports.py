@@ -19,7 +19,7 @@ from tillgate.hooks import RemoteDelivery
 from tillgate.wire import money
 from tillgate_saleor import vault
 from tillgate_saleor.answers import moment
-from tillgate_saleor.api import Reported, SaleorError, Silent, TokenRefused, ask_paid_for, report
+from tillgate_saleor.api import Reported, SaleorError, Silent, TokenRefused, ask_costs, ask_paid_for, report
 from tillgate_saleor.costs import conclude, note_costs, parts_of
 from tillgate_saleor.models import Transaction
 from tillgate_saleor.plugin import PLUGIN
@@ -93,17 +93,24 @@ def deliver(delivery: RemoteDelivery) -> None:
 
 
 def _look_what_it_pays(told: Transaction, token: SecretStr, payment_id: int) -> None:
-    """Tell a person of money for what was ended in Saleor, before that hears of it. If Saleor does not say, it hears of it all the same."""
+    """Tell a person of money that Saleor does not want, or not so much or little of, before it hears of that.
+
+    If Saleor does not say, it hears of it all the same: only where it is silent at once, it is asked again.
+    """
     api_url = told.installation.api_url
     try:
         found = ask_paid_for(api_url, token, told.transaction_id)
+        if not found.is_charged:
+            tell_if_unwanted(payment_id, unwanted_because(found.status, found.charge_status) if found.is_there else GONE)
     except Silent:
         raise
     except SaleorError as error:
         _log.warning("%s was not asked what transaction %s pays: %s", api_url, told.transaction_id, error)
         return
-    source = found.source
-    if not found.is_charged:
-        tell_if_unwanted(payment_id, unwanted_because(source.status, source.charge_status) if source else GONE)
-    if source:
+    try:
+        source = ask_costs(api_url, token, told.transaction_id)
+    except SaleorError as error:
+        _log.warning("%s did not say what the order of transaction %s costs: %s", api_url, told.transaction_id, error)
+        return
+    if source is not None:
         note_costs(told.installation, source, told.purchase.source)

@@ -25,7 +25,7 @@ from tillgate.django.operations.locking import database, locked_order
 from tillgate.wire.messages import Vendor
 from tillgate_saleor import bodies
 from tillgate_saleor.conf import get_settings
-from tillgate_saleor.costs import costs_of, left_of, parts_of
+from tillgate_saleor.costs import costs_of, left_to_pay, parts_of
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
 
@@ -113,8 +113,9 @@ def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, am
 def _purchase(installation: Installation, source: str, body: bodies.Initialize, amount: Decimal, costs: Decimal | None) -> Purchase:
     """Return what a transaction pays, locked: the last part of its checkout or order, or the next where that is paid and costs more."""
     purchases = Purchase.objects.using(database())
-    # The first part's row is the lock of them all.
-    parts = list(purchases.select_for_update().filter(installation=installation, source=source).order_by("part"))
+    # The first part's row is the lock of them all. Read in a statement of their own: PostgreSQL would leave out what came while it waited.
+    purchases.select_for_update().get(installation=installation, source=source, part=0)
+    parts = parts_of(installation.pk, source)
     is_begun = Transaction.objects.using(database()).filter(installation=installation, transaction_id=body.transaction.id).exists()
     if is_begun or not _is_more_wanted(installation, parts, costs):
         return parts[-1]
@@ -125,7 +126,7 @@ def _purchase(installation: Installation, source: str, body: bodies.Initialize, 
 def _is_more_wanted(installation: Installation, parts: list[Purchase], costs: Decimal | None) -> bool:
     """Tell whether what is paid costs more than that; where Saleor does not tell, the owner may trust it to ask for what is left."""
     if costs is not None:
-        return bool(parts[-1].paid_reference) and left_of(costs, parts) > 0
+        return bool(parts[-1].paid_reference) and left_to_pay(costs, parts) > 0
     saleor = get_settings().saleor(installation.api_url)
     return saleor is not None and saleor.parts and _is_known_to_be_paid(parts[-1])
 
