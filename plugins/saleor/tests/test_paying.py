@@ -49,6 +49,19 @@ def charged_by_another_app(saleor: SaleorDouble, source: Source, amount: Decimal
     theirs.events = [Noted("CHARGE_SUCCESS", "theirs", amount, timezone.now())]
 
 
+def half_paid(saleor: SaleorDouble, world: World) -> Source:
+    """Return a checkout whose cart had grown to twice as much when the cashier page of before was paid."""
+    source = saleor.checkout(TOTAL)
+    _, said = saleor.initialize(source, "one", DATA)
+    source.total = TOTAL * 2
+    saleor.gateway_initialize(source)
+    world.sandbox.control.pay(said["pspReference"])
+    sweep(world)
+    sweep(world)
+    assert world.attentions() == ["underpaid"]
+    return source
+
+
 def raising(error: BaseException) -> Any:
     """Return a function that raises."""
 
@@ -337,13 +350,7 @@ def test_a_second_payment_that_comes_while_a_matter_is_concluded_is_told(
 
 def test_what_is_paid_already_is_not_begun_for_whatever_a_storefront_names(saleor: SaleorDouble, world: World) -> None:
     """The cart grows, the shopper pays the old page, and the cart shrinks again: a cent would be taken for the whole."""
-    source = saleor.checkout(TOTAL)
-    _, said = saleor.initialize(source, "one", DATA)
-    source.total = TOTAL * 2
-    saleor.gateway_initialize(source)
-    world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
+    source = half_paid(saleor, world)
     source.total = TOTAL
     for amount in (Decimal("0.01"), TOTAL, TOTAL * 2):
         _, refused = saleor.initialize(source, f"named {amount}", {"vendor": "paypal"}, amount)
@@ -542,14 +549,7 @@ def test_i4_a_second_payment_of_what_a_person_had_accepted_as_too_little_is_told
 
 
 def test_too_little_is_nobodys_matter_once_the_cart_costs_as_much_again(saleor: SaleorDouble, world: World) -> None:
-    source = saleor.checkout(TOTAL)
-    _, said = saleor.initialize(source, "one", DATA)
-    source.total = TOTAL * 2
-    saleor.gateway_initialize(source)
-    world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
-    assert world.attentions() == ["underpaid"]
+    source = half_paid(saleor, world)
     source.total = TOTAL
     saleor.gateway_initialize(source)
     assert world.attentions() == []
@@ -649,13 +649,7 @@ def test_i4_what_was_canceled_and_paid_all_the_same_is_not_begun_again(saleor: S
 def test_a_process_that_dies_after_the_rest_was_paid_leaves_no_matter_for_ever(
     saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = saleor.checkout(TOTAL)
-    _, said = saleor.initialize(source, "one", DATA)
-    source.total = TOTAL * 2
-    saleor.gateway_initialize(source)
-    world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
+    source = half_paid(saleor, world)
     _, rest = saleor.initialize(source, "two", {"vendor": "paypal"})
     world.sandbox.control.pay(rest["pspReference"])
     with monkeypatch.context() as patched, suppress(Crash):
@@ -906,14 +900,7 @@ def test_what_is_left_of_a_checkout_is_not_taken_for_what_it_costs(
 def test_what_was_too_little_is_nobodys_matter_any_more_once_the_rest_is_paid(
     saleor: SaleorDouble, world: World, is_told_again: bool
 ) -> None:
-    source = saleor.checkout(TOTAL)
-    _, said = saleor.initialize(source, "one", DATA)
-    source.total = TOTAL * 2
-    saleor.gateway_initialize(source)
-    world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
-    assert world.attentions() == ["underpaid"]
+    source = half_paid(saleor, world)
     _, rest = saleor.initialize(source, "two", {"vendor": "paypal"})
     assert rest["amount"] == 19.9
     if is_told_again:
@@ -924,15 +911,9 @@ def test_what_was_too_little_is_nobodys_matter_any_more_once_the_rest_is_paid(
 
 
 def test_what_was_too_little_and_is_on_its_way_back_pays_no_share(saleor: SaleorDouble, world: World) -> None:
-    source = saleor.checkout(TOTAL)
-    _, said = saleor.initialize(source, "one", DATA)
-    source.total = TOTAL * 2
-    saleor.gateway_initialize(source)
-    world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
+    source = half_paid(saleor, world)
     _, rest = saleor.initialize(source, "two", {"vendor": "paypal"})
-    operations.queue_refund(Payment.objects.get(reference=said["pspReference"]).pk, "1.00")
+    operations.queue_refund(Payment.objects.earliest("pk").pk, "1.00")
     Refund.objects.update(status="unknown")
     world.sandbox.control.pay(rest["pspReference"])
     sweep(world)

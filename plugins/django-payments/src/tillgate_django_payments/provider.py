@@ -66,10 +66,11 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             raise PaymentError(_("The payment has not been saved: save it before its form is asked for."))
         if row.status == PaymentStatus.CONFIRMED:  # the shopper went back to the page, or pressed twice
             raise RedirectNeeded(row.get_success_url())
-        if described.not_payable_because is not None:
-            raise PaymentError(_("Payment %(key)s cannot be paid: %(because)s.") % {"key": key, "because": described.not_payable_because})
-        if is_closed(PLUGIN, key):  # it was cancelled, though the shop has it wait again
-            raise PaymentError(_("Payment %(key)s cannot be paid: %(because)s.") % {"key": key, "because": _("it was cancelled")})
+        because = described.not_payable_because
+        if because is None and is_closed(PLUGIN, key):
+            because = _("it was cancelled")  # though the shop has it wait again
+        if because is not None:
+            raise PaymentError(_("Payment %(key)s cannot be paid: %(because)s.") % {"key": key, "because": because})
         if described.currency != money.CURRENCY:
             told = _("currency: “%(given)s” cannot be paid, only %(ours)s can. Offer another way to pay, or sell in %(ours)s.")
             raise PaymentError(told % {"given": described.currency, "ours": money.CURRENCY})

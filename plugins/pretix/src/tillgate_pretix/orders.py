@@ -29,7 +29,7 @@ from tillgate import Goods
 from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Refund
 from tillgate.django.models import Order as Bill
 from tillgate.django.models import Payment as Attempt
-from tillgate.django.operations.attention import raise_attention, settle
+from tillgate.django.operations.attention import GIVEN_BACK_REASONS, raise_attention, settle
 from tillgate.django.operations.deliveries import AGAIN
 from tillgate.django.operations.locking import locked_order
 from tillgate.django.operations.values import payment_value
@@ -340,8 +340,7 @@ def unpaid(bill: Unpaid) -> None:
             mark_order_expired(order)
 
 
-_PAID_NOTHING: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID})
-_TOO_MUCH_OR_LITTLE: Final = _PAID_NOTHING | {AttentionReason.OVERPAID}
+_PAID_NOTHING: Final = GIVEN_BACK_REASONS - {AttentionReason.OVERPAID}
 _NOT_OVER: Final = (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.UNKNOWN)
 
 
@@ -373,7 +372,7 @@ def conclude(order: Any) -> None:
         return
     if _under_way(order).exists() or any(vendor_of(refund.provider) for refund in order.refunds.filter(state__in=UNDER_WAY)):
         return
-    matters = Attention.objects.filter(order__in=bills_of(order), reason__in=_TOO_MUCH_OR_LITTLE, resolved_at__isnull=True)
+    matters = Attention.objects.filter(order__in=bills_of(order), reason__in=GIVEN_BACK_REASONS, resolved_at__isnull=True)
     booked = [one.pk for one in matters.select_related("payment__order") if booked_payment(order, payment_value(one.payment))]
     if booked:  # each under the lock of its own row, so after the lock of this one
         transaction.on_commit(lambda: settle(Attention.objects.filter(pk__in=booked), "pretix counts as much as the order costs"))
@@ -392,7 +391,7 @@ def _under_way(order: Any) -> Any:
 
 def on_its_way_back(matter: Attention) -> Decimal:
     """Return how much is on its way back already with which an order holds what it costs, or nothing: more would be too much."""
-    if matter.reason not in _TOO_MUCH_OR_LITTLE or matter.order is None:
+    if matter.reason not in GIVEN_BACK_REASONS or matter.order is None:
         return NOTHING
     with found(matter.order.key) as order:
         if order is None or order.status != Order.STATUS_PAID:
@@ -406,7 +405,7 @@ def on_its_way_back(matter: Attention) -> Decimal:
 
 def conclude_all() -> None:
     """Do what `conclude` does for each order of which somebody was told: a process may have died before it could."""
-    open_ones = Attention.objects.filter(order__plugin=PLUGIN, reason__in=_TOO_MUCH_OR_LITTLE, resolved_at__isnull=True)
+    open_ones = Attention.objects.filter(order__plugin=PLUGIN, reason__in=GIVEN_BACK_REASONS, resolved_at__isnull=True)
     for number in sorted({int(key.partition("/")[0]) for key in open_ones.values_list("order__key", flat=True)}):
         try:
             conclude_order(number)

@@ -157,14 +157,13 @@ class NeedsAPersonView(EventPermissionRequiredMixin, TemplateView):  # type: ign
             messages.error(request, _("Nothing was done: %(because)s.") % {"because": errors.rstrip(".")})
             return redirect(page_url(request.event))
         given = form.cleaned_data["amount"]
-        card = _card(attention)
         context = {
-            "card": card,
+            "card": _card(attention),
             "seen": seen,
             "payment": payment,
             "amount": given,
             "left": left,
             "left_after": money.left_of(left, [given]),
+            "page_url": page_url(request.event),
         }
-        context["page_url"] = page_url(request.event)
         return render(request, "tillgate_pretix/refund.html", context)

@@ -20,9 +20,9 @@ from tillgate.django.operations.deliveries import GIVEN_UP
 from tillgate.django.operations.locking import database
 from tillgate.django.operations.refunds import refundable
 from tillgate.hooks import Attention, Order, OrderDescription, PaidOutcome, Payment, Refund
-from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus
+from tillgate.lifecycle import PaymentStatus, RefundStatus
 from tillgate_saleor import reports
-from tillgate_saleor.costs import left_to_pay, parts_of
+from tillgate_saleor.costs import PAID_NOTHING, left_to_pay, parts_of
 from tillgate_saleor.models import AskedRefund, Purchase, Transaction
 from tillgate_saleor.transactions import CHARGED, find_purchase, paid_at, payment_of, transaction_of
 
@@ -30,7 +30,6 @@ __all__ = ["attention_raised", "describe", "paid", "refund_changed", "refund_ref
 
 _NOT_CHARGED: Final = "CHARGE_FAILURE"
 """The report that nobody paid."""
-_PAID_NOTHING: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID})
 
 
 def describe(order_key: str) -> OrderDescription | None:
@@ -97,7 +96,7 @@ def _was_reported(payment_id: str, kind: str) -> bool:
 def attention_raised(attention: Attention) -> None:
     """Queue the report of money that paid nothing, if Saleor never heard of it."""
     held = AttentionRow.objects.using(database()).select_related("payment__order").get(pk=attention.id).payment
-    if attention.reason not in _PAID_NOTHING or held is None or held.status != PaymentStatus.PAID:
+    if attention.reason not in PAID_NOTHING or held is None or held.status != PaymentStatus.PAID:
         return
     told = transaction_of(held.pk, held.data)
     if told is not None and not _was_reported(str(held.pk), CHARGED):

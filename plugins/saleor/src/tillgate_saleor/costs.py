@@ -14,7 +14,7 @@ from typing import Final
 from django.db.models import Exists, OuterRef
 
 from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment
-from tillgate.django.operations.attention import raise_attention, settle
+from tillgate.django.operations.attention import GIVEN_BACK_REASONS, raise_attention, settle
 from tillgate.django.operations.locking import database, locked_order
 from tillgate.django.operations.refunds import refundable
 from tillgate.lifecycle import AttentionReason, PaymentStatus
@@ -24,10 +24,11 @@ from tillgate_saleor.conf import get_settings
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
 
-__all__ = ["conclude", "costs_of", "kept_for", "left_to_pay", "note_costs", "paid_for", "parts_of"]
+__all__ = ["PAID_NOTHING", "conclude", "costs_of", "kept_for", "left_to_pay", "note_costs", "paid_for", "parts_of"]
 
-_TOO_MUCH_OR_LITTLE: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.OVERPAID, AttentionReason.UNDERPAID})
-_PAID_NOTHING: Final = frozenset({AttentionReason.SECOND_PAYMENT, AttentionReason.PAID_NOT_PAYABLE, AttentionReason.UNDERPAID})
+PAID_NOTHING: Final = GIVEN_BACK_REASONS - {AttentionReason.OVERPAID}
+"""Reasons why money that has come has paid nothing."""
+_TOO_MUCH_OR_LITTLE: Final = GIVEN_BACK_REASONS - {AttentionReason.PAID_NOT_PAYABLE}
 
 
 def costs_of(installation: Installation, source: bodies.Source) -> Decimal | None:
@@ -97,15 +98,15 @@ def left_to_pay(costs: Decimal, parts: Iterable[Purchase], *, as_told: bool = Fa
     return money.left_of(costs, [one.kept for one in _held(parts) if one.is_told or not as_told])
 
 
-def note_costs(installation: Installation, source: bodies.Source, name: str) -> None:
-    """Note what a checkout or order costs by now, if Saleor tells, and tell a person where what it holds does not fit that any more.
+def note_costs(installation: Installation, source: bodies.Source, name: str) -> Decimal | None:
+    """Note and return what a checkout or order costs by now, or None; tell a person where what it holds does not fit that any more.
 
     `name` is the one under which it is paid. An order shows by itself, to the staff, that it holds too much or too little; a checkout is
     shown to nobody, and becomes no order.
     """
     costs = costs_of(installation, source)
     if costs is None:
-        return
+        return None
     parts = parts_of(installation.pk, name)
     for part in parts:
         if part.costs != costs:
@@ -114,6 +115,7 @@ def note_costs(installation: Installation, source: bodies.Source, name: str) -> 
     conclude(parts)
     if source.typename == "Checkout" and any(part.paid_reference for part in parts):
         _tell_if_it_does_not_fit(costs, parts)
+    return costs
 
 
 def _tell_if_it_does_not_fit(costs: Decimal, parts: list[Purchase]) -> None:
@@ -127,7 +129,7 @@ def _tell_if_it_does_not_fit(costs: Decimal, parts: list[Purchase]) -> None:
     payment = paying[-1]
     with locked_order(payment.order_id) as order:
         held = _held(parts)  # anew, under the lock
-        matters = Attention.objects.filter(payment__in=[one.payment.pk for one in held], reason__in=_PAID_NOTHING, resolved_at__isnull=True)
+        matters = Attention.objects.filter(payment__in=[one.payment.pk for one in held], reason__in=PAID_NOTHING, resolved_at__isnull=True)
         told = set(matters.values_list("payment", flat=True))
         kept = money.total(one.kept for one in held)
         if kept != money.total(one.left for one in held):

@@ -33,7 +33,7 @@ from tillgate.wire.messages import Terminal, Vendor
 from tillgate_saleor import bodies
 from tillgate_saleor.answers import Answer, answer, failure
 from tillgate_saleor.conf import Channel, get_settings, origin_of
-from tillgate_saleor.costs import costs_of, kept_for, left_to_pay, note_costs, paid_for, parts_of
+from tillgate_saleor.costs import kept_for, left_to_pay, note_costs, paid_for, parts_of
 from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
 from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.plugin import PLUGIN
@@ -109,8 +109,8 @@ class _Bill:
 def _noted(installation: Installation, source: bodies.Source) -> _Bill:
     """Note what a checkout or order costs by now, before anything is made of what the gateway says."""
     name = source_of(installation, source)
-    note_costs(installation, source, name)
-    return _Bill(source, name, costs_of(installation, source), parts_of(installation.pk, name))
+    costs = note_costs(installation, source, name)
+    return _Bill(source, name, costs, parts_of(installation.pk, name))
 
 
 def _note_amount(bill: _Bill, amount: object) -> None:
@@ -237,7 +237,8 @@ def _why_over(installation: Installation, bill: _Bill) -> str:
     saleor = get_settings().saleor(installation.api_url)
     # Where parts may be paid, Saleor is trusted to ask for what is left.
     is_paid = source.charge_status in PAID_CHARGE_STATUSES and saleor is not None and not saleor.parts
-    if is_paid or (bill.left is not None and bill.left <= 0):
+    left = bill.left
+    if is_paid or (left is not None and left <= 0):
         return _("This is paid already.")
     # What the staff gave back of an order is not asked for again. A checkout becomes an order by what it holds alone.
     if bill.costs is None or source.typename != "Order" or paid_for(bill.parts) < bill.costs:
@@ -326,7 +327,7 @@ def _standing(
         amount=amount,
         message=_("The shopper pays on the cashier page.") if is_live else _("The payment is being confirmed."),
         data={"cashierUrl": payment.cashier_url} if is_live else None,
-        actions=["CANCEL"],
+        actions=[] if is_called_paid else ["CANCEL"],
     )
 
 
