@@ -13,7 +13,7 @@ from django.db.models import Max, Q, QuerySet
 
 from tillgate import hooks
 from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
-from tillgate.django.operations.attention import ACCOUNT_REASONS, called_paid
+from tillgate.django.operations.attention import ACCOUNT_REASONS, SAID_REASONS
 from tillgate.django.operations.books import STATUS_OF_EVENT
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.lifecycle import PaymentStatus, next_look
@@ -206,9 +206,8 @@ class Judge:
         earlier = Payment.objects.filter(**same, pk__lt=payment.pk, status="pending", status_since__lt=payment.created_at).exclude(
             cashier_url=""
         )
-        still_open = list(earlier.filter(cashier_closes_at__gt=long))
-        under_review = called_paid([one.pk for one in still_open])  # nobody is led on to pay what the gateway calls paid
-        if twin := next((one for one in still_open if one.pk not in under_review), None):
+        is_under_review = Q(attentions__reason__in=SAID_REASONS)  # nobody is led on to pay what the gateway calls paid
+        if twin := earlier.filter(cashier_closes_at__gt=long).exclude(is_under_review).first():
             self._note(
                 f"I4: payment {payment.reference} was begun, though the cashier of {twin.reference} was still open", payment.order.key
             )
