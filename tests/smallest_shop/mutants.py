@@ -33,7 +33,7 @@ from tillgate.wire.notices import read_notice
 __all__ = ["MUTANTS", "MUTANTS_OF_THE_KIT", "MUTANTS_OF_THE_SIMULATOR", "Mutant"]
 
 sweeping = importlib.import_module("tillgate.django.operations.sweep")  # the package has a function of that name
-_log = logging.getLogger("mutant")
+_log = logging.getLogger("tillgate")  # the logger of the core, which the judge must hear
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,13 @@ def test_a_creation_that_leaves_any_doubt_is_of_unknown_outcome(changes: dict[st
     assert isinstance(error.__cause__, AnswerNotUnderstood)
 
 
+@pytest.mark.parametrize("address", ["/cashier/7f3a9c01d2", "http://pay.example/cashier/7f3a9c01d2"])
+def test_i11_an_error_about_a_payment_page_does_not_show_its_key(address: str) -> None:
+    with pytest.raises(OutcomeUnknown) as caught:
+        READ["pay"](credentials(), answered(created(cashierUrl=address)))
+    assert "7f3a9c01d2" not in everything_shown(caught.value)
+
+
 def test_a_creation_without_a_result_is_of_unknown_outcome() -> None:
     with pytest.raises(OutcomeUnknown, match="cashierUrl"):
         READ["pay"](credentials(), answered(envelope()))

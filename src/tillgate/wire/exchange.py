@@ -310,7 +310,8 @@ def _read_created(credentials: Credentials, request: PaymentRequest, result: Map
     )
     url = created.cashier_url
     if not is_web_address(url) or not (credentials.sandbox or is_https(url)):
-        raise AnswerNotUnderstood(f"cashierUrl {url[:80]!r} is not an absolute https address")
+        # Only its beginning is shown: the rest holds the key of the page (I11).
+        raise AnswerNotUnderstood(f"cashierUrl begins with {url[:8]!r} and is not an absolute https address")
     if not created.transaction_no:
         raise AnswerNotUnderstood("transactionNo is missing")
     if created.reference != request.reference:
