@@ -101,35 +101,35 @@ conformance: setup .venv-pretix/developer  ## run the conformance kit on every s
 	@$(BIN)/python -m docgen conformance $(ONLY)
 
 simulate: setup  ## play SEED=1 (or 1-100) with the payments of PAYMENTS=1000 orders in a world where everything goes wrong; ONLY=17, WITHOUT="network,crashes", TRACE=1, RESULTS=file
-	@DJANGO_SETTINGS_MODULE=tests.proving.project $(BIN)/python -m tillgate.testing.simulation \
+	@DJANGO_SETTINGS_MODULE=tests.proving.project $(BIN)/python -m tests.proving.simulation \
 	    --driver tests.smallest_shop.telling:TellingDriver --seed $(or $(SEED),1) --payments $(or $(PAYMENTS),1000) \
 	    $(if $(ONLY),--only '$(ONLY)') $(if $(WITHOUT),--without '$(WITHOUT)') $(if $(TRACE),--trace) $(if $(RESULTS),--results '$(RESULTS)')
 
-simulate-mutants: setup  ## break the shop and the core in many ways, and see after how many payments the simulator notices; ONLY="refund"
+simulate-mutants: setup  ## break the shop and the core in many ways, and see after how many payments the simulator notifications; ONLY="refund"
 	@DJANGO_SETTINGS_MODULE=tests.proving.project TILLGATE_TEST_DATABASE=sqlite $(BIN)/python -m tests.proving.biting \
 	    $(if $(ONLY),--only '$(ONLY)') $(if $(RESULTS),--results '$(RESULTS)')
 
 exhaust: setup  ## try everything that can happen to one order, in every order; SCOPE="payments=1,crashes=0" for less
-	@DJANGO_SETTINGS_MODULE=tests.proving.project TILLGATE_TEST_DATABASE=sqlite $(BIN)/python -m tillgate.testing.simulation \
+	@DJANGO_SETTINGS_MODULE=tests.proving.project TILLGATE_TEST_DATABASE=sqlite $(BIN)/python -m tests.proving.simulation \
 	    --driver tests.smallest_shop.driver:SmallestShopDriver --exhaust '$(SCOPE)' $(if $(RESULTS),--results '$(RESULTS)')
 
-outage: setup  ## take the gateway away for DAYS=30 while PAYMENTS=1000 are open, and see what one sweep makes good; SEED=1
-	@DJANGO_SETTINGS_MODULE=tests.proving.project $(BIN)/python -m tillgate.testing.simulation \
+outage: setup  ## take the gateway away for DAYS=30 while PAYMENTS=1000 are open, and see what one worker run makes good; SEED=1
+	@DJANGO_SETTINGS_MODULE=tests.proving.project $(BIN)/python -m tests.proving.simulation \
 	    --driver tests.smallest_shop.telling:TellingDriver --outage $(or $(DAYS),30) --seed $(or $(SEED),1) \
 	    --payments $(or $(PAYMENTS),1000) $(if $(RESULTS),--results '$(RESULTS)')
 
-chaos: setup  ## sell for MINUTES=1 while kill -9 hits the shop's processes and its database, and compare the books; SHOPPERS=3, SEED=1
+chaos: setup  ## sell for MINUTES=1 while kill -9 hits the shop's processes and its database, and compare the ledger; SHOPPERS=3, SEED=1
 	@$(BIN)/python -m tests.proving.chaos --minutes $(or $(MINUTES),1) --seed $(or $(SEED),1) --shoppers $(or $(SHOPPERS),3) \
 	    $(if $(RESULTS),--results '$(RESULTS)')
 
-storm: setup  ## many copies of the notices of PAYMENTS=1000 at once, then shoppers for SECONDS=60; DATABASES="mariadb", PEER_PAYMENTS=100, RESULTS=file
+storm: setup  ## many copies of the notifications of PAYMENTS=1000 at once, then shoppers for SECONDS=60; DATABASES="mariadb", PEER_PAYMENTS=100, RESULTS=file
 	@$(BIN)/python -m tests.proving.storm $(if $(DATABASES),--databases $(DATABASES)) --payments $(or $(PAYMENTS),1000) \
 	    --seconds $(or $(SECONDS),60) $(if $(PEER_PAYMENTS),--peer-payments $(PEER_PAYMENTS)) $(if $(RESULTS),--results '$(RESULTS)')
 
 kill-lines: setup  ## kill a process at every line of its work, or at SAMPLE=20 of each act, SEED=1; DATABASE="sqlite mariadb", PART=1/2
 	@printf '%s\n' $(or $(DATABASE),sqlite postgresql mariadb) \
 	    | DJANGO_SETTINGS_MODULE=tests.django.project TILLGATE_TEST_NAME=$${TILLGATE_TEST_NAME:-tillgate_killed} \
-	        xargs -P 3 -I{} env TILLGATE_TEST_DATABASE={} $(BIN)/python -m tillgate.testing.killing \
+	        xargs -P 3 -I{} env TILLGATE_TEST_DATABASE={} $(BIN)/python -m tests.proving.killing \
 	            --driver tests.smallest_shop.telling:TellingDriver --package tests.smallest_shop \
 	            $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) $(if $(PART),--part $(PART))
 
@@ -137,7 +137,7 @@ fuzz: setup  ## draw INPUTS=20000 from SEED=1 on, of everything that comes from 
 	@$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),20000) --seed $(or $(SEED),1) $(if $(TARGET),--target '$(TARGET)') \
 	    $(if $(RESULTS),--results '$(RESULTS)')
 
-fuzz-guided: .venv-fuzz/developer  ## the readers led by their own lines, with atheris: TARGET="notices, read", RUNS=100000
+fuzz-guided: .venv-fuzz/developer  ## the readers led by their own lines, with atheris: TARGET="notifications, read", RUNS=100000
 	@mkdir -p artefacts/fuzz
 	@.venv-fuzz/bin/python -m tests.fuzz.guided '$(or $(TARGET),answers to query$(comma) read)' -runs=$(or $(RUNS),100000) \
 	    -seed=$(or $(SEED),1) -max_len=4096 -len_control=0 -verbosity=0 -print_final_stats=1 -artifact_prefix=artefacts/fuzz/
@@ -148,7 +148,7 @@ fuzz-guided: .venv-fuzz/developer  ## the readers led by their own lines, with a
 	    --editable '.[testing]' atheris hypothesis
 	@touch .venv-fuzz/developer
 
-mutation: .venv-mutation/developer  ## change the code in one place at a time, and see whether a test notices; ONLY="tillgate.wire.signing.*" does those anew
+mutation: .venv-mutation/developer  ## change the code in one place at a time, and see whether a test notifications; ONLY="tillgate.wire.signing.*" does those anew
 	@.venv-mutation/bin/python -m tests.proving.mutation $(if $(ONLY),--only '$(ONLY)') $(if $(RESULTS),--results '$(RESULTS)')
 
 .venv-mutation/developer: tests/proving/mutation/constraints.txt pyproject.toml

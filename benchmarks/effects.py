@@ -1,4 +1,4 @@
-"""Side by side: many copies of each notice at the same moment, and how often the shop is told."""
+"""Side by side: many copies of each notification at the same moment, and how often the shop is told."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from benchmarks import databases, processes, server
 from benchmarks.measure import Effort
-from benchmarks.notices import NO_PEER, environment, notice
+from benchmarks.notifications import NO_PEER, environment, notification
 from benchmarks.peer.events import event
 from benchmarks.processes import PEER, THREADS, WORKERS, Load
 from benchmarks.report import Figure, Section
@@ -30,7 +30,7 @@ def _told(module: str, chosen: dict[str, str], generator: Load, payments: int) -
         if peer:
             requests = [event(f"copied{number}", path) for number in range(payments)]
         else:
-            requests = [notice(f"/payments/notice/{key}/", reference) for reference, key in keys.items()]
+            requests = [notification(f"/payments/notification/{key}/", reference) for reference, key in keys.items()]
         for request in requests:
             generator.send(web.port, [request] * COPIES, COPIES)
         counted: dict[str, int] = actor.do("effects")
@@ -45,9 +45,9 @@ def run(effort: Effort) -> Section:
     kinds = [databases.QUICKEST] if effort.quick else ["postgresql", "mariadb"]
     with server.running() as gateway, processes.load() as generator:
         for kind in kinds:
-            what = f"{payments} payments, {COPIES} copies of each notice at once, {databases.NAMES[kind]}: effects"
-            if because := databases.why_not(kind):
-                figures.append(Figure.missing(what, because, f"{payments} on {payments} orders"))
+            what = f"{payments} payments, {COPIES} copies of each notification at once, {databases.NAMES[kind]}: effects"
+            if detail := databases.why_not(kind):
+                figures.append(Figure.missing(what, detail, f"{payments} on {payments} orders"))
                 continue
             ours = _told("shop", environment("shop", kind, gateway), generator, payments)
             figures.append(Figure.fact(what, _said(ours), _said({"effects": payments, "orders": payments})))
@@ -61,7 +61,7 @@ def run(effort: Effort) -> Section:
     return Section(
         name="effects",
         title="One effect",
-        about=f"{COPIES} connections send the same notice at the same moment, for one payment after the other, to gunicorn with\n"
+        about=f"{COPIES} connections send the same notification at the same moment, for one payment after the other, to gunicorn with\n"
         f"{WORKERS} workers of {THREADS} threads. An effect is a row that the shop's handler inserts when it is told that an order is\n"
         "paid, and that was committed; nothing in the shop keeps a second one out. With dj-stripe the handler listens to its signal of\n"
         "`payment_intent.succeeded`, as its documentation shows.",

@@ -42,5 +42,5 @@ def send(port: int, requests: list[str], connections: int) -> dict[str, Any]:
     return asyncio.run(_send(port, [text.encode("latin-1") for text in requests], connections))
 
 
-ACTS: Final[dict[str, Callable[..., Any]]] = {"send": send}
+ACTIONS: Final[dict[str, Callable[..., Any]]] = {"send": send}
 """What can be asked for, by name."""

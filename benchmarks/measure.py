@@ -66,12 +66,12 @@ def take_turns(title: str, contenders: Mapping[str, Callable[[], float]], rounds
     order = list(contenders)
     draw = random.Random(f"{effort.seed} {title}")
     seconds: dict[str, list[float]] = {name: [] for name in order}
-    for turn in range(rounds + 1):
-        _progress(title, turn, rounds)
+    for budget in range(rounds + 1):
+        _progress(title, budget, rounds)
         draw.shuffle(order)
         for name in order:
             sample = contenders[name]()
-            if turn:
+            if budget:
                 seconds[name].append(sample)
     return Series(seconds)
 
@@ -80,9 +80,9 @@ def mean_call(call: Callable[[], object], calls: int) -> Callable[[], float]:
     """Return a sample for a call that only computes and is too short to be timed alone: the mean CPU time of many in a row."""
 
     def sample() -> float:
-        turns = itertools.repeat(None, calls)
+        bounds = itertools.repeat(None, calls)
         started = time.process_time()
-        for _ in turns:
+        for _ in bounds:
             call()
         return (time.process_time() - started) / calls
 
@@ -112,8 +112,8 @@ def expect(what: str, actual: object, wanted: object) -> None:
 _A_TERMINAL: Final = sys.stderr.isatty()
 
 
-def _progress(title: str, turn: int, rounds: int) -> None:
+def _progress(title: str, budget: int, rounds: int) -> None:
     if _A_TERMINAL:
-        print(f"\r{title}: round {turn} of {rounds}", end="\n" if turn == rounds else "", file=sys.stderr, flush=True)
-    elif turn % max(1, rounds // 4) == 0:
-        print(f"{title}: round {turn} of {rounds}", file=sys.stderr, flush=True)
+        print(f"\r{title}: round {budget} of {rounds}", end="\n" if budget == rounds else "", file=sys.stderr, flush=True)
+    elif budget % max(1, rounds // 4) == 0:
+        print(f"{title}: round {budget} of {rounds}", file=sys.stderr, flush=True)

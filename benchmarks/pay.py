@@ -19,7 +19,7 @@ from tillgate.wire import exchange
 __all__ = ["account_at", "payment_request", "run"]
 
 _TOKEN = "5cbfb079f15b150122261c8537086d77a"
-_IPN_URL = "https://shop.example/payments/notice/Zr7WkQ2mT9xL"
+_IPN_URL = "https://shop.example/payments/notification/Zr7WkQ2mT9xL"
 _CALLBACK_URL = "https://shop.example/payments/return?amount={amount}&status={status}"
 
 
@@ -33,7 +33,7 @@ def payment_request() -> tillgate.PaymentRequest:
     return tillgate.PaymentRequest(
         reference=server.REFERENCE,
         amount=server.AMOUNT,
-        vendor="alipay",
+        method="alipay",
         terminal="ONLINE",
         ipn_url=_IPN_URL,
         callback_url=_CALLBACK_URL,
@@ -49,7 +49,7 @@ def _yuansfer_call(address: str) -> Callable[[], object]:
             "amount": server.AMOUNT,
             "currency": "USD",
             "settleCurrency": "USD",
-            "vendor": "alipay",
+            "method": "alipay",
             "terminal": "ONLINE",
             "reference": server.REFERENCE,
             "ipnUrl": _IPN_URL,

@@ -34,22 +34,22 @@ class Actor:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def do(self, act: str, **arguments: object) -> Any:
+    def do(self, action: str, **arguments: object) -> Any:
         """Have something done, and return what came of it."""
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(json.dumps([act, arguments]) + "\n")
+        self._process.stdin.write(json.dumps([action, arguments]) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"the process failed at {act}: what it said stands above")
+            raise RuntimeError(f"the process failed at {action}: what it said stands above")
         return json.loads(answer)
 
 
 @contextlib.contextmanager
 def acting(module: str, environment: Mapping[str, str], python: Path | str = sys.executable) -> Iterator[Actor]:
     """Start a process that carries out the acts of a module."""
-    command = [str(python), "-m", "benchmarks.acts", module]
+    command = [str(python), "-m", "benchmarks.actions", module]
     with subprocess.Popen(
         command, cwd=ROOT, env=surroundings(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

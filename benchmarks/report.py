@@ -66,9 +66,9 @@ class Figure:
         return cls(what, _shown(ratio), f"at least {at_least:g}x", _verdict(ratio.median >= at_least))
 
     @classmethod
-    def missing(cls, what: str, because: str, target: str = "-") -> Figure:
+    def missing(cls, what: str, detail: str, target: str = "-") -> Figure:
         """Say what could not be measured, and for want of what."""
-        return cls(what, f"not measured: {because}", target, "-")
+        return cls(what, f"not measured: {detail}", target, "-")
 
     @classmethod
     def fact(cls, what: str, measured: str, wanted: str) -> Figure:
@@ -80,7 +80,7 @@ def _shown(ratio: Ratio) -> str:
     return f"**{ratio.median:.2f}x** ({ratio.least:.2f} to {ratio.greatest:.2f})"
 
 
-def _verdict(met: bool) -> str:  # noqa: FBT001  # the only argument
+def _verdict(met: bool) -> str:  # the only argument
     return "met" if met else "**not met**"
 
 
@@ -113,7 +113,7 @@ def page(sections: Sequence[Section], effort: Effort) -> str:
         "Every figure is a ratio within one run: the contenders took turns on the same machine, in an order drawn anew for each round,",
         "and the ratio was taken within each round. Shown is the median of the rounds, then the least and the greatest of them. The",
         "server, where there is one, is a process of its own on 127.0.0.1 that answers canned bytes (`benchmarks/server.py`), so that",
-        "the figures speak of the clients. Times are of this machine and are drawn only to be looked at.",
+        "the figures speak of the clients. Times are of this machine and are drawn only to be polled.",
         "",
         "| compared | ratio | target | verdict | generator |",
         "|---|---|---|---|---|",

@@ -152,8 +152,8 @@ def _groups() -> dict[str, list[str]]:
 
 def _about(group: str) -> str:
     """Return the name of a group and what its scenarios are of."""
-    sentence = next((one.__doc__ or "" for one in Conformance.__bases__ if one.__name__ == group), "")
-    return f"{group}: {sentence.removeprefix('Scenarios ').removeprefix('of ').removeprefix('in which ').rstrip('.')}"
+    message = next((one.__doc__ or "" for one in Conformance.__bases__ if one.__name__ == group), "")
+    return f"{group}: {message.removeprefix('Scenarios ').removeprefix('of ').removeprefix('in which ').rstrip('.')}"
 
 
 def _cell(result: str, reasons: list[str]) -> str:
@@ -173,6 +173,6 @@ def _table(head: Sequence[str], rows: Iterator[list[str]] | list[list[str]]) -> 
 
 
 def _words(class_name: str) -> str:
-    """Return the name of a class of tests as words: `TestFixedVendors` is "fixed vendors"."""
+    """Return the name of a class of tests as words: `TestFixedMethods` is "fixed payment methods"."""
     name = class_name.removeprefix("Test")
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()

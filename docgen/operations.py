@@ -14,23 +14,23 @@ __all__ = ["GROUPS", "pages"]
 
 PAGE: Final = ROOT / "docs" / "reference" / "operations.md"
 GROUPS: Final[dict[str, tuple[Any, ...]]] = {
-    "Where the shop writes its order": (operations.expect, operations.close),
-    "Where the shopper goes": (tickets.pay_url, tickets.start_url, operations.start),
+    "Where the shop writes its order": (operations.open_order, operations.close_order),
+    "Where the shopper goes": (tickets.pay_url, tickets.start_url, operations.start_payment),
     "Giving back": (operations.queue_refund, operations.refund, operations.send_refund),
     "In a hook of the plugin": (operations.enqueue_remote,),
     "What has come in": (
-        *(operations.reconcile, operations.receive_payment_notice, operations.receive_refund_notice, operations.receive_return),
+        *(operations.reconcile, operations.receive_payment_notification, operations.receive_refund_notification, operations.receive_return),
         *(operations.deliver, operations.deliver_due),
     ),
-    "What needs a person": (operations.acts_for, operations.to_withdraw, operations.perform, operations.look_again, operations.resolve),
-    "Everything that is due, and whether it is right": (operations.sweep, operations.audit),
+    "What needs review": (operations.actions_for, operations.to_withdraw, operations.take_action, operations.poll_now, operations.resolve),
+    "Everything that is due, and whether it is right": (operations.worker, operations.audit),
 }
 _TARGETS: Final = {
     "InvalidRequest": "errors.md#invalidrequest",
     "ConfigurationError": "errors.md#configurationerror",
     "tillgate_describe_order": "hooks.md#tillgate_describe_order",
     "tillgate_deliver": "hooks.md#tillgate_deliver",
-    "SWEEP_CONNECTIONS": "settings.md",
+    "POLL_CONNECTIONS": "settings.md",
 }
 
 

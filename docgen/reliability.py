@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from docgen.parts import ROOT, replaced
-from tillgate.testing.arguments import ranges
 from tillgate.testing.killing.results import HELD
 from tillgate.testing.simulation import together
+
+from docgen.parts import ROOT, replaced
+from tillgate.testing.arguments import ranges
 
 __all__ = ["PAGE", "SUMMARY", "as_text", "folded", "pages", "read_summary", "summarised"]
 
@@ -122,7 +123,10 @@ def _exhaustion(lines: list[Line]) -> dict[str, Any]:
 
 def _outage(lines: list[Line]) -> dict[str, Any]:
     of_seed = {line["seed"]: line for line in lines}
-    sums = {name: sum(line[name] for line in of_seed.values()) for name in ("paid", "lost_notices", "vain_sweeps", "looked", "made_good")}
+    sums = {
+        name: sum(line[name] for line in of_seed.values())
+        for name in ("paid", "lost_notifications", "vain_worker_runs", "polled", "made_good")
+    }
     return {"count": sum(line["payments"] for line in of_seed.values()), "seeds": ranges(of_seed), **sums}
 
 
@@ -197,7 +201,7 @@ _FOLDS: Final[dict[str, tuple[tuple[str, ...], Callable[[list[Line]], dict[str, 
     "exhaustion": (("scope", "part"), _exhaustion),
     "outage": (("commit", "database", "days", "python"), _outage),
     "mutation": (("commit", "module", "mutmut", "python", "django"), _mutation),
-    "kill-lines": (("commit", "source", "database", "act"), _killing),
+    "kill-lines": (("commit", "source", "database", "action"), _killing),
     "fuzz": (("commit", "database", "python"), _fuzz),
     "chaos": (("commit", "python"), _chaos),
     "storm": (("commit", "database", "copies", "connections", "python"), _storm),
@@ -231,7 +235,7 @@ _ALIKE: Final[dict[str, tuple[str, ...]]] = {
     "exhaustion": ("scope", "part"),
     "outage": ("database", "days"),
     "mutation": ("module",),
-    "kill-lines": ("database", "act"),
+    "kill-lines": ("database", "action"),
     "fuzz": ("database",),
     "chaos": (),
     "storm": ("database",),
@@ -290,11 +294,11 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
                 ("days", "days"),
                 ("count", "payments"),
                 ("paid", "paid meanwhile"),
-                ("lost_notices", "notices lost"),
-                ("vain_sweeps", "sweeps in vain"),
+                ("lost_notifications", "notifications lost"),
+                ("vain_worker_runs", "worker runs in vain"),
             ),
             *(
-                ("looked", "queries of the one sweep"),
+                ("polled", "queries of the one worker run"),
                 ("made_good", "made good by it"),
                 ("seeds", "seeds"),
                 ("commit", "commit"),
@@ -323,7 +327,7 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         (
             *(
                 ("database", "database"),
-                ("act", "what was killed"),
+                ("action", "what was killed"),
                 ("count", "kills"),
                 ("places", "places"),
                 ("ours", "of them in tillgate"),
@@ -352,10 +356,10 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         ),
     ),
     "storm": (
-        "payments were each told of by many copies of a notice at once",
+        "payments were each told of by many copies of a notification at once",
         "1,000 with 64 copies, and 60 seconds of mixed traffic, each on PostgreSQL and MariaDB",
         (
-            *(("database", "database"), ("count", "payments"), ("copies", "copies of each notice"), ("effects", "effects")),
+            *(("database", "database"), ("count", "payments"), ("copies", "copies of each notification"), ("effects", "effects")),
             *(("peer", "effects of dj-stripe"), ("requests", "mixed requests"), ("per_second", "a second")),
             *(
                 ("p50_ms", "p50, ms"),

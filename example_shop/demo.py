@@ -1,4 +1,4 @@
-"""`make demo`: the shop, the emulator of the gateway and the sweeper, started together, until Ctrl-C.
+"""`make demo`: the shop, the emulator of the gateway and the worker, started together, until Ctrl-C.
 
 With `--once` it walks through the shop instead (see `walk.py`) and ends: with 0 when every order came out right.
 """
@@ -80,10 +80,10 @@ def _run(folder: Path, *, once: bool) -> int:
     commands = {
         "gateway": [tillgate, "sandbox", "--port", str(gateway_port)],
         "shop": [sys.executable, MANAGE, "runserver", "--noreload", f"127.0.0.1:{shop_port}"],
-        "sweeper": [sys.executable, MANAGE, "tillgate", "sweep", "--loop"],
+        "worker": [sys.executable, MANAGE, "tillgate", "worker"],
     }
     with _running(commands, quiet=once) as processes:
-        with _step("starting shop, gateway and sweeper"):
+        with _step("starting shop, gateway and worker"):
             _wait_for(processes, shop, gateway)
         _say(f"ready after {time.monotonic() - began:.0f} s\n")
         if once:
@@ -97,7 +97,7 @@ def _run(folder: Path, *, once: bool) -> int:
                 raise
             _say("\nEvery order came out right.")
             return 0
-        _say(_greeting(shop, gateway, password, folder, processes["sweeper"].number))
+        _say(_greeting(shop, gateway, password, folder, processes["worker"].number))
         _watch(processes, commands)
     return 0
 
@@ -180,13 +180,13 @@ class _Process:
     """A child process whose output is shown line by line, each with the name of who says it."""
 
     _REQUEST: Final = re.compile(r'\[[^]]+\] "(\S+ \S+) HTTP/[\d.]+" (\d+) \d+$')
-    _NOISE: Final = re.compile(r"GET /(?!payments/(notice|order|pay|return))\S* [23]")
+    _NOISE: Final = re.compile(r"GET /(?!payments/(notification|order|pay|return))\S* [23]")
 
     def __init__(self, name: str, command: Sequence[str], *, quiet: bool) -> None:
         self.name, self.quiet = name, quiet
         self._last: deque[str] = deque(maxlen=40)
         # In a session of its own, so that Ctrl-C reaches only us, and we stop the children in order.
-        self._child = subprocess.Popen(  # noqa: S603  # our own commands
+        self._child = subprocess.Popen(  # our own commands
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, env=_environment()
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -261,7 +261,7 @@ def _wait_for(processes: Mapping[str, _Process], *addresses: str) -> None:
 
 
 def _watch(processes: Mapping[str, _Process], commands: Mapping[str, Sequence[str]]) -> None:
-    """Show what the processes say until one of them ends; without its sweeper the shop goes on, which is worth seeing."""
+    """Show what the processes say until one of them ends; without its worker the shop goes on, which is worth seeing."""
     for process in processes.values():
         process.quiet = False
     told: set[str] = set()
@@ -271,15 +271,15 @@ def _watch(processes: Mapping[str, _Process], commands: Mapping[str, Sequence[st
             status = process.ended()
             if status is None or name in told:
                 continue
-            if name != "sweeper":
+            if name != "worker":
                 raise DemoProblem(f"The {name} ended with status {status}.")
             told.add(name)
             wanted = ("SHOP_VAR", "SHOP_PUBLIC_URL", "SHOP_GATEWAY_URL")
             variables = " ".join(f"{variable}={os.environ[variable]}" for variable in wanted)
-            _say(f"\nThe sweeper is gone. Start another in a second terminal:\n\n  {variables} {' '.join(commands[name])}\n")
+            _say(f"\nThe worker is gone. Start another in a second terminal:\n\n  {variables} {' '.join(commands[name])}\n")
 
 
-def _greeting(shop: str, gateway: str, password: str, folder: Path, sweeper: int) -> str:
+def _greeting(shop: str, gateway: str, password: str, folder: Path, worker: int) -> str:
     return f"""\
   The shop                {shop}/
   Its dashboard           {shop}/dashboard/      {_STAFF}, password {password}
@@ -295,14 +295,14 @@ What to try:
   4. Use voucher MARGIN10 and compare the total with the one at the cashier.
   5. Buy a gift card: its price makes the gateway misbehave. The order comes out right, or a person is told.
   6. Give money back in the dashboard, a part or all of it. The order's page shows what happened, step by step.
-  7. Kill the sweeper (kill {sweeper}), buy “Gift card, 13.61” and close the tab. Start the sweeper again.
+  7. Kill the worker (kill {worker}), buy “Gift card, 13.61” and close the tab. Start the worker again.
 
 Ctrl-C stops everything. What happens is shown below.
 """
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201  # this is a program that prints
+    print(text, flush=True)  # this is a program that prints
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ Before it opens, and after each update:
     python example_shop/manage.py collectstatic --noinput
     python example_shop/manage.py createsuperuser       the first time; `load_catalogue` fills the shelves with the demo's goods, and names
                                                         the shop's host, which is otherwise set in the admin under Sites: mails lead there
-    python example_shop/manage.py tillgate doctor       the first time it complains that the sweeper has never run, and of nothing else
+    python example_shop/manage.py tillgate doctor       the first time it complains that the worker has never run, and of nothing else
 
 Let a process manager keep these three running, in the folder of the clone:
 
@@ -47,7 +47,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from example_shop.settings import *  # noqa: F403  # what a shop is does not depend on where it runs
+from example_shop.settings import *  # what a shop is does not depend on where it runs
 from example_shop.settings import TILLGATE as _SANDBOX_TILLGATE
 from tillgate.django.tasks import BEAT_SCHEDULE
 
@@ -69,12 +69,12 @@ TILLGATE = {
         }
     },
     "PUBLIC_URL": f"https://{_HOST}",  # the gateway must reach it from outside
-    "ATTENTION_MAIL_TO": [os.environ["SHOP_OWNER_MAIL"]],  # somebody who reads it: a payment that needs a person does not settle itself
+    "REVIEW_MAIL_TO": [os.environ["SHOP_OWNER_MAIL"]],  # somebody who reads it: a payment that needs review does not settle itself
     # Each process of a worker keeps to its own limit: this one is for two processes at a gateway that takes 20 queries a second.
     "QUERIES_PER_SECOND": 10.0,
 }
 
-# Celery wakes the sweeper and spreads its work; what is due stays in the database. It is what finds the money whose notice was lost.
+# Celery wakes the worker and spreads its work; what is due stays in the database. It is what finds the money whose notification was lost.
 CELERY_BROKER_URL = os.environ["SHOP_BROKER_URL"]  # amqp://shop:secret@127.0.0.1:5672/shop
 CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}  # and the shop's own
 CELERY_TASK_ROUTES = {"tillgate.*": {"queue": "payments"}}  # with workers of its own, never behind a newsletter
@@ -87,10 +87,10 @@ DATABASES = {
         "PASSWORD": os.environ.get("PGPASSWORD", ""),
         "HOST": os.environ.get("PGHOST", "127.0.0.1"),
         "PORT": os.environ.get("PGPORT", "5432"),
-        # Notices come in bursts, and a new connection for each makes them several times slower.
+        # Notifications come in bursts, and a new connection for each makes them several times slower.
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
-        # PostgreSQL would wait without end: one transaction that hangs with an order's lock would hold up the sweeper.
+        # PostgreSQL would wait without end: one transaction that hangs with an order's lock would hold up the worker.
         "OPTIONS": {"options": "-c lock_timeout=30s"},
         # Safe with Tillgate, whose own pages opt out: it never talks to the gateway while a transaction is open.
         "ATOMIC_REQUESTS": True,
@@ -112,7 +112,7 @@ OSCAR_URL_SCHEMA = "https"  # of the addresses in mails
 
 EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
 EMAIL_HOST = os.environ.get("SHOP_MAIL_HOST", "127.0.0.1")
-EMAIL_TIMEOUT = 10  # a mail server that hangs must not hold up the sweeper
+EMAIL_TIMEOUT = 10  # a mail server that hangs must not hold up the worker
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = OSCAR_FROM_EMAIL = f"Fold & Margin <shop@{_HOST}>"
 MANAGERS = ADMINS = [("The shop's owner", os.environ["SHOP_OWNER_MAIL"])]
 

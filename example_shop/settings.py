@@ -1,4 +1,4 @@
-"""The settings of Fold & Margin on one machine, to copy: SQLite, the sandbox's account, and `manage.py tillgate sweep --loop` beside it.
+"""The settings of Fold & Margin on one machine, to copy: SQLite, the sandbox's account, and `manage.py tillgate worker` beside it.
 
 What Tillgate needs is marked; the rest is django-oscar's. `production.py` shows what changes for a shop on the internet.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
-from oscar.defaults import *  # noqa: F403  # Oscar's own settings, as its documentation asks
+from oscar.defaults import *  # Oscar's own settings, as its documentation asks
 
 HERE = Path(__file__).parent
 VAR = Path(os.environ.get("SHOP_VAR", HERE / "var"))
@@ -30,8 +30,8 @@ TILLGATE: dict[str, Any] = {
             "SANDBOX": True,
         }
     },
-    "PUBLIC_URL": os.environ.get("SHOP_PUBLIC_URL", "http://127.0.0.1:8000"),  # where the gateway sends notices and shoppers
-    "VENDORS": ["creditcard", "paypal", "venmo", "alipay", "wechatpay", "unionpay"],  # in the order in which they are shown
+    "PUBLIC_URL": os.environ.get("SHOP_PUBLIC_URL", "http://127.0.0.1:8000"),  # where the gateway sends notifications and shoppers
+    "PAYMENT_METHODS": ["creditcard", "paypal", "venmo", "alipay", "wechatpay", "unionpay"],  # in the order in which they are shown
 }
 
 DATABASES = {
@@ -39,7 +39,7 @@ DATABASES = {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": VAR / "shop.sqlite3",
         "OPTIONS": {
-            # A transaction takes the lock for writing when it begins. Otherwise a notice that meets the returning shopper fails with
+            # A transaction takes the lock for writing when it begins. Otherwise a notification that meets the returning shopper fails with
             # "database is locked", however long the timeout is.
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
@@ -49,7 +49,7 @@ DATABASES = {
     }
 }
 
-MANAGERS = [("The shop", "shop@localhost")]  # are mailed when a payment needs a person
+MANAGERS = [("The shop", "shop@localhost")]  # are mailed when a payment needs review
 
 # The steps that an order may take; Tillgate takes the first two by itself.
 OSCAR_INITIAL_ORDER_STATUS = "Pending payment"

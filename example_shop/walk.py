@@ -1,4 +1,4 @@
-"""Walks through the shop as a guest and as its staff, over HTTP alone: buys, closes the tab, loses a notice, gives money back."""
+"""Walks through the shop as a guest and as its staff, over HTTP alone: buys, closes the tab, loses a notification, refunds money."""
 
 from __future__ import annotations
 
@@ -35,42 +35,42 @@ def walk(shop: str, gateway: str, staff: tuple[str, str], tell: Tell) -> None:
         log_in(office, staff)
         tell("A guest buys two things with a voucher, and comes back")
         with Browser(shop) as guest:
-            cashier, total = order(guest, ["Writing set", "Fountain pen"], "paypal", tell, voucher=VOUCHER)
-            number = _number(cashier)
+            payment_page, total = order(guest, ["Writing set", "Fountain pen"], "paypal", tell, voucher=VOUCHER)
+            number = _number(payment_page)
             _must_be_asked(gateway, number, total)
-            back = guest.submit(cashier, cashier.forms[0], decision="pay")
-            tell(f"    pays at the cashier and lands on “{back.heading}”")
+            back = guest.submit(payment_page, payment_page.forms[0], decision="pay")
+            tell(f"    pays at the payment page and lands on “{back.heading}”")
         _must_be_paid(office, number, tell)
 
-        tell("A guest pays and closes the tab: nobody comes back, only the gateway's notice does")
+        tell("A guest pays and closes the tab: nobody comes back, only the gateway's notification does")
         with Browser(shop) as guest:
-            cashier, _ = order(guest, ["Linen journal"], "venmo", tell)
-            guest.submit_and_close(cashier, cashier.forms[0], decision="pay")
-        _must_be_paid(office, _number(cashier), tell)
+            payment_page, _ = order(guest, ["Linen journal"], "venmo", tell)
+            guest.submit_and_close(payment_page, payment_page.forms[0], decision="pay")
+        _must_be_paid(office, _number(payment_page), tell)
 
-        tell("A guest pays and closes the tab, and the notice is lost too: the sweeper finds the money")
+        tell("A guest pays and closes the tab, and the notification is lost too: the worker finds the money")
         with Browser(shop) as guest:
-            cashier, _ = order(guest, ["Gift card, 13.61"], "alipay", tell)
-            guest.submit_and_close(cashier, cashier.forms[0], decision="pay")
-        _must_be_paid(office, _number(cashier), tell)
+            payment_page, _ = order(guest, ["Gift card, 13.61"], "alipay", tell)
+            guest.submit_and_close(payment_page, payment_page.forms[0], decision="pay")
+        _must_be_paid(office, _number(payment_page), tell)
 
         tell("A guest's payment is declined, and is made again another way: one order, two payments")
         with Browser(shop) as guest:
-            cashier, _ = order(guest, ["Sealing wax"], "creditcard", tell)
-            declined = _settled(guest, guest.submit(cashier, cashier.forms[0], decision="decline"))
+            payment_page, _ = order(guest, ["Sealing wax"], "creditcard", tell)
+            declined = _settled(guest, guest.submit(payment_page, payment_page.forms[0], decision="decline"))
             tell(f"    is declined and lands on “{declined.heading}”")
             choice = guest.open(declined.link("Pay now"))
-            again = guest.submit(choice, choice.form("vendor"), vendor="wechatpay")
+            again = guest.submit(choice, choice.form("method"), method="wechatpay")
             guest.submit(again, again.forms[0], decision="pay")
             tell("    pays again with wechatpay")
-        _must_be_paid(office, _number(cashier), tell)
+        _must_be_paid(office, _number(payment_page), tell)
 
         tell("The shop's staff give a part of the first order back")
         _refund(office, number, "5.00", tell)
 
 
-def order(guest: Browser, titles: list[str], vendor: str, tell: Tell, *, voucher: str = "") -> tuple[Page, str]:
-    """Buy some things, and return the cashier page with the total that the preview showed."""
+def order(guest: Browser, titles: list[str], method: str, tell: Tell, *, voucher: str = "") -> tuple[Page, str]:
+    """Buy some things, and return the payment page with the total that the preview showed."""
     for title in titles:
         shelf = guest.open("/catalogue/")
         goods = guest.open(shelf.link(title))
@@ -86,13 +86,13 @@ def order(guest: Browser, titles: list[str], vendor: str, tell: Tell, *, voucher
         page = guest.submit(page, page.form("line1"), **_ADDRESS)
         page = guest.submit(page, page.form("method_code", "post"))
         tell("    gives an address and chooses the post")
-    page = guest.submit(page, page.form("vendor", vendor), vendor=vendor)
+    page = guest.submit(page, page.form("method", method), method=method)
     total = page.text.rpartition("Total $")[2].partition(" ")[0]
-    cashier = guest.submit(page, page.form("action", "place_order"))
-    if "/cashier/" not in cashier.url:
-        raise PageProblem(f"placing the order led to {cashier.url} instead of the cashier: {cashier.text[:300]}")
-    tell(f"    places the order, USD {total}, and is sent to pay with {vendor}")
-    return cashier, total
+    payment_page = guest.submit(page, page.form("action", "place_order"))
+    if "/cashier/" not in payment_page.url:
+        raise PageProblem(f"placing the order led to {payment_page.url} instead of the payment page: {payment_page.text[:300]}")
+    tell(f"    places the order, USD {total}, and is sent to pay with {method}")
+    return payment_page, total
 
 
 def _settled(guest: Browser, page: Page) -> Page:
@@ -135,15 +135,15 @@ def _refund(office: Browser, number: str, amount: str, tell: Tell) -> None:
     page = office.open(address)
     office.submit(page, page.form("order_action", "create_order_payment_event"), amount=amount, reason="A page is creased")
     until = time.monotonic() + _PATIENCE_SECONDS
-    while f"Given back USD {amount}" not in page.text:
+    while f"Refunded USD {amount}" not in page.text:
         if time.monotonic() > until:
-            raise PageProblem(f"USD {amount} of order {number} were not given back within {_PATIENCE_SECONDS:.0f} s")
+            raise PageProblem(f"USD {amount} of order {number} were not refunded within {_PATIENCE_SECONDS:.0f} s")
         time.sleep(_PAUSE_SECONDS)
         page = office.open(address)
     events = page.text.partition("Payment Events")[2].partition("Shipping Method")[0]
     if events.count(f"Refund ${amount}") != 1:
         raise PageProblem(f"the refund of order {number} should be in Oscar's payment events once; they say: {events}")
-    tell(f"    USD {amount} of order {number} are given back")
+    tell(f"    USD {amount} of order {number} are refunded")
 
 
 def log_in(office: Browser, staff: tuple[str, str]) -> None:
@@ -154,10 +154,10 @@ def log_in(office: Browser, staff: tuple[str, str]) -> None:
         raise PageProblem(f"{staff[0]} cannot log in to the dashboard: {page.text[:300]}")
 
 
-def _number(cashier: Page) -> str:
-    found = re.search(r"Order (\d+)", cashier.text)
+def _number(payment_page: Page) -> str:
+    found = re.search(r"Order (\d+)", payment_page.text)
     if found is None:
-        raise PageProblem(f"the cashier page names no order: {cashier.text[:300]}")
+        raise PageProblem(f"the payment page names no order: {payment_page.text[:300]}")
     return found[1]
 
 

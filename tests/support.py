@@ -25,7 +25,7 @@ from tillgate.wire.exchange import Credentials, HttpAnswer
 TOKEN = "5cbfb079f15b150122261c8537086d77a"
 TOKEN_DIGEST = "186abea4b8610d7ff03768255588597a"
 REFERENCE = "100017-7Q2MZK4RXW3DA"
-CASHIER = "https://pay.example/cashier/1"
+PAYMENT_PAGE = "https://pay.example/cashier/1"
 
 # A busy machine is no failure. A second look, as on another Python, may be brief.
 hypothesis.settings.register_profile("unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -50,7 +50,7 @@ def payment(**changes: Any) -> PaymentRequest:
     fields = {
         "reference": REFERENCE,
         "amount": "12.50",
-        "vendor": "alipay",
+        "method": "alipay",
         "terminal": "ONLINE",
         "ipn_url": "https://shop.example/ipn/x",
         "callback_url": "https://shop.example/back?amount={amount}",
@@ -69,7 +69,7 @@ def envelope(result: Mapping[str, Any] | None = None, code: object = "000100", m
 
 def created(**changes: Any) -> dict[str, Any]:
     """Return the result of a creation; a change to None leaves a member out."""
-    return _members(changes, cashierUrl=CASHIER)
+    return _members(changes, cashierUrl=PAYMENT_PAGE)
 
 
 def found(**changes: Any) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def call(gateway: Calls, operation: str) -> Any:
     return gateway.query(REFERENCE) if operation == "query" else gateway.refund(refund())
 
 
-def perform(kind: str, at: Account, *operations: str) -> list[Any]:
+def take_action(kind: str, at: Account, *operations: str) -> list[Any]:
     """Carry operations out one after another through one gateway, over the transport of that kind."""
     if kind == "sync":
         with Gateway(at) as gateway:
@@ -159,7 +159,7 @@ def outcomes(kind: str, at: Account, operations: Sequence[str] = OPERATIONS) -> 
 
     def outcome(operation: str) -> Any:
         try:
-            return perform(kind, at, operation)[0]
+            return take_action(kind, at, operation)[0]
         except TillgateError as error:
             return error
 

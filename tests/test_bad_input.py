@@ -27,9 +27,9 @@ from tests.support import (
     found,
     outcomes,
     payment,
-    perform,
     refund,
     signature,
+    take_action,
     within,
 )
 from tillgate import (
@@ -45,7 +45,7 @@ from tillgate import (
     TransactionStatus,
 )
 
-NO_NEWS: dict[str, Any] = {"pay": OutcomeUnknown, "query": (AnswerNotUnderstood, OutcomeUnknown), "refund": OutcomeUnknown}
+INCONCLUSIVE: dict[str, Any] = {"pay": OutcomeUnknown, "query": (AnswerNotUnderstood, OutcomeUnknown), "refund": OutcomeUnknown}
 FAST: dict[str, Any] = {"sandbox": True, "deadline_seconds": 20.0, "query_attempts": 1}
 SLOW: dict[str, Any] = {"sandbox": True, "deadline_seconds": 0.4, "query_attempts": 1}
 
@@ -57,7 +57,7 @@ BAD_PAYMENTS: list[tuple[str, Any]] = [
         ("amount", value)
         for value in ("0", 0, "-1.00", Decimal(-1), "1.005", 12.5, float("nan"), "NaN", "1e3", "١٢", "\uff11\uff12", " 1.1 ", "1_000")
     ),
-    *(("vendor", value) for value in ("stripe", "", None)),
+    *(("method", value) for value in ("stripe", "", None)),
     *(("terminal", value) for value in ("online", "DESKTOP", None)),
     *(("reference", value) for value in ("", "A" * 33, "A&B", "A B", "A\U0001f600")),
     *(
@@ -184,8 +184,8 @@ CASES = [
 @pytest.mark.parametrize(("operation", "answer"), CASES)
 def test_a_bad_answer_proves_nothing_and_nothing_is_sent_again(scripted: ScriptedGateway, kind: str, operation: str, answer: bytes) -> None:
     scripted.script, scripted.requests = always(answer), []
-    with pytest.raises(NO_NEWS[operation]) as caught:
-        perform(kind, account(base_url=scripted.url, **FAST), operation)
+    with pytest.raises(INCONCLUSIVE[operation]) as caught:
+        take_action(kind, account(base_url=scripted.url, **FAST), operation)
     assert len(scripted.requests) == 1, "neither repeated nor redirected"
     sent = scripted.requests[0].parameters["verifySign"]
     shown = everything_shown(caught.value)
@@ -196,17 +196,17 @@ def test_a_bad_answer_proves_nothing_and_nothing_is_sent_again(scripted: Scripte
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_unknown_status_is_told_and_is_not_paid(scripted: ScriptedGateway, kind: str) -> None:
     scripted.script = always(http(envelope(found(status="teleported"))))
-    [answer] = perform(kind, account(base_url=scripted.url, **FAST), "query")
+    [answer] = take_action(kind, account(base_url=scripted.url, **FAST), "query")
     assert (answer.status, answer.status_text) == (TransactionStatus.UNRECOGNISED, "teleported")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_missing_amount_is_told_as_missing(scripted: ScriptedGateway, kind: str) -> None:
     scripted.script = always(http(envelope(found(amount=None))))
-    [answer] = perform(kind, account(base_url=scripted.url, **FAST), "query")
+    [answer] = take_action(kind, account(base_url=scripted.url, **FAST), "query")
     assert (answer.status, answer.amount) == (TransactionStatus.PAID, None)
     scripted.script = always(http(envelope(created(amount=None))))
-    [made] = perform(kind, account(base_url=scripted.url, **FAST), "pay")
+    [made] = take_action(kind, account(base_url=scripted.url, **FAST), "pay")
     assert made.amount is None
 
 
@@ -289,7 +289,7 @@ def test_an_answer_that_is_cut_or_reset_is_no_success(scripted: ScriptedGateway,
     for place in sorted(places):
         scripted.script, scripted.requests = cut(answer, place, how), []
         with pytest.raises(OutcomeUnknown):
-            perform(kind, account(base_url=scripted.url, **FAST), operation)
+            take_action(kind, account(base_url=scripted.url, **FAST), operation)
         assert len(scripted.requests) == 1
 
 
@@ -303,10 +303,10 @@ def test_an_answer_of_unknown_length_that_is_cut_is_no_success(scripted: Scripte
     at = account(base_url=scripted.url, **FAST)
     for place in [*range(len(head), len(answer), 29), len(answer) - (1 if framing == "until the end" else 6)]:
         scripted.script = cut(answer, place, Cut.CLOSE)
-        with pytest.raises(NO_NEWS[operation]):
-            perform(kind, at, operation)
+        with pytest.raises(INCONCLUSIVE[operation]):
+            take_action(kind, at, operation)
     scripted.script = cut(answer, len(answer), Cut.CLOSE)
-    assert perform(kind, at, operation)[0].reference == REFERENCE
+    assert take_action(kind, at, operation)[0].reference == REFERENCE
 
 
 MALFORMED = [
@@ -335,8 +335,8 @@ MALFORMED = [
 @pytest.mark.parametrize("answer", MALFORMED, ids=lambda answer: repr(answer[:40]))
 def test_what_is_not_http_is_no_news(scripted: ScriptedGateway, kind: str, operation: str, answer: bytes) -> None:
     scripted.script, scripted.requests = always(answer, Cut.CLOSE), []
-    with pytest.raises(NO_NEWS[operation]) as caught:
-        perform(kind, account(base_url=scripted.url, **FAST), operation)
+    with pytest.raises(INCONCLUSIVE[operation]) as caught:
+        take_action(kind, account(base_url=scripted.url, **FAST), operation)
     assert len(str(caught.value)) < 600
     assert len(scripted.requests) == 1
 
@@ -348,8 +348,8 @@ def test_i11_a_gateway_that_echoes_the_request_leaks_no_signature(
     scripted: ScriptedGateway, kind: str, operation: str, start: bytes
 ) -> None:
     scripted.script, scripted.requests = lambda request: (start + request.body + b"\r\n\r\n", Cut.CLOSE), []
-    with pytest.raises(NO_NEWS[operation]) as caught:
-        perform(kind, account(base_url=scripted.url, **FAST), operation)
+    with pytest.raises(INCONCLUSIVE[operation]) as caught:
+        take_action(kind, account(base_url=scripted.url, **FAST), operation)
     sent = scripted.requests[0].parameters
     assert sent["verifySign"] == signature(sent)
     assert sent["verifySign"] not in everything_shown(caught.value)
@@ -359,13 +359,13 @@ def test_i11_a_gateway_that_echoes_the_request_leaks_no_signature(
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_closed_port_means_that_nothing_was_sent(kind: str, operation: str) -> None:
     with pytest.raises(NotSent) as caught:
-        perform(kind, account(base_url=f"http://127.0.0.1:{closed_port()}", **FAST), operation)
+        take_action(kind, account(base_url=f"http://127.0.0.1:{closed_port()}", **FAST), operation)
     assert (caught.value.operation, caught.value.reference) == (operation, REFERENCE)
 
 
 def test_a_refund_that_is_said_to_have_succeeded_has_succeeded(scripted: ScriptedGateway) -> None:
     scripted.script = always(http({"ret_code": "000100", "ret_msg": "refund success"}))
     for kind in KINDS:
-        assert perform(kind, account(base_url=scripted.url, **FAST), "refund") == [
+        assert take_action(kind, account(base_url=scripted.url, **FAST), "refund") == [
             Refunded(reference=REFERENCE, amount=Decimal("2.50"), ret_msg="refund success")
         ]

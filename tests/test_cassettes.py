@@ -54,7 +54,7 @@ def order(reference: str, amount: str = "12.50") -> PaymentRequest:
     return PaymentRequest(
         reference=reference,
         amount=amount,
-        vendor="alipay",
+        method="alipay",
         terminal="ONLINE",
         ipn_url="https://shop.example/ipn/7f3a",
         callback_url="https://shop.example/back?amount={amount}",
@@ -68,7 +68,7 @@ def assert_created(created: CreatedPayment, request: PaymentRequest) -> None:
     assert created.amount == request.amount
     assert created.currency == created.settle_currency == "USD"
     assert created.transaction_no
-    assert created.cashier_url.startswith(("https://", "http://127.0.0.1"))
+    assert created.payment_url.startswith(("https://", "http://127.0.0.1"))
 
 
 @every_dialect
@@ -252,11 +252,11 @@ def test_query_is_repeated_after_503(
         assert gateway.query(request.reference).status is TransactionStatus.PENDING
 
 
-def test_pay_with_a_relative_cashier_address_is_unknown(
+def test_pay_with_a_relative_payment_page_address_is_unknown(
     gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None
 ) -> None:
     if sandbox_when_recording:
-        sandbox_when_recording.control.fault("cashier_relative", occasion="pay")
+        sandbox_when_recording.control.fault("payment_page_relative", occasion="pay")
     with Gateway(gateway_account) as gateway, pytest.raises(OutcomeUnknown, match="cashierUrl"):
         gateway.pay(order(fresh_reference("100017")))
 

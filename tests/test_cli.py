@@ -35,13 +35,13 @@ VECTOR = {
     "timeout": "120",
 }
 PAY = [
-    "pay", "--amount", "12.50", "--vendor", "alipay", "--ipn-url", "https://shop.example/ipn", "--callback-url", "https://shop.example/back?a={amount}",
+    "pay", "--amount", "12.50", "--method", "alipay", "--ipn-url", "https://shop.example/ipn", "--callback-url", "https://shop.example/back?a={amount}",
 ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(Options(notice_on_paid=False, notice_on_refund=False)) as running:
+    with Sandbox(Options(notification_on_paid=False, notification_on_refund=False)) as running:
         yield running
 
 
@@ -76,7 +76,7 @@ def test_a_payment_is_created_queried_and_refunded(sandbox: Sandbox) -> None:
     created = answer(*PAY, "--order", "100017", "--goods", "Teapot=2", "--description", "Order 100017")
     assert created["reference"].startswith("100017-")
     assert created["amount"] == "12.50"
-    assert created["cashier_url"].startswith(sandbox.base_url)
+    assert created["payment_url"].startswith(sandbox.base_url)
     assert answer("query", created["reference"])["status"] == "pending"
     sandbox.control.pay(created["reference"])
     found = answer("query", created["reference"])
@@ -91,7 +91,7 @@ def test_a_payment_is_created_queried_and_refunded(sandbox: Sandbox) -> None:
 def test_people_read_aligned_lines_and_no_braces() -> None:
     result = run(*PAY)
     assert result.exit_code == 0
-    assert re.search(r"^cashier url +http", result.output, re.MULTILINE)
+    assert re.search(r"^payment url +http", result.output, re.MULTILINE)
     assert "{" not in result.output
 
 
@@ -108,7 +108,7 @@ def test_people_read_aligned_lines_and_no_braces() -> None:
         (["query", "A", "--base-url", "http://127.0.0.1:1"], 6, "NotSent"),
         (["query", "A", "--token", "wrong"], 3, "Refused"),
         ([*PAY, "--goods", "***=1"], 2, "special characters"),
-        ([*PAY, "--vendor", "cash"], 2, "vendor"),
+        ([*PAY, "--method", "cash"], 2, "method"),
     ],
 )
 def test_errors_are_one_line_and_an_exit_code(arguments: list[str], exit_code: int, message: str) -> None:
@@ -361,7 +361,7 @@ def test_the_demo_takes_a_payment_round_and_ends_with_0() -> None:
         "created transaction",
         "presses Pay",
         "comes back",
-        "notice",
+        "notification",
         "query: paid",
         "USD 2.50: succeeded",
         "USD 10.00: succeeded",

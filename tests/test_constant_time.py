@@ -15,8 +15,10 @@ from tillgate.sandbox import signing as emulated
 from tillgate.wire import signing
 
 SOURCES = [path for path in sorted((Path(__file__).parents[1] / "src" / "tillgate").rglob("*.py")) if "testing" not in path.parts]
-SECRET = re.compile(r"signature|claimed|verify_?sign|digest|token|secret|notice_key|return_key", re.IGNORECASE)
-FREE = re.compile(r"^(SIGNATURE|signing\.SIGNATURE|FIELD|notice_signature|answer_signature|NoticeSignature\.\w+|AttentionReason\.\w+)$")
+SECRET = re.compile(r"signature|claimed|verify_?sign|digest|token|secret|notification_key|return_key", re.IGNORECASE)
+FREE = re.compile(
+    r"^(SIGNATURE|signing\.SIGNATURE|FIELD|notification_signature|answer_signature|NotificationSignature\.\w+|ReviewReason\.\w+)$"
+)
 
 
 def comparisons(source: str) -> Iterator[tuple[int, str]]:
@@ -64,5 +66,5 @@ def test_both_sides_compare_in_constant_time_whatever_is_claimed(monkeypatch: py
 
 def test_an_address_is_looked_up_by_the_whole_key() -> None:
     """A database's index tells nothing that counts of 192 random bits; what must not be is a prefix or a pattern."""
-    views = (Path(__file__).parents[1] / "src/tillgate/django/operations/notices.py").read_text("utf-8")
-    assert not re.search(r"(notice_key|return_key)__(startswith|istartswith|contains|icontains|iexact|regex|gt|lt)", views)
+    views = (Path(__file__).parents[1] / "src/tillgate/django/operations/notifications.py").read_text("utf-8")
+    assert not re.search(r"(notification_key|return_key)__(startswith|istartswith|contains|icontains|iexact|regex|gt|lt)", views)

@@ -94,13 +94,13 @@ def reported(**results: str) -> Report:
 
 
 def test_what_failed_what_was_declined_and_what_was_not_run_stand_in_the_tables() -> None:
-    report = reported(notice_only="FAILED in call", decline="declined: by | hand", expiry="declined: by | hand")
+    report = reported(notification_only="FAILED in call", decline="declined: by | hand", expiry="declined: by | hand")
     del report.tables[0].results["full_refund"]
     written = conformance.pages({"some-shop": report})
     page, readme = written[conformance.PAGE], written[conformance.README]
     assert f"| some-shop | {len(SCENARIOS) - 4} of {len(SCENARIOS) - 1} | tillgate 9.9 | commit abc, 2026-01-02 |" in page
     for row in (
-        "notice_only` | FAILED in call",
+        "notification_only` | FAILED in call",
         "decline` | declined (1)",
         "expiry` | declined (1)",
         "full_refund` | not run",
@@ -115,8 +115,8 @@ def test_what_failed_what_was_declined_and_what_was_not_run_stand_in_the_tables(
 
 def test_two_classes_of_one_shop_are_two_columns() -> None:
     (table,) = reported().tables
-    report = Report("commit abc, 2026-01-02", (table, Table("TestFixedVendors", "some-shop", {}, table.results)))
-    assert list(report.columns()) == ["some-shop, shop", "some-shop, fixed vendors"]
+    report = Report("commit abc, 2026-01-02", (table, Table("TestFixedMethods", "some-shop", {}, table.results)))
+    assert list(report.columns()) == ["some-shop, shop", "some-shop, fixed payment methods"]
 
 
 def test_a_run_keeps_its_report_and_tells_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_a_run_keeps_its_report_and_tells_what_failed(tmp_path: Path, monkeypatc
 def test_an_act_is_whole_once_it_was_killed_at_every_line_until_it_was_over(
     points: tuple[int, ...], places: tuple[str, ...], whole: str
 ) -> None:
-    about = {"commit": "c", "source": "s", "database": "sqlite", "act": "start", "outcome": "held"}
+    about = {"commit": "c", "source": "s", "database": "sqlite", "action": "start", "outcome": "held"}
     lines = [{**about, "point": point, "place": place} for point, place in zip(points, places, strict=True)]
     [entry] = reliability.folded("kill-lines", lines).values()
     assert (entry["whole"], entry["count"], entry["violations"]) == (whole, sum(map(bool, places)), 0)

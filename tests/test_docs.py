@@ -150,11 +150,11 @@ def test_every_method_of_the_clients_is_explained(kind: type[object]) -> None:
     assert missing([name for name in vars(kind) if not name.startswith("_")], read("docs/reference/gateway.md")) == []
 
 
-def test_every_name_of_signatures_and_notices_is_explained() -> None:
+def test_every_name_of_signatures_and_notifications_is_explained() -> None:
     page = read("docs/reference/wire.md")
     assert missing([name for name in signing.__all__ if name != "SIGNATURE"], section(page, "Signatures")) == []
-    names = [item.name for item in dataclasses.fields(tillgate.Notice)] + ["signature", "evidence"]
-    assert missing([*names, *tillgate.NoticeSignature.__members__], section(page, "Notices")) == []
+    names = [item.name for item in dataclasses.fields(tillgate.Notification)] + ["signature", "evidence"]
+    assert missing([*names, *tillgate.NotificationSignature.__members__], section(page, "Notices")) == []
 
 
 def test_every_fixture_is_explained_and_no_other() -> None:
@@ -252,7 +252,7 @@ def test_every_field_of_a_dialect_is_explained_with_its_default() -> None:
 def test_every_silence_is_listed_with_tests_that_exist() -> None:
     listed = [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in section(read("docs/reference/dialect.md"), "Silences").splitlines()
+        for line in section(read("docs/reference/dialect.md"), "CircuitBreaker").splitlines()
         if re.match(r"\| \d", line)
     ]
     assert [cells[0] for cells in listed] == [str(number) for number in range(1, 21)]
@@ -290,7 +290,7 @@ def test_the_wire_names_of_requests_are_those_that_are_sent() -> None:
     pay = PaymentRequest(
         reference="A-1",
         amount="1.00",
-        vendor="alipay",
+        method="alipay",
         terminal="WAP",
         ipn_url="https://shop.example/ipn",
         callback_url="https://shop.example/back",
@@ -303,7 +303,7 @@ def test_the_wire_names_of_requests_are_those_that_are_sent() -> None:
         assert {cells[0] for cells in explained.values()} == set(request.parameters())
 
 
-@pytest.mark.parametrize("kind", [tillgate.Vendor, tillgate.Terminal, tillgate.TransactionStatus])
+@pytest.mark.parametrize("kind", [tillgate.PaymentMethod, tillgate.Terminal, tillgate.TransactionStatus])
 def test_every_value_of_a_choice_is_named(kind: type[Enum]) -> None:
     named = re.findall(r"`(\w+)`", section(read("docs/reference/messages.md"), kind.__name__))
     assert {item.name if kind is tillgate.TransactionStatus else item.value for item in kind} <= set(named)
@@ -314,7 +314,7 @@ def test_every_value_of_a_choice_is_named(kind: type[Enum]) -> None:
     [
         ("lifecycle", "Payments", lifecycle.PaymentStatus),
         ("lifecycle", "Refunds", lifecycle.RefundStatus),
-        ("lifecycle", "Attention", lifecycle.AttentionReason),
+        ("lifecycle", "Review", lifecycle.ReviewReason),
         ("hooks", "PaidOutcome", values.PaidOutcome),
     ],
 )
@@ -325,9 +325,9 @@ def test_every_status_and_reason_is_explained_and_no_other(page: str, heading: s
 
 def test_every_reason_that_an_answer_gives_is_named_by_a_rule_of_decide() -> None:
     rules = set(re.findall(r"`([a-z-]+)`", section(read("docs/reference/lifecycle.md"), "decide")))
-    given = set(re.findall(r"AttentionReason\.([A-Z_]+)", inspect.getsource(lifecycle).partition("class IllegalTransition")[2]))
+    given = set(re.findall(r"ReviewReason\.([A-Z_]+)", inspect.getsource(lifecycle).partition("class IllegalTransition")[2]))
     assert given
-    assert {str(lifecycle.AttentionReason[name]) for name in given} <= rules
+    assert {str(lifecycle.ReviewReason[name]) for name in given} <= rules
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ def test_every_command_and_option_that_is_named_exists(page: Path) -> None:
         assert set(re.findall(r" (--[a-z-]+)", arguments)) <= known[command], command
 
 
-NOT_PYTHON = re.compile(r"tillgate\.(?:toml|[EW]\d{3}|sweep(?:_\w+)?|events|outcome|gateway\.duration)")
+NOT_PYTHON = re.compile(r"tillgate\.(?:toml|[EW]\d{3}|worker run(?:_\w+)?|events|outcome|gateway\.duration)")
 """A file, system checks, Celery tasks, a logger and metrics: pages of their own tests name them."""
 
 
@@ -444,7 +444,7 @@ def test_every_page_is_in_the_index() -> None:
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(Options(notice_on_paid=False, notice_on_refund=False)) as running:
+    with Sandbox(Options(notification_on_paid=False, notification_on_refund=False)) as running:
         yield running
 
 
@@ -574,7 +574,7 @@ def test_the_plugins_of_the_how_to_log_route_and_answer(monkeypatch: pytest.Monk
     request = PaymentRequest(
         reference=tillgate.new_reference("ASIA-100017"),
         amount="12.50",
-        vendor="tng",
+        method="tng",
         terminal="WAP",
         ipn_url="https://shop.example/ipn",
         callback_url="https://shop.example/back",

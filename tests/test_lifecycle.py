@@ -18,15 +18,15 @@ from tillgate.lifecycle import (
     PAYMENT_TRANSITIONS,
     REFUND_TRANSITIONS,
     Answer,
-    AttentionReason,
     Claim,
     Found,
     IllegalTransition,
-    NoNews,
+    Inconclusive,
     NotFound,
     PaymentFacts,
     PaymentStatus,
     RefundStatus,
+    ReviewReason,
     claim_of,
     decide,
     decide_creation,
@@ -93,7 +93,7 @@ facts = st.builds(
 answers: st.SearchStrategy[Answer] = st.one_of(
     st.builds(Found, transaction=transactions, asked_at=moments),
     st.builds(NotFound, asked_at=moments),
-    st.builds(NoNews, because=st.just("HTTP 503"), attention=st.sampled_from([None, AttentionReason.WRONG_CREDENTIALS])),
+    st.builds(Inconclusive, detail=st.just("HTTP 503"), review=st.sampled_from([None, ReviewReason.WRONG_CREDENTIALS])),
 )
 
 
@@ -113,7 +113,7 @@ def test_i1_paid_only_when_everything_agrees(known: PaymentFacts, answer: Answer
 def test_i2_a_paid_answer_is_applied_or_raised_never_dropped(known: PaymentFacts, answer: Answer) -> None:
     decision = decide(known, answer)
     if isinstance(answer, Found) and answer.transaction.status is TransactionStatus.PAID:
-        assert decision.status is PaymentStatus.PAID or decision.attention is not None
+        assert decision.status is PaymentStatus.PAID or decision.review is not None
 
 
 @given(facts, answers)
@@ -125,7 +125,7 @@ def test_i9_statuses_only_move_along_the_table(known: PaymentFacts, answer: Answ
 @given(facts, answers)
 def test_i9_no_news_moves_nothing(known: PaymentFacts, answer: Answer) -> None:
     decision = decide(known, answer)
-    if isinstance(answer, NoNews) or not decision.is_news:
+    if isinstance(answer, Inconclusive) or not decision.is_conclusive:
         assert (decision.status, decision.transaction_no) == (known.status, known.transaction_no)
 
 
@@ -161,35 +161,35 @@ def test_expired_needs_an_answer_given_after_the_time_to_pay(known: PaymentFacts
 
 @given(facts, answers)
 def test_every_decision_says_why(known: PaymentFacts, answer: Answer) -> None:
-    assert decide(known, answer).because
+    assert decide(known, answer).detail
 
 
 @pytest.mark.parametrize(
     ("contradiction", "reason"),
     [
-        ({"amount": Decimal("12.49")}, AttentionReason.AMOUNT_MISMATCH),
-        ({"amount": None}, AttentionReason.AMOUNT_MISSING),
-        ({"currency": "CNY"}, AttentionReason.CURRENCY_MISMATCH),
-        ({"currency": None}, AttentionReason.CURRENCY_MISMATCH),
-        ({"settle_currency": "CNY"}, AttentionReason.CURRENCY_MISMATCH),
-        ({"settle_currency": None}, AttentionReason.CURRENCY_MISMATCH),
-        ({"transaction_no": "3002"}, AttentionReason.TRANSACTION_NO_MISMATCH),
-        ({"transaction_no": None}, AttentionReason.TRANSACTION_NO_MISSING),
-        ({"reference": "OTHER"}, AttentionReason.REFERENCE_MISMATCH),
+        ({"amount": Decimal("12.49")}, ReviewReason.AMOUNT_MISMATCH),
+        ({"amount": None}, ReviewReason.AMOUNT_MISSING),
+        ({"currency": "CNY"}, ReviewReason.CURRENCY_MISMATCH),
+        ({"currency": None}, ReviewReason.CURRENCY_MISMATCH),
+        ({"settle_currency": "CNY"}, ReviewReason.CURRENCY_MISMATCH),
+        ({"settle_currency": None}, ReviewReason.CURRENCY_MISMATCH),
+        ({"transaction_no": "3002"}, ReviewReason.TRANSACTION_NO_MISMATCH),
+        ({"transaction_no": None}, ReviewReason.TRANSACTION_NO_MISSING),
+        ({"reference": "OTHER"}, ReviewReason.REFERENCE_MISMATCH),
     ],
 )
 @pytest.mark.parametrize("status", sorted(OPEN_PAYMENT_STATUSES | {PaymentStatus.EXPIRED}))
 def test_i1_a_paid_answer_that_contradicts_is_held_for_a_person(
-    contradiction: dict[str, object], reason: AttentionReason, status: PaymentStatus
+    contradiction: dict[str, object], reason: ReviewReason, status: PaymentStatus
 ) -> None:
     decision = decide(replace(FACTS, status=status), found(said("success", **contradiction)))
-    assert (decision.status, decision.attention) == (status, reason)
+    assert (decision.status, decision.review) == (status, reason)
 
 
 @pytest.mark.parametrize("status", sorted(PaymentStatus))
 def test_i9_late_money_is_money(status: PaymentStatus) -> None:
     decision = decide(replace(FACTS, status=status), found(PAID, LATER))
-    assert (decision.status, decision.attention) == (PaymentStatus.PAID, None)
+    assert (decision.status, decision.review) == (PaymentStatus.PAID, None)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_an_open_payment_follows_the_gateways_word(word: str, status: PaymentSta
 @pytest.mark.parametrize("word", ["failed", "closed", "pending", "refunded"])
 def test_a_paid_payment_that_reads_otherwise_is_raised_and_stays_paid(word: str) -> None:
     decision = decide(replace(FACTS, status=PaymentStatus.PAID), found(said(word)))
-    assert (decision.status, decision.attention) == (PaymentStatus.PAID, AttentionReason.CHANGED_AFTER_PAID)
+    assert (decision.status, decision.review) == (PaymentStatus.PAID, ReviewReason.CHANGED_AFTER_PAID)
 
 
 @pytest.mark.parametrize("answer", [found(said("pending"), LATER), NotFound(asked_at=LATER)])
@@ -217,56 +217,56 @@ def test_the_time_to_pay_has_passed_at_the_very_moment_at_which_it_expires() -> 
 
 def test_an_unrecognised_status_waits_until_expiry_and_is_raised_after_it() -> None:
     early, late = decide(FACTS, found(said("settled"))), decide(FACTS, found(said("settled"), LATER))
-    assert (early.status, early.attention) == (PaymentStatus.PENDING, None)
-    assert (late.status, late.attention) == (PaymentStatus.PENDING, AttentionReason.UNRECOGNISED_STATUS)
+    assert (early.status, early.review) == (PaymentStatus.PENDING, None)
+    assert (late.status, late.review) == (PaymentStatus.PENDING, ReviewReason.UNRECOGNISED_STATUS)
 
 
 def test_an_unrecognised_status_of_a_payment_given_up_is_raised() -> None:
     decision = decide(replace(FACTS, status=PaymentStatus.CLOSED), found(said("settled")))
-    assert decision.attention is AttentionReason.UNRECOGNISED_STATUS
+    assert decision.review is ReviewReason.UNRECOGNISED_STATUS
 
 
 @pytest.mark.parametrize("status", [PaymentStatus.CREATED, PaymentStatus.PENDING, PaymentStatus.PAID])
 def test_a_gateway_that_does_not_know_its_own_transaction_closes_nothing_and_is_told_of_that_payment(status: PaymentStatus) -> None:
     decision = decide(replace(FACTS, status=status), NotFound(asked_at=LATER))
-    assert (decision.status, decision.attention, decision.transaction_no) == (status, AttentionReason.PAYMENT_UNKNOWN, "3001")
+    assert (decision.status, decision.review, decision.transaction_no) == (status, ReviewReason.PAYMENT_UNKNOWN, "3001")
 
 
 def test_a_gateway_that_forgot_what_was_given_back_is_told_to_nobody() -> None:
     decision = decide(replace(FACTS, status=PaymentStatus.PAID, refunded=FACTS.amount), NotFound(asked_at=LATER))
-    assert (decision.status, decision.attention) == (PaymentStatus.PAID, None)
+    assert (decision.status, decision.review) == (PaymentStatus.PAID, None)
 
 
 @pytest.mark.parametrize("status", [PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED])
 def test_a_gateway_that_forgot_what_nobody_paid_is_told_to_nobody_and_asked_again(status: PaymentStatus) -> None:
     decision = decide(replace(FACTS, status=status), NotFound(asked_at=LATER))
-    assert (decision.status, decision.attention, decision.is_news) == (status, None, False)
+    assert (decision.status, decision.review, decision.is_conclusive) == (status, None, False)
 
 
 @pytest.mark.parametrize(
-    ("status", "asked_at", "seen", "attention"),
+    ("status", "asked_at", "seen", "review"),
     [
         (PaymentStatus.PENDING, LATER, PaymentStatus.EXPIRED, None),
-        (PaymentStatus.PENDING, NOW, PaymentStatus.PENDING, AttentionReason.PAYMENT_UNKNOWN),
+        (PaymentStatus.PENDING, NOW, PaymentStatus.PENDING, ReviewReason.PAYMENT_UNKNOWN),
         (PaymentStatus.EXPIRED, LATER, PaymentStatus.EXPIRED, None),
-        (PaymentStatus.PAID, LATER, PaymentStatus.PAID, AttentionReason.PAYMENT_UNKNOWN),
+        (PaymentStatus.PAID, LATER, PaymentStatus.PAID, ReviewReason.PAYMENT_UNKNOWN),
     ],
 )
 def test_silence_19_a_dialect_may_say_that_the_gateway_forgets_what_has_timed_out(
-    status: PaymentStatus, asked_at: datetime, seen: PaymentStatus, attention: AttentionReason | None
+    status: PaymentStatus, asked_at: datetime, seen: PaymentStatus, review: ReviewReason | None
 ) -> None:
     answer = hear(errors.OrderNotFound("000022", "order not found", 400), asked_at, replace(REFERENCE, expired_is_forgotten=True))
     decision = decide(replace(FACTS, status=status), answer)
-    assert (decision.status, decision.attention, decision.transaction_no) == (seen, attention, "3001")
-    assert decision.is_news
+    assert (decision.status, decision.review, decision.transaction_no) == (seen, review, "3001")
+    assert decision.is_conclusive
 
 
 def test_silence_19_what_a_gateway_forgets_while_the_grace_lasts_is_told_to_nobody_and_expires_after_it() -> None:
     known = replace(FACTS, closes_at=NOW)
     decision = decide(known, NotFound(asked_at=NOW, expired_is_forgotten=True))
-    assert (decision.status, decision.attention) == (PaymentStatus.PENDING, None)
+    assert (decision.status, decision.review) == (PaymentStatus.PENDING, None)
     early = NotFound(asked_at=NOW - timedelta(seconds=1), expired_is_forgotten=True)
-    assert decide(known, early).attention is AttentionReason.PAYMENT_UNKNOWN
+    assert decide(known, early).review is ReviewReason.PAYMENT_UNKNOWN
     assert decide(known, NotFound(asked_at=FACTS.expires_at, expired_is_forgotten=True)).status is PaymentStatus.EXPIRED
 
 
@@ -277,24 +277,24 @@ def test_a_gateway_that_has_forgotten_what_is_settled_has_not_had_the_last_word(
 
 def test_a_wrongly_signed_answer_is_no_news_and_tells_the_owner() -> None:
     decision = decide(FACTS, hear(errors.SignatureMismatch("its verifySign is wrong", 200), NOW))
-    assert (decision.status, decision.attention, decision.is_news) == (PaymentStatus.PENDING, AttentionReason.SIGNATURE_MISMATCH, False)
+    assert (decision.status, decision.review, decision.is_conclusive) == (PaymentStatus.PENDING, ReviewReason.SIGNATURE_MISMATCH, False)
 
 
 @pytest.mark.parametrize(
-    ("known", "answer", "because"),
+    ("known", "answer", "detail"),
     [
         ({}, found(PAID), "the gateway says that it is paid"),
         ({}, found(said("failed")), "the gateway says 'failed'"),
         ({}, found(said("closed")), "the gateway says 'closed'"),
         ({}, found(said("pending")), "the gateway waits for the shopper"),
-        ({}, found(said("pending"), LATER), "the cashier page timed out and nobody had paid"),
+        ({}, found(said("pending"), LATER), "the payment page timed out and nobody had paid"),
         ({}, found(said("settled")), "the gateway says 'settled', which is not a status we know"),
         ({"status": PaymentStatus.EXPIRED}, found(said("pending")), "the gateway says 'pending'"),
         ({"status": PaymentStatus.PAID}, found(said("refunded")), "it was paid, and now the gateway says 'refunded'"),
         (
             {"status": PaymentStatus.PAID, "refunded": FACTS.amount},
             found(said("refunded")),
-            "it was given back, and the gateway says 'refunded'",
+            "it was refunded, and the gateway says 'refunded'",
         ),
         ({}, found(replace(PAID, reference="O" * 41)), f"the gateway says that it is paid, but the answer is about '{'O' * 40}'"),
         (
@@ -320,11 +320,11 @@ def test_a_wrongly_signed_answer_is_no_news_and_tells_the_owner() -> None:
         ({}, NotFound(asked_at=NOW), "the gateway does not know it, though it gave it transaction 3001"),
         ({"transaction_no": None}, NotFound(asked_at=LATER), "the gateway knows no such reference and the time to pay has passed"),
         ({"transaction_no": None}, NotFound(asked_at=NOW), "the gateway knows no such reference"),
-        ({}, NoNews(because="time-out"), "time-out"),
+        ({}, Inconclusive(detail="time-out"), "time-out"),
     ],
 )
-def test_a_decision_says_to_a_person_what_the_answer_was(known: dict[str, Any], answer: Answer, because: str) -> None:
-    assert decide(replace(FACTS, **known), answer).because == because
+def test_a_decision_says_to_a_person_what_the_answer_was(known: dict[str, Any], answer: Answer, detail: str) -> None:
+    assert decide(replace(FACTS, **known), answer).detail == detail
 
 
 @pytest.mark.parametrize("word", ["success", "failed", "closed", "pending", "settled"])
@@ -341,15 +341,15 @@ def test_an_answer_in_order_teaches_the_transaction_number_and_a_doubtful_one_do
 def test_an_answer_that_nobody_paid_needs_no_amount_currency_or_number(word: str) -> None:
     answer = found(said(word, amount=None, currency=None, settle_currency=None, transaction_no=None))
     decision = decide(FACTS, answer)
-    assert (decision.attention, decision.is_news) == (None, True)
+    assert (decision.review, decision.is_conclusive) == (None, True)
     assert decision.transaction_no == "3001"
 
 
 def test_a_payment_that_the_gateway_never_heard_of_waits_until_its_time_has_passed() -> None:
     known = replace(FACTS, transaction_no=None)
     early, late = decide(known, NotFound(asked_at=NOW)), decide(known, NotFound(asked_at=known.expires_at))
-    assert (early.status, early.transaction_no, early.is_news) == (PaymentStatus.PENDING, None, True)
-    assert (late.status, late.transaction_no, late.is_news) == (PaymentStatus.EXPIRED, None, True)
+    assert (early.status, early.transaction_no, early.is_conclusive) == (PaymentStatus.PENDING, None, True)
+    assert (late.status, late.transaction_no, late.is_conclusive) == (PaymentStatus.EXPIRED, None, True)
     assert decide(replace(known, status=PaymentStatus.CLOSED), NotFound(asked_at=LATER)).status is PaymentStatus.CLOSED
 
 
@@ -365,7 +365,7 @@ def test_a_payment_that_the_gateway_never_heard_of_waits_until_its_time_has_pass
     ],
 )
 def test_every_error_of_a_query_but_not_found_is_no_news(error: errors.TillgateError) -> None:
-    assert isinstance(hear(error, NOW), NoNews)
+    assert isinstance(hear(error, NOW), Inconclusive)
 
 
 def test_not_found_is_heard_as_an_answer() -> None:
@@ -377,11 +377,11 @@ def test_not_found_is_heard_as_an_answer() -> None:
     [
         (
             CreatedPayment(
-                transaction_no="1", cashier_url="https://x.example", reference="A", amount=None, currency=None, settle_currency=None, raw={}
+                transaction_no="1", payment_url="https://x.example", reference="A", amount=None, currency=None, settle_currency=None, raw={}
             ),
             PaymentStatus.PENDING,
         ),
-        (errors.Refused("000031", "vendor not enabled", 200), PaymentStatus.FAILED),
+        (errors.Refused("000031", "payment method not enabled", 200), PaymentStatus.FAILED),
         (errors.NotSent("pay", "A", "connection refused"), PaymentStatus.FAILED),
         (errors.InvalidRequest("amount", "0", "is not above zero"), PaymentStatus.FAILED),
         (errors.ConfigurationError("token", "***", "is empty"), PaymentStatus.FAILED),
@@ -397,12 +397,12 @@ def test_a_creation_is_failed_only_when_that_is_certain(outcome: CreatedPayment 
     ("outcome", "status"),
     [
         (Refunded(reference="A", amount=Decimal("1.00"), ret_msg="refund success"), RefundStatus.SUCCEEDED),
-        (errors.Refused("000023", "amount too high", 200), RefundStatus.REFUSED),
+        (errors.Refused("000023", "amount too high", 200), RefundStatus.FAILED),
         (errors.NotSent("refund", "A", "connection refused"), RefundStatus.QUEUED),
         (errors.OutcomeUnknown("refund", "A", "time-out"), RefundStatus.UNKNOWN),
         (errors.AnswerNotUnderstood("a page of HTML"), RefundStatus.UNKNOWN),
         (errors.ConfigurationError("token", "***", "is empty"), RefundStatus.QUEUED),
-        (errors.InvalidRequest("amount", "0", "is not above zero"), RefundStatus.REFUSED),
+        (errors.InvalidRequest("amount", "0", "is not above zero"), RefundStatus.FAILED),
         (errors.TillgateError("a plugin's own"), RefundStatus.UNKNOWN),
     ],
 )
@@ -441,20 +441,20 @@ def test_the_tables_know_every_status() -> None:
 
 def test_a_refused_query_tells_the_owner_and_moves_nothing() -> None:
     decision = decide(FACTS, hear(errors.Refused("000010", "unknown merchant", 400), LATER))
-    assert (decision.status, decision.attention) == (PaymentStatus.PENDING, AttentionReason.WRONG_CREDENTIALS)
+    assert (decision.status, decision.review) == (PaymentStatus.PENDING, ReviewReason.WRONG_CREDENTIALS)
 
 
 def test_a_payment_we_gave_back_whole_may_be_called_anything() -> None:
     known = replace(FACTS, status=PaymentStatus.PAID, refunded=FACTS.amount)
-    assert decide(known, found(said("refunded"))).attention is None
-    assert decide(replace(known, refunded=Decimal("12.49")), found(said("refunded"))).attention is AttentionReason.CHANGED_AFTER_PAID
+    assert decide(known, found(said("refunded"))).review is None
+    assert decide(replace(known, refunded=Decimal("12.49")), found(said("refunded"))).review is ReviewReason.CHANGED_AFTER_PAID
 
 
 def test_an_open_payment_is_looked_at_after_5_15_30_60_120_300_seconds_then_every_ten_minutes_until_it_expires() -> None:
     expires_at = NOW + timedelta(minutes=20)
     moment, looks = NOW, []
     while moment < expires_at:
-        following = lifecycle.next_look(PaymentStatus.PENDING, NOW, expires_at, moment)
+        following = lifecycle.next_poll(PaymentStatus.PENDING, NOW, expires_at, moment)
         assert following is not None
         assert following > moment
         moment = following
@@ -464,13 +464,13 @@ def test_an_open_payment_is_looked_at_after_5_15_30_60_120_300_seconds_then_ever
 
 def test_an_open_payment_that_a_clock_running_ahead_has_begun_is_looked_at_every_ten_minutes() -> None:
     begun = NOW + timedelta(days=1)
-    assert lifecycle.next_look(PaymentStatus.PENDING, begun, begun + timedelta(minutes=20), NOW) == NOW + timedelta(minutes=10)
+    assert lifecycle.next_poll(PaymentStatus.PENDING, begun, begun + timedelta(minutes=20), NOW) == NOW + timedelta(minutes=10)
 
 
 @pytest.mark.parametrize("status", [PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED, PaymentStatus.PAID])
 def test_a_settled_payment_gets_tail_looks_for_thirty_days(status: PaymentStatus) -> None:
     moment, looks = NOW, []
-    while following := lifecycle.next_look(status, NOW, NOW, moment):
+    while following := lifecycle.next_poll(status, NOW, NOW, moment):
         assert following > moment
         moment = following
         looks.append(moment - NOW)
@@ -480,7 +480,7 @@ def test_a_settled_payment_gets_tail_looks_for_thirty_days(status: PaymentStatus
 @given(st.sampled_from(PaymentStatus), st.integers(0, 10**7), st.integers(0, 10**7))
 def test_the_next_look_is_always_in_the_future(status: PaymentStatus, expires_after: int, elapsed: int) -> None:
     now = NOW + timedelta(seconds=elapsed)
-    following = lifecycle.next_look(status, NOW, NOW + timedelta(seconds=expires_after), now)
+    following = lifecycle.next_poll(status, NOW, NOW + timedelta(seconds=expires_after), now)
     assert following is None or following > now
 
 
@@ -488,13 +488,13 @@ def test_the_next_look_is_always_in_the_future(status: PaymentStatus, expires_af
 def test_an_open_payment_is_tried_again_after_no_news_in_two_minutes_or_when_it_is_looked_at_sooner(since_minutes: int, looks: int) -> None:
     since, expires_at = NOW - timedelta(minutes=since_minutes), NOW + timedelta(seconds=3600 if looks == 120 else looks)
     for status in OPEN_PAYMENT_STATUSES:
-        assert lifecycle.next_try(status, since, expires_at, NOW) == NOW + timedelta(seconds=looks)
+        assert lifecycle.next_retry(status, since, expires_at, NOW) == NOW + timedelta(seconds=looks)
 
 
 def test_an_open_payment_whose_time_has_passed_is_tried_again_in_two_minutes_and_looked_at_in_five() -> None:
     arguments = (PaymentStatus.PENDING, NOW - timedelta(hours=1), NOW, NOW)
-    assert lifecycle.next_look(*arguments) == NOW + timedelta(minutes=5)
-    assert lifecycle.next_try(*arguments) == NOW + timedelta(minutes=2)
+    assert lifecycle.next_poll(*arguments) == NOW + timedelta(minutes=5)
+    assert lifecycle.next_retry(*arguments) == NOW + timedelta(minutes=2)
 
 
 @pytest.mark.parametrize(
@@ -504,15 +504,15 @@ def test_what_no_answer_settles_is_looked_at_less_and_less_often_and_is_tried_as
     overdue: dict[str, int], pause: dict[str, int]
 ) -> None:
     now = NOW + timedelta(**overdue)
-    assert lifecycle.next_look(PaymentStatus.PENDING, NOW - timedelta(hours=1), NOW, now) == now + timedelta(**pause)
-    assert lifecycle.next_try(PaymentStatus.PENDING, NOW - timedelta(hours=1), NOW, now) == now + timedelta(minutes=2)
+    assert lifecycle.next_poll(PaymentStatus.PENDING, NOW - timedelta(hours=1), NOW, now) == now + timedelta(**pause)
+    assert lifecycle.next_retry(PaymentStatus.PENDING, NOW - timedelta(hours=1), NOW, now) == now + timedelta(minutes=2)
 
 
 def test_a_look_is_never_sooner_than_a_second_after_the_last_one() -> None:
     now = NOW + timedelta(seconds=299.5)
-    assert lifecycle.next_look(PaymentStatus.PENDING, NOW, NOW + timedelta(seconds=300), now) == NOW + timedelta(seconds=300)
+    assert lifecycle.next_poll(PaymentStatus.PENDING, NOW, NOW + timedelta(seconds=300), now) == NOW + timedelta(seconds=300)
     almost = NOW + timedelta(seconds=310)
-    assert lifecycle.next_look(PaymentStatus.PENDING, NOW, almost, almost - timedelta(seconds=0.25)) == almost + timedelta(seconds=0.75)
+    assert lifecycle.next_poll(PaymentStatus.PENDING, NOW, almost, almost - timedelta(seconds=0.25)) == almost + timedelta(seconds=0.75)
 
 
 @pytest.mark.parametrize(
@@ -525,12 +525,12 @@ def test_a_look_is_never_sooner_than_a_second_after_the_last_one() -> None:
 )
 def test_a_settled_payment_is_tried_again_after_a_twentieth_of_the_time_since(days: int, pause: timedelta) -> None:
     now = NOW + timedelta(days=days)
-    assert lifecycle.next_try(PaymentStatus.CLOSED, NOW, NOW, now) == now + pause
+    assert lifecycle.next_retry(PaymentStatus.CLOSED, NOW, NOW, now) == now + pause
 
 
 def test_a_settled_payment_is_tried_no_later_than_it_is_looked_at() -> None:
     now = NOW + timedelta(days=29, hours=23)
-    assert lifecycle.next_try(PaymentStatus.PAID, NOW, NOW, now) == NOW + timedelta(days=30)
+    assert lifecycle.next_retry(PaymentStatus.PAID, NOW, NOW, now) == NOW + timedelta(days=30)
 
 
 @pytest.mark.parametrize(
@@ -562,18 +562,18 @@ def test_an_open_payment_is_unanswered_six_hours_after_its_time_to_pay(
 )
 def test_i2_a_doubt_says_whether_the_gateway_calls_the_payment_paid(said_by: dict[str, Any], claim: Claim) -> None:
     decision = decide(FACTS, found(replace(said("success"), **said_by), LATER))
-    assert decision.attention
-    assert claim_of(decision.attention, f"Payment S1: {decision.because}.") is claim
+    assert decision.review
+    assert claim_of(decision.review, f"Payment S1: {decision.detail}.") is claim
 
 
 def test_what_the_gateway_does_not_tell_of_a_payment_claims_nothing() -> None:
-    decision = decide(FACTS, NotFound(asked_at=LATER, was_called_paid=True))
-    assert decision.attention is AttentionReason.PAYMENT_UNKNOWN
-    assert claim_of(decision.attention, decision.because) is Claim.NONE
-    assert decide(replace(FACTS, transaction_no=None), NotFound(asked_at=LATER, was_called_paid=True)).status is PaymentStatus.PENDING
+    decision = decide(FACTS, NotFound(asked_at=LATER, was_reported_paid=True))
+    assert decision.review is ReviewReason.PAYMENT_UNKNOWN
+    assert claim_of(decision.review, decision.detail) is Claim.NONE
+    assert decide(replace(FACTS, transaction_no=None), NotFound(asked_at=LATER, was_reported_paid=True)).status is PaymentStatus.PENDING
 
 
 def test_i2_a_status_that_nobody_knows_is_not_in_order_though_there_is_time_to_learn_more() -> None:
     decision = decide(FACTS, found(said("settling"), NOW))
-    assert (decision.attention, decision.is_news, decision.is_in_order) == (None, True, False)
+    assert (decision.review, decision.is_conclusive, decision.is_in_order) == (None, True, False)
     assert decide(FACTS, found(said("pending"), NOW)).is_in_order

@@ -191,7 +191,7 @@ from toy_shop.models import ToyOrder
 )
 def test_paid(status: str, total: str, outcome: str) -> None:
     order = ToyOrder.objects.create(total=Decimal(total), status=status)
-    facts = {"reference": "t-1", "vendor": "alipay", "currency": "USD", "status": PaymentStatus.PAID, "transaction_no": "1"}
+    facts = {"reference": "t-1", "method": "alipay", "currency": "USD", "status": PaymentStatus.PAID, "transaction_no": "1"}
     payment = Payment(id="1", order=Order(plugin=PLUGIN, key=str(order.pk)), amount=Decimal("12.50"), **facts)
     assert tillgate_payment_paid(payment) == outcome
     order.refresh_from_db()

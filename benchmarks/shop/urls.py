@@ -12,7 +12,7 @@ from benchmarks.shop.models import Posted
 
 @csrf_exempt
 def bare(request: HttpRequest) -> HttpResponse:
-    """Insert what was posted and acknowledge it: the least that anybody who keeps notices does."""
+    """Insert what was posted and acknowledge it: the least that anybody who keeps notifications does."""
     Posted(at=timezone.now(), body=request.body.decode()).save(force_insert=True)
     return HttpResponse("success", content_type="text/plain")
 

@@ -59,5 +59,5 @@ class FacetedSearchView(CatalogueView):
         return found
 
     def get_context_data(self, **context: Any) -> dict[str, Any]:
-        """Say what was looked for."""
+        """Say what was polled for."""
         return {**super().get_context_data(**context), "headline": _("Found for “%(words)s”") % {"words": self.request.GET.get("q", "")}}

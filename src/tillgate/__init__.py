@@ -19,8 +19,8 @@ from tillgate.errors import (
 )
 from tillgate.wire.dialects import EXAMPLES, REFERENCE, Dialect, Encoding, SignatureRule, TransactionStatus
 from tillgate.wire.macros import callback_url, read_callback
-from tillgate.wire.messages import CreatedPayment, Goods, PaymentRequest, Refunded, RefundRequest, Terminal, Transaction, Vendor
-from tillgate.wire.notices import Notice, NoticeSignature, read_notice
+from tillgate.wire.messages import CreatedPayment, Goods, PaymentMethod, PaymentRequest, Refunded, RefundRequest, Terminal, Transaction
+from tillgate.wire.notifications import Notification, NotificationSignature, read_notification
 from tillgate.wire.references import new_reference
 
 __all__ = [
@@ -38,10 +38,11 @@ __all__ = [
     "Goods",
     "InvalidRequest",
     "NotSent",
-    "Notice",
-    "NoticeSignature",
+    "Notification",
+    "NotificationSignature",
     "OrderNotFound",
     "OutcomeUnknown",
+    "PaymentMethod",
     "PaymentRequest",
     "RefundRequest",
     "Refunded",
@@ -52,10 +53,9 @@ __all__ = [
     "TillgateError",
     "Transaction",
     "TransactionStatus",
-    "Vendor",
     "callback_url",
     "new_reference",
     "read_callback",
-    "read_notice",
+    "read_notification",
 ]
 __version__ = "0.1.0"

@@ -23,7 +23,7 @@ from tillgate import __version__, errors, hooks
 from tillgate.configuration import Configured, load_account
 from tillgate.wire import signing
 from tillgate.wire.dialects import DIALECTS
-from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES, Goods, PaymentRequest, RefundRequest, Terminal, Vendor
+from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES, Goods, PaymentMethod, PaymentRequest, RefundRequest, Terminal
 from tillgate.wire.references import new_reference
 from tillgate.wire.texts import printable
 
@@ -64,7 +64,7 @@ def main() -> None:
     Exit codes: 0 done                 3 refused           6 not sent: may be repeated
                 1 a check failed       4 no such order     7 answer not understood
                 2 nothing was sent     5 outcome unknown: never repeat a pay or refund
-    """  # noqa: D301  # click reads the backslash
+    """  # click reads the backslash
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what it has no letters for must not fail after money has moved
@@ -151,14 +151,14 @@ def _goods(context: click.Context, parameter: click.Parameter, lines: tuple[str,
 
 @main.command(short_help="Create a payment.")
 @click.option("--amount", required=True, help="US dollars, such as 12.50.")
-@click.option("--vendor", required=True, type=click.Choice([str(vendor) for vendor in Vendor]), help="The payment channel.")
+@click.option("--method", required=True, type=click.Choice([str(method) for method in PaymentMethod]), help="The payment channel.")
 @click.option("--terminal", default="ONLINE", type=click.Choice([str(terminal) for terminal in Terminal]), show_default=True)
-@click.option("--ipn-url", required=True, help="Where the gateway sends its notice.")
+@click.option("--ipn-url", required=True, help="Where the gateway sends its notification.")
 @click.option("--callback-url", required=True, help="Where the shopper comes back; may hold macros such as {amount}.")
 @click.option("--order", help="The order's number: a fresh reference is made from it.")
 @click.option("--reference", help="A reference of your own, never used before.")
 @click.option("--description", help="Shown on the invoice.")
-@click.option("--timeout", default=DEFAULT_TIMEOUT_MINUTES, type=int, show_default=True, help="Minutes the cashier page stays open.")
+@click.option("--timeout", default=DEFAULT_TIMEOUT_MINUTES, type=int, show_default=True, help="Minutes the payment page stays open.")
 @click.option("--goods", multiple=True, callback=_goods, metavar="NAME[=QUANTITY]", help="A line of goodsInfo; may be repeated.")
 @speaks_json
 @account_options
@@ -177,7 +177,7 @@ def pay(configured: Configured, order: str | None, reference: str | None, goods:
         "transaction_no": created.transaction_no,
         "amount": request.amount,
         "currency": request.currency,
-        "cashier_url": created.cashier_url,
+        "payment_url": created.payment_url,
     }
 
 
@@ -199,14 +199,14 @@ def query(configured: Configured, reference: str) -> dict[str, Any]:
     }
 
 
-@main.command(short_help="Give back part or all of a payment.")
+@main.command(short_help="Refund part or all of a payment.")
 @click.argument("reference")
 @click.option("--amount", required=True, help="US dollars, such as 2.50.")
-@click.option("--ipn-url", help="Where the gateway sends the refund's notice.")
+@click.option("--ipn-url", help="Where the gateway sends the refund's notification.")
 @speaks_json
 @account_options
 def refund(configured: Configured, **fields: Any) -> dict[str, Any]:
-    """Give back part or all of the payment of REFERENCE."""
+    """Refund part or all of the payment of REFERENCE."""
     request = RefundRequest(**fields)
     with _interruption_is_unknown("refund", request.reference):
         done = hooks.refund(configured.account, request)
@@ -293,7 +293,7 @@ def new_plugin(name: str, into: Path) -> dict[str, Any]:
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A switch or the probability of a fault; may be repeated.")
 @click.option("--control-public", is_flag=True, help="Serve the ledger and the control API on a public address too.")
 def sandbox(host: str, port: int, seed: int | None, settings: tuple[str, ...], *, control_public: bool) -> None:
-    """Run the emulator of the gateway until Ctrl-C: its cashier page, its ledger and every fault on demand."""
+    """Run the emulator of the gateway until Ctrl-C: its payment page, its ledger and every fault on demand."""
     emulator = _sandbox_module()
     given: dict[str, Any] = {"seed": seed} if seed is not None else {}
     for setting in settings:
@@ -311,7 +311,7 @@ def sandbox(host: str, port: int, seed: int | None, settings: tuple[str, ...], *
 @click.option("--once", is_flag=True, help="End when the payment has gone round, instead of leaving the sandbox up.")
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port of the sandbox.  [default: a free one]")
 def demo(port: int, *, once: bool) -> None:
-    """Watch a payment go round: create, pay, notice, return, query, refund part, refund the rest, be refused more."""
+    """Watch a payment go round: create, pay, notification, return, query, refund part, refund the rest, be refused more."""
     emulator = _sandbox_module()
     from tillgate.demo import run
 
@@ -325,7 +325,7 @@ def _sandbox_module() -> Any:
     try:
         import tillgate.sandbox as emulator
 
-        emulator.Sandbox  # noqa: B018  # what it needs is imported on first use
+        emulator.Sandbox  # what it needs is imported on first use
     except ImportError as error:
         raise click.UsageError(f"{error.name} is missing: install Tillgate with its extra, tillgate[sandbox]") from None
     return emulator

@@ -33,7 +33,7 @@ def _pauses(attempts: int, deadline: float) -> Iterator[float]:
     "Full jitter": many clients that lost the gateway at once must not come back at once.
     """
     for attempt in range(attempts - 1):
-        pause = random.uniform(0, _FIRST_PAUSE_SECONDS * 2**attempt)  # noqa: S311  # spreads load, guards nothing
+        pause = random.uniform(0, _FIRST_PAUSE_SECONDS * 2**attempt)  # spreads load, guards nothing
         if time.monotonic() + pause >= deadline:
             return
         yield pause
@@ -69,7 +69,7 @@ class Gateway:
     def pay(self, request: PaymentRequest) -> CreatedPayment:
         """Create a payment and return where to send the shopper (1. Create payment).
 
-        Raises `InvalidRequest`, `NotSent`, `Refused` or `OutcomeUnknown`. After the last, use a new reference (silence 13).
+        Raises `InvalidRequest`, `NotSent`, `Refused` or `OutcomeUnknown`. After the last, use a new reference (unspecified 13).
         """
         credentials = self._credentials
         sent = exchange.write_pay(credentials, request)
@@ -79,25 +79,25 @@ class Gateway:
     def query(self, reference: str) -> Transaction:
         """Ask what became of a payment (2. Query transaction).
 
-        Raises `OrderNotFound`; any other `GatewayError` is no news and proves nothing.
+        Raises `OrderNotFound`; any other `GatewayError` is inconclusive and proves nothing.
         """
         credentials = self._credentials
         request = exchange.write_query(credentials, reference)
         deadline = self._deadline()
-        pauses = _pauses(self.account.query_attempts, deadline)
+        circuit_breaker = _pauses(self.account.query_attempts, deadline)
         while True:
             try:
                 answer = self._transport.send(request, deadline)
             except (NotSent, OutcomeUnknown):
-                if (pause := next(pauses, None)) is None:
+                if (pause := next(circuit_breaker, None)) is None:
                     raise
             else:
-                if not answer.is_overload or (pause := next(pauses, None)) is None:
+                if not answer.is_overload or (pause := next(circuit_breaker, None)) is None:
                     return exchange.read_query(credentials, reference, answer)
             time.sleep(pause)
 
     def refund(self, request: RefundRequest) -> Refunded:
-        """Give back part or all of a payment (3. Refund).
+        """Refund part or all of a payment (3. Refund).
 
         Raises `InvalidRequest`, `NotSent`, `Refused` or `OutcomeUnknown`. After the last, never send it again: money could go out twice.
         """
@@ -148,20 +148,20 @@ class AsyncGateway:
         credentials = self._credentials
         request = exchange.write_query(credentials, reference)
         deadline = self._deadline()
-        pauses = _pauses(self.account.query_attempts, deadline)
+        circuit_breaker = _pauses(self.account.query_attempts, deadline)
         while True:
             try:
                 answer = await self._send(request, deadline)
             except (NotSent, OutcomeUnknown):
-                if (pause := next(pauses, None)) is None:
+                if (pause := next(circuit_breaker, None)) is None:
                     raise
             else:
-                if not answer.is_overload or (pause := next(pauses, None)) is None:
+                if not answer.is_overload or (pause := next(circuit_breaker, None)) is None:
                     return exchange.read_query(credentials, reference, answer)
             await asyncio.sleep(pause)
 
     async def refund(self, request: RefundRequest) -> Refunded:
-        """Give back part or all of a payment; see `Gateway.refund`."""
+        """Refund part or all of a payment; see `Gateway.refund`."""
         credentials = self._credentials
         sent = exchange.write_refund(credentials, request)
         with moving_money(sent):

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from tillgate import Account, PaymentRequest, RefundRequest, Refused, TransactionStatus, callback_url, hooks, new_reference
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
 from tillgate.wire.macros import read_callback
-from tillgate.wire.notices import NoticeSignature, read_notice
+from tillgate.wire.notifications import NotificationSignature, read_notification
 
 __all__ = ["run"]
 
@@ -24,7 +24,7 @@ _PATIENCE_SECONDS: Final = 15.0
 
 
 class Shop(ThreadingHTTPServer):
-    """A shop that only listens: notices under /ipn, the shopper's return under /back."""
+    """A shop that only listens: notifications under /ipn, the shopper's return under /back."""
 
     daemon_threads = True
 
@@ -55,7 +55,7 @@ class _ShopHandler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         if arrivals := self.server.arrivals.get(parts.path):
             arrivals.put((self.headers.get("Content-Type", ""), parts.query, body))
-        answer = b"success"  # the acknowledgement of a notice (silence 9)
+        answer = b"success"  # the acknowledgement of a notification (unspecified 9)
         self.send_response(200)
         self.send_header("Content-Type", "text/plain")
         self.send_header("Content-Length", str(len(answer)))
@@ -90,7 +90,7 @@ def run(*, port: int, once: bool, write: Write) -> int:
         write("\nThe payment went round.")
         if once:
             return 0
-        write(f"See every request and notice at {sandbox.base_url}/ and press Ctrl-C to stop.")
+        write(f"See every request and notification at {sandbox.base_url}/ and press Ctrl-C to stop.")
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
@@ -104,27 +104,27 @@ def _go_round(gateway_url: str, timeline: Timeline) -> None:
     request = PaymentRequest(
         reference=new_reference("100017"),
         amount="12.50",
-        vendor="alipay",
+        method="alipay",
         terminal="ONLINE",
         ipn_url=f"{shop.url}/ipn/payment",
         callback_url=callback_url(f"{shop.url}/back?order=100017"),
         description="Order 100017",
         goods_info=[{"goods_name": "Teapot", "quantity": "1"}],
     )
-    timeline.add("shop -> gateway", f"pay {request.reference}: USD {request.amount} with {request.vendor}")
+    timeline.add("shop -> gateway", f"pay {request.reference}: USD {request.amount} with {request.method}")
     created = hooks.pay(account, request)
     timeline.add("gateway -> shop", f"created transaction {created.transaction_no}")
-    timeline.add("gateway -> shop", f"send the shopper to {created.cashier_url}")
+    timeline.add("gateway -> shop", f"send the shopper to {created.payment_url}")
 
-    back = _press_pay(created.cashier_url)
-    timeline.add("shopper -> gateway", "presses Pay on the cashier page")
+    back = _press_pay(created.payment_url)
+    timeline.add("shopper -> gateway", "presses Pay on the payment page")
     _visit(back)
     _, query, _ = shop.wait_for("/back")
     came_back = read_callback(query)
     timeline.add("shopper -> shop", f"comes back, trusted for nothing: {_plainly(came_back)}")
-    notice = read_notice(*shop.wait_for("/ipn/payment"))
-    assert notice.signature(PUBLISHED_TEST_TOKEN) is not NoticeSignature.FORGED, "the notice is forged"
-    timeline.add("gateway -> shop", f"notice, a hint to ask: {_plainly(notice.evidence())}")
+    notification = read_notification(*shop.wait_for("/ipn/payment"))
+    assert notification.signature(PUBLISHED_TEST_TOKEN) is not NotificationSignature.FORGED, "the notification is forged"
+    timeline.add("gateway -> shop", f"notification, a hint to ask: {_plainly(notification.evidence())}")
 
     found = hooks.query(account, request.reference)
     assert (found.status, found.amount) == (TransactionStatus.PAID, request.amount), f"the query said {found}"
@@ -134,13 +134,13 @@ def _go_round(gateway_url: str, timeline: Timeline) -> None:
         hooks.refund(account, RefundRequest(reference=request.reference, amount=amount, ipn_url=f"{shop.url}/ipn/refund"))
         timeline.add("shop -> gateway", f"refund USD {amount}: succeeded")
         shop.wait_for("/ipn/refund")
-        timeline.add("gateway -> shop", "refund notice")
+        timeline.add("gateway -> shop", "refund notification")
     try:
         hooks.refund(account, RefundRequest(reference=request.reference, amount="0.01"))
     except Refused as refusal:
         timeline.add("shop -> gateway", f"refund USD 0.01 more: {refusal}")
     else:
-        raise AssertionError("the gateway gave back more than was paid")
+        raise AssertionError("the gateway refunded more than was paid")
     shop.shutdown()
 
 
@@ -148,12 +148,12 @@ def _plainly(fields: Mapping[str, str | None]) -> str:
     return " ".join(f"{name}={value}" for name, value in fields.items())
 
 
-def _press_pay(cashier_url: str) -> str:
+def _press_pay(payment_url: str) -> str:
     """Press Pay as the page's form does, and return where the gateway sends the shopper."""
-    _visit(cashier_url)
-    status, location = _visit(cashier_url, method="POST", body="decision=pay")
-    assert status == 303, f"the cashier page answered HTTP {status}"
-    assert location, "the cashier page sent the shopper nowhere"
+    _visit(payment_url)
+    status, location = _visit(payment_url, method="POST", body="decision=pay")
+    assert status == 303, f"the payment page answered HTTP {status}"
+    assert location, "the payment page sent the shopper nowhere"
     return location
 
 

@@ -16,7 +16,7 @@ __all__ = ["Check", "examine"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing looked at: whether it is right, and a sentence."""
+    """One thing polled: whether it is right, and a sentence."""
 
     name: str
     passed: bool
@@ -66,7 +66,7 @@ def _credentials(configured: Configured) -> Check:
     except Refused as answer:
         return failed(f"the gateway refused a signed query with {answer.ret_code} {answer.ret_msg!r}: check merchant_no and token")
     except (NotSent, OutcomeUnknown) as error:
-        return failed(f"the gateway cannot be reached ({error.because}): check base_url and the network")
+        return failed(f"the gateway cannot be reached ({error.detail}): check base_url and the network")
     except AnswerNotUnderstood as error:
         status = error.http_status or 0
         if status == 429 or status >= 500:
@@ -74,6 +74,6 @@ def _credentials(configured: Configured) -> Check:
         return failed(f"{error}: look again later, and check base_url and dialect if it stays so")
     except TillgateError as error:
         return failed(str(error))
-    except Exception as error:  # noqa: BLE001  # a plugin may raise anything
+    except Exception as error:  # a plugin may raise anything
         return failed(f"a plugin raised {described(error)}: correct it, or remove it (see `tillgate plugins`)")
     return failed(f"the gateway found {reference}, which cannot exist: this is not the gateway of the interface")

@@ -14,7 +14,7 @@
             └── OrderNotFound  HTTP 400 and 000022: the account has no such reference
 
 `pay` and `refund` move money, so whatever is not certain about them is `OutcomeUnknown`; what exactly was wrong is in its
-`because`. `query` moves nothing: any `GatewayError` but `OrderNotFound` is no news there, and it may be asked again.
+`because`. `query` moves nothing: any `GatewayError` but `OrderNotFound` is inconclusive there, and it may be asked again.
 
 No message ever holds a token or a signature (I11).
 """
@@ -74,14 +74,14 @@ class GatewayError(TillgateError):
 class NotSent(GatewayError):
     """The request certainly did not leave: no connection could be made. Repeating it is safe."""
 
-    def __init__(self, operation: str, reference: str, because: str) -> None:
-        super().__init__(operation, reference, because)
+    def __init__(self, operation: str, reference: str, detail: str) -> None:
+        super().__init__(operation, reference, detail)
         self.operation = operation
         self.reference = reference
-        self.because = because
+        self.detail = detail
 
     def __str__(self) -> str:
-        return f"{self.operation} of {self.reference} was not sent: {self.because}"
+        return f"{self.operation} of {self.reference} was not sent: {self.detail}"
 
 
 class OutcomeUnknown(GatewayError):
@@ -95,33 +95,33 @@ class OutcomeUnknown(GatewayError):
         self,
         operation: str,
         reference: str,
-        because: str,
+        detail: str,
         http_status: int | None = None,
-        may_have_arrived: bool = True,  # noqa: FBT001, FBT002  # positional, so that pickling can hand it back
+        may_have_arrived: bool = True,  # positional, so that pickling can hand it back
     ) -> None:
-        super().__init__(operation, reference, because, http_status, may_have_arrived)
+        super().__init__(operation, reference, detail, http_status, may_have_arrived)
         self.operation = operation
         self.reference = reference
-        self.because = because
+        self.detail = detail
         self.http_status = http_status
         self.may_have_arrived = may_have_arrived
 
     def __str__(self) -> str:
         if self.operation == "query":
-            return f"no news of {self.reference}: {self.because}; ask again"
-        return f"the outcome of {self.operation} of {self.reference} is not known: {self.because}"
+            return f"inconclusive of {self.reference}: {self.detail}; ask again"
+        return f"the outcome of {self.operation} of {self.reference} is not known: {self.detail}"
 
 
 class AnswerNotUnderstood(GatewayError):
     """An answer came that is not one of the interface's: it proves nothing."""
 
-    def __init__(self, because: str, http_status: int | None = None) -> None:
-        super().__init__(because, http_status)
-        self.because = because
+    def __init__(self, detail: str, http_status: int | None = None) -> None:
+        super().__init__(detail, http_status)
+        self.detail = detail
         self.http_status = http_status
 
     def __str__(self) -> str:
-        return f"the gateway's answer was not understood: {self.because}"
+        return f"the gateway's answer was not understood: {self.detail}"
 
 
 class SignatureMismatch(AnswerNotUnderstood):

@@ -2,7 +2,7 @@
 
 Rule 1: whatever decides a status lives in this file. Rule 2: statuses move along the two tables below and never back (I9). Rule 3: a
 payment learns its fate only from `decide`, and becomes *paid* only when the answer agrees with the payment in everything (I1). Rule 4:
-what proves nothing moves nothing. Rule 5: what a person must see is an `AttentionReason`, never a guess.
+what proves nothing moves nothing. Rule 5: what a person must see is an `ReviewReason`, never a guess.
 
 ::
 
@@ -36,16 +36,16 @@ __all__ = [
     "PAYMENT_TRANSITIONS",
     "REFUND_TRANSITIONS",
     "Answer",
-    "AttentionReason",
     "Claim",
     "Decision",
     "Found",
     "IllegalTransition",
-    "NoNews",
+    "Inconclusive",
     "NotFound",
     "PaymentFacts",
     "PaymentStatus",
     "RefundStatus",
+    "ReviewReason",
     "claim_of",
     "decide",
     "decide_creation",
@@ -55,7 +55,7 @@ __all__ = [
     "is_unanswered",
     "move_payment",
     "move_refund",
-    "next_look",
+    "next_poll",
 ]
 
 
@@ -71,7 +71,7 @@ class PaymentStatus(StrEnum):
     FAILED = "failed"
     CLOSED = "closed"
     EXPIRED = "expired"
-    """The cashier page timed out, and an answer given after that, or a person, said that nobody had paid."""
+    """The payment page timed out, and an answer given after that, or a person, said that nobody had paid."""
 
 
 class RefundStatus(StrEnum):
@@ -81,7 +81,7 @@ class RefundStatus(StrEnum):
     SENDING = "sending"
     """It may be on its way. A crash here is an unknown outcome."""
     SUCCEEDED = "succeeded"
-    REFUSED = "refused"
+    FAILED = "failed"
     UNKNOWN = "unknown"
     """It may have been carried out. Never sent again by software (I6); blocks its amount (I5)."""
 
@@ -101,11 +101,11 @@ PAYMENT_TRANSITIONS: Final[Mapping[PaymentStatus, frozenset[PaymentStatus]]] = M
 
 REFUND_TRANSITIONS: Final[Mapping[RefundStatus, frozenset[RefundStatus]]] = MappingProxyType(
     {
-        _R.QUEUED: frozenset({_R.SENDING, _R.REFUSED}),  # refused without being sent: a person withdrew it
-        _R.SENDING: frozenset({_R.SUCCEEDED, _R.REFUSED, _R.UNKNOWN, _R.QUEUED}),  # queued again: it certainly did not leave
-        _R.UNKNOWN: frozenset({_R.SUCCEEDED, _R.REFUSED}),  # a notice on its own address, or a person
+        _R.QUEUED: frozenset({_R.SENDING, _R.FAILED}),  # refused without being sent: a person withdrew it
+        _R.SENDING: frozenset({_R.SUCCEEDED, _R.FAILED, _R.UNKNOWN, _R.QUEUED}),  # queued again: it certainly did not leave
+        _R.UNKNOWN: frozenset({_R.SUCCEEDED, _R.FAILED}),  # a notification on its own address, or a person
         _R.SUCCEEDED: frozenset(),
-        _R.REFUSED: frozenset(),
+        _R.FAILED: frozenset(),
     }
 )
 
@@ -116,18 +116,18 @@ BOUND_REFUND_STATUSES: Final = frozenset({_R.QUEUED, _R.SENDING, _R.UNKNOWN, _R.
 """Statuses in which a refund's amount is taken or may be: together never more than was paid (I5)."""
 
 
-_EARLY_LOOKS = tuple(timedelta(seconds=after) for after in (5, 15, 30, 60, 120, 300))
-_LOOK = timedelta(minutes=10)
+_EARLY_POLLS = tuple(timedelta(seconds=after) for after in (5, 15, 30, 60, 120, 300))
+_POLL = timedelta(minutes=10)
 _RETRY: Final = timedelta(minutes=2)
 _TAIL_RETRIES: Final = 20
 _UNANSWERED_AFTER: Final = timedelta(hours=6)
-_OVERDUE_LOOK = timedelta(minutes=5)
-_TAIL_LOOKS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7), timedelta(days=30))
-LONGEST_BETWEEN_LOOKS: Final = _TAIL_LOOKS[-1]
+_OVERDUE_POLL = timedelta(minutes=5)
+_TAIL_POLLS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7), timedelta(days=30))
+LONGEST_BETWEEN_POLLS: Final = _TAIL_POLLS[-1]
 """No look is put off further, but by a clock that is wrong."""
 
 
-class AttentionReason(StrEnum):
+class ReviewReason(StrEnum):
     """Why a person must look at a payment or an account. The values are stored."""
 
     AMOUNT_MISMATCH = "amount-mismatch"
@@ -160,11 +160,11 @@ class AttentionReason(StrEnum):
     """A refund was held to be refused, and the gateway says that it was done."""
     REFUND_NOT_SENT = "refund-not-sent"
     """A refund waits for hours, since no request could leave."""
-    DELIVERY_FAILING = "delivery-failing"
-    FORGED_NOTICES = "forged-notices"
+    DELIVERY_FAILING = "outbox_event-failing"
+    FORGED_NOTIFICATIONS = "forged-notifications"
 
 
-UNTOLD_REASONS: Final = frozenset({AttentionReason.PAYMENT_UNKNOWN, AttentionReason.PAYMENT_UNANSWERED})
+UNTOLD_REASONS: Final = frozenset({ReviewReason.PAYMENT_UNKNOWN, ReviewReason.PAYMENT_UNANSWERED})
 """Reasons that say that the gateway tells nothing of a payment."""
 
 
@@ -187,8 +187,8 @@ class Claim(IntEnum):
 class PaymentFacts:
     """What is known of a payment before an answer is heard.
 
-    `closes_at` is when the cashier page times out, and `expires_at` when the grace after that has passed too; without the one the other
-    counts. `amount` is in dollars, and so is `refunded`, what Tillgate itself has given back.
+    `closes_at` is when the payment page times out, and `expires_at` when the grace after that has passed too; without the one the other
+    counts. `amount` is in dollars, and so is `refunded`, what Tillgate itself has refunded.
     """
 
     reference: str
@@ -213,51 +213,51 @@ class Found:
 class NotFound:
     """The gateway answered that it knows no such reference (HTTP 400 and 000022).
 
-    `expired_is_forgotten` is the dialect's: it says so of everything whose cashier page has timed out (silence 19). `was_called_paid` is
-    whether it has called it paid before, in an answer that could not be applied and that nobody has settled.
+    `expired_is_forgotten` is the dialect's: it says so of everything whose payment page has timed out (unspecified 19).
+    `was_reported_paid` is whether it has called it paid before, in an answer that could not be applied and that nobody has settled.
     """
 
     asked_at: datetime
     expired_is_forgotten: bool = False
-    was_called_paid: bool = False
+    was_reported_paid: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoNews:
-    """An answer, or none, that proves nothing. `attention` is what it may say about the account, whoever gives the reason."""
+class Inconclusive:
+    """An answer, or none, that proves nothing. `review` is what it may say about the account, whoever gives the reason."""
 
-    because: str
-    attention: AttentionReason | None = None
+    detail: str
+    review: ReviewReason | None = None
 
 
-Answer = Found | NotFound | NoNews
+Answer = Found | NotFound | Inconclusive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What an answer means for a payment.
 
-    `status` is where the payment stands now, which may be where it stood; `transaction_no` is what is now known; `attention` is
-    what a person must see; `is_news` tells an answer about the payment from one that proves nothing; `is_understood` is false of a status
-    that the dialect does not know; `because` says why.
+    `status` is where the payment stands now, which may be where it stood; `transaction_no` is what is now known; `review` is
+    what a person must see; `is_conclusive` tells an answer about the payment from one that proves nothing; `is_understood` is false of a
+    status that the dialect does not know; `because` says why.
     """
 
     status: PaymentStatus
     transaction_no: str | None
-    because: str
-    attention: AttentionReason | None = None
-    is_news: bool = True
+    detail: str
+    review: ReviewReason | None = None
+    is_conclusive: bool = True
     is_understood: bool = True
 
     @property
     def is_in_order(self) -> bool:
         """Whether the answer says something about the payment, and nothing of it is for a person."""
-        return self.is_news and self.is_understood and self.attention is None
+        return self.is_conclusive and self.is_understood and self.review is None
 
     @property
     def is_last_word(self) -> bool:
         """Whether the gateway has said what it knows of a settled payment: not when it has forgotten one that it held to be paid."""
-        return self.is_news and not (self.attention is AttentionReason.PAYMENT_UNKNOWN and self.status is PaymentStatus.PAID)
+        return self.is_conclusive and not (self.review is ReviewReason.PAYMENT_UNKNOWN and self.status is PaymentStatus.PAID)
 
 
 def move_payment(old: PaymentStatus, new: PaymentStatus) -> PaymentStatus:
@@ -280,36 +280,36 @@ def hear(outcome: Transaction | TillgateError, asked_at: datetime, dialect: Dial
         return Found(transaction=outcome, asked_at=asked_at)
     if isinstance(outcome, OrderNotFound):
         return NotFound(asked_at=asked_at, expired_is_forgotten=dialect.expired_is_forgotten)
-    attention = None
+    review = None
     if isinstance(outcome, SignatureMismatch):
-        attention = AttentionReason.SIGNATURE_MISMATCH
+        review = ReviewReason.SIGNATURE_MISMATCH
     elif isinstance(outcome, Refused):
-        attention = AttentionReason.WRONG_CREDENTIALS
-    return NoNews(because=str(outcome), attention=attention)
+        review = ReviewReason.WRONG_CREDENTIALS
+    return Inconclusive(detail=str(outcome), review=review)
 
 
 def decide(facts: PaymentFacts, answer: Answer) -> Decision:
     """Decide what an answer of the gateway means for a payment. The only way a payment learns its fate."""
-    if isinstance(answer, NoNews):
-        return _no_news(facts, answer.because, answer.attention)
+    if isinstance(answer, Inconclusive):
+        return _inconclusive(facts, answer.detail, answer.review)
     if isinstance(answer, NotFound):
         return _not_found(facts, answer)
     found = answer.transaction
     if doubt := _contradiction(facts, found):
-        reason, because = doubt[0], _claiming(found, *doubt)
-        return Decision(status=facts.status, transaction_no=facts.transaction_no, because=because, attention=reason)
+        reason, detail = doubt[0], _claiming(found, *doubt)
+        return Decision(status=facts.status, transaction_no=facts.transaction_no, detail=detail, review=reason)
     said = found.status
     if said is TransactionStatus.PAID:
         return _to(facts, found, PaymentStatus.PAID, "the gateway says that it is paid")
     if facts.status is PaymentStatus.PAID:
-        if facts.refunded >= facts.amount:  # whatever it is called after a full refund of ours (silence 18)
-            return _stay(facts, found, f"it was given back, and the gateway says {found.status_text!r}")
-        because = f"it was paid, and now the gateway says {found.status_text!r}"
-        return _stay(facts, found, because, AttentionReason.CHANGED_AFTER_PAID)
+        if facts.refunded >= facts.amount:  # whatever it is called after a full refund of ours (unspecified 18)
+            return _stay(facts, found, f"it was refunded, and the gateway says {found.status_text!r}")
+        detail = f"it was paid, and now the gateway says {found.status_text!r}"
+        return _stay(facts, found, detail, ReviewReason.CHANGED_AFTER_PAID)
     is_open, too_late = facts.status in OPEN_PAYMENT_STATUSES, answer.asked_at >= facts.expires_at
     if said is TransactionStatus.UNRECOGNISED:
         is_told = too_late or not is_open
-        decision = _stay(facts, found, _unrecognised(found), AttentionReason.UNRECOGNISED_STATUS if is_told else None)
+        decision = _stay(facts, found, _unrecognised(found), ReviewReason.UNRECOGNISED_STATUS if is_told else None)
         return replace(decision, is_understood=False)
     if not is_open:
         return _stay(facts, found, f"the gateway says {found.status_text!r}")
@@ -318,14 +318,14 @@ def decide(facts: PaymentFacts, answer: Answer) -> Decision:
     if said is TransactionStatus.CLOSED:
         return _to(facts, found, PaymentStatus.CLOSED, f"the gateway says {found.status_text!r}")
     if too_late:
-        return _to(facts, found, PaymentStatus.EXPIRED, "the cashier page timed out and nobody had paid")
+        return _to(facts, found, PaymentStatus.EXPIRED, "the payment page timed out and nobody had paid")
     return _to(facts, found, PaymentStatus.PENDING, "the gateway waits for the shopper")
 
 
 def decide_creation(outcome: CreatedPayment | TillgateError) -> PaymentStatus:
-    """Return where a *created* payment stands after the attempt to create it at the gateway (silence 13).
+    """Return where a *created* payment stands after the attempt to create it at the gateway (unspecified 13).
 
-    A refusal, and a request that never left, is *failed*, and is still looked at later; an unknown outcome stays *created* and is watched.
+    A refusal, and a request that never left, is *failed*, and is still polled later; an unknown outcome stays *created* and is watched.
     """
     if isinstance(outcome, CreatedPayment):
         return PaymentStatus.PENDING
@@ -335,44 +335,44 @@ def decide_creation(outcome: CreatedPayment | TillgateError) -> PaymentStatus:
 
 
 def decide_refund(outcome: Refunded | TillgateError) -> RefundStatus:
-    """Return where a *sending* refund stands after the attempt (silences 12 and 14).
+    """Return where a *sending* refund stands after the attempt (unspecified 12 and 14).
 
     Closed by default: what is not certain is *unknown*. What certainly never left is *queued* again, unless it never can leave.
     """
     if isinstance(outcome, Refunded):
         return RefundStatus.SUCCEEDED
     if isinstance(outcome, Refused | InvalidRequest):
-        return RefundStatus.REFUSED
+        return RefundStatus.FAILED
     if isinstance(outcome, NotSent | ConfigurationError):
         return RefundStatus.QUEUED
     return RefundStatus.UNKNOWN
 
 
-def next_look(status: PaymentStatus, since: datetime, expires_at: datetime, now: datetime) -> datetime | None:
-    """Return when a payment is looked at next, always after `now`, or None when never again.
+def next_poll(status: PaymentStatus, since: datetime, expires_at: datetime, now: datetime) -> datetime | None:
+    """Return when a payment is polled next, always after `now`, or None when never again.
 
     `since` is when an open payment was created, or when another one came to its status. An open one is watched closely at first and is
-    looked at once more when its time to pay is over. Past that it is open only because the answers settle nothing, and a contradiction may
+    polled once more when its time to pay is over. Past that it is open only because the answers settle nothing, and a contradiction may
     stand for ever: the pauses grow from a few minutes on, with the time that has passed. The others get tail looks.
     """
     if status not in OPEN_PAYMENT_STATUSES:
         came = min(since, now)  # a clock that ran ahead may have said when
-        return next((moment for after in _TAIL_LOOKS if (moment := came + after) > now), None)
+        return next((moment for after in _TAIL_POLLS if (moment := came + after) > now), None)
     if now >= expires_at:
-        return now + min(max(_OVERDUE_LOOK, (now - expires_at) / _TAIL_RETRIES), LONGEST_BETWEEN_LOOKS)
-    early = (since + after for after in _EARLY_LOOKS if since <= now)  # a clock that ran ahead says nothing of how young a payment is
-    moment = next((moment for moment in early if moment > now), now + _LOOK)
+        return now + min(max(_OVERDUE_POLL, (now - expires_at) / _TAIL_RETRIES), LONGEST_BETWEEN_POLLS)
+    early = (since + after for after in _EARLY_POLLS if since <= now)  # a clock that ran ahead says nothing of how young a payment is
+    moment = next((moment for moment in early if moment > now), now + _POLL)
     return min(moment, max(expires_at, now + timedelta(seconds=1)))
 
 
-def next_try(status: PaymentStatus, since: datetime, expires_at: datetime, now: datetime) -> datetime:
-    """Return when a payment is looked at next after an answer that was no news. Arguments as for `next_look`.
+def next_retry(status: PaymentStatus, since: datetime, expires_at: datetime, now: datetime) -> datetime:
+    """Return when a payment is polled next after an answer that was inconclusive. Arguments as for `next_poll`.
 
     Soon, for an open one. For another one the pause grows with the time it has been settled: a gateway that has forgotten old transactions
     never answers about them, and must not be asked every few minutes for ever.
     """
-    pause = _RETRY if status in OPEN_PAYMENT_STATUSES else min(max(_RETRY, (now - since) / _TAIL_RETRIES), LONGEST_BETWEEN_LOOKS)
-    due = next_look(status, since, expires_at, now)
+    pause = _RETRY if status in OPEN_PAYMENT_STATUSES else min(max(_RETRY, (now - since) / _TAIL_RETRIES), LONGEST_BETWEEN_POLLS)
+    due = next_poll(status, since, expires_at, now)
     return min(due, now + pause) if due else now + pause
 
 
@@ -382,32 +382,32 @@ def is_unanswered(status: PaymentStatus, expires_at: datetime, now: datetime) ->
 
 
 def is_forgotten(facts: PaymentFacts, answer: NotFound) -> bool:
-    """Tell whether a reference is unknown because its cashier page timed out, at a gateway whose dialect says that it forgets these."""
+    """Tell whether a reference is unknown because its payment page timed out, at a gateway whose dialect says that it forgets these."""
     closes_at = facts.closes_at or facts.expires_at
-    is_told = answer.expired_is_forgotten and not answer.was_called_paid
+    is_told = answer.expired_is_forgotten and not answer.was_reported_paid
     return is_told and answer.asked_at >= closes_at and facts.status is not PaymentStatus.PAID
 
 
-def _no_news(facts: PaymentFacts, because: str, attention: AttentionReason | None) -> Decision:
-    return Decision(status=facts.status, transaction_no=facts.transaction_no, because=because, attention=attention, is_news=False)
+def _inconclusive(facts: PaymentFacts, detail: str, review: ReviewReason | None) -> Decision:
+    return Decision(status=facts.status, transaction_no=facts.transaction_no, detail=detail, review=review, is_conclusive=False)
 
 
 def _not_found(facts: PaymentFacts, answer: NotFound) -> Decision:
     is_open = facts.status in OPEN_PAYMENT_STATUSES
-    if (facts.transaction_no or answer.was_called_paid) and not is_forgotten(facts, answer):
-        before = "has called it paid" if answer.was_called_paid else f"gave it transaction {facts.transaction_no}"
-        because = f"the gateway does not know it, though it {before}"
+    if (facts.transaction_no or answer.was_reported_paid) and not is_forgotten(facts, answer):
+        before = "has called it paid" if answer.was_reported_paid else f"gave it transaction {facts.transaction_no}"
+        detail = f"the gateway does not know it, though it {before}"
         if not is_open and facts.status is not PaymentStatus.PAID:
-            return _no_news(facts, because, None)  # many gateways forget what nobody paid; still, it is no word on late money
-        told = AttentionReason.PAYMENT_UNKNOWN if facts.refunded < facts.amount else None
-        return Decision(status=facts.status, transaction_no=facts.transaction_no, because=because, attention=told)
+            return _inconclusive(facts, detail, None)  # many gateways forget what nobody paid; still, it is no word on late money
+        told = ReviewReason.PAYMENT_UNKNOWN if facts.refunded < facts.amount else None
+        return Decision(status=facts.status, transaction_no=facts.transaction_no, detail=detail, review=told)
     if is_open and answer.asked_at >= facts.expires_at:
-        because = "the gateway knows no such reference and the time to pay has passed"
-        return Decision(status=PaymentStatus.EXPIRED, transaction_no=facts.transaction_no, because=because)
-    return Decision(status=facts.status, transaction_no=facts.transaction_no, because="the gateway knows no such reference")
+        detail = "the gateway knows no such reference and the time to pay has passed"
+        return Decision(status=PaymentStatus.EXPIRED, transaction_no=facts.transaction_no, detail=detail)
+    return Decision(status=facts.status, transaction_no=facts.transaction_no, detail="the gateway knows no such reference")
 
 
-_OF_PAID_ALONE: Final = frozenset({AttentionReason.TRANSACTION_NO_MISSING, AttentionReason.AMOUNT_MISSING})
+_OF_PAID_ALONE: Final = frozenset({ReviewReason.TRANSACTION_NO_MISSING, ReviewReason.AMOUNT_MISSING})
 """Doubts that say already that the gateway says paid."""
 _PAID_BUT: Final = "the gateway says that it is paid, but "
 _NOT_KNOWN: Final = "which is not a status we know"
@@ -417,39 +417,39 @@ def _unrecognised(found: Transaction) -> str:
     return f"the gateway says {found.status_text!r}, {_NOT_KNOWN}"
 
 
-def _claiming(found: Transaction, reason: AttentionReason, because: str) -> str:
+def _claiming(found: Transaction, reason: ReviewReason, detail: str) -> str:
     """Say why an answer may not be applied, and what it says of whether the payment is paid."""
     if found.status is TransactionStatus.PAID:
-        return because if reason in _OF_PAID_ALONE else f"{_PAID_BUT}{because}"
-    return f"{_unrecognised(found)}, and {because}" if found.status is TransactionStatus.UNRECOGNISED else because
+        return detail if reason in _OF_PAID_ALONE else f"{_PAID_BUT}{detail}"
+    return f"{_unrecognised(found)}, and {detail}" if found.status is TransactionStatus.UNRECOGNISED else detail
 
 
-def claim_of(reason: str, sentence: str) -> Claim:
+def claim_of(reason: str, message: str) -> Claim:
     """Return what the gateway has claimed of a payment by the answer that a person is told of."""
     if reason in UNTOLD_REASONS:
         return Claim.NONE
-    if reason in _OF_PAID_ALONE or _PAID_BUT in sentence:
+    if reason in _OF_PAID_ALONE or _PAID_BUT in message:
         return Claim.PAID
-    return Claim.UNCLEAR if _NOT_KNOWN in sentence else Claim.UNPAID
+    return Claim.UNCLEAR if _NOT_KNOWN in message else Claim.UNPAID
 
 
-def _contradiction(facts: PaymentFacts, found: Transaction) -> tuple[AttentionReason, str] | None:
-    """Return why an answer may not be applied: it contradicts the payment, or says paid without saying enough (I1; silences 5, 20)."""
+def _contradiction(facts: PaymentFacts, found: Transaction) -> tuple[ReviewReason, str] | None:
+    """Return why an answer may not be applied: it contradicts the payment, or says paid without saying enough (I1; unspecified 5, 20)."""
     paid = found.status is TransactionStatus.PAID
     if found.reference != facts.reference:
-        return AttentionReason.REFERENCE_MISMATCH, f"the answer is about {found.reference[:40]!r}"
+        return ReviewReason.REFERENCE_MISMATCH, f"the answer is about {found.reference[:40]!r}"
     if facts.transaction_no and found.transaction_no not in (None, facts.transaction_no):
-        because = f"the transaction is {facts.transaction_no}, and the answer is about {found.transaction_no}"
-        return AttentionReason.TRANSACTION_NO_MISMATCH, because
+        detail = f"the transaction is {facts.transaction_no}, and the answer is about {found.transaction_no}"
+        return ReviewReason.TRANSACTION_NO_MISMATCH, detail
     if paid and not found.transaction_no:
-        return AttentionReason.TRANSACTION_NO_MISSING, "the gateway says paid without a transactionNo"
+        return ReviewReason.TRANSACTION_NO_MISSING, "the gateway says paid without a transactionNo"
     for name, currency in (("currency", found.currency), ("settleCurrency", found.settle_currency)):
         if currency != facts.currency and (paid or currency is not None):
-            return AttentionReason.CURRENCY_MISMATCH, f"the {name} is {currency or 'missing'} instead of {facts.currency}"
+            return ReviewReason.CURRENCY_MISMATCH, f"the {name} is {currency or 'missing'} instead of {facts.currency}"
     if found.amount is None:
-        return (AttentionReason.AMOUNT_MISSING, _without_amount(found)) if paid else None
+        return (ReviewReason.AMOUNT_MISSING, _without_amount(found)) if paid else None
     if found.amount != facts.amount:
-        return AttentionReason.AMOUNT_MISMATCH, f"the amount is {found.amount} instead of {facts.amount}"
+        return ReviewReason.AMOUNT_MISMATCH, f"the amount is {found.amount} instead of {facts.amount}"
     return None
 
 
@@ -460,9 +460,9 @@ def _without_amount(found: Transaction) -> str:
     return f"the gateway says paid, and its amount {str(given)[:40]!r} is no amount of cents"
 
 
-def _to(facts: PaymentFacts, found: Transaction, status: PaymentStatus, because: str) -> Decision:
-    return Decision(status=move_payment(facts.status, status), transaction_no=facts.transaction_no or found.transaction_no, because=because)
+def _to(facts: PaymentFacts, found: Transaction, status: PaymentStatus, detail: str) -> Decision:
+    return Decision(status=move_payment(facts.status, status), transaction_no=facts.transaction_no or found.transaction_no, detail=detail)
 
 
-def _stay(facts: PaymentFacts, found: Transaction, because: str, attention: AttentionReason | None = None) -> Decision:
-    return Decision(status=facts.status, transaction_no=facts.transaction_no or found.transaction_no, because=because, attention=attention)
+def _stay(facts: PaymentFacts, found: Transaction, detail: str, review: ReviewReason | None = None) -> Decision:
+    return Decision(status=facts.status, transaction_no=facts.transaction_no or found.transaction_no, detail=detail, review=review)

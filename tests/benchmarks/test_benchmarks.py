@@ -24,14 +24,14 @@ FIGURES = {
     "`AsyncGateway`: rate of bare aiohttp": "pay_async",
     "`import tillgate; tillgate.Gateway`: CPU time of its dependencies": "imports",
     "`import tillgate`: modules of Django, sandbox or CLI loaded": "imports",
-    "repeated notice, PostgreSQL: rate of a bare insert": "notices",
-    "repeated notice, MariaDB: rate of a bare insert": "notices",
-    "repeated notice, SQLite, `synchronous=FULL`: rate of a bare insert": "notices",
-    "repeated notice, SQLite, `synchronous=FULL`: rate of dj-stripe handling an event of a payment": "notices",
-    "sweep of 400 payments: rate of bare queries": "sweeping",
-    "sweep of 400 payments: peak memory of 200": "sweeping",
-    "sweep of 200 among 20,000 rows: time among 200": "sweeping",
-    "10 payments, 16 copies of each notice at once, SQLite, `synchronous=FULL`: effects": "effects",
+    "repeated notification, PostgreSQL: rate of a bare insert": "notifications",
+    "repeated notification, MariaDB: rate of a bare insert": "notifications",
+    "repeated notification, SQLite, `synchronous=FULL`: rate of a bare insert": "notifications",
+    "repeated notification, SQLite, `synchronous=FULL`: rate of dj-stripe handling an event of a payment": "notifications",
+    "worker run of 400 payments: rate of bare queries": "sweeping",
+    "worker run of 400 payments: peak memory of 200": "sweeping",
+    "worker run of 200 among 20,000 rows: time among 200": "sweeping",
+    "10 payments, 16 copies of each notification at once, SQLite, `synchronous=FULL`: effects": "effects",
 }
 
 
@@ -79,7 +79,7 @@ def test_the_page_says_where_and_with_what_it_was_measured(page: str, named: str
     assert re.search(rf"^\| {named}[^|]* \| [^|]+ \|$", page.partition("## The run")[2], re.MULTILINE)
 
 
-def test_the_shop_hears_of_each_payment_once_however_many_copies_of_its_notice_come(page: str) -> None:
+def test_the_shop_hears_of_each_payment_once_however_many_copies_of_its_notification_come(page: str) -> None:
     (counted,) = (
         [ratio, verdict] for compared, ratio, _, verdict, name in rows(page) if "effects`" in name and "dj-stripe" not in compared
     )
@@ -88,7 +88,7 @@ def test_the_shop_hears_of_each_payment_once_however_many_copies_of_its_notice_c
 
 def test_a_page_says_what_could_not_be_measured_and_for_want_of_what() -> None:
     section = report.Section(
-        name="notices",
+        name="notifications",
         title="Notices",
         about="What is compared.",
         repetitions="None.",
@@ -97,7 +97,7 @@ def test_a_page_says_what_could_not_be_measured_and_for_want_of_what() -> None:
         unit="requests a second",
     )
     text = report.page([section], Effort(quick=True))
-    assert "| ours: rate of theirs | not measured: needs theirs | at least 6x | - | `python -m benchmarks notices` |" in text
+    assert "| ours: rate of theirs | not measured: needs theirs | at least 6x | - | `python -m benchmarks notifications` |" in text
     assert "nothing was measured" in text
 
 

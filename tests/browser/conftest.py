@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
-from tests.django.conftest import (  # noqa: F401  # the same shop, gateway and clock as in the tests without a browser
+from tests.django.conftest import (  # the same shop, gateway and clock as in the tests without a browser
     World,
     configure,
     database,
@@ -39,7 +39,7 @@ def chromium() -> Iterator[Browser]:
 class Shop:
     """The shop as its visitors and its staff meet it."""
 
-    def __init__(self, browser: Browser, url: str, world: World) -> None:  # noqa: F811
+    def __init__(self, browser: Browser, url: str, world: World) -> None:
         self.browser, self.url, self.world = browser, url, world
         self.errors: list[str] = []
         self.contexts: list[BrowserContext] = []
@@ -86,21 +86,21 @@ class Shop:
 def shop(
     chromium: Browser,
     live_server: Any,
-    world: World,  # noqa: F811
-    sandbox: Sandbox,  # noqa: F811
-    configure: Callable[..., None],  # noqa: F811
+    world: World,
+    sandbox: Sandbox,
+    configure: Callable[..., None],
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Shop]:
-    """A live shop whose gateway sends real notices, and whose waiting page is less patient than usual."""
+    """A live shop whose gateway sends real notifications, and whose waiting page is less patient than usual."""
     settings.ROOT_URLCONF = "tests.browser.urls"
     configure(PUBLIC_URL=live_server.url)
     monkeypatch.setattr(views, "_POLL_SECONDS", 0.3)
-    sandbox.control.set_options({"notice_on_paid": True, "notice_on_refund": True})
+    sandbox.control.set_options({"notification_on_paid": True, "notification_on_refund": True})
     visited = Shop(chromium, live_server.url, world)
     yield visited
     for context in visited.contexts:
         context.close()
-    sandbox.control.wait_for_notices()
-    sandbox.control.set_options({"notice_on_paid": False, "notice_on_refund": False})
+    sandbox.control.wait_for_notifications()
+    sandbox.control.set_options({"notification_on_paid": False, "notification_on_refund": False})
     assert not visited.errors

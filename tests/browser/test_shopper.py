@@ -41,7 +41,7 @@ def test_a_shopper_pays_with_nothing_but_the_keyboard(shop: Shop) -> None:
     _focus_on(page, "button[value=pay]")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
-    assert _newest().vendor == "wechatpay"
+    assert _newest().method == "wechatpay"
     assert shop.world.shop.times_paid(order) == 1
 
 
@@ -64,7 +64,7 @@ def test_the_pages_on_a_phone(shop: Shop, scheme: str, monkeypatch: pytest.Monke
     shop.look(page, f"paid-phone-{scheme}")
 
 
-def test_a_waiting_page_moves_on_by_itself_when_the_notice_comes(shop: Shop) -> None:
+def test_a_waiting_page_moves_on_by_itself_when_the_notification_comes(shop: Shop) -> None:
     order = shop.world.order()
     payment = shop.world.start(order)
     page = shop.open(f"/payments/return/{payment.return_key}/")
@@ -116,7 +116,7 @@ def test_after_a_bounded_wait_the_page_says_what_happens_next(shop: Shop, monkey
     page = shop.open(f"/payments/return/{payment.return_key}/")
     expect(page.get_by_role("heading", name="We are still waiting to hear from the payment service")).to_be_visible()
     shop.look(page, "still-waiting")
-    shop.world.sandbox.control.set_options({"notice_on_paid": False})
+    shop.world.sandbox.control.set_options({"notification_on_paid": False})
     shop.world.shopper_pays(payment)
     page.get_by_role("link", name="Look again").click()
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()

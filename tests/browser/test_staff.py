@@ -1,4 +1,4 @@
-"""Staff gives money back and deals with what needs a person."""
+"""Staff refunds money and deals with what needs review."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tillgate.django.models import Payment, Refund
 def _paid(shop: Shop, total: str) -> int:
     payment = shop.world.start(shop.world.order(total))
     shop.world.shopper_pays(payment)
-    shop.world.sandbox.control.wait_for_notices()
+    shop.world.sandbox.control.wait_for_notifications()
     return int(payment.pk)
 
 
@@ -27,8 +27,8 @@ def test_staff_gives_part_of_a_payment_back_and_a_double_press_makes_one_refund(
     page.get_by_role("button", name="Refund…").click()
     expect(page.get_by_text("This cannot be undone.")).to_be_visible()
     shop.look(page, f"admin-refund-{scheme}")
-    page.get_by_role("button", name="Give back USD 9.90").dblclick()
-    expect(page.get_by_text("USD 9.90 was given back.").first).to_be_visible()
+    page.get_by_role("button", name="Refund USD 9.90").dblclick()
+    expect(page.get_by_text("USD 9.90 was refunded.").first).to_be_visible()
     shop.look(page, f"admin-payment-{scheme}")
     assert [refund.amount for refund in Refund.objects.all()] == [Decimal("9.90")]
     assert shop.world.sandbox.control.state()["transactions"][0]["refunded"] == "9.90"  # type: ignore[index]
@@ -40,7 +40,7 @@ def test_staff_gives_part_of_a_payment_back_and_a_double_press_makes_one_refund(
 def test_staff_sees_the_lists(shop: Shop) -> None:
     for total in ("12.50", "40.00", "7.25"):
         _paid(shop, total)
-    shop.world.start(shop.world.order("99.00"), vendor="paypal")
+    shop.world.start(shop.world.order("99.00"), method="paypal")
     page = shop.admin("/admin/tillgate/payment/", viewport={"width": 1400, "height": 900})
     shop.look(page, "admin-payments")
     page.goto("/admin/tillgate/order/")
@@ -56,40 +56,40 @@ def test_staff_refunds_a_second_payment_from_the_page_of_what_needs_a_person(sho
     first, second = shop.world.start(order), shop.world.start(order, "paypal")
     for payment in (first, second):
         shop.world.shopper_pays(payment)
-        shop.world.sandbox.control.wait_for_notices()
-    assert shop.world.attentions() == ["second-payment"]
+        shop.world.sandbox.control.wait_for_notifications()
+    assert shop.world.reviews() == ["second-payment"]
     page = shop.admin("/admin/tillgate/payment/", color_scheme=scheme)
-    page.get_by_role("link", name="1 matter needs a person").click()
+    page.get_by_role("link", name="1 matter needs review").click()
     shop.look(page, f"admin-needs-a-person-{scheme}")
     page.get_by_role("link", name="Refund…").click()
-    page.get_by_role("button", name="Give back USD 25.00").click()
-    expect(page.get_by_text("USD 25.00 was given back.").first).to_be_visible()
+    page.get_by_role("button", name="Refund USD 25.00").click()
+    expect(page.get_by_text("USD 25.00 was refunded.").first).to_be_visible()
     expect(page.get_by_text("Resolved by anna")).to_be_visible()
     shop.look(page, f"admin-resolved-{scheme}")
-    assert shop.world.attentions() == []
-    page.goto("/admin/tillgate/attention/")
+    assert shop.world.reviews() == []
+    page.goto("/admin/tillgate/review/")
     expect(page.get_by_text("Nothing here")).to_be_visible()
 
 
 def test_staff_settles_a_refund_of_unknown_outcome_and_accepts_with_a_note(shop: Shop) -> None:
     payment_id = _paid(shop, "30.00")
-    shop.world.sandbox.control.set_options({"notice_on_refund": False})
+    shop.world.sandbox.control.set_options({"notification_on_refund": False})
     shop.world.sandbox.control.fault("lost_response", occasion="refund")
     page = shop.admin(f"/admin/tillgate/payment/{payment_id}/refund/?amount=10")
-    page.get_by_role("button", name="Give back USD 10.00").click()
-    expect(page.get_by_text("Nobody knows whether USD 10.00 was given back.")).to_be_visible()
+    page.get_by_role("button", name="Refund USD 10.00").click()
+    expect(page.get_by_text("Nobody knows whether USD 10.00 was refunded.")).to_be_visible()
     shop.world.sandbox.control.reverse(shop.world.sandbox.control.service.transactions()[0].reference)
     page.get_by_role("button", name="Ask the gateway now").click()
-    page.goto("/admin/tillgate/attention/")
-    shop.look(page, "admin-needs-a-person-several")
+    page.goto("/admin/tillgate/review/")
+    shop.look(page, "admin-needs-a-staff-several")
     page.get_by_role("button", name="The refund was done").click()
     expect(page.get_by_text("Resolved by anna")).to_be_visible()
-    page.goto("/admin/tillgate/attention/")
+    page.goto("/admin/tillgate/review/")
     page.get_by_text("Accept with a note").first.click()
     page.get_by_label("Why it can stay as it is").first.fill("it was our own refund")
     page.get_by_role("button", name="Accept").click()
     expect(page.get_by_text("it was our own refund").first).to_be_visible()
-    assert shop.world.attentions() == []
+    assert shop.world.reviews() == []
 
 
 def test_the_admin_on_a_phone(shop: Shop) -> None:
@@ -97,21 +97,21 @@ def test_the_admin_on_a_phone(shop: Shop) -> None:
     page = shop.admin(f"/admin/tillgate/payment/{payment_id}/change/", viewport={"width": 390, "height": 844}, is_mobile=True)
     shop.look(page, "admin-payment-phone")
     page.get_by_text("Enter a refund made elsewhere").press("Enter")
-    page.get_by_label("Given back, in USD").fill("2.50")
+    page.get_by_label("Refunded, in USD").fill("2.50")
     shop.look(page, "admin-enter-phone")
     page.get_by_role("button", name="Enter").press("Enter")
-    expect(page.get_by_text("Entered: USD 2.50 was given back elsewhere.")).to_be_visible()
-    expect(page.get_by_text("USD 2.50 given back, USD 10.00 can still be given back.")).to_be_visible()
+    expect(page.get_by_text("Entered: USD 2.50 was refunded elsewhere.")).to_be_visible()
+    expect(page.get_by_text("USD 2.50 refunded, USD 10.00 can still be refunded.")).to_be_visible()
 
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_staff_ends_a_payment_that_the_gateway_does_not_know_with_the_keyboard(shop: Shop, width: int) -> None:
     payment = shop.world.start(shop.world.order("18.00"))
     shop.world.sandbox.control.fault("denied", occasion="query", times=100)
-    shop.world.notice(payment)
+    shop.world.notification(payment)
     Payment.objects.update(expires_at=payment.created_at)
-    page = shop.admin("/admin/tillgate/attention/", viewport={"width": width, "height": 900})
-    page.get_by_text("Let it expire").first.focus()
+    page = shop.admin("/admin/tillgate/review/", viewport={"width": width, "height": 900})
+    page.get_by_text("Mark as expired").first.focus()
     page.keyboard.press("Enter")
     expect(page.get_by_text("Should money come all the same, it is found.")).to_be_visible()
     shop.look(page, f"admin-unpaid-{width}")
@@ -119,7 +119,7 @@ def test_staff_ends_a_payment_that_the_gateway_does_not_know_with_the_keyboard(s
     page.keyboard.type("not in the back office")
     page.keyboard.press("Enter")
     expect(page.get_by_text(f"Resolved: payment {payment.reference} is expired.")).to_be_visible()
-    assert shop.world.attentions() == []
+    assert shop.world.reviews() == []
 
 
 def test_staff_is_asked_how_much_of_too_much_goes_back(shop: Shop) -> None:
@@ -127,14 +127,14 @@ def test_staff_is_asked_how_much_of_too_much_goes_back(shop: Shop) -> None:
     payment = shop.world.start(order)
     shop.world.shop.edit_total(order, Decimal("28.00"))
     shop.world.shopper_pays(payment)
-    shop.world.sandbox.control.wait_for_notices()
-    page = shop.admin("/admin/tillgate/attention/")
+    shop.world.sandbox.control.wait_for_notifications()
+    page = shop.admin("/admin/tillgate/review/")
     page.get_by_role("link", name="Refund…").click()
     expect(page.get_by_text("USD 30.00 was paid, and the order costs USD 28.00 by now")).to_be_visible()
-    expect(page.get_by_role("button", name="Give back USD")).to_have_count(0)
+    expect(page.get_by_role("button", name="Refund USD")).to_have_count(0)
     shop.look(page, "admin-overpaid")
     page.get_by_label("Amount in USD").fill("2.00")
     page.get_by_role("button", name="Continue").click()
-    page.get_by_role("button", name="Give back USD 2.00").click()
-    expect(page.get_by_text("USD 2.00 was given back.").first).to_be_visible()
-    assert shop.world.attentions() == []
+    page.get_by_role("button", name="Refund USD 2.00").click()
+    expect(page.get_by_text("USD 2.00 was refunded.").first).to_be_visible()
+    assert shop.world.reviews() == []

@@ -57,6 +57,6 @@ TILLGATE = {
         }
     },
     "PUBLIC_URL": "http://127.0.0.1:2",
-    "NOTICE_THROTTLE_SECONDS": 0,
+    "NOTIFICATION_THROTTLE_SECONDS": 0,
     "QUERIES_PER_SECOND": 0,
 }

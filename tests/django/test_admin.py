@@ -21,24 +21,24 @@ from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import NotSent
 from tillgate.django import operations
-from tillgate.django.models import Attention, Delivery, Notice, Order, Payment, Refund, TimelineEntry
-from tillgate.django.operations import Act, acts_for, notices
-from tillgate.django.operations.attention import raise_attention
+from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
+from tillgate.django.operations import ReviewAction, actions_for, notifications
+from tillgate.django.operations.reviews import open_review
 from tillgate.django.staff.masking import HIDDEN, Mask
-from tillgate.django.staff.words import ACTS, REASONS
-from tillgate.lifecycle import AttentionReason
+from tillgate.django.staff.words import ACTIONS, REASONS
+from tillgate.lifecycle import ReviewReason
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 
-LISTS = ("/admin/tillgate/payment/", "/admin/tillgate/order/", "/admin/tillgate/attention/")
-ROWS = (Order, Payment, Refund, Notice, TimelineEntry, Attention, Delivery)
+LISTS = ("/admin/tillgate/payment/", "/admin/tillgate/order/", "/admin/tillgate/review/")
+ROWS = (Order, Payment, Refund, Notification, TimelineEntry, Review, OutboxEvent)
 
 
 def staff(*permissions: str, name: str = "anna", is_superuser: bool = False) -> Client:
     """Return the browser of somebody with some permissions, who is logged in."""
-    person = User.objects.create_user(name, is_staff=True, is_superuser=is_superuser)
-    person.user_permissions.set(Permission.objects.filter(content_type__app_label="tillgate", codename__in=permissions))
+    staff = User.objects.create_user(name, is_staff=True, is_superuser=is_superuser)
+    staff.user_permissions.set(Permission.objects.filter(content_type__app_label="tillgate", codename__in=permissions))
     client = Client()
-    client.force_login(person)
+    client.force_login(staff)
     return client
 
 
@@ -48,8 +48,8 @@ def boss() -> Client:
     return staff(is_superuser=True)
 
 
-def page_of(row: Any, act: str = "change") -> str:
-    return f"/admin/tillgate/{row._meta.model_name}/{row.pk}/{act}/"
+def page_of(row: Any, action: str = "change") -> str:
+    return f"/admin/tillgate/{row._meta.model_name}/{row.pk}/{action}/"
 
 
 def said(response: Any) -> list[str]:
@@ -64,13 +64,13 @@ def press(client: Client, payment: Payment, amount: str, *, seen: int | None = N
     return client.post(page_of(payment, "refund"), {"amount": amount, "seen": str(seen), "press": mark, **more}, follow=True)
 
 
-def second_payment(world: World) -> Attention:
+def second_payment(world: World) -> Review:
     order = world.order("25.00")
     for payment in (world.start(order), world.start(order, "paypal")):
         world.shopper_pays(payment)
     for payment in Payment.objects.all():
-        world.notice(payment)
-    return Attention.objects.select_related("payment").get(reason=AttentionReason.SECOND_PAYMENT)
+        world.notification(payment)
+    return Review.objects.select_related("payment").get(reason=ReviewReason.SECOND_PAYMENT)
 
 
 def rows() -> dict[str, Any]:
@@ -81,12 +81,12 @@ def rows() -> dict[str, Any]:
 
 
 def test_strangers_and_staff_without_permissions_see_nothing(world: World) -> None:
-    attention = second_payment(world)
-    pages = [*LISTS, page_of(attention), page_of(attention.payment), page_of(attention.order)]
-    acts = [page_of(attention, "act"), page_of(attention.payment, "refund"), page_of(attention.payment, "query")]
+    review = second_payment(world)
+    pages = [*LISTS, page_of(review), page_of(review.payment), page_of(review.order)]
+    actions = [page_of(review, "action"), page_of(review.payment, "refund"), page_of(review.payment, "query")]
     stranger, nobody = Client(), staff(name="nobody")
     before = rows()
-    for path in [*pages, *acts]:
+    for path in [*pages, *actions]:
         for ask in (stranger.get, stranger.post):
             answer = ask(path)
             assert answer.status_code == 302
@@ -101,16 +101,16 @@ def test_strangers_and_staff_without_permissions_see_nothing(world: World) -> No
     [
         ((), False, False, False),
         (("refund_payment",), True, False, False),
-        (("resolve_attention",), False, True, False),
-        (("refund_payment", "resolve_attention"), True, True, True),
+        (("resolve_review",), False, True, False),
+        (("refund_payment", "resolve_review"), True, True, True),
     ],
 )
 def test_each_act_needs_its_permission(
     world: World, permissions: tuple[str, ...], may_refund: bool, may_resolve: bool, may_enter: bool
 ) -> None:
-    client = staff("view_payment", "view_attention", "view_order", *permissions)
-    attention = second_payment(world)
-    payment = attention.payment
+    client = staff("view_payment", "view_review", "view_order", *permissions)
+    review = second_payment(world)
+    payment = review.payment
     assert payment
     assert (b'action="' + page_of(payment, "refund").encode() in client.get(page_of(payment)).content) is may_refund
     listed = client.get(LISTS[2]).content.decode()
@@ -118,37 +118,41 @@ def test_each_act_needs_its_permission(
     assert ("Refund…" in listed) is may_enter
     assert client.get(page_of(payment, "refund")).status_code == (200 if may_refund else 403)
     assert client.post(page_of(payment, "refund"), {"amount": "1"}).status_code == (302 if may_refund else 403)
-    assert client.post(page_of(payment, "enter-refund"), {"amount": "99"}).status_code == (302 if may_enter else 403)
-    for act, may in ((Act.REFUND, may_enter), (Act.ENTER_REFUND, may_enter), (Act.QUERY, may_resolve)):
-        assert client.post(page_of(attention, "act"), {"act": act, "amount": "1"}).status_code == (302 if may else 403), act
-    accepted = client.post(page_of(attention, "act"), {"act": "accept", "note": "fine"})
+    assert client.post(page_of(payment, "record-external-refund"), {"amount": "99"}).status_code == (302 if may_enter else 403)
+    for action, may in (
+        (ReviewAction.REFUND, may_enter),
+        (ReviewAction.RECORD_EXTERNAL_REFUND, may_enter),
+        (ReviewAction.QUERY, may_resolve),
+    ):
+        assert client.post(page_of(review, "action"), {"action": action, "amount": "1"}).status_code == (302 if may else 403), action
+    accepted = client.post(page_of(review, "action"), {"action": "accept", "note": "fine"})
     assert accepted.status_code == (302 if may_resolve else 403)
-    attention.refresh_from_db()
-    assert (attention.resolved_at is not None) is may_resolve
+    review.refresh_from_db()
+    assert (review.resolved_at is not None) is may_resolve
     assert Refund.objects.count() == may_refund
 
 
-def test_refunding_for_an_attention_needs_both_permissions(world: World) -> None:
-    client = staff("view_payment", "view_attention", "refund_payment")
-    attention = second_payment(world)
-    assert attention.payment
-    answer = client.post(page_of(attention.payment, "refund"), {"amount": "25", "seen": "0", "attention": str(attention.pk)})
+def test_refunding_for_an_review_needs_both_permissions(world: World) -> None:
+    client = staff("view_payment", "view_review", "refund_payment")
+    review = second_payment(world)
+    assert review.payment
+    answer = client.post(page_of(review.payment, "refund"), {"amount": "25", "seen": "0", "review": str(review.pk)})
     assert answer.status_code == 403
     assert not Refund.objects.exists()
 
 
 def test_no_card_leads_to_a_page_that_is_refused(world: World) -> None:
-    attention = second_payment(world)
-    assert attention.payment is not None
-    client = staff("view_attention", "resolve_attention", "refund_payment")
-    for address in (LISTS[2], page_of(attention)):
+    review = second_payment(world)
+    assert review.payment is not None
+    client = staff("view_review", "resolve_review", "refund_payment")
+    for address in (LISTS[2], page_of(review)):
         page = client.get(address).content.decode()
-        assert attention.payment.reference in page
+        assert review.payment.reference in page
         assert "Accept with a note" in page
         for link in set(re.findall(r'href="(/admin/tillgate/(?:payment|order)/\d[^"]*)"', page)):
             assert client.get(link).status_code == 200, link
-    both = staff("view_attention", "resolve_attention", "refund_payment", "view_payment", name="bob").get(LISTS[2]).content.decode()
-    assert f'{page_of(attention.payment, "refund")}?attention={attention.pk}"' in both
+    both = staff("view_review", "resolve_review", "refund_payment", "view_payment", name="bob").get(LISTS[2]).content.decode()
+    assert f'{page_of(review.payment, "refund")}?review={review.pk}"' in both
 
 
 def test_nobody_adds_edits_or_deletes_a_row(world: World, boss: Client) -> None:
@@ -169,29 +173,29 @@ def test_an_act_needs_the_csrf_token(world: World) -> None:
     payment = world.paid_payment()
     client = Client(enforce_csrf_checks=True)
     client.force_login(User.objects.create_superuser("anna"))
-    attention = Attention.objects.create(reason="forged-notices", sentence="Something.", payment=payment, raised_at=timezone.now())
-    for path in (page_of(payment, "refund"), page_of(payment, "query"), page_of(attention, "act")):
-        assert client.post(path, {"amount": "1", "act": "accept", "note": "x"}).status_code == 403
+    review = Review.objects.create(reason="forged-notifications", message="Something.", payment=payment, opened_at=timezone.now())
+    for path in (page_of(payment, "refund"), page_of(payment, "query"), page_of(review, "action")):
+        assert client.post(path, {"amount": "1", "action": "accept", "note": "x"}).status_code == 403
     assert not Refund.objects.exists()
 
 
 def test_looking_changes_nothing_and_no_other_site_may_frame_it(world: World, boss: Client) -> None:
-    attention = second_payment(world)
-    payment = attention.payment
+    review = second_payment(world)
+    payment = review.payment
     before, asked = rows(), world.queries()
-    paths = [*LISTS, *map(page_of, (attention, payment, attention.order)), page_of(payment, "refund"), "/admin/tillgate/"]
+    paths = [*LISTS, *map(page_of, (review, payment, review.order)), page_of(payment, "refund"), "/admin/tillgate/"]
     for path in paths:
         answer = boss.get(path)
         assert answer.status_code == 200, path
         assert answer["X-Frame-Options"] == "DENY"
-    for path in (page_of(payment, "query"), page_of(attention, "act")):
+    for path in (page_of(payment, "query"), page_of(review, "action")):
         assert said(boss.get(path, follow=True)) == ["Nothing was done. Please press the button again."]
     assert rows() == before
     assert world.queries() == asked
 
 
 def test_what_does_not_exist_is_not_found(world: World, boss: Client) -> None:
-    for path in ("payment/999/change", "payment/x/refund", "order/999/change", "attention/999/act", "payment/999/query"):
+    for path in ("payment/999/change", "payment/x/refund", "order/999/change", "review/999/action", "payment/999/query"):
         assert boss.post(f"/admin/tillgate/{path}/").status_code in (404, 405), path
         assert boss.get(f"/admin/tillgate/{path}/").status_code in (404, 405), path
 
@@ -200,28 +204,28 @@ def test_what_does_not_exist_is_not_found(world: World, boss: Client) -> None:
 
 
 def test_i11_no_secret_and_no_address_that_grants_something_is_on_any_page(world: World, boss: Client) -> None:
-    world.sandbox.control.set_options({"notice_signature": "valid", "answer_signature": "valid"})
-    attention = second_payment(world)
-    payment = attention.payment
+    world.sandbox.control.set_options({"notification_signature": "valid", "answer_signature": "valid"})
+    review = second_payment(world)
+    payment = review.payment
     assert payment
     operations.refund(payment.pk, "1.00")
     refund = Refund.objects.get()
-    keys = {PUBLISHED_TEST_TOKEN, refund.notice_key}
+    keys = {PUBLISHED_TEST_TOKEN, refund.notification_key}
     for one in Payment.objects.all():
-        keys |= {one.notice_key, one.return_key, one.cashier_url}
+        keys |= {one.notification_key, one.return_key, one.payment_url}
     signature = "0123456789abcdef0123456789abcdef"
-    world.notice(
-        payment, f"status=success&verifySign={signature}&ipnUrl=https://shop.example/{payment.notice_key}/&note={payment.return_key}"
+    world.notification(
+        payment, f"status=success&verifySign={signature}&ipnUrl=https://shop.example/{payment.notification_key}/&note={payment.return_key}"
     )
     leak = {
-        "cashierUrl": payment.cashier_url,
+        "cashierUrl": payment.payment_url,
         "deep": {"verifySign": signature, "says": [payment.return_key, 1]},
         "token": PUBLISHED_TEST_TOKEN,
     }
-    TimelineEntry.objects.update(evidence=leak, sentence=f"about {payment.notice_key}")
-    Attention.objects.update(evidence=leak, sentence=f"about {payment.notice_key} and {PUBLISHED_TEST_TOKEN}")
-    Delivery.objects.update(fault=f"Oops: {payment.cashier_url} {refund.notice_key}", done_at=None)
-    for path in [*LISTS, *map(page_of, (attention, payment, attention.order)), page_of(payment, "refund")]:
+    TimelineEntry.objects.update(evidence=leak, message=f"about {payment.notification_key}")
+    Review.objects.update(evidence=leak, message=f"about {payment.notification_key} and {PUBLISHED_TEST_TOKEN}")
+    OutboxEvent.objects.update(fault=f"Oops: {payment.payment_url} {refund.notification_key}", done_at=None)
+    for path in [*LISTS, *map(page_of, (review, payment, review.order)), page_of(payment, "refund")]:
         shown = boss.get(path).content.decode()
         for secret in {*keys, signature}:
             assert secret not in shown, path
@@ -247,12 +251,12 @@ def test_a_list_needs_the_same_statements_however_many_rows(world: World, boss: 
     def rows_of(count: int) -> None:
         for _ in range(count):
             payment = world.paid_payment()
-            Attention.objects.create(
-                reason=AttentionReason.SECOND_PAYMENT,
-                sentence="Twice.",
+            Review.objects.create(
+                reason=ReviewReason.SECOND_PAYMENT,
+                message="Twice.",
                 order=payment.order,
                 payment=payment,
-                raised_at=timezone.now(),
+                opened_at=timezone.now(),
                 evidence={"a": "b"},
             )
 
@@ -267,14 +271,14 @@ def test_the_cards_that_tell_what_was_given_back_need_the_same_statements_howeve
     def count() -> int:
         with CaptureQueriesContext(connection) as statements:
             page = boss.get(LISTS[2]).content.decode()
-        assert page.count("The books hold USD 3.50 of this payment as given back.") == Attention.objects.count()
+        assert page.count("The books hold USD 3.50 of this payment as refunded.") == Review.objects.count()
         return len(statements)
 
     def raised() -> None:
         payment = world.paid_payment()
         for amount in ("1.00", "2.50"):
             operations.refund(payment.pk, amount)
-        raise_attention(AttentionReason.CHANGED_AFTER_PAID, "Changed.", "sweep", order=payment.order, payment=payment)
+        open_review(ReviewReason.CHANGED_AFTER_PAID, "Changed.", "worker", order=payment.order, payment=payment)
 
     raised()
     few = count()
@@ -295,7 +299,7 @@ def test_a_payments_page_needs_the_same_statements_however_much_happened(world: 
     few = count()
     for _ in range(4):
         operations.refund(payment.pk, "1.00")
-        world.notice(payment)
+        world.notification(payment)
     assert count() == few
 
 
@@ -306,10 +310,10 @@ def test_payments_are_found_by_reference_transaction_number_and_order(world: Wor
         assert wanted.reference in shown
         assert other.reference not in shown
     assert wanted.reference not in boss.get(LISTS[0], {"q": "S999"}).content.decode()
-    for filters in ({"status": "paid"}, {"vendor": "alipay"}, {"account": "default"}, {"created_at__year": str(timezone.localtime().year)}):
+    for filters in ({"status": "paid"}, {"method": "alipay"}, {"account": "default"}, {"created_at__year": str(timezone.localtime().year)}):
         assert wanted.reference in boss.get(LISTS[0], filters).content.decode(), filters
     assert wanted.reference not in boss.get(LISTS[0], {"status": "failed"}).content.decode()
-    assert wanted.reference not in boss.get(LISTS[0], {"vendor": "paypal"}).content.decode()
+    assert wanted.reference not in boss.get(LISTS[0], {"method": "paypal"}).content.decode()
     assert wanted.order.key in boss.get(LISTS[1], {"q": wanted.order.key}).content.decode()
 
 
@@ -317,7 +321,7 @@ def test_filters_are_judged_on_django_4_2_too_which_gives_no_request(monkeypatch
     monkeypatch.setattr(ModelAdmin, "lookup_allowed", lambda self, lookup, value: True)  # as it is there
     payments: Any = site._registry[Payment]
     assert payments.lookup_allowed("status", "paid")
-    assert not payments.lookup_allowed("notice_key__startswith", "a")
+    assert not payments.lookup_allowed("notification_key__startswith", "a")
 
 
 def test_of_a_long_story_the_newest_is_shown_and_the_page_says_so(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,11 +330,11 @@ def test_of_a_long_story_the_newest_is_shown_and_the_page_says_so(world: World, 
     pages = [page_of(payment), page_of(payment.order)]
     for amount in ("1.00", "2.00", "4.00", "5.00", "6.00"):
         operations.refund(payment.pk, amount)
-    raise_attention(AttentionReason.CHANGED_AFTER_PAID, "Changed.", "sweep", order=payment.order, payment=payment)
-    for address in (*pages, page_of(Attention.objects.get())):
+    open_review(ReviewReason.CHANGED_AFTER_PAID, "Changed.", "worker", order=payment.order, payment=payment)
+    for address in (*pages, page_of(Review.objects.get())):
         page = boss.get(address).content.decode()
         assert page.count('class="tillgate-node"') == 4
-        assert page.index("Refund being sent") < page.index("Money given back") < page.rindex("Needs a person")
+        assert page.index("Refund being sent") < page.index("Money refunded") < page.rindex("Needs review")
         assert page.count("Only the newest 4 are shown.") == (2 if address == pages[0] else 1)  # of what the shop was told, too
 
 
@@ -339,27 +343,27 @@ def without_time_zones(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """A project that has none, from its start: how moments are read on MariaDB is settled once in a process."""
     settings.USE_TZ = False
     monkeypatch.setattr("tillgate.django.clock.now", timezone.now)
-    notices._look_up.cache_clear()
+    notifications._look_up.cache_clear()
     yield
-    notices._look_up.cache_clear()
+    notifications._look_up.cache_clear()
 
 
 def test_the_pages_work_in_a_project_without_time_zones(world: World, boss: Client, without_time_zones: None) -> None:
-    attention = second_payment(world)
-    assert attention.payment is not None
-    for address in (*LISTS, page_of(attention), page_of(attention.payment), page_of(attention.payment.order)):
+    review = second_payment(world)
+    assert review.payment is not None
+    for address in (*LISTS, page_of(review), page_of(review.payment), page_of(review.payment.order)):
         assert boss.get(address).status_code == 200
 
 
 def test_a_payments_page_tells_its_story(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
-    operations.refund(payment.pk, "10.00", person="bert", reason="broken cup")
+    operations.refund(payment.pk, "10.00", staff="bert", reason="broken cup")
     shown = boss.get(page_of(payment)).content.decode()
-    labels = ["Payment started", "Waiting for the shopper", "Paid", "Shop told", "Refund asked for", "Money given back"]
+    labels = ["Payment started", "Waiting for the shopper", "Paid", "Shop told", "Refund asked for", "Money refunded"]
     places = [shown.index(f"<strong>{label}</strong>") for label in labels]
     assert places == sorted(places)
     for word in (
-        "USD 10.00 given back, USD 20.00 can still be given back",
+        "USD 10.00 refunded, USD 20.00 can still be refunded",
         "broken cup",
         "bert",
         str(payment.transaction_no),
@@ -375,9 +379,9 @@ def test_a_payments_page_tells_its_story(world: World, boss: Client) -> None:
 def test_a_refund_is_asked_about_first_and_then_done(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
     question = boss.get(page_of(payment, "refund"), {"amount": "10", "reason": "broken cup"}).content.decode()
-    assert "Give back USD 10.00" in question
+    assert "Refund USD 10.00" in question
     assert not Refund.objects.exists()
-    assert said(press(boss, payment, "10", reason="broken cup")) == ["USD 10.00 was given back."]
+    assert said(press(boss, payment, "10", reason="broken cup")) == ["USD 10.00 was refunded."]
     refund = Refund.objects.get()
     assert (refund.amount, refund.status, refund.requested_by, refund.reason) == (Decimal("10.00"), "succeeded", "anna", "broken cup")
     assert ShopOrder.objects.get(pk=payment.order.key).refunded == Decimal("10.00")
@@ -388,14 +392,14 @@ def test_i5_more_than_is_left_is_refused_with_a_message(world: World, boss: Clie
     payment = world.paid_payment("30.00")
     assert "more than the USD 30.00" in boss.get(page_of(payment, "refund"), {"amount": "30.01"}).content.decode()
     assert said(press(boss, payment, "30.01", seen=0)) == [
-        f"USD 30.01 is more than the USD 30.00 that can still be given back of {payment.reference}"
+        f"USD 30.01 is more than the USD 30.00 that can still be refunded of {payment.reference}"
     ]
     for wrong in ("", "0", "-1", "1.001", "NaN", "1e3", "<script>"):
         assert boss.get(page_of(payment, "refund"), {"amount": wrong}).status_code == 200
         assert len(said(press(boss, payment, wrong, seen=0))) == 1
     assert not Refund.objects.exists()
     press(boss, payment, "30")
-    assert said(boss.get(page_of(payment, "refund"), follow=True)) == ["Nothing of this payment can be given back."]
+    assert said(boss.get(page_of(payment, "refund"), follow=True)) == ["Nothing of this payment can be refunded."]
 
 
 def test_what_is_wrong_with_a_refund_is_read_out_with_its_field(world: World, boss: Client) -> None:
@@ -416,7 +420,7 @@ def test_a_payment_that_is_not_paid_cannot_be_refunded(world: World, boss: Clien
 def test_a_double_press_makes_one_refund_and_is_told_of_it_twice(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
     for _ in range(2):
-        assert said(press(boss, payment, "10.00", seen=0, mark="the-same-press")) == ["USD 10.00 was given back."]
+        assert said(press(boss, payment, "10.00", seen=0, mark="the-same-press")) == ["USD 10.00 was refunded."]
     assert Refund.objects.count() == 1
 
 
@@ -442,23 +446,23 @@ def test_two_of_the_staff_press_refund_at_once_and_one_refund_is_made(world: Wor
         thread.join()
     assert Refund.objects.count() == 1
     late = f"A refund of USD 10.00 of payment {payment.reference} was asked for in the meantime"
-    assert sorted(told) == [late, late, late, "USD 10.00 was given back."]
+    assert sorted(told) == [late, late, late, "USD 10.00 was refunded."]
     assert world.sandbox.control.state()["transactions"][0]["refunded"] == "10.00"  # type: ignore[index]
 
 
 def test_staff_is_told_what_came_of_a_refund(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
     world.sandbox.control.fault("refused", occasion="refund")
-    assert said(press(boss, payment, "1"))[0].startswith("USD 1.00 was not given back: ")
+    assert said(press(boss, payment, "1"))[0].startswith("USD 1.00 was not refunded: ")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    assert said(press(boss, payment, "2"))[0].startswith("Nobody knows whether USD 2.00 was given back.")
-    assert world.attentions() == [AttentionReason.REFUND_UNKNOWN]
+    assert said(press(boss, payment, "2"))[0].startswith("Nobody knows whether USD 2.00 was refunded.")
+    assert world.reviews() == [ReviewReason.REFUND_UNKNOWN]
 
 
 def test_i12_the_acts_work_under_atomic_requests(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("30.00")
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
-    assert said(press(boss, payment, "10")) == ["USD 10.00 was given back."]
+    assert said(press(boss, payment, "10")) == ["USD 10.00 was refunded."]
     assert said(boss.post(page_of(payment, "query"), follow=True)) == ["Asked the gateway: the gateway says that it is paid."]
 
 
@@ -467,99 +471,99 @@ def test_staff_asks_the_gateway_now(world: World, boss: Client, configure: Calla
     world.shopper_pays(payment)
     assert said(boss.post(page_of(payment, "query"), follow=True)) == ["Asked the gateway: the gateway says that it is paid."]
     assert world.fresh(payment).status == "paid"
-    assert TimelineEntry.objects.get(event="payment.paid").cause == "person:anna"
-    configure(NOTICE_THROTTLE_SECONDS=60)
+    assert TimelineEntry.objects.get(event="payment.paid").actor == "staff:anna"
+    configure(NOTIFICATION_THROTTLE_SECONDS=60)
     asked = world.queries()
     assert "a moment ago" in said(boss.post(page_of(payment, "query"), follow=True))[0]
     assert world.queries() == asked
 
 
-# What needs a person.
+# What needs review.
 
 
-def act(client: Client, attention: Attention, what: str, **given: str) -> str:
-    (message,) = said(client.post(page_of(attention, "act"), {"act": what, **given}, follow=True))
-    attention.refresh_from_db()
+def action(client: Client, review: Review, what: str, **given: str) -> str:
+    (message,) = said(client.post(page_of(review, "action"), {"action": what, **given}, follow=True))
+    review.refresh_from_db()
     return message
 
 
 def test_every_reason_has_words_and_acts_and_every_act_has_words() -> None:
-    assert set(REASONS) == set(AttentionReason)
-    assert set(ACTS) == set(Act)
+    assert set(REASONS) == set(ReviewReason)
+    assert set(ACTIONS) == set(ReviewAction)
     for reason in REASONS:
-        assert acts_for(Attention(reason=reason)), reason
-    assert acts_for(Attention(reason="of-a-later-version")) == (Act.ACCEPT,)
+        assert actions_for(Review(reason=reason)), reason
+    assert actions_for(Review(reason="of-a-later-version")) == (ReviewAction.ACCEPT,)
 
 
 def test_the_count_is_on_every_page_of_ours_and_leads_there(world: World, boss: Client) -> None:
-    attention = second_payment(world)
-    for path in ("/admin/tillgate/", LISTS[0], LISTS[1], page_of(attention.payment)):
+    review = second_payment(world)
+    for path in ("/admin/tillgate/", LISTS[0], LISTS[1], page_of(review.payment)):
         shown = boss.get(path).content.decode()
-        assert f'<a href="{LISTS[2]}">1 matter needs a person</a>' in shown, path
+        assert f'<a href="{LISTS[2]}">1 matter needs review</a>' in shown, path
     listed = boss.get(LISTS[2]).content.decode()
     assert "the order was paid by another payment already; this one can be refunded" in listed
 
 
 def test_i4_the_second_payment_is_refunded_in_one_step(world: World, boss: Client) -> None:
-    attention = second_payment(world)
-    assert attention.payment
-    question = boss.get(f"{page_of(attention.payment, 'refund')}?attention={attention.pk}").content.decode()
-    assert "Give back USD 25.00" in question
+    review = second_payment(world)
+    assert review.payment
+    question = boss.get(f"{page_of(review.payment, 'refund')}?review={review.pk}").content.decode()
+    assert "Refund USD 25.00" in question
     assert "Paid twice" in question
-    answer = press(boss, attention.payment, "25.00", seen=0, mark="x", attention=str(attention.pk))
-    assert said(answer) == ["USD 25.00 was given back."]
-    assert answer.request["PATH_INFO"] == page_of(attention)
-    attention.refresh_from_db()
-    assert (attention.resolved_by, attention.resolution) == ("anna", "all of it was given back: USD 25.00")
-    assert "all of it was given back" in boss.get(LISTS[2], {"state": "resolved"}).content.decode()
+    answer = press(boss, review.payment, "25.00", seen=0, mark="x", review=str(review.pk))
+    assert said(answer) == ["USD 25.00 was refunded."]
+    assert answer.request["PATH_INFO"] == page_of(review)
+    review.refresh_from_db()
+    assert (review.resolved_by, review.resolution) == ("anna", "all of it was refunded: USD 25.00")
+    assert "all of it was refunded" in boss.get(LISTS[2], {"state": "resolved"}).content.decode()
     assert "tillgate-card " not in boss.get(LISTS[2]).content.decode()
-    assert TimelineEntry.objects.filter(event="attention.resolved", cause="person:anna").exists()
-    again = press(boss, attention.payment, "25.00", seen=0, mark="y", attention=str(attention.pk))
-    assert said(again) == ["Nothing was given back: anna had resolved it already: all of it was given back: USD 25.00."]
+    assert TimelineEntry.objects.filter(event="review.resolved", actor="staff:anna").exists()
+    again = press(boss, review.payment, "25.00", seen=0, mark="y", review=str(review.pk))
+    assert said(again) == ["Nothing was refunded: anna had resolved it already: all of it was refunded: USD 25.00."]
     assert Refund.objects.count() == 1
 
 
 def test_money_that_a_colleague_decided_to_keep_meanwhile_is_not_given_back(world: World, boss: Client) -> None:
-    attention = second_payment(world)
-    payment = attention.payment
+    review = second_payment(world)
+    payment = review.payment
     assert payment is not None
-    asked = boss.get(page_of(payment, "refund"), {"attention": attention.pk}).context
-    staff(is_superuser=True, name="bob").post(page_of(attention, "act"), {"act": "accept", "note": "it pays the next order"})
-    response = press(boss, payment, "25.00", seen=asked["seen"], mark=asked["press"], attention=str(attention.pk))
-    assert said(response) == ["Nothing was given back: bob had resolved it already: it pays the next order."]
+    asked = boss.get(page_of(payment, "refund"), {"review": review.pk}).context
+    staff(is_superuser=True, name="bob").post(page_of(review, "action"), {"action": "accept", "note": "it pays the next order"})
+    response = press(boss, payment, "25.00", seen=asked["seen"], mark=asked["press"], review=str(review.pk))
+    assert said(response) == ["Nothing was refunded: bob had resolved it already: it pays the next order."]
     assert not Refund.objects.exists()
-    assert response.redirect_chain[-1][0] == page_of(attention)
+    assert response.redirect_chain[-1][0] == page_of(review)
 
 
 def test_a_refund_that_resolves_something_asks_for_no_reason_of_its_own(world: World, boss: Client) -> None:
-    attention = second_payment(world)
-    assert attention.payment is not None
-    about = {"attention": str(attention.pk), "amount": "2.00", "reason": "for Bob"}
-    page = boss.get(page_of(attention.payment, "refund"), about).content.decode()
+    review = second_payment(world)
+    assert review.payment is not None
+    about = {"review": str(review.pk), "amount": "2.00", "reason": "for Bob"}
+    page = boss.get(page_of(review.payment, "refund"), about).content.decode()
     assert "Paid twice" in page
     assert "for Bob" not in page
     assert 'name="reason"' not in page
-    assert 'name="reason"' in boss.get(page_of(attention.payment, "refund"), {"amount": "99"}).content.decode()
+    assert 'name="reason"' in boss.get(page_of(review.payment, "refund"), {"amount": "99"}).content.decode()
 
 
 def test_a_part_of_a_second_payment_leaves_it_open(world: World, boss: Client) -> None:
-    attention = second_payment(world)
-    assert attention.payment
-    press(boss, attention.payment, "5.00", seen=0, mark="x", attention=str(attention.pk))
-    attention.refresh_from_db()
-    assert attention.resolved_at is None
+    review = second_payment(world)
+    assert review.payment
+    press(boss, review.payment, "5.00", seen=0, mark="x", review=str(review.pk))
+    review.refresh_from_db()
+    assert review.resolved_at is None
 
 
 def test_a_mismatch_is_resolved_when_the_gateway_is_asked_again_and_agrees(world: World, boss: Client) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     world.sandbox.control.fault("wrong_amount", occasion="query", times=2)
-    world.notice(payment)
-    attention = Attention.objects.get(reason=AttentionReason.AMOUNT_MISMATCH)
-    assert act(boss, attention, "query").startswith("Not resolved yet: the gateway says that it is paid, but the amount is")
-    assert attention.resolved_at is None
-    assert act(boss, attention, "query") == "Resolved: asked again: the gateway says that it is paid."
-    assert attention.resolved_by == "anna"
+    world.notification(payment)
+    review = Review.objects.get(reason=ReviewReason.AMOUNT_MISMATCH)
+    assert action(boss, review, "query").startswith("Not resolved yet: the gateway says that it is paid, but the amount is")
+    assert review.resolved_at is None
+    assert action(boss, review, "query") == "Resolved: asked again: the gateway says that it is paid."
+    assert review.resolved_by == "anna"
     assert world.fresh(payment).status == "paid"
 
 
@@ -568,64 +572,64 @@ def test_account_matters_are_resolved_when_the_gateway_answers_well_again(
 ) -> None:
     payment = world.start(world.order())
     configure({"TOKEN": "another token"})
-    world.notice(payment)
-    attention = Attention.objects.get()
-    assert (attention.reason, attention.payment_id, attention.account) == ("wrong-credentials", payment.pk, "default")
-    assert act(boss, attention, "query").startswith("Not resolved yet: ")
+    world.notification(payment)
+    review = Review.objects.get()
+    assert (review.reason, review.payment_id, review.account) == ("wrong-credentials", payment.pk, "default")
+    assert action(boss, review, "query").startswith("Not resolved yet: ")
     configure()
-    assert act(boss, attention, "query").startswith("Resolved: ")
-    assert attention.resolved_at
+    assert action(boss, review, "query").startswith("Resolved: ")
+    assert review.resolved_at
 
 
 def test_a_missing_account_is_resolved_when_it_is_back(world: World, boss: Client, settings: Any, configure: Callable[..., None]) -> None:
     payment = world.start(world.order())
     settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {}}
-    world.notice(payment)
-    attention = Attention.objects.get()
-    assert attention.reason == AttentionReason.ACCOUNT_GONE
+    world.notification(payment)
+    review = Review.objects.get()
+    assert review.reason == ReviewReason.ACCOUNT_GONE
     configure()
-    assert act(boss, attention, "query").startswith("Resolved: ")
+    assert action(boss, review, "query").startswith("Resolved: ")
 
 
-@pytest.mark.parametrize(("what", "status", "back"), [("refund-done", "succeeded", "10.00"), ("refund-not-done", "refused", "0.00")])
+@pytest.mark.parametrize(("what", "status", "back"), [("refund-done", "succeeded", "10.00"), ("refund-not-done", "failed", "0.00")])
 def test_i6_a_person_settles_a_refund_of_unknown_outcome(world: World, boss: Client, what: str, status: str, back: str) -> None:
     payment = world.paid_payment("30.00")
     world.sandbox.control.fault("lost_response", occasion="refund")
     operations.refund(payment.pk, "10.00")
-    attention = Attention.objects.get(reason=AttentionReason.REFUND_UNKNOWN)
-    assert "does not resolve" in act(boss, attention, "accept", note="whatever")
-    assert act(boss, attention, what).startswith("Resolved: ")
+    review = Review.objects.get(reason=ReviewReason.REFUND_UNKNOWN)
+    assert "does not resolve" in action(boss, review, "accept", note="whatever")
+    assert action(boss, review, what).startswith("Resolved: ")
     assert Refund.objects.get().status == status
     assert ShopOrder.objects.get(pk=payment.order.key).refunded == Decimal(back)
-    assert act(boss, attention, what).startswith("Resolved: anna had resolved it already")
+    assert action(boss, review, what).startswith("Resolved: anna had resolved it already")
 
 
 def test_i5_a_refund_made_elsewhere_is_entered(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
     world.sandbox.control.reverse(payment.reference)
-    operations.look_again(payment, "anna")
-    attention = Attention.objects.get(reason=AttentionReason.CHANGED_AFTER_PAID)
+    operations.poll_now(payment, "anna")
+    review = Review.objects.get(reason=ReviewReason.CHANGED_AFTER_PAID)
     assert "may have been refunded elsewhere" in said(press(boss, payment, "1", seen=0))[0]
-    assert "more than the USD 30.00" in act(boss, attention, "enter-refund", amount="31")
-    assert act(boss, attention, "enter-refund", amount="30", seen="0") == "Resolved: USD 30.00 was given back elsewhere."
+    assert "more than the USD 30.00" in action(boss, review, "record-external-refund", amount="31")
+    assert action(boss, review, "record-external-refund", amount="30", seen="0") == "Resolved: USD 30.00 was refunded elsewhere."
     refund = Refund.objects.get()
     assert (refund.external, refund.status, refund.amount) == (True, "succeeded", Decimal("30.00"))
-    assert attention.resolved_by == "anna"
+    assert review.resolved_by == "anna"
 
 
 def test_i5_a_refund_that_no_answer_tells_of_is_entered_on_the_payments_page(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
-    enter = page_of(payment, "enter-refund")
+    enter = page_of(payment, "record-external-refund")
     assert f'action="{enter}"' in boss.get(page_of(payment)).content.decode()
     assert said(boss.get(enter, follow=True)) == ["Nothing was done. Please press the button again."]
     assert said(boss.post(enter, {"amount": "30.01", "seen": "0"}, follow=True)) == [
-        "USD 30.01 is more than the USD 30.00 that can still be given back of " + payment.reference
+        "USD 30.01 is more than the USD 30.00 that can still be refunded of " + payment.reference
     ]
-    assert said(boss.post(enter, {"amount": "10", "seen": "0"}, follow=True)) == ["Entered: USD 10.00 was given back elsewhere."]
+    assert said(boss.post(enter, {"amount": "10", "seen": "0"}, follow=True)) == ["Entered: USD 10.00 was refunded elsewhere."]
     assert "was asked for in the meantime" in said(boss.post(enter, {"amount": "10", "seen": "0"}, follow=True))[0]
     refund = Refund.objects.get()
     assert (refund.external, refund.status, refund.amount, refund.requested_by) == (True, "succeeded", Decimal("10.00"), "anna")
-    assert "USD 10.00 given back, USD 20.00 can still be given back." in boss.get(page_of(payment)).content.decode()
+    assert "USD 10.00 refunded, USD 20.00 can still be refunded." in boss.get(page_of(payment)).content.decode()
     boss.post(enter, {"amount": "20", "seen": str(refund.pk)})
     assert enter not in boss.get(page_of(payment)).content.decode(), "nothing is left to enter"
 
@@ -634,12 +638,12 @@ def test_a_refund_that_was_refused_and_made_is_entered_with_its_amount(world: Wo
     payment = world.paid_payment("30.00")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "12.00")
-    act(boss, Attention.objects.get(), "refund-not-done")
-    notice = f"/payments/refund-notice/{refund.notice_key}/"
-    world.client.post(notice, "status=success", content_type="application/x-www-form-urlencoded")
+    action(boss, Review.objects.get(), "refund-not-done")
+    notification = f"/payments/refund-notification/{refund.notification_key}/"
+    world.client.post(notification, "status=success", content_type="application/x-www-form-urlencoded")
     page = boss.get(LISTS[2]).content.decode()
     assert 'name="amount" min="0.01" step="0.01" required value="12.00"' in page
-    assert "The books hold USD 0.00 of this payment as given back." in page
+    assert "The books hold USD 0.00 of this payment as refunded." in page
 
 
 def test_a_refund_that_cannot_leave_is_withdrawn(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -651,10 +655,10 @@ def test_a_refund_that_cannot_leave_is_withdrawn(world: World, boss: Client, mon
     operations.refund(payment.pk, "12.00")
     for _ in range(5):
         world.time.advance(hours=1)
-        world.sweep()
-    attention = Attention.objects.get(reason=AttentionReason.REFUND_NOT_SENT)
+        world.run_worker()
+    review = Review.objects.get(reason=ReviewReason.REFUND_NOT_SENT)
     assert "Withdraw the refund of USD 12.00" in boss.get(LISTS[2]).content.decode()
-    assert act(boss, attention, "withdraw") == "Resolved: USD 12.00: withdrawn before it was sent: by anna."
+    assert action(boss, review, "withdraw") == "Resolved: USD 12.00: withdrawn before it was sent: by anna."
     assert "Refund not done" in boss.get(page_of(payment)).content.decode()
 
 
@@ -665,30 +669,30 @@ def test_a_second_press_withdraws_no_colleagues_refund(world: World, boss: Clien
     payment = world.start(world.order("30.00"))
     ShopOrder.objects.update(status="cancelled")
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     monkeypatch.setattr("tillgate.hooks.refund", away)
     for amount in ("10.00", "3.00"):
         operations.refund(payment.pk, amount)
-    attention = Attention.objects.get(reason=AttentionReason.PAID_NOT_PAYABLE)
+    review = Review.objects.get(reason=ReviewReason.PAID_NOT_PAYABLE)
     (shown,) = re.findall(r'name="withdraws" value="(\d+)"', boss.get(LISTS[2]).content.decode())
-    assert act(boss, attention, "withdraw", withdraws=shown) == "Not resolved yet: USD 3.00: withdrawn before it was sent: by anna."
-    assert "the refund is refused by now" in act(boss, attention, "withdraw", withdraws=shown)
-    assert [refund.status for refund in payment.refunds.order_by("pk")] == ["queued", "refused"]
+    assert action(boss, review, "withdraw", withdraws=shown) == "Not resolved yet: USD 3.00: withdrawn before it was sent: by anna."
+    assert "the refund is failed by now" in action(boss, review, "withdraw", withdraws=shown)
+    assert [refund.status for refund in payment.refunds.order_by("pk")] == ["queued", "failed"]
 
 
-def test_a_failing_delivery_is_tried_again(
+def test_a_failing_outbox_event_is_tried_again(
     world: World, boss: Client, monkeypatch: pytest.MonkeyPatch, configure: Callable[..., None]
 ) -> None:
-    configure(DELIVERY_ATTEMPTS_BEFORE_ATTENTION=1)
+    configure(DELIVERY_TRIES_BEFORE_REVIEW=1)
     payment = world.start(world.order())
     world.shopper_pays(payment)
     with monkeypatch.context() as broken:
         broken.setattr(ShopOrder.objects, "filter", lambda **_: (_ for _ in ()).throw(RuntimeError("the shop is being painted")))
-        world.notice(payment)
-        attention = Attention.objects.get(reason=AttentionReason.DELIVERY_FAILING)
+        world.notification(payment)
+        review = Review.objects.get(reason=ReviewReason.DELIVERY_FAILING)
         assert "the shop is being painted" in boss.get(LISTS[2]).content.decode()
-        assert act(boss, attention, "retry") == "Not resolved yet: it failed again: RuntimeError: the shop is being painted."
-    assert act(boss, attention, "retry") == "Resolved: the shop was told at attempt 3."
+        assert action(boss, review, "retry") == "Not resolved yet: it failed again: RuntimeError: the shop is being painted."
+    assert action(boss, review, "retry") == "Resolved: the shop was told at attempt 3."
     assert world.shop.is_paid(payment.order.key)
 
 
@@ -697,11 +701,11 @@ def test_the_shop_is_told_again_after_it_reopened_the_order(world: World, boss: 
     payment = world.start(order)
     ShopOrder.objects.filter(pk=order).update(status="cancelled")
     world.shopper_pays(payment)
-    world.notice(payment)
-    attention = Attention.objects.get(reason=AttentionReason.PAID_NOT_PAYABLE)
-    assert act(boss, attention, "tell-again") == "Not resolved yet: the shop says: not-payable."
+    world.notification(payment)
+    review = Review.objects.get(reason=ReviewReason.PAID_NOT_PAYABLE)
+    assert action(boss, review, "redeliver") == "Not resolved yet: the shop says: not-payable."
     ShopOrder.objects.filter(pk=order).update(status="open")
-    assert act(boss, attention, "tell-again") == "Resolved: the shop was told again, and has applied the payment."
+    assert action(boss, review, "redeliver") == "Resolved: the shop was told again, and has applied the payment."
     assert world.shop.times_paid(order) == 1
 
 
@@ -710,21 +714,21 @@ def test_i4_telling_again_cannot_pay_an_order_twice(world: World, boss: Client) 
     payment = world.start(order)
     world.shop.edit_total(order, Decimal("20.00"))
     world.shopper_pays(payment)
-    world.notice(payment)
-    attention = Attention.objects.get(reason=AttentionReason.UNDERPAID)
+    world.notification(payment)
+    review = Review.objects.get(reason=ReviewReason.UNDERPAID)
     other = world.start(order)
     world.shopper_pays(other)
-    world.notice(other)
-    assert "is paid already" in act(boss, attention, "tell-again")
+    world.notification(other)
+    assert "is paid already" in action(boss, review, "redeliver")
     assert world.shop.times_paid(order) == 1
 
 
 def test_accepting_needs_a_note(world: World, boss: Client) -> None:
-    attention = second_payment(world)
-    assert "a note must say why" in act(boss, attention, "accept", note="  ")
-    assert act(boss, attention, "accept", note="the shopper wants it so") == "Resolved: the shopper wants it so."
-    assert attention.resolution == "the shopper wants it so"
-    assert "does not resolve" in act(boss, Attention.objects.create(reason="x", sentence="y", raised_at=timezone.now()), "no-such-act")
+    review = second_payment(world)
+    assert "a note must say why" in action(boss, review, "accept", note="  ")
+    assert action(boss, review, "accept", note="the shopper wants it so") == "Resolved: the shopper wants it so."
+    assert review.resolution == "the shopper wants it so"
+    assert "does not resolve" in action(boss, Review.objects.create(reason="x", message="y", opened_at=timezone.now()), "no-such-act")
 
 
 def test_an_overpaid_order_is_resolved_by_giving_back_the_difference(world: World, boss: Client) -> None:
@@ -732,89 +736,91 @@ def test_an_overpaid_order_is_resolved_by_giving_back_the_difference(world: Worl
     payment = world.start(order)
     world.shop.edit_total(order, Decimal("28.00"))
     world.shopper_pays(payment)
-    world.notice(payment)
-    attention = Attention.objects.get(reason=AttentionReason.OVERPAID)
-    asked = boss.get(page_of(payment, "refund"), {"attention": str(attention.pk)})
-    assert attention.sentence in asked.content.decode()
+    world.notification(payment)
+    review = Review.objects.get(reason=ReviewReason.OVERPAID)
+    asked = boss.get(page_of(payment, "refund"), {"review": str(review.pk)})
+    assert review.message in asked.content.decode()
     assert not asked.context["is_sure"], "all of it is more than the difference: a person says how much"
-    assert boss.get(page_of(payment, "refund"), {"attention": str(attention.pk), "amount": "2.00"}).context["is_sure"]
-    press(boss, payment, "2.00", seen=0, mark="x", attention=str(attention.pk))
-    attention.refresh_from_db()
-    assert attention.resolution == "USD 2.00 was given back"
+    assert boss.get(page_of(payment, "refund"), {"review": str(review.pk), "amount": "2.00"}).context["is_sure"]
+    press(boss, payment, "2.00", seen=0, mark="x", review=str(review.pk))
+    review.refresh_from_db()
+    assert review.resolution == "USD 2.00 was refunded"
 
 
 def test_i2_what_the_gateway_does_not_know_is_ended_by_a_person_and_its_money_is_found_all_the_same(world: World, boss: Client) -> None:
     order = world.order()
     payment = world.start(order)
     world.sandbox.control.fault("denied", occasion="query", times=100)
-    world.notice(payment)
-    attention = Attention.objects.get(reason=AttentionReason.PAYMENT_UNKNOWN)
-    assert "can still be paid, until 20" in act(boss, attention, "let-expire", note="not in the back office")
+    world.notification(payment)
+    review = Review.objects.get(reason=ReviewReason.PAYMENT_UNKNOWN)
+    assert "can still be paid, until 20" in action(boss, review, "mark-expired", note="not in the back office")
     world.time.advance(days=1)
-    world.sweep()
+    world.run_worker()
     assert not world.shop.is_released(order)
-    assert act(boss, attention, "let-expire", note=" ") == "a note must say how it is known that nobody paid, or where the money is settled"
-    assert act(boss, attention, "let-expire", note="not in the back office") == f"Resolved: payment {payment.reference} is expired."
-    assert attention.resolution == "a person lets it expire: not in the back office"
-    entry = TimelineEntry.objects.get(event="payment.let-expire")
-    assert (entry.cause, entry.sentence) == ("person:anna", attention.resolution)
+    assert (
+        action(boss, review, "mark-expired", note=" ") == "a note must say how it is known that nobody paid, or where the money is settled"
+    )
+    assert action(boss, review, "mark-expired", note="not in the back office") == f"Resolved: payment {payment.reference} is expired."
+    assert review.resolution == "a person marks it as expired: not in the back office"
+    entry = TimelineEntry.objects.get(event="payment.force-expired")
+    assert (entry.actor, entry.message) == ("staff:anna", review.resolution)
     world.time.advance(hours=2)
-    world.sweep()
+    world.run_worker()
     assert world.shop.is_released(order)
-    assert world.attentions() == []
+    assert world.reviews() == []
     world.sandbox.control.clear_faults()
     world.shopper_pays(payment)
     world.time.advance(days=8)
-    world.sweep()
+    world.run_worker()
     assert world.fresh(payment).status == "paid"
-    assert world.attentions() == ["paid-not-payable"]
+    assert world.reviews() == ["paid-not-payable"]
 
 
 def test_what_says_something_else_by_now_is_not_accepted_unread(world: World, boss: Client) -> None:
     payment = world.start(world.order())
     told: dict[str, Any] = {"order": payment.order, "payment": payment, "account": "default"}
-    attention = raise_attention(AttentionReason.CHANGED_AFTER_PAID, "It is 'reversed'.", "sweep", **told)
-    assert attention
+    review = open_review(ReviewReason.CHANGED_AFTER_PAID, "It is 'reversed'.", "worker", **told)
+    assert review
     page = boss.get(LISTS[2]).content.decode()
-    assert f'name="read" value="{attention.mark}"' in page
-    read = attention.mark
-    raise_attention(AttentionReason.CHANGED_AFTER_PAID, "It is a charge-back.", "sweep", **told)
-    assert act(boss, attention, "accept", note="agreed", read=read) == "it says something else by now: It is a charge-back."
-    assert attention.resolved_at is None
-    assert act(boss, attention, "accept", note="agreed", read=attention.mark) == "Resolved: agreed."
+    assert f'name="read" value="{review.mark}"' in page
+    read = review.mark
+    open_review(ReviewReason.CHANGED_AFTER_PAID, "It is a charge-back.", "worker", **told)
+    assert action(boss, review, "accept", note="agreed", read=read) == "it says something else by now: It is a charge-back."
+    assert review.resolved_at is None
+    assert action(boss, review, "accept", note="agreed", read=review.mark) == "Resolved: agreed."
 
 
 def test_a_payment_that_was_settled_meanwhile_is_not_let_expire(world: World, boss: Client) -> None:
     payment = world.start(world.order())
     world.sandbox.control.fault("denied", occasion="query")
-    world.notice(payment)
-    attention = Attention.objects.get(reason=AttentionReason.PAYMENT_UNKNOWN)
+    world.notification(payment)
+    review = Review.objects.get(reason=ReviewReason.PAYMENT_UNKNOWN)
     Payment.objects.update(status="closed")
     world.time.advance(minutes=1)
     world.sandbox.control.fault("denied", occasion="query")
-    assert act(boss, attention, "let-expire", note="not there").endswith("is closed by now")
-    assert attention.resolved_at is None
+    assert action(boss, review, "mark-expired", note="not there").endswith("is closed by now")
+    assert review.resolved_at is None
 
 
 def test_a_number_of_two_payments_is_settled_by_giving_one_back(world: World, boss: Client) -> None:
     first, second = world.paid_payment(), world.start(world.order())
     Payment.objects.filter(pk=first.pk).update(transaction_no=world.fresh(second).transaction_no)
     world.shopper_pays(second)
-    world.notice(second)
-    attention = Attention.objects.get(reason=AttentionReason.DUPLICATE_TRANSACTION_NO)
-    assert (attention.payment, attention.account) == (second, "default")
-    press(boss, second, "12.50", seen=0, mark="x", attention=str(attention.pk))
-    attention.refresh_from_db()
-    assert attention.resolution
+    world.notification(second)
+    review = Review.objects.get(reason=ReviewReason.DUPLICATE_TRANSACTION_NO)
+    assert (review.payment, review.account) == (second, "default")
+    press(boss, second, "12.50", seen=0, mark="x", review=str(review.pk))
+    review.refresh_from_db()
+    assert review.resolution
 
 
 def test_a_creation_that_was_wrongly_signed_is_not_settled_by_a_query_that_is_in_order(world: World, boss: Client) -> None:
     world.sandbox.control.fault("bad_signature", occasion="pay")
-    operations.start(world.shop.plugin, world.order(), vendor="alipay")
-    attention = Attention.objects.get(reason=AttentionReason.SIGNATURE_MISMATCH)
-    assert acts_for(attention) == (Act.ACCEPT,)
-    assert "does not resolve" in act(boss, attention, "query")
-    assert attention.resolved_at is None
+    operations.start_payment(world.shop.plugin, world.order(), method="alipay")
+    review = Review.objects.get(reason=ReviewReason.SIGNATURE_MISMATCH)
+    assert actions_for(review) == (ReviewAction.ACCEPT,)
+    assert "does not resolve" in action(boss, review, "query")
+    assert review.resolved_at is None
 
 
 def test_a_shop_that_fails_while_it_is_told_again_is_quoted(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -822,21 +828,21 @@ def test_a_shop_that_fails_while_it_is_told_again_is_quoted(world: World, boss: 
     payment = world.start(order)
     world.shop.close_order(order)
     world.shopper_pays(payment)
-    world.notice(payment)
-    attention = Attention.objects.get(reason=AttentionReason.PAID_NOT_PAYABLE)
+    world.notification(payment)
+    review = Review.objects.get(reason=ReviewReason.PAID_NOT_PAYABLE)
 
     def broken(plugin: str, hook: str, **_: Any) -> None:
         raise ZeroDivisionError(hook)
 
-    monkeypatch.setattr("tillgate.django.operations.acts.call_owner", broken)
-    because = "the shop cannot say whether it takes money for the order: ZeroDivisionError: tillgate_describe_order"
-    assert act(boss, attention, "tell-again") == because
-    assert attention.resolved_at is None
+    monkeypatch.setattr("tillgate.django.operations.actions.call_owner", broken)
+    detail = "the shop cannot say whether it takes money for the order: ZeroDivisionError: tillgate_describe_order"
+    assert action(boss, review, "redeliver") == detail
+    assert review.resolved_at is None
 
 
 def test_what_no_database_keeps_is_taken_out_of_notes_and_reasons(world: World, boss: Client) -> None:
-    attention = second_payment(world)
-    assert act(boss, attention, "accept", note="as\0agreed") == "Resolved: as\ufffdagreed."
+    review = second_payment(world)
+    assert action(boss, review, "accept", note="as\0agreed") == "Resolved: as\ufffdagreed."
     payment = world.paid_payment()
     press(boss, payment, "1.00", seen=0, mark="x", reason="too\0late")
     assert Refund.objects.get().reason == "too\ufffdlate"
@@ -851,7 +857,7 @@ def test_a_refund_that_could_not_leave_is_not_said_to_be_on_its_way(world: World
 
 def test_the_same_matter_may_come_again_after_it_was_resolved(world: World, boss: Client) -> None:
     payment = world.paid_payment()
-    for sentence in ("3 forged.", "6 forged."):
-        raise_attention(AttentionReason.FORGED_NOTICES, sentence, "notice", order=payment.order, payment=payment)
-        act(boss, Attention.objects.latest("id"), "accept", note="a scanner")
-    assert Attention.objects.count() == 2
+    for message in ("3 forged.", "6 forged."):
+        open_review(ReviewReason.FORGED_NOTIFICATIONS, message, "notification", order=payment.order, payment=payment)
+        action(boss, Review.objects.latest("id"), "accept", note="a scanner")
+    assert Review.objects.count() == 2

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.django.conftest import World
 from tillgate.django import clock
-from tillgate.django.models import Attention, Delivery, Notice, Order, Payment, Refund, TimelineEntry
+from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.tickets import pay_url, start_url
 
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
@@ -64,33 +64,33 @@ def strict(world: World) -> Client:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_i7_a_notice_that_says_anything_at_all_is_kept_acknowledged_and_answered_by_one_query(
+def test_i7_a_notification_that_says_anything_at_all_is_kept_acknowledged_and_answered_by_one_query(
     world: World, strict: Client, name: str
 ) -> None:
     content_type, body = BODIES[name]
     payment = world.start(world.order())
     before = world.queries()
-    answer = strict.generic("POST", f"/payments/notice/{payment.notice_key}/", body, content_type=content_type)
+    answer = strict.generic("POST", f"/payments/notification/{payment.notification_key}/", body, content_type=content_type)
     assert (answer.status_code, answer.content) == (200, b"success")
     assert world.queries() == before + 1
-    assert Notice.objects.count() == 1
-    assert len(json.dumps(Notice.objects.get().evidence)) < 64 * 1024
+    assert Notification.objects.count() == 1
+    assert len(json.dumps(Notification.objects.get().evidence)) < 64 * 1024
     assert world.fresh(payment).status == "pending"
     world.shopper_pays(payment)
-    assert strict.generic("POST", f"/payments/notice/{payment.notice_key}/", body, content_type=content_type).status_code == 200
+    assert strict.generic("POST", f"/payments/notification/{payment.notification_key}/", body, content_type=content_type).status_code == 200
     assert world.fresh(payment).status == "paid"
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_i7_a_refund_notice_that_says_anything_at_all_is_kept_and_acknowledged(world: World, strict: Client, name: str) -> None:
+def test_i7_a_refund_notification_that_says_anything_at_all_is_kept_and_acknowledged(world: World, strict: Client, name: str) -> None:
     content_type, body = BODIES[name]
     payment = world.paid_payment("12.50")
     refund = Refund.objects.get(pk=_refunded(world, payment))
     for _ in range(2):
-        answer = strict.generic("POST", f"/payments/refund-notice/{refund.notice_key}/", body, content_type=content_type)
+        answer = strict.generic("POST", f"/payments/refund-notification/{refund.notification_key}/", body, content_type=content_type)
         assert (answer.status_code, answer.content) == (200, b"success")
     refund.refresh_from_db()
-    assert (refund.status, refund.notices) == ("succeeded", 2)
+    assert (refund.status, refund.notifications) == ("succeeded", 2)
 
 
 def _refunded(world: World, payment: Payment) -> int:
@@ -127,7 +127,7 @@ def test_a_return_with_any_query_string_is_a_page_of_ours_and_believes_nothing(w
         assert answer["Referrer-Policy"] == "no-referrer"
     assert world.fresh(payment).status == "pending"
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     answer = strict.generic("GET", f"/payments/return/{payment.return_key}/", QUERY_STRING=query)
     assert (answer.status_code, answer["Location"]) == (302, f"/orders/{payment.order.key}/")
 
@@ -154,31 +154,33 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("page", ["notice", "refund-notice", "return", "status", "pay", "start"])
+@pytest.mark.parametrize("page", ["notification", "refund-notification", "return", "status", "pay", "start"])
 def test_an_address_that_nobody_has_is_404_and_leaves_no_row(world: World, strict: Client, page: str) -> None:
     payment = world.start(world.order())
-    taken = {"notice": payment.return_key, "return": payment.notice_key, "status": payment.notice_key}.get(page, payment.reference)
+    taken = {"notification": payment.return_key, "return": payment.notification_key, "status": payment.notification_key}.get(
+        page, payment.reference
+    )
     entries = TimelineEntry.objects.count()
     for key in [*KEYS, taken, payment.reference, str(payment.pk)]:
         for method in ("GET", "POST") if page not in ("status", "start") else ("GET",):
             assert strict.generic(method, f"/payments/{page}/{key}/", b"status=success", content_type=FORM).status_code == 404, key
-    assert not Notice.objects.exists()
+    assert not Notification.objects.exists()
     assert TimelineEntry.objects.count() == entries
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NONSENSE"])
-@pytest.mark.parametrize("page", ["notice", "refund-notice", "return", "status"])
+@pytest.mark.parametrize("page", ["notification", "refund-notification", "return", "status"])
 def test_other_methods_are_refused_and_leave_no_row(world: World, strict: Client, page: str, method: str) -> None:
     payment = world.start(world.order())
-    key = payment.notice_key if page == "notice" else payment.return_key
+    key = payment.notification_key if page == "notification" else payment.return_key
     assert strict.generic(method, f"/payments/{page}/{key}/", b"status=success").status_code == 405
-    assert not Notice.objects.exists()
+    assert not Notification.objects.exists()
 
 
-def test_a_notice_by_get_without_a_query_is_a_notice(world: World, strict: Client) -> None:
+def test_a_notification_by_get_without_a_query_is_a_notification(world: World, strict: Client) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
-    assert strict.get(f"/payments/notice/{payment.notice_key}/").content == b"success"
+    assert strict.get(f"/payments/notification/{payment.notification_key}/").content == b"success"
     assert world.fresh(payment).status == "paid"
 
 
@@ -207,7 +209,7 @@ def test_only_the_shops_own_ticket_pays_an_order(world: World, strict: Client) -
     ]
     for ticket in forged:
         assert strict.get(f"/payments/pay/{ticket}/").status_code == 404, ticket
-        assert strict.post(f"/payments/pay/{ticket}/", {"vendor": "alipay"}).status_code == 404, ticket
+        assert strict.post(f"/payments/pay/{ticket}/", {"method": "alipay"}).status_code == 404, ticket
     assert not Payment.objects.exists()
 
 
@@ -216,8 +218,8 @@ def test_a_start_ticket_starts_what_was_chosen_once_and_nothing_else(world: Worl
     good = start_url(world.shop.plugin, order, "paypal")
     first, second = strict.get(good), strict.get(good)
     payment = Payment.objects.get()
-    assert (payment.vendor, payment.order.key) == ("paypal", order)
-    assert first["Location"] == second["Location"] == payment.cashier_url
+    assert (payment.method, payment.order.key) == ("paypal", order)
+    assert first["Location"] == second["Location"] == payment.payment_url
     ticket = good.rstrip("/").rpartition("/")[2]
     paying = pay_url(world.shop.plugin, order).rstrip("/").rpartition("/")[2]
     forged = [ticket[:-1], paying, signing.dumps([world.shop.plugin, order, "paypal"], salt="tillgate.pay")]
@@ -227,8 +229,8 @@ def test_a_start_ticket_starts_what_was_chosen_once_and_nothing_else(world: Worl
     assert strict.post(good).status_code == 405
 
 
-def test_a_start_ticket_with_a_vendor_that_is_not_offered_any_more_leads_to_the_choice(world: World, strict: Client) -> None:
-    world.configure(VENDORS=["paypal"])
+def test_a_start_ticket_with_a_method_that_is_not_offered_any_more_leads_to_the_choice(world: World, strict: Client) -> None:
+    world.configure(PAYMENT_METHODS=["paypal"])
     answer = strict.get(start_url(world.shop.plugin, world.order(), "alipay"))
     assert answer.status_code == 200
     assert 'value="paypal"' in answer.content.decode()
@@ -256,7 +258,7 @@ def test_the_address_of_a_return_neither_pays_nor_tells_more_than_a_status(world
     answer = strict.get(f"/payments/status/{payment.return_key}/")
     assert answer.json() == {"status": "pending", "settled": False}
     page = strict.get(f"/payments/return/{payment.return_key}/").content.decode()
-    assert payment.notice_key not in page
+    assert payment.notification_key not in page
     assert "/payments/pay/" not in page
 
 
@@ -265,7 +267,11 @@ def test_the_address_of_a_return_neither_pays_nor_tells_more_than_a_status(world
 
 def _flood(payment: Payment, count: int, threads: int) -> Iterator[int]:
     def send(_: int) -> int:
-        return Client(raise_request_exception=False).post(f"/payments/notice/{payment.notice_key}/", FORGED, content_type=FORM).status_code
+        return (
+            Client(raise_request_exception=False)
+            .post(f"/payments/notification/{payment.notification_key}/", FORGED, content_type=FORM)
+            .status_code
+        )
 
     def sending(numbers: range) -> list[int]:
         try:
@@ -278,10 +284,10 @@ def _flood(payment: Payment, count: int, threads: int) -> Iterator[int]:
             yield from statuses
 
 
-def test_i7_200_forged_notices_a_second_cause_one_query_per_interval_20_rows_and_one_attention(
+def test_i7_200_forged_notifications_a_second_cause_one_query_per_interval_20_rows_and_one_review(
     world: World, configure: Configure, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    configure(NOTICE_THROTTLE_SECONDS=5, FORGED_NOTICES_BEFORE_ATTENTION=20)
+    configure(NOTIFICATION_THROTTLE_SECONDS=5, FORGED_NOTIFICATIONS_BEFORE_REVIEW=20)
     payment = world.start(world.order())
     began, before = time.monotonic(), world.queries()
     frozen = world.time.now()
@@ -290,56 +296,56 @@ def test_i7_200_forged_notices_a_second_cause_one_query_per_interval_20_rows_and
         monkeypatch.setattr(clock, "now", lambda second=second: frozen + timedelta(seconds=second))
         assert set(_flood(payment, 200, 8)) == {200}
         assert world.queries() == before + 1
-        assert Notice.objects.count() == 20
+        assert Notification.objects.count() == 20
     with capsys.disabled():
         sys.stdout.write(
-            f"\n{200 * seconds} forged notices ({200 * seconds / (time.monotonic() - began):.0f} a second here): 1 query, 20 rows"
+            f"\n{200 * seconds} forged notifications ({200 * seconds / (time.monotonic() - began):.0f} a second here): 1 query, 20 rows"
         )
     now = world.fresh(payment)
-    assert (now.status, now.notices, now.forged_notices) == ("pending", 600, 600)
-    assert now.next_look_at is not None
-    assert now.next_look_at <= frozen + timedelta(seconds=seconds + 5)  # brought forward, not forgotten
-    assert world.attentions() == ["forged-notices"]
-    assert TimelineEntry.objects.filter(event="attention.raised").count() == 1
+    assert (now.status, now.notifications, now.forged_notifications) == ("pending", 600, 600)
+    assert now.next_poll_at is not None
+    assert now.next_poll_at <= frozen + timedelta(seconds=seconds + 5)  # brought forward, not forgotten
+    assert world.reviews() == ["forged-notifications"]
+    assert TimelineEntry.objects.filter(event="review.opened").count() == 1
     monkeypatch.setattr(clock, "now", lambda: frozen + timedelta(seconds=6))
     assert set(_flood(payment, 8, 8)) == {200}
     assert world.queries() == before + 2
     world.shopper_pays(payment)
     monkeypatch.setattr(clock, "now", lambda: frozen + timedelta(seconds=30))
-    world.sweep()
+    world.run_worker()
     assert world.shop.times_paid(payment.order.key) == 1
 
 
-def test_a_wrong_merchant_number_for_an_hour_closes_no_order_and_raises_one_attention(world: World, configure: Configure) -> None:
+def test_a_wrong_merchant_number_for_an_hour_closes_no_order_and_raises_one_review(world: World, configure: Configure) -> None:
     payments = [world.start(world.order()) for _ in range(5)]
     Payment.objects.update(merchant_no="999999")  # as if they had been made so
     configure({"MERCHANT_NO": "999999"})
     for _ in range(12):
         world.time.advance(minutes=5)
         for payment in payments:
-            assert world.notice(payment).status_code == 200
+            assert world.notification(payment).status_code == 200
             assert world.come_back(payment).status_code == 200
-        world.sweep()
+        world.run_worker()
     assert {world.fresh(payment).status for payment in payments} == {"pending"}
     assert all(world.shop.is_payable(payment.order.key) for payment in payments)
-    assert world.attentions() == ["wrong-credentials"]
-    assert Attention.objects.count() == 1
-    assert Notice.objects.count() == 5 * 20
-    assert not Delivery.objects.exists()
+    assert world.reviews() == ["wrong-credentials"]
+    assert Review.objects.count() == 1
+    assert Notification.objects.count() == 5 * 20
+    assert not OutboxEvent.objects.exists()
 
 
-def test_rows_stay_bounded_however_often_a_refund_notice_comes(world: World, strict: Client) -> None:
+def test_rows_stay_bounded_however_often_a_refund_notification_comes(world: World, strict: Client) -> None:
     payment = world.paid_payment("12.50")
     refund = Refund.objects.get(pk=_refunded(world, payment))
-    kept = Notice.objects.count()
+    kept = Notification.objects.count()
     entries = TimelineEntry.objects.count()
     for _ in range(50):
-        strict.post(f"/payments/refund-notice/{refund.notice_key}/", FORGED, content_type=FORM)
-        strict.post(f"/payments/notice/{payment.notice_key}/", FORGED, content_type=FORM)
-    assert Notice.objects.filter(refund=refund).count() == 20
-    assert Notice.objects.filter(refund=None).count() == 20
+        strict.post(f"/payments/refund-notification/{refund.notification_key}/", FORGED, content_type=FORM)
+        strict.post(f"/payments/notification/{payment.notification_key}/", FORGED, content_type=FORM)
+    assert Notification.objects.filter(refund=refund).count() == 20
+    assert Notification.objects.filter(refund=None).count() == 20
     assert kept < 20
-    assert TimelineEntry.objects.count() == entries + 1  # the attention about forged notices
+    assert TimelineEntry.objects.count() == entries + 1  # the review about forged notifications
 
 
 # Anything --------------------------------------------------------------------------------------------------------------------------------
@@ -365,13 +371,13 @@ _bodies = st.one_of(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(said=_bodies, query=st.text(st.characters(codec="ascii"), max_size=60))
-def test_i7_no_notice_whatsoever_is_an_error_or_pays_an_order(world: World, said: tuple[str, bytes], query: str) -> None:
+def test_i7_no_notification_whatsoever_is_an_error_or_pays_an_order(world: World, said: tuple[str, bytes], query: str) -> None:
     payment = Payment.objects.first() or world.start(world.order())
     content_type, body = said
     keys: dict[str, Any] = {"content_type": content_type, "QUERY_STRING": query}
     client = Client(raise_request_exception=False)
-    assert client.generic("POST", f"/payments/notice/{payment.notice_key}/", body, **keys).status_code == 200
+    assert client.generic("POST", f"/payments/notification/{payment.notification_key}/", body, **keys).status_code == 200
     assert client.generic("POST", f"/payments/return/{payment.return_key}/", body, **keys).status_code == 200
     assert world.fresh(payment).status == "pending"
-    assert Notice.objects.count() <= 20
+    assert Notification.objects.count() <= 20
     assert Order.objects.count() == 1

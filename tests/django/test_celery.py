@@ -1,4 +1,4 @@
-"""The sweeper as Celery tasks: two worker processes at once, on RabbitMQ and on Redis."""
+"""The worker as Celery tasks: two worker processes at once, on RabbitMQ and on Redis."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.django.celery_broker import application
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate.django import clock, tasks
-from tillgate.django.models import Attention, Heartbeat, Payment
+from tillgate.django.models import Heartbeat, Payment, Review
 
 ROOT = Path(__file__).parents[2]
 BROKERS = {
@@ -79,10 +79,10 @@ class Workers:
     def send(self, name: str, *arguments: object) -> None:
         self.app.send_task(name, args=arguments)
 
-    def looked(self, place: int) -> int:
-        """Return how many payments a worker has looked at, by its log."""
+    def polled(self, place: int) -> int:
+        """Return how many payments a worker has polled, by its log."""
         told = re.findall(r"Task tillgate\.sweep_account\[.*succeeded in .*?: (\{.*\})", self.log(place))
-        return sum(ast.literal_eval(one).get("looked", 0) for one in told)
+        return sum(ast.literal_eval(one).get("polled", 0) for one in told)
 
     def kill(self, place: int) -> None:
         os.killpg(self.processes[place].pid, signal.SIGKILL)
@@ -136,7 +136,7 @@ def paid_and_due(world: World, count: int) -> list[Payment]:
     payments = [world.start(world.order()) for _ in range(count)]
     for payment in payments:
         world.shopper_pays(payment)
-    Payment.objects.update(next_look_at=clock.now())
+    Payment.objects.update(next_poll_at=clock.now())
     return payments
 
 
@@ -150,15 +150,15 @@ def test_two_workers_at_once_look_at_every_due_payment_once_and_tell_the_shop_on
     workers.start(2)
     payments = paid_and_due(world, MANY)
     for _ in range(6):
-        workers.send("tillgate.sweep")
+        workers.send("tillgate.run_worker")
     wait_for(lambda: ShopOrder.objects.filter(status="paid").count() == MANY)
-    wait_for(lambda: workers.looked(0) + workers.looked(1) == MANY)
+    wait_for(lambda: workers.polled(0) + workers.polled(1) == MANY)
     assert queries_by_reference(world) == {payment.reference: 1 for payment in payments}
     assert set(ShopOrder.objects.values_list("times_paid", flat=True)) == {1}
-    assert workers.looked(0) > 0
-    assert workers.looked(1) > 0
-    assert Heartbeat.objects.filter(name="sweeper").exists()
-    assert not Attention.objects.exists()
+    assert workers.polled(0) > 0
+    assert workers.polled(1) > 0
+    assert Heartbeat.objects.filter(name="worker").exists()
+    assert not Review.objects.exists()
 
 
 def test_what_a_killed_worker_held_is_done_by_another_after_the_lease(world: World, workers: Workers) -> None:
@@ -166,33 +166,33 @@ def test_what_a_killed_worker_held_is_done_by_another_after_the_lease(world: Wor
     paid_and_due(world, 10)
     world.sandbox.control.set_options({"delay_seconds": 3.0})
     world.sandbox.control.fault("delay", occasion="query", times=3)
-    workers.send("tillgate.sweep_account", "default")
+    workers.send("tillgate.run_account", "default")
     wait_for(lambda: len(queries_by_reference(world)) > 0)
     workers.kill(0)
-    held = Payment.objects.filter(status="pending", looked_at__isnull=False)
+    held = Payment.objects.filter(status="pending", last_polled_at__isnull=False)
     assert held.count() > 0
     world.sandbox.control.clear_faults()
     workers.processes.clear()
     workers.start(1)
-    workers.send("tillgate.sweep")
-    wait_for(lambda: not Payment.objects.filter(next_look_at__lte=clock.now()).exists())
+    workers.send("tillgate.run_worker")
+    wait_for(lambda: not Payment.objects.filter(next_poll_at__lte=clock.now()).exists())
     assert held.count() > 0  # the lease still runs
-    held.update(next_look_at=clock.now())
-    workers.send("tillgate.sweep")
+    held.update(next_poll_at=clock.now())
+    workers.send("tillgate.run_worker")
     wait_for(lambda: ShopOrder.objects.filter(status="paid").count() == 10)
     assert set(ShopOrder.objects.values_list("times_paid", flat=True)) == {1}
 
 
-def test_the_tasks_do_what_the_sweep_does(world: World) -> None:
+def test_the_tasks_do_what_the_worker_does(world: World) -> None:
     app = application("memory://", "tillgate-test-eager")
     app.conf.task_always_eager = True
     app.set_current()
     payment = paid_and_due(world, 1)[0]
-    assert tasks.sweep() == {"accounts": 1}
+    assert tasks.run_worker() == {"accounts": 1}
     assert world.shop.times_paid(payment.order.key) == 1
-    assert Heartbeat.objects.get(name="sweeper").at <= clock.now()
-    assert tasks.sweep() == {"accounts": 0}
-    assert tasks.sweep_account("default") == {}
+    assert Heartbeat.objects.get(name="worker").at <= clock.now()
+    assert tasks.run_worker() == {"accounts": 0}
+    assert tasks.run_account("default") == {}
 
 
 def test_i2_the_tasks_put_right_what_a_wrong_clock_has_put_off(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,11 +204,11 @@ def test_i2_the_tasks_put_right_what_a_wrong_clock_has_put_off(world: World, mon
         patch.setattr(clock, "now", lambda: right() + timedelta(days=365))
         payment = world.start(world.order())
     world.shopper_pays(payment)
-    tasks.sweep()
+    tasks.run_worker()
     assert world.fresh(payment).status == "paid"
 
 
-@pytest.mark.parametrize("name", ["sweep", "sweep_account", "sweep_shop", "sweep_mail"])
+@pytest.mark.parametrize("name", ["run_worker", "run_account", "run_shop", "run_mail"])
 def test_every_task_may_be_repeated_and_ends_before_a_broker_hands_it_to_somebody_else(name: str) -> None:
     task: Any = getattr(tasks, name)
     assert task.name == f"tillgate.{name}"
@@ -219,7 +219,7 @@ def test_every_task_may_be_repeated_and_ends_before_a_broker_hands_it_to_somebod
 
 def test_the_schedule_names_a_task_and_lets_a_late_one_expire() -> None:
     (entry,) = tasks.BEAT_SCHEDULE.values()
-    assert entry["task"] == tasks.sweep.name
+    assert entry["task"] == tasks.run_worker.name
     assert entry["schedule"] <= 60
     assert entry["options"]["expires"] >= entry["schedule"]
 
@@ -228,8 +228,8 @@ def test_a_worker_whose_clock_is_ahead_and_right_still_finds_no_task_expired(mon
     (entry,), expires = tasks.BEAT_SCHEDULE.values(), list[float]()
     world.start(world.order())
     world.time.advance(seconds=30)
-    for task in (tasks.sweep_account, tasks.sweep_shop, tasks.sweep_mail):
+    for task in (tasks.run_account, tasks.run_shop, tasks.run_mail):
         monkeypatch.setattr(task, "apply_async", lambda *_, **options: expires.append(options["expires"]))
-    tasks.sweep()
+    tasks.run_worker()
     assert len(expires) == 3
     assert min(entry["options"]["expires"], *expires) > clock.SKEW.total_seconds() + entry["schedule"]

@@ -39,9 +39,9 @@ def told() -> dict[str, str]:
 @pytest.fixture
 def sound(settings: Any, world: World) -> Any:
     """Settings with which nothing is wrong, whatever database the tests run on."""
-    settings.TILLGATE = {"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "ATTENTION_MAIL_TO": ["owner@shop.example"]}
+    settings.TILLGATE = {"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "REVIEW_MAIL_TO": ["owner@shop.example"]}
     settings.EMAIL_TIMEOUT = 10
-    world.sweep()
+    world.run_worker()
     with database("sqlite", {"transaction_mode": "IMMEDIATE"}, pragma=2):
         yield settings
 
@@ -110,7 +110,7 @@ def test_nothing_is_said_when_all_is_well(sound: Any) -> None:
     [
         (None, "TILLGATE"),
         ({"ACCOUNTS": {"default": LIVE}}, "PUBLIC_URL"),
-        ({"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "VENDOR": []}, "VENDOR"),
+        ({"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "METHOD": []}, "METHOD"),
         ({"ACCOUNTS": {"default": {**LIVE, "TOKEN": " canary-token"}}, "PUBLIC_URL": SHOP}, "TILLGATE['ACCOUNTS']['default']['TOKEN']: "),
         (
             {"ACCOUNTS": {"default": {**LIVE, "TOKKEN": "canary-token"}}, "PUBLIC_URL": SHOP},
@@ -273,7 +273,7 @@ def test_w013_no_account_that_the_pay_page_could_use(sound: Any) -> None:
 @pytest.mark.parametrize(
     ("installed", "urls", "says"),
     [
-        (["tillgate"], "tillgate", "it has 'tillgate', which is the library"),  # no address is needed to notice
+        (["tillgate"], "tillgate", "it has 'tillgate', which is the library"),  # no address is needed to notification
         (["tillgate", "tillgate.django"], "tillgate.django.urls", "it has 'tillgate', which is the library"),
         ([], "tillgate.django.urls", "it is missing"),
     ],
@@ -293,7 +293,7 @@ def test_the_library_in_the_place_of_its_app_is_refused_before_anything_else(ins
 
 
 def test_w001_nobody_is_mailed(sound: Any) -> None:
-    sound.TILLGATE = {**sound.TILLGATE, "ATTENTION_MAIL_TO": []}
+    sound.TILLGATE = {**sound.TILLGATE, "REVIEW_MAIL_TO": []}
     sound.MANAGERS = []
     assert set(told()) == {"W001"}
     sound.MANAGERS = [("Ann", "ann@shop.example")]
@@ -435,8 +435,8 @@ def test_e008_tables_without_transactions(sound: Any) -> None:
 
 def test_the_database_itself_is_looked_at(settings: Any, world: World) -> None:
     """The checks above see stand-ins; here they ask the real one."""
-    settings.TILLGATE = {"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "ATTENTION_MAIL_TO": ["owner@shop.example"]}
-    world.sweep()
+    settings.TILLGATE = {"ACCOUNTS": {"default": LIVE}, "PUBLIC_URL": SHOP, "REVIEW_MAIL_TO": ["owner@shop.example"]}
+    world.run_worker()
     assert set(told()) <= {"W005", "W007"}  # how the tests' own databases are set up
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
@@ -470,35 +470,35 @@ def test_the_database_itself_is_looked_at(settings: Any, world: World) -> None:
         assert "W007" not in told()
 
 
-def test_w009_and_w010_a_sweeper_that_never_ran_or_is_away(sound: Any, world: World) -> None:
+def test_w009_and_w010_a_worker_that_never_ran_or_is_away(sound: Any, world: World) -> None:
     Heartbeat.objects.all().delete()
     assert set(told()) == {"W009"}
-    world.sweep()
+    world.run_worker()
     assert told() == {}
     world.time.advance(minutes=16)
     assert "16 min" in told()["W010"]
-    sound.TILLGATE = {**sound.TILLGATE, "SWEEPER_LATE_MINUTES": 20}
+    sound.TILLGATE = {**sound.TILLGATE, "WORKER_LATE_MINUTES": 20}
     assert told() == {}
 
 
-def test_w010_a_sweeper_whose_last_sweep_is_still_to_come_may_be_away(sound: Any, world: World) -> None:
-    world.sweep()
+def test_w010_a_worker_whose_last_worker_is_still_to_come_may_be_away(sound: Any, world: World) -> None:
+    world.run_worker()
     for ahead, is_told in ((timedelta(minutes=5), False), (timedelta(days=3, minutes=1), True)):
-        Heartbeat.objects.filter(name="sweeper").update(at=clock.now() + ahead)
+        Heartbeat.objects.filter(name="worker").update(at=clock.now() + ahead)
         assert ("3 d" in told().get("W010", "")) is is_told
-    world.sweep()
+    world.run_worker()
     assert told() == {}
 
 
-def test_w011_a_sweeper_that_does_not_keep_up(sound: Any, world: World, configure: Callable[..., None]) -> None:
+def test_w011_a_worker_that_does_not_keep_up(sound: Any, world: World, configure: Callable[..., None]) -> None:
     silenced = sound.TILLGATE
     configure()
     payment = world.start(world.order())
-    Payment.objects.filter(pk=payment.pk).update(status="failed", next_look_at=clock.now() - timedelta(hours=2))
+    Payment.objects.filter(pk=payment.pk).update(status="failed", next_poll_at=clock.now() - timedelta(hours=2))
     sound.TILLGATE = silenced
     assert "2 h" in told()["W011"]
     configure()
-    world.sweep()
+    world.run_worker()
     sound.TILLGATE = silenced
     assert told() == {}
 
@@ -539,7 +539,7 @@ def test_before_the_first_migration_the_database_is_not_complained_about(sound: 
     def no_table() -> Any:
         raise ProgrammingError('relation "tillgate_heartbeat" does not exist')
 
-    monkeypatch.setattr(checks, "DATABASE_AREAS", {"sweeper": no_table})
+    monkeypatch.setattr(checks, "DATABASE_AREAS", {"worker": no_table})
     assert told() == {}
 
 

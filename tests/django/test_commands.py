@@ -1,4 +1,4 @@
-"""`manage.py tillgate`: the sweeper as a process, the audit, and the doctor."""
+"""`manage.py tillgate`: the worker as a process, the audit, and the doctor."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from django.utils import timezone
 
 from tests.django import project
 from tests.django.conftest import World
-from tests.django.operations.test_sweep import make_due, many
+from tests.django.operations.test_worker import make_due, many
 from tests.test_docs import headings, read, rows, section
 from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django import clock, operations
 from tillgate.django.management.commands.tillgate import SUBCOMMANDS, Command
 from tillgate.django.management.subcommands import audit as audit_subcommand
-from tillgate.django.management.subcommands import sweep as subcommand
+from tillgate.django.management.subcommands import worker as subcommand
 from tillgate.django.management.terminal import Stop, Voice
-from tillgate.django.models import Attention, Order, Payment
-from tillgate.django.operations.attention import ANSWER_REASONS
-from tillgate.django.operations.books import DifferenceKind
-from tillgate.django.operations.sweep import Swept
+from tillgate.django.models import Order, Payment, Review
+from tillgate.django.operations.ledger import DifferenceKind
+from tillgate.django.operations.reviews import ANSWER_REASONS
+from tillgate.django.operations.worker import WorkDone
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 
 
@@ -74,20 +74,20 @@ def kill_when(monkeypatch: pytest.MonkeyPatch, queries: int, number: int) -> Non
     monkeypatch.setattr("tillgate.hooks.query", query)
 
 
-# sweep ------------------------------------------------------------------------------------------------------------------------------------
+# worker run -------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_sweep_says_what_it_did(world: World) -> None:
+def test_a_worker_says_what_it_did(world: World) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     make_due(payment)
-    assert run("sweep") == ("1 payment looked at, 1 changed\n", 0)
-    assert run("sweep") == ("0 payments looked at\n", 0)
+    assert run("worker", "--once") == ("1 payment polled, 1 changed\n", 0)
+    assert run("worker", "--once") == ("0 payments polled\n", 0)
     assert world.shop.is_paid(payment.order.key)
 
 
-@pytest.mark.parametrize("words", [("sweep", "-v", "0"), ("-v", "0", "sweep")])
-def test_a_quiet_sweep_says_nothing(world: World, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", [("worker", "--once", "-v", "0"), ("-v", "0", "worker", "--once")])
+def test_a_quiet_worker_says_nothing(world: World, words: tuple[str, ...]) -> None:
     many(world, 1)
     assert run(*words, is_terminal=True) == ("", 0)
     assert world.queries() == 1
@@ -95,18 +95,18 @@ def test_a_quiet_sweep_says_nothing(world: World, words: tuple[str, ...]) -> Non
 
 def test_a_terminal_sees_progress_and_a_file_does_not(world: World) -> None:
     many(world, 1)
-    text, _ = run("sweep", is_terminal=True)
-    assert text == "... 1 payment looked at\n1 payment looked at\n"
+    text, _ = run("worker", "--once", is_terminal=True)
+    assert text == "... 1 payment polled\n1 payment polled\n"
     many(world, 1)
-    assert run("sweep")[0] == "1 payment looked at\n"
+    assert run("worker", "--once")[0] == "1 payment polled\n"
 
 
 def test_the_limit_is_kept_and_a_senseless_one_refused(world: World) -> None:
     many(world, 5)
-    assert run("sweep", "--limit", "3")[0] == "3 payments looked at\n"
+    assert run("worker", "--once", "--limit", "3")[0] == "3 payments polled\n"
     for words in (("--limit", "0"), ("--interval", "0"), ("--interval", "86400"), ("--limit", "many")):
         with pytest.raises(CommandError):
-            run("sweep", *words)
+            run("worker", "--once", *words)
 
 
 @pytest.mark.parametrize(
@@ -121,52 +121,52 @@ def test_the_limit_is_kept_and_a_senseless_one_refused(world: World) -> None:
 )
 def test_a_number_that_cannot_be_used_is_told_with_its_remedy(world: World, option: str, given: str, remedy: str) -> None:
     with pytest.raises(CommandError) as caught:
-        run("sweep", option, given)
+        run("worker", option, given)
     assert str(caught.value).startswith(f"Error: argument {option}: ")
     assert str(caught.value).endswith(remedy)
 
 
-def test_a_sweep_that_is_no_loop_ends_within_minutes_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_no_loop_ends_within_minutes_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     many(world, 2)
     monkeypatch.setattr(subcommand, "_LONGEST_SECONDS", 0.0)
-    assert run("sweep") == ("0 payments looked at; what is left is for the next sweep\n", 0)
+    assert run("worker", "--once") == ("0 payments polled; what is left is for the next worker run\n", 0)
     monkeypatch.undo()
-    assert run("sweep") == ("2 payments looked at\n", 0)
+    assert run("worker", "--once") == ("2 payments polled\n", 0)
 
 
-def test_the_sentence_of_a_sweep_counts_in_english() -> None:
-    assert subcommand._sentence(Swept(looked=1, refunds_sent=1, mails=1)) == "1 payment looked at, 1 refund sent, 1 mail"
-    assert subcommand._sentence(Swept(looked=2, refunds_sent=2, mails=2)) == "2 payments looked at, 2 refunds sent, 2 mails"
+def test_the_sentence_of_a_worker_counts_in_english() -> None:
+    assert subcommand._message(WorkDone(polled=1, refunds_sent=1, mails=1)) == "1 payment polled, 1 refund sent, 1 mail"
+    assert subcommand._message(WorkDone(polled=2, refunds_sent=2, mails=2)) == "2 payments polled, 2 refunds sent, 2 mails"
 
 
-def test_a_sweep_or_an_audit_without_tables_says_what_to_run(world: World) -> None:
+def test_a_worker_or_an_audit_without_tables_says_what_to_run(world: World) -> None:
     call_command("migrate", "tillgate", "zero", verbosity=0)
     try:
-        for words in (("sweep",), ("sweep", "--loop"), ("audit",)):
+        for words in (("worker", "--once"), ("worker",), ("audit",)):
             with pytest.raises(CommandError, match=r"no tables of Tillgate yet: run `manage\.py migrate`"):
                 run(*words)
     finally:
         call_command("migrate", "tillgate", verbosity=0)
 
 
-def test_a_sweep_with_faults_ends_with_1_and_names_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subcommand, "sweep", lambda *_: Swept(faults=["deliveries of order 3: RuntimeError: no"]))
-    assert run("sweep") == ("0 payments looked at, 1 fault\ndeliveries of order 3: RuntimeError: no\n", 1)
+def test_a_worker_with_faults_ends_with_1_and_names_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subcommand, "run_worker", lambda *_: WorkDone(faults=["outbox events of order 3: RuntimeError: no"]))
+    assert run("worker", "--once") == ("0 payments polled, 1 fault\noutbox events of order 3: RuntimeError: no\n", 1)
 
 
 def test_wrong_settings_are_one_line(world: World, settings: Any) -> None:
     settings.TILLGATE = {}
     with pytest.raises(CommandError, match=r"^ConfigurationError: TILLGATE\['PUBLIC_URL'\]"):
-        run("sweep")
+        run("worker", "--once")
 
 
 def test_a_database_that_is_away_is_one_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_: object) -> Swept:
+    def away(*_: object) -> WorkDone:
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr(subcommand, "sweep", away)
+    monkeypatch.setattr(subcommand, "run_worker", away)
     with pytest.raises(CommandError, match="connection refused"):
-        run("sweep")
+        run("worker", "--once")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -176,28 +176,28 @@ def test_a_signal_ends_the_loop_cleanly_and_nothing_is_lost(world: World, monkey
     for payment in payments:
         world.shopper_pays(payment)
     kill_when(monkeypatch, 5, number)
-    text, code = run("sweep", "--loop")
+    text, code = run("worker")
     assert code == 0
     assert signal.getsignal(number) is before
-    looked = world.queries()
-    assert 5 <= looked < 30
-    assert sum(world.shop.times_paid(payment.order.key) for payment in payments) == looked
-    assert f"{looked} changed" in text
-    assert re.search(r"^\d\d:\d\d:\d\d \d+ payments looked at", text, re.MULTILINE)
-    assert run("sweep")[0].startswith(f"{30 - looked} payments looked at")
+    polled = world.queries()
+    assert 5 <= polled < 30
+    assert sum(world.shop.times_paid(payment.order.key) for payment in payments) == polled
+    assert f"{polled} changed" in text
+    assert re.search(r"^\d\d:\d\d:\d\d \d+ payments polled", text, re.MULTILINE)
+    assert run("worker", "--once")[0].startswith(f"{30 - polled} payments polled")
 
 
-def test_the_loop_goes_on_by_itself_and_waits_the_interval_between_sweeps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_goes_on_by_itself_and_waits_the_interval_between_worker_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[float] = []
 
-    def sweep(limit: int | None, *_: object) -> Swept:
+    def run_worker(limit: int | None, *_: object) -> WorkDone:
         began.append(time.monotonic())
         if len(began) == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        return Swept()
+        return WorkDone()
 
-    monkeypatch.setattr(subcommand, "sweep", sweep)
-    assert run("sweep", "--loop", "--interval", "0.3") == ("", 0)
+    monkeypatch.setattr(subcommand, "run_worker", run_worker)
+    assert run("worker", "--interval", "0.3") == ("", 0)
     assert len(began) == 3
     assert 0.3 <= began[2] - began[1] < 2
 
@@ -206,28 +206,28 @@ def test_a_loop_with_a_limit_goes_on_at_once_while_there_is_more(world: World, m
     many(world, 6)
     kill_when(monkeypatch, 6, signal.SIGTERM)
     began = time.monotonic()
-    run("sweep", "--loop", "--limit", "2", "--interval", "60")
+    run("worker", "--limit", "2", "--interval", "60")
     assert world.queries() == 6
     assert time.monotonic() - began < 30
 
 
-def test_the_loop_survives_whatever_a_sweep_raises_and_waits_longer_each_time(
+def test_the_loop_survives_whatever_a_worker_raises_and_waits_longer_each_time(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     outcomes: list[Exception | None] = [OperationalError("connection refused"), RuntimeError("a bug"), None]
     waited: list[float] = []
 
-    def sweep(*_: object) -> Swept:
+    def run_worker(*_: object) -> WorkDone:
         outcome = outcomes.pop(0)
         if outcome:
             raise outcome
         os.kill(os.getpid(), signal.SIGTERM)
-        return Swept()
+        return WorkDone()
 
-    monkeypatch.setattr(subcommand, "sweep", sweep)
+    monkeypatch.setattr(subcommand, "run_worker", run_worker)
     monkeypatch.setattr(Stop, "wait", lambda _, seconds: waited.append(seconds))
     with caplog.at_level(logging.WARNING, "tillgate"):
-        assert run("sweep", "--loop")[1] == 0
+        assert run("worker")[1] == 0
     assert 0.5 <= waited[0] <= 1 <= waited[1] <= 2
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR", "WARNING"]
     assert "connection refused" in caplog.text
@@ -250,7 +250,7 @@ def drop_connections() -> int:
 
 @pytest.mark.skipif(project.DATABASE == "sqlite", reason="SQLite has no connection that could be dropped")
 def test_the_loop_survives_a_database_that_drops_its_connections(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are dropped in the middle of a sweep, and the payment is found all the same."""
+    """They are dropped in the middle of a worker run, and the payment is found all the same."""
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
@@ -285,14 +285,14 @@ def test_the_loop_survives_a_database_that_drops_its_connections(world: World, m
     thread = threading.Thread(target=watch)
     thread.start()
     try:
-        run("sweep", "--loop", "--interval", "0.2")
+        run("worker", "--interval", "0.2")
     finally:
         thread.join()
     assert dropped[0] >= 1
     assert world.shop.times_paid(order) == 1
 
 
-def test_a_sweep_is_not_kept_from_running_by_a_failing_check() -> None:
+def test_a_worker_is_not_kept_from_running_by_a_failing_check() -> None:
     assert not Command.requires_system_checks
 
 
@@ -345,7 +345,7 @@ def test_books_that_agree_end_with_0(world: World) -> None:
     assert re.fullmatch(
         r"1 of 1 payment compared, started from \d{4}-\d\d-\d\d \d\d:\d\d C[DS]T until \d{4}-\d\d-\d\d \d\d:\d\d C[DS]T: no difference\n"
         r"paid here: 1 with USD 12\.50; at the gateway: 1 with USD 12\.50\n"
-        r"given back here: 1 refund with USD 2\.50; the interface has no query for refunds: compare with the gateway's back office\n",
+        r"refunded here: 1 refund with USD 2\.50; the interface has no query for refunds: compare with the gateway's back office\n",
         text,
     )
     assert run("audit", "-v", "0") == ("", 0)
@@ -359,7 +359,7 @@ def test_a_difference_is_one_line_and_ends_with_1(world: World) -> None:
     line, summary, totals = text.splitlines()
     assert re.fullmatch(
         rf"paid-there {payment.reference} of order {payment.order}: pending, USD 12\.50, transaction \d+ \| "
-        r"the gateway says 'success', USD 12\.50, transaction \d+ \| “Ask the gateway now” in the admin; the sweeper looks next at .*",
+        r"the gateway says 'success', USD 12\.50, transaction \d+ \| “Ask the gateway now” in the admin; the worker looks next at .*",
         line,
     )
     assert summary.endswith(": 1 difference")
@@ -457,8 +457,8 @@ def test_the_commands_run_in_a_project_without_time_zones(world: World, settings
         assert re.search(r": no difference$", text.splitlines()[0]), text
         assert code == 0
     out = Terminal()
-    Voice(Command(stdout=out), 1, tells_time=True).done("1 payment looked at")  # as the loop says it
-    assert re.fullmatch(r"\d\d:\d\d:\d\d 1 payment looked at\n", out.getvalue())
+    Voice(Command(stdout=out), 1, tells_time=True).done("1 payment polled")  # as the loop says it
+    assert re.fullmatch(r"\d\d:\d\d:\d\d 1 payment polled\n", out.getvalue())
 
 
 def test_an_account_can_be_chosen(world: World) -> None:
@@ -510,9 +510,9 @@ def test_a_signal_ends_an_audit_which_says_what_it_did_not_reach(world: World, m
 @pytest.fixture
 def healthy(world: World, configure: Callable[..., None], settings: Any) -> World:
     """A project in which the doctor finds nothing wrong, but for how the tests' own database is set up."""
-    configure(ATTENTION_MAIL_TO=["owner@shop.example"])
+    configure(REVIEW_MAIL_TO=["owner@shop.example"])
     settings.SILENCED_SYSTEM_CHECKS = ["tillgate.E003", "tillgate.W005", "tillgate.W007"]
-    world.sweep()
+    world.run_worker()
     return world
 
 
@@ -530,8 +530,8 @@ def test_a_healthy_project(healthy: World) -> None:
     right, wrong = findings()
     assert wrong == {}
     assert right["default: credentials"].startswith("a signed query was understood")
-    assert right["sweeper"].startswith("ran last ")
-    assert (right["migrations"], right["attentions"]) == ("all applied", "nothing needs a person")
+    assert right["worker"].startswith("ran last ")
+    assert (right["migrations"], right["reviews"]) == ("all applied", "nothing needs review")
     text, code = run("doctor")
     assert code == 0
     assert "FAIL" not in text
@@ -539,7 +539,7 @@ def test_a_healthy_project(healthy: World) -> None:
 
 
 def test_the_accounts_are_proven_without_moving_money(healthy: World, configure: Callable[..., None]) -> None:
-    configure({"TOKEN": "another token"}, ATTENTION_MAIL_TO=["owner@shop.example"])
+    configure({"TOKEN": "another token"}, REVIEW_MAIL_TO=["owner@shop.example"])
     _, wrong = findings()
     assert set(wrong) == {"default: credentials"}
     assert "check merchant_no and token" in wrong["default: credentials"]
@@ -587,23 +587,23 @@ def test_a_plugin_that_raises_does_not_end_the_doctor(healthy: World) -> None:
         hooks.plugin_manager().unregister(faulty)
     assert wrong["default: credentials"].startswith("a plugin raised ZeroDivisionError: correct it")
     assert wrong["account event-7"].startswith("a plugin that was asked for it raised KeyError: 'event-7': correct it")
-    assert "attentions" in right
+    assert "reviews" in right
 
 
 def test_wrong_settings_do_not_end_the_doctor(healthy: World, settings: Any) -> None:
-    settings.TILLGATE = {**settings.TILLGATE, "VENDOR": ["alipay"]}
+    settings.TILLGATE = {**settings.TILLGATE, "METHOD": ["alipay"]}
     right, wrong = findings()
     assert set(wrong) == {"settings"}
-    assert "'VENDOR' is not a setting" in wrong["settings"]
-    assert "sweeper" in right
+    assert "'METHOD' is not a setting" in wrong["settings"]
+    assert "worker" in right
 
 
-def test_a_sweeper_that_is_away_and_what_needs_a_person_are_told(healthy: World) -> None:
+def test_a_worker_that_is_away_and_what_needs_a_person_are_told(healthy: World) -> None:
     healthy.time.advance(hours=2)
-    Attention.objects.create(reason="underpaid", sentence="It was underpaid.", open_key="1", raised_at=clock.now())
+    Review.objects.create(reason="underpaid", message="It was underpaid.", open_key="1", opened_at=clock.now())
     _, wrong = findings()
-    assert set(wrong) == {"sweeper", "attentions"}
-    assert "2 h ago" in wrong["sweeper"]
+    assert set(wrong) == {"worker", "reviews"}
+    assert "2 h ago" in wrong["worker"]
     text, code = run("doctor")
     assert code == 1
     assert text.count("FAIL") == 2
@@ -613,7 +613,7 @@ def test_a_sweeper_that_is_away_and_what_needs_a_person_are_told(healthy: World)
 def test_what_is_due_is_counted(healthy: World) -> None:
     many(healthy, 3)
     right, _ = findings()
-    assert right["due work"] == "3 payments, 0 deliveries, 0 refunds"
+    assert right["due work"] == "3 payments, 0 outbox events, 0 refunds"
 
 
 def test_migrations_that_were_not_applied_are_told_and_no_table_is_read(healthy: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -625,7 +625,7 @@ def test_migrations_that_were_not_applied_are_told_and_no_table_is_read(healthy:
     monkeypatch.setattr(MigrationExecutor, "migration_plan", lambda *_: [(Pending, False)])
     right, wrong = findings()
     assert wrong == {"migrations": "not applied: 0002_more. Run `manage.py migrate`."}
-    assert "sweeper" not in right
+    assert "worker" not in right
 
 
 def test_a_database_that_cannot_be_read_is_told(healthy: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 
 from tests.django import project
 from tests.django.conftest import World
-from tillgate.django.models import Attention, Delivery, DeliveryKind, Notice, Order, Payment, Refund, TimelineEntry
+from tillgate.django.models import Notification, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry
 from tillgate.lifecycle import RefundStatus
 
 MANY = 4_000
@@ -27,7 +27,7 @@ def _tables() -> set[str]:
 
 def test_migrations_run_forwards_backwards_to_nothing_and_forwards_again(world: World) -> None:
     built = _tables()
-    assert {"tillgate_order", "tillgate_payment", "tillgate_refund", "tillgate_notice", "tillgate_delivery"} <= built
+    assert {"tillgate_order", "tillgate_payment", "tillgate_refund", "tillgate_notification", "tillgate_outboxevent"} <= built
     try:
         call_command("migrate", "tillgate", "zero", verbosity=0)
         assert _tables() == set()
@@ -52,52 +52,52 @@ def _fill(world: World) -> None:
     for number, order in enumerate(orders):
         payment = Payment.objects.get(pk=like.pk) if not payments else _copy(payments[0])
         payment.pk, payment.order, payment.reference, payment.transaction_no = None, order, f"CROWD-{number}", f"crowd-{number}"
-        payment.notice_key, payment.return_key = f"notice-{number}", f"return-{number}"
+        payment.notification_key, payment.return_key = f"notification-{number}", f"return-{number}"
         payment.account = f"account-{number % 4}"
-        payment.next_look_at = now + timedelta(days=1) if number % 50 else now - timedelta(seconds=number)
+        payment.next_poll_at = now + timedelta(days=1) if number % 50 else now - timedelta(seconds=number)
         payments.append(payment)
     Payment.objects.bulk_create(payments, batch_size=500)
     payments = list(Payment.objects.filter(reference__startswith="CROWD").order_by("pk"))
-    Delivery.objects.bulk_create(
+    OutboxEvent.objects.bulk_create(
         [
-            Delivery(order=payment.order, payment=payment, kind="payment-paid", created_at=now, done_at=now if number % 100 else None)
+            OutboxEvent(order=payment.order, payment=payment, kind="payment-paid", created_at=now, done_at=now if number % 100 else None)
             for number, payment in enumerate(payments)
         ]
-        + [Delivery(order=payment.order, kind="remote", created_at=now, due_at=now - timedelta(1)) for payment in payments[:20]],
+        + [OutboxEvent(order=payment.order, kind="remote", created_at=now, due_at=now - timedelta(1)) for payment in payments[:20]],
         batch_size=500,
     )
     Refund.objects.bulk_create(
         [
-            Refund(payment=payment, amount="1.00", status="succeeded", created_at=now, status_since=now, notice_key=f"refund-{number}")
+            Refund(
+                payment=payment, amount="1.00", status="succeeded", created_at=now, status_since=now, notification_key=f"refund-{number}"
+            )
             for number, payment in enumerate(payments)
         ],
         batch_size=500,
     )
-    Notice.objects.bulk_create(
+    Notification.objects.bulk_create(
         [
-            Notice(payment=payment, kind="payment", slot=0, received_at=now, method="POST", signature="absent", evidence={})
+            Notification(payment=payment, kind="payment", slot=0, received_at=now, method="POST", signature="absent", evidence={})
             for payment in payments
         ],
         batch_size=500,
     )
     TimelineEntry.objects.bulk_create(
         [
-            TimelineEntry(order=payment.order, payment=payment, at=now, event="payment.paid", cause="", sentence="", evidence={})
+            TimelineEntry(order=payment.order, payment=payment, at=now, event="payment.paid", actor="", message="", evidence={})
             for payment in payments
         ],
         batch_size=500,
     )
-    Attention.objects.bulk_create(
+    Review.objects.bulk_create(
         [
-            Attention(
-                reason="overpaid", sentence="", payment=payment, order=payment.order, open_key=f"overpaid:{payment.pk}", raised_at=now
-            )
+            Review(reason="overpaid", message="", payment=payment, order=payment.order, open_key=f"overpaid:{payment.pk}", opened_at=now)
             for payment in payments
         ],
         batch_size=500,
     )
     with connection.cursor() as cursor:
-        for model in (Order, Payment, Delivery, Refund, Notice, TimelineEntry, Attention):
+        for model in (Order, Payment, OutboxEvent, Refund, Notification, TimelineEntry, Review):
             cursor.execute(f"ANALYZE {'TABLE' if project.DATABASE == 'mariadb' else ''} {model._meta.db_table}")
 
 
@@ -110,24 +110,24 @@ def _lookups(world: World) -> dict[str, QuerySet[Any]]:
     now, some = world.time.now(), Payment.objects.get(reference="CROWD-1234")
     payments, orders = Payment.objects.all(), Order.objects.all()
     return {
-        "due payments of an account": payments.filter(account="account-2", next_look_at__lte=now).order_by("next_look_at")[:200],
-        "payment by notice_key": payments.filter(notice_key="notice-1234"),
+        "due payments of an account": payments.filter(account="account-2", next_poll_at__lte=now).order_by("next_poll_at")[:200],
+        "payment by notification_key": payments.filter(notification_key="notification-1234"),
         "payment by return_key": payments.filter(return_key="return-1234"),
         "payment by reference": payments.filter(reference="CROWD-1234"),
         "payment by transaction_no": payments.filter(transaction_no="crowd-1234"),
         "open payments of an order": payments.filter(order=some.order_id, status__in=["created", "pending"]),
         "order by plugin and key": orders.filter(plugin="other", key="crowd-1234"),
         "orders to be told unpaid": orders.filter(unpaid_check_at__lte=now),
-        "open deliveries of an order": Delivery.objects.filter(order=some.order_id, done_at=None).order_by("id"),
-        "due deliveries": Delivery.objects.filter(due_at__lte=now, done_at=None).exclude(kind=DeliveryKind.REMOTE),
-        "refund by notice_key": Refund.objects.filter(notice_key="refund-1234"),
+        "open outbox events of an order": OutboxEvent.objects.filter(order=some.order_id, done_at=None).order_by("id"),
+        "due outbox events": OutboxEvent.objects.filter(due_at__lte=now, done_at=None).exclude(kind=OutboxEventKind.REMOTE),
+        "refund by notification_key": Refund.objects.filter(notification_key="refund-1234"),
         "refunds of a payment": Refund.objects.filter(payment=some),
         "due refunds": Refund.objects.filter(due_at__lte=now, status=RefundStatus.QUEUED),
-        "a notice's slot": Notice.objects.filter(payment=some, refund=None, slot=0),
+        "a notification's slot": Notification.objects.filter(payment=some, refund=None, slot=0),
         "timeline of a payment": TimelineEntry.objects.filter(payment=some),
         "timeline of an order": TimelineEntry.objects.filter(order=some.order_id),
-        "the same attention": Attention.objects.filter(open_key=f"overpaid:{some.pk}"),
-        "attention of a payment": Attention.objects.filter(payment=some, reason="overpaid", resolved_at=None),
+        "the same review": Review.objects.filter(open_key=f"overpaid:{some.pk}"),
+        "review of a payment": Review.objects.filter(payment=some, reason="overpaid", resolved_at=None),
     }
 
 

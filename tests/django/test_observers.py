@@ -26,7 +26,7 @@ from tillgate import ConfigurationError, NotSent, hooks
 from tillgate.django import clock, observers, operations
 from tillgate.django.models import Payment, Refund
 from tillgate.django.observers import LOG_NAME, TELEMETRY_NAME
-from tillgate.django.operations.books import STATUS_OF_EVENT
+from tillgate.django.operations.ledger import STATUS_OF_EVENT
 from tillgate.django.staff.words import EVENTS
 from tillgate.django.telemetry import TelemetryObserver
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
@@ -80,18 +80,18 @@ def events(log: pytest.LogCaptureFixture) -> list[Any]:
 
 
 def live_a_full_life(world: World) -> Payment:
-    """Start, be refused, pay, notify, come back, refund, lose a refund, fail to reach the gateway, need a person."""
+    """Start, be refused, pay, notify, come back, refund, lose a refund, fail to reach the gateway, need review."""
     world.sandbox.control.fault("refused", occasion="pay")
     world.start(world.order())
     world.sandbox.control.fault("bad_signature", occasion="query")
     payment = world.paid_payment()
-    world.notice(payment, f"status=success&verifySign={'0' * 32}")
+    world.notification(payment, f"status=success&verifySign={'0' * 32}")
     world.come_back(payment)
     operations.refund(payment.pk, "1.00")
     world.sandbox.control.fault("lost_response", occasion="refund")
     operations.refund(payment.pk, "2.00")
     world.time.advance(days=2)
-    world.sweep()
+    world.run_worker()
     return payment
 
 
@@ -101,10 +101,10 @@ def test_the_log_tells_what_happened_to_which_payment(world: World, log: pytest.
         ("payment.created", payment.reference),
         ("payment.pending", payment.reference),
         ("payment.paid", payment.reference),
-        ("delivery.done", payment.reference),
+        ("event.delivered", payment.reference),
     ]
     paid = events(log)[2]
-    assert (paid.status, paid.amount, paid.vendor, paid.cause) == ("paid", "12.50", "alipay", "notice")
+    assert (paid.status, paid.amount, paid.method, paid.actor) == ("paid", "12.50", "alipay", "webhook")
     assert paid.order == f"smallest-shop:{payment.order.key}"
     assert paid.getMessage() == f"payment.paid {payment.reference}: the gateway says that it is paid"
     assert paid.levelno == logging.INFO
@@ -115,22 +115,22 @@ def test_the_log_warns_of_what_needs_a_person(world: World, log: pytest.LogCaptu
     world.sandbox.control.fault("lost_response", occasion="refund")
     operations.refund(payment.pk, "2.00")
     warned = [(record.event, getattr(record, "reason", "")) for record in events(log) if record.levelno == logging.WARNING]
-    assert warned == [("refund.unknown", ""), ("attention.raised", "refund-unknown")]
+    assert warned == [("refund.unknown", ""), ("review.opened", "refund-unknown")]
     assert [record.refund_amount for record in events(log) if record.event == "refund.unknown"] == ["2.00"]
 
 
 def test_a_matter_of_an_account_is_heard_of_too(world: World, log: pytest.LogCaptureFixture, configure: Any) -> None:
     payment = world.start(world.order())
     configure({"TOKEN": "another token"})
-    world.notice(payment)
-    raised = next(record for record in events(log) if record.event == "attention.raised")
+    world.notification(payment)
+    raised = next(record for record in events(log) if record.event == "review.opened")
     assert (raised.reason, raised.account, raised.reference) == ("wrong-credentials", "default", None)
 
 
 def test_what_a_plugin_adds_to_an_event_stays_out_of_the_log(log: pytest.LogCaptureFixture) -> None:
-    hooks.emit(hooks.Event(name="shop.thing", at=clock.now(), fields={"card": "4111", "name": "Ann", "args": 1, "cause": "x"}))
+    hooks.emit(hooks.Event(name="shop.thing", at=clock.now(), fields={"card": "4111", "name": "Ann", "args": 1, "actor": "x"}))
     (record,) = events(log)
-    assert (record.event, record.cause) == ("shop.thing", "x")
+    assert (record.event, record.actor) == ("shop.thing", "x")
     assert not hasattr(record, "card")
     assert "4111" not in log.text
 
@@ -161,7 +161,7 @@ def test_a_failed_call_is_an_error_by_its_type_alone(world: World, telemetry: Te
     assert span.events == ()
     world.sandbox.control.reset()
     world.time.advance(hours=2)
-    world.sweep()
+    world.run_worker()
     query = telemetry.spans()[-1]
     assert query.attributes["tillgate.reference"] == payment.reference
     assert query.attributes["tillgate.outcome"] == "OrderNotFound"
@@ -169,15 +169,15 @@ def test_a_failed_call_is_an_error_by_its_type_alone(world: World, telemetry: Te
 
 
 def test_events_are_counted_and_noted_in_the_span_around_them(world: World, telemetry: Telemetry) -> None:
-    with telemetry.tracers.get_tracer("a request").start_as_current_span("POST /payments/notice/"):
+    with telemetry.tracers.get_tracer("a request").start_as_current_span("POST /payments/notification/"):
         payment = world.paid_payment()
     counted = {
-        (point.attributes["tillgate.event"], point.attributes.get("tillgate.vendor")): point.value
+        (point.attributes["tillgate.event"], point.attributes.get("tillgate.method")): point.value
         for point in telemetry.points("tillgate.events")
     }
     assert counted[("payment.paid", "alipay")] == 1
     around = telemetry.spans()[-1]
-    assert [event.name for event in around.events] == ["payment.created", "payment.pending", "payment.paid", "delivery.done"]
+    assert [event.name for event in around.events] == ["payment.created", "payment.pending", "payment.paid", "event.delivered"]
     assert {event.attributes["tillgate.reference"] for event in around.events} == {payment.reference}
     assert all(span.parent.span_id == around.context.span_id for span in telemetry.spans()[:-1])
     references = [point for name in ("tillgate.events", "tillgate.gateway.duration") for point in telemetry.points(name)]
@@ -194,10 +194,10 @@ def test_i11_no_token_signature_or_key_is_in_a_log_span_or_metric(
     assert PUBLISHED_TEST_TOKEN not in heard
     assert re.findall(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])", _without_trace_ids(heard)) == []
     for payment in Payment.objects.all():
-        assert payment.notice_key not in heard
+        assert payment.notification_key not in heard
         assert payment.return_key not in heard
     for refund in Refund.objects.all():
-        assert refund.notice_key not in heard
+        assert refund.notification_key not in heard
 
 
 def _without_trace_ids(text: str) -> str:
@@ -216,7 +216,7 @@ def test_a_call_that_never_left_and_a_plugin_that_raises_are_told_by_their_types
     broken = Broken()
     hooks.plugin_manager().register(broken)
     try:
-        world.notice(payment)
+        world.notification(payment)
     finally:
         hooks.plugin_manager().unregister(broken)
     assert telemetry.spans()[-1].attributes["error.type"] == "NotSent"

@@ -21,9 +21,9 @@ from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import hooks
 from tillgate.django import operations, views
-from tillgate.django.forms import RefundForm, VendorForm
-from tillgate.django.models import Delivery, Payment
-from tillgate.django.operations import deliveries, payments
+from tillgate.django.forms import MethodForm, RefundForm
+from tillgate.django.models import OutboxEvent, Payment
+from tillgate.django.operations import outbox, payments
 from tillgate.django.templatetags.tillgate import unrounded
 from tillgate.django.tickets import start_url
 from tillgate.testing.translations import faults_of_catalogue
@@ -54,7 +54,7 @@ def test_a_shopper_is_sent_home_to_an_order_that_is_paid_though_whoever_brought_
     world.shopper_pays(payment)
     with monkeypatch.context() as patch:
         patch.setattr(payments, "deliver", lambda order_id: 0)
-        assert operations.reconcile(payment, "notice").status == "paid"
+        assert operations.reconcile(payment, "notification").status == "paid"
     assert world.shop.times_paid(payment.order.key) == 0
     assert come_back(world, payment, **query).status_code == 302
     assert world.shop.times_paid(payment.order.key) == 1
@@ -64,17 +64,17 @@ def test_a_shopper_is_sent_home_though_the_order_is_locked_for_too_long(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     payment = world.paid_payment()
-    Delivery.objects.update(done_at=None)
+    OutboxEvent.objects.update(done_at=None)
 
     def lock(_: int) -> Any:
         raise OperationalError("database is locked")
 
-    monkeypatch.setattr(deliveries, "locked_order", lock)
+    monkeypatch.setattr(outbox, "locked_order", lock)
     assert come_back(world, payment, wait="1").status_code == 302
     assert f"whether the shop was told of {payment.reference} could not be seen" in caplog.text
 
 
-@pytest.mark.parametrize("door", ["return", "notice"])
+@pytest.mark.parametrize("door", ["return", "notification"])
 def test_what_was_received_is_acknowledged_though_what_it_leads_to_fails(
     world: World, no_home: None, monkeypatch: pytest.MonkeyPatch, door: str
 ) -> None:
@@ -86,11 +86,11 @@ def test_what_was_received_is_acknowledged_though_what_it_leads_to_fails(
 
     with monkeypatch.context() as patch:
         patch.setattr(payments, "locked_order", busy)
-        answer = come_back(world, payment) if door == "return" else world.notice(payment)
-        assert door == "notice" or answer.status_code == 200
-    assert (payment.kept_notices.count(), world.fresh(payment).status) == (1, "pending")
+        answer = come_back(world, payment) if door == "return" else world.notification(payment)
+        assert door == "notification" or answer.status_code == 200
+    assert (payment.kept_notifications.count(), world.fresh(payment).status) == (1, "pending")
     world.time.advance(minutes=2)
-    world.sweep()
+    world.run_worker()
     assert world.fresh(payment).status == "paid"
 
 
@@ -121,7 +121,7 @@ def test_the_address_of_a_page_is_told_to_nobody(world: World, no_home: None) ->
         (come_back(world, payment), "no-referrer"),
         (world.client.get(f"/payments/status/{payment.return_key}/"), "no-referrer"),
         (world.client.get(world.shop.pay_path(order)), "same-origin"),  # a form under "no-referrer" is posted with "Origin: null"
-        (world.client.post(world.shop.pay_path(order), {"vendor": "alipay"}), "same-origin"),
+        (world.client.post(world.shop.pay_path(order), {"method": "alipay"}), "same-origin"),
     ):
         assert answer["Referrer-Policy"] == policy
         assert "no-store" in answer["Cache-Control"]
@@ -130,12 +130,12 @@ def test_the_address_of_a_page_is_told_to_nobody(world: World, no_home: None) ->
 def test_the_form_is_posted_with_its_token_only(world: World) -> None:
     strict = Client(enforce_csrf_checks=True)
     path = world.shop.pay_path(world.order())
-    assert strict.post(path, {"vendor": "alipay"}).status_code == 403
+    assert strict.post(path, {"method": "alipay"}).status_code == 403
     assert not Payment.objects.exists()
     token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', text_of(strict.get(path)))
     assert token
     origin = {"Origin": "http://testserver"}
-    assert strict.post(path, {"vendor": "alipay", "csrfmiddlewaretoken": token[1]}, headers=origin).status_code == 302
+    assert strict.post(path, {"method": "alipay", "csrfmiddlewaretoken": token[1]}, headers=origin).status_code == 302
 
 
 def test_style_and_script_need_no_server_for_static_files(world: World) -> None:
@@ -152,12 +152,12 @@ def test_style_and_script_need_no_server_for_static_files(world: World) -> None:
     assert world.client.get("/payments/assets/settings.py").status_code == 404
 
 
-def test_without_a_vendor_nothing_is_started_and_the_page_says_why(world: World) -> None:
+def test_without_a_method_nothing_is_started_and_the_page_says_why(world: World) -> None:
     path = world.shop.pay_path(world.order())
     page = text_of(world.client.post(path, {}))
-    assert 'aria-describedby="tillgate-vendor-error"' in page
+    assert 'aria-describedby="tillgate-method-error"' in page
     assert "This field is required." in page
-    assert "Select a valid choice" in text_of(world.client.post(path, {"vendor": "gold"}))
+    assert "Select a valid choice" in text_of(world.client.post(path, {"method": "gold"}))
     assert not Payment.objects.exists()
 
 
@@ -192,11 +192,11 @@ def test_what_an_order_costs_is_shown_as_it_is_whatever_precision_the_host_count
         assert unrounded(Decimal("1234567.895")) == "1234567.895"
 
 
-def test_only_the_vendors_of_the_settings_are_offered(world: World, settings: Any) -> None:
-    settings.TILLGATE = {**settings.TILLGATE, "VENDORS": ["paypal", "venmo"]}
+def test_only_the_methods_of_the_settings_are_offered(world: World, settings: Any) -> None:
+    settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": ["paypal", "venmo"]}
     page = text_of(world.client.get(world.shop.pay_path(world.order())))
-    assert re.findall(r'value="(\w+)" (?:[^>]* )?id="id_vendor', page) == ["paypal", "venmo"]
-    settings.TILLGATE = {**settings.TILLGATE, "VENDORS": []}
+    assert re.findall(r'value="(\w+)" (?:[^>]* )?id="id_method', page) == ["paypal", "venmo"]
+    settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": []}
     assert "No way to pay is offered" in text_of(world.client.get(world.shop.pay_path(world.order())))
 
 
@@ -235,11 +235,11 @@ def test_a_shop_overrides_any_block(world: World, settings: Any, tmp_path: Path)
     assert "Reference" not in page
 
 
-def test_the_vendor_choice_is_a_tag_for_a_shops_own_form(world: World) -> None:
-    template = engines["django"].from_string("{% load tillgate %}{% vendor_choice %}{% pay_url 'smallest-shop' '7' %}")
+def test_the_method_choice_is_a_tag_for_a_shops_own_form(world: World) -> None:
+    template = engines["django"].from_string("{% load tillgate %}{% method_choice %}{% pay_url 'smallest-shop' '7' %}")
     shown = template.render({})
     assert "<legend>How would you like to pay?</legend>" in shown
-    assert 'name="vendor" value="alipay"' in shown
+    assert 'name="method" value="alipay"' in shown
     assert "/payments/pay/" in shown
 
 
@@ -264,7 +264,7 @@ def test_the_pages_in_german(world: World, settings: Any, no_home: None) -> None
     assert "Danke, Ihre Zahlung ist angekommen" in text_of(come_back(world, payment))
     with override("de"):
         assert "Das ist mehr als die USD 5.00" in str(RefundForm(Decimal("5.00"), {"amount": "6"}).errors)
-        assert str(VendorForm().fields["vendor"].label) == "Wie möchten Sie bezahlen?"
+        assert str(MethodForm().fields["method"].label) == "Wie möchten Sie bezahlen?"
 
 
 def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) -> None:
@@ -282,7 +282,7 @@ def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) 
     question = text_of(admin_client.get(f"/admin/tillgate/payment/{payment.pk}/refund/"))
     assert "USD 20,00 zurückgeben" in question
     assert '<input type="hidden" name="amount" value="20.00">' in question
-    assert "Hier ist nichts" in text_of(admin_client.get("/admin/tillgate/attention/"))
+    assert "Hier ist nichts" in text_of(admin_client.get("/admin/tillgate/review/"))
 
 
 # What a shopper may still do -----------------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) 
 def test_the_pay_link_of_a_paid_order_says_so_and_leads_home(world: World) -> None:
     payment = world.paid_payment()
     path = world.shop.pay_path(payment.order.key)
-    for answer in (world.client.get(path), world.client.post(path, {"vendor": "alipay"})):
+    for answer in (world.client.get(path), world.client.post(path, {"method": "alipay"})):
         page = text_of(answer)
         assert "<h1>This order is already paid</h1>" in page
         assert f'<a class="button" href="/orders/{payment.order.key}/">Back to the shop</a>' in page
@@ -308,18 +308,18 @@ def test_the_pay_link_of_an_order_whose_money_was_given_back_does_not_say_that_i
     assert "This order is already paid" in text_of(world.client.get(path))
     operations.refund(payment.pk, payment.amount - 1)
     page = text_of(world.client.get(path))
-    assert "it was paid, and all of the money was given back" in page
+    assert "it was paid, and all of the money was refunded" in page
     assert "already paid" not in page
 
 
 def test_the_pay_link_of_an_order_that_was_paid_twice_and_given_back_once_does_not_say_that_all_was(world: World) -> None:
     order = world.order()
-    payments = [world.start(order, vendor) for vendor in ("alipay", "paypal")]
+    payments = [world.start(order, method) for method in ("alipay", "paypal")]
     for payment in payments:
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
     operations.refund(payments[0].pk, payments[0].amount)
-    assert "all of the money was given back" not in text_of(world.client.get(world.shop.pay_path(order)))
+    assert "all of the money was refunded" not in text_of(world.client.get(world.shop.pay_path(order)))
 
 
 def test_the_pay_link_of_an_order_that_was_paid_otherwise_says_what_the_shop_says(world: World) -> None:
@@ -334,29 +334,29 @@ def test_a_paid_order_without_a_page_of_the_shop_has_no_link(world: World, no_ho
     assert "Back to the shop" not in page
 
 
-def test_who_left_the_cashier_can_go_on_paying_or_back_to_the_shop(world: World) -> None:
+def test_who_left_the_payment_page_can_go_on_paying_or_back_to_the_shop(world: World) -> None:
     payment = world.start(world.order())
     for query in ({}, {"wait": "1"}, {"wait": "40"}):
         page = text_of(come_back(world, payment, **query))
         assert "Did not pay?" in page
-        assert f'<a href="{payment.cashier_url}">Go on paying</a>' in page
+        assert f'<a href="{payment.payment_url}">Go on paying</a>' in page
         assert f'<a href="/orders/{payment.order.key}/">Back to the shop</a>' in page
         assert "/payments/pay/" not in page  # the authority to pay in another way is the shop's to give
 
 
-def test_i4_no_page_leads_to_another_cashier_page_of_an_order_that_was_paid_whether_the_shop_was_told_or_not(world: World) -> None:
+def test_i4_no_page_leads_to_another_payment_page_page_of_an_order_that_was_paid_whether_the_shop_was_told_or_not(world: World) -> None:
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     world.shopper_pays(first)
     with world.failing_handler("tillgate_payment_paid", times=2):
-        world.notice(first)
+        world.notification(first)
         pages = [come_back(world, second), world.client.get(world.shop.pay_path(order))]
     world.time.advance(minutes=1)
-    world.sweep()
+    world.run_worker()
     assert world.shop.is_paid(order)
     for page in (*pages, come_back(world, second), come_back(world, second, wait="40")):
         assert page.status_code == 200
-        assert second.cashier_url not in text_of(page)
+        assert second.payment_url not in text_of(page)
         assert "Go on paying" not in text_of(page)
 
 
@@ -366,7 +366,7 @@ def test_nobody_goes_on_to_pay_what_the_order_does_not_cost_any_more(world: Worl
     payment = world.start(order)
     assert "Go on paying" in text_of(come_back(world, payment))
     if meanwhile == "closed":
-        operations.close(world.shop.plugin, order)
+        operations.close_order(world.shop.plugin, order)
     elif meanwhile == "cancelled":
         ShopOrder.objects.filter(pk=order).update(status="cancelled")
     elif meanwhile == "paid otherwise":
@@ -379,7 +379,7 @@ def test_nobody_goes_on_to_pay_what_the_order_does_not_cost_any_more(world: Worl
         world.shop.edit_total(order, Decimal("12.00") if meanwhile == "dearer" else Decimal("8.00"))
     for query in ({}, {"wait": "1"}, {"wait": "40"}):
         page = text_of(come_back(world, payment, **query))
-        assert payment.cashier_url not in page
+        assert payment.payment_url not in page
         assert "Go on paying" not in page
 
 
@@ -387,12 +387,12 @@ def _broken(*_: Any, **__: Any) -> Any:
     raise RuntimeError("the shop's database is away")
 
 
-def test_a_closed_order_that_the_shop_would_take_money_for_has_no_cashier_page_to_go_on_with(world: World) -> None:
+def test_a_closed_order_that_the_shop_would_take_money_for_has_no_payment_page_page_to_go_on_with(world: World) -> None:
     order = world.order()
     payment = world.start(order)
-    operations.close(world.shop.plugin, order)
+    operations.close_order(world.shop.plugin, order)
     page = text_of(world.client.get(world.shop.pay_path(order)))
-    assert payment.cashier_url not in page
+    assert payment.payment_url not in page
     assert "Go on paying" not in page
     assert "The shop says: the order is closed." in page
     assert "<form" not in page
@@ -404,23 +404,23 @@ def underpaid(world: World) -> tuple[str, Payment]:
     payment = world.start(order)
     world.shop.edit_total(order, Decimal("12.00"))
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     return order, payment
 
 
 def test_i4_who_pays_an_order_that_holds_money_already_is_told_of_it_first(world: World) -> None:
     """It was too little, or came while the order was cancelled: it waits for a person, and the order could be paid once more."""
     order, payment = underpaid(world)
-    assert world.attentions() == ["underpaid"]
+    assert world.reviews() == ["underpaid"]
     page = world.shop.pay_path(order)
     doors = [world.client.get(page), world.client.get(start_url(world.shop.plugin, order, "alipay"))]
-    doors += [world.client.post(f"{page}{told}", {"vendor": "alipay"}) for told in ("", "?held=ANOTHER")]  # from a tab of before
+    doors += [world.client.post(f"{page}{told}", {"method": "alipay"}) for told in ("", "?held=ANOTHER")]  # from a tab of before
     for answer in doors:
         assert "USD 10.00 has arrived for this order already, with Alipay" in text_of(answer)
         assert f'?held={payment.reference}"' in text_of(answer)
     assert Payment.objects.count() == 1, "nobody is led on unasked"
-    answer = world.client.post(f"{page}?held={payment.reference}", {"vendor": "alipay"})  # whoever has read it may, such as the rest
-    assert (answer.status_code, answer["Location"]) == (302, Payment.objects.latest("pk").cashier_url)
+    answer = world.client.post(f"{page}?held={payment.reference}", {"method": "alipay"})  # whoever has read it may, such as the rest
+    assert (answer.status_code, answer["Location"]) == (302, Payment.objects.latest("pk").payment_url)
     assert Payment.objects.count() == 2
 
 
@@ -430,45 +430,45 @@ def test_i4_all_the_money_that_an_order_holds_is_told_and_what_came_since_the_pa
     second = world.start(order, "paypal")
     world.shop.edit_total(order, Decimal("22.00"))
     world.shopper_pays(second)
-    world.notice(second)
+    world.notification(second)
     page = world.shop.pay_path(order)
     assert "USD 10.00 has arrived for this order already, with PayPal" in text_of(world.client.get(page))
     world.shopper_pays(first)
-    world.notice(first)
-    answer = world.client.post(f"{page}?held={second.reference}", {"vendor": "wechatpay"})
+    world.notification(first)
+    answer = world.client.post(f"{page}?held={second.reference}", {"method": "wechatpay"})
     assert "USD 20.00 has arrived for this order already, with PayPal, Alipay" in text_of(answer)
     assert f'?held={second.reference}+{first.reference}"' in text_of(answer)
     assert Payment.objects.count() == 2
-    assert world.client.post(f"{page}?held={first.reference}+{second.reference}", {"vendor": "wechatpay"}).status_code == 302
+    assert world.client.post(f"{page}?held={first.reference}+{second.reference}", {"method": "wechatpay"}).status_code == 302
 
 
-def called_paid(world: World, fault: str = "wrong_amount") -> Payment:
+def reported_paid(world: World, fault: str = "wrong_amount") -> Payment:
     """Return a payment that its shopper has paid, and of which the gateway says so with something that is not in order."""
     payment = world.start(world.order())
     world.shopper_pays(payment)
     world.sandbox.control.fault(fault, occasion="query", times=100)
-    world.notice(payment)
+    world.notification(payment)
     assert world.fresh(payment).is_open
     return payment
 
 
 def test_i4_whoever_has_paid_by_the_gateways_word_is_told_so_before_the_order_is_paid_again(world: World) -> None:
-    payment = called_paid(world)
+    payment = reported_paid(world)
     path, note = world.shop.pay_path(payment.order.key), "you have paid with Alipay already, and something about it is not in order"
-    for vendor in ("alipay", "paypal"):
-        first = world.client.post(path, {"vendor": vendor})
+    for method in ("alipay", "paypal"):
+        first = world.client.post(path, {"method": method})
         assert note in text_of(first)
         assert "Go on paying" not in text_of(first)
-        assert note in text_of(world.client.get(start_url(payment.order.plugin, payment.order.key, vendor)))
+        assert note in text_of(world.client.get(start_url(payment.order.plugin, payment.order.key, method)))
     assert Payment.objects.count() == 1
-    asked_back = text_of(world.client.post(path, {"vendor": "paypal"}))
+    asked_back = text_of(world.client.post(path, {"method": "paypal"}))
     assert re.search(r'value="paypal"[^>]* checked', asked_back), "what was chosen is kept"
     assert '<div class="note" role="alert">' in asked_back
     assert "<title>Problem: Choose how to pay" in asked_back
     (address,) = re.findall(r'<form method="post" action="([^"]+)"', text_of(world.client.get(path)))
-    for vendor in ("paypal", "alipay"):
-        answer = world.client.post(address, {"vendor": vendor})
-        assert answer["Location"] == Payment.objects.latest("pk").cashier_url != payment.cashier_url, "it is for the shopper to decide"
+    for method in ("paypal", "alipay"):
+        answer = world.client.post(address, {"method": method})
+        assert answer["Location"] == Payment.objects.latest("pk").payment_url != payment.payment_url, "it is for the shopper to decide"
     assert Payment.objects.count() == 3
 
 
@@ -476,7 +476,7 @@ def test_i4_whoever_has_paid_by_the_gateways_word_is_told_so_before_the_order_is
 def test_i4_the_page_of_a_payment_that_the_gateway_calls_paid_does_not_say_that_nothing_was_charged(
     world: World, no_home: None, is_open: bool
 ) -> None:
-    payment = called_paid(world)
+    payment = reported_paid(world)
     if not is_open:
         Payment.objects.update(status="failed")
     assert world.client.get(f"/payments/status/{payment.return_key}/").json()["settled"], "a page that waits has something else to say"
@@ -486,15 +486,15 @@ def test_i4_the_page_of_a_payment_that_the_gateway_calls_paid_does_not_say_that_
     assert all(text not in page for text in ("Nothing was charged", "Go on paying", "Did not pay?", "poll.js", "http-equiv"))
     world.sandbox.control.clear_faults()
     world.time.advance(minutes=10)
-    world.sweep()
+    world.run_worker()
     assert "Thank you, your payment has arrived" in text_of(come_back(world, payment)) or not is_open
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_no_cache_answers_for_the_gateways_notices(world: World, method: str) -> None:
+def test_no_cache_answers_for_the_gateways_notifications(world: World, method: str) -> None:
     payment = world.paid_payment()
     refund = operations.refund(payment.pk, "1.00")
-    for address in (f"/payments/notice/{payment.notice_key}/", f"/payments/refund-notice/{refund.notice_key}/"):
+    for address in (f"/payments/notification/{payment.notification_key}/", f"/payments/refund-notification/{refund.notification_key}/"):
         answer = world.client.generic(method, address)
         assert (answer.status_code, answer.content) == (200, b"success")
         assert "no-store" in answer["Cache-Control"]
@@ -508,8 +508,8 @@ def test_no_page_asks_for_a_login_where_the_project_asks_for_one_everywhere(worl
     refund = operations.refund(payment.pk, "1.00")
     order = world.order()
     for address in (
-        f"/payments/notice/{payment.notice_key}/",
-        f"/payments/refund-notice/{refund.notice_key}/",
+        f"/payments/notification/{payment.notification_key}/",
+        f"/payments/refund-notification/{refund.notification_key}/",
         f"/payments/status/{payment.return_key}/",
         world.shop.pay_path(order),
         "/payments/assets/poll.js",
@@ -525,7 +525,7 @@ def test_an_order_whose_shop_cannot_be_told_of_its_payment_is_shown_as_paid(worl
     payment = world.start(order)
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=9):
-        world.notice(payment)
+        world.notification(payment)
         page = text_of(world.client.get(world.shop.pay_path(order)))
     assert "This order is already paid" in page
     assert "Continue to payment" not in page
@@ -536,10 +536,10 @@ def test_i4_a_payment_that_was_given_back_before_the_shop_heard_of_it_makes_no_o
     payment, other = world.start(order), world.start(order, "paypal")
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=9):
-        world.notice(payment)
+        world.notification(payment)
         operations.refund(payment.pk, payment.amount)
-        assert other.cashier_url in text_of(world.client.get(world.shop.pay_path(order)))
-        started = operations.start(world.shop.plugin, order, vendor="wechatpay")
+        assert other.payment_url in text_of(world.client.get(world.shop.pay_path(order)))
+        started = operations.start_payment(world.shop.plugin, order, method="wechatpay")
     assert started.outcome == "redirect"
     assert started.payment not in (payment, other)
 
@@ -578,23 +578,23 @@ def test_who_presses_the_button_of_a_shops_own_page_while_the_shop_cannot_be_tol
     payment = world.start(order)
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=1):
-        world.notice(payment)
+        world.notification(payment)
         answer = world.client.get(start_url(world.shop.plugin, order, "alipay"))
     assert (answer.status_code, answer.headers.get("Location")) == (302, f"/payments/return/{payment.return_key}/")
     assert Payment.objects.count() == 1
 
 
-def test_a_cashier_page_that_closes_is_not_gone_on_with(world: World) -> None:
+def test_a_payment_page_page_that_closes_is_not_gone_on_with(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     world.time.advance(minutes=119)
     returned = text_of(come_back(world, payment))
     assert "Did not pay?" in returned
-    assert payment.cashier_url not in returned
+    assert payment.payment_url not in returned
     assert "still open" not in text_of(world.client.get(world.shop.pay_path(order)))
 
 
-def test_a_payment_that_may_not_have_begun_has_no_cashier_page_to_go_on_with(world: World, no_home: None) -> None:
+def test_a_payment_that_may_not_have_begun_has_no_payment_page_page_to_go_on_with(world: World, no_home: None) -> None:
     order = world.order()
     world.sandbox.control.fault("lost_response", occasion="pay")
     assert world.choose(order).status_code == 409
@@ -608,7 +608,7 @@ def test_a_settled_payment_is_not_gone_on_with(world: World, no_home: None) -> N
     world.shopper_pays(payment)
     page = text_of(come_back(world, payment))
     assert "Thank you" in page
-    assert payment.cashier_url not in page
+    assert payment.payment_url not in page
     assert "Go on paying" not in page
 
 
@@ -619,7 +619,7 @@ def test_the_pay_link_tells_of_a_payment_that_is_open_and_leads_to_it(world: Wor
     payment = world.start(order, "paypal")
     page = text_of(world.client.get(path))
     assert "A payment with PayPal is still open." in page
-    assert f'<a href="{payment.cashier_url}">Go on paying</a>' in page
+    assert f'<a href="{payment.payment_url}">Go on paying</a>' in page
     assert f'<a href="/payments/return/{payment.return_key}/">See how it stands</a>' in page
     assert "<form" in page
     assert Payment.objects.count() == 1
@@ -636,8 +636,8 @@ def test_why_an_order_takes_no_payment_is_told_in_the_shoppers_language(world: W
     settings.LANGUAGE_CODE = "de"
     order = world.order()
     path = world.shop.pay_path(order)
-    operations.close("smallest-shop", order)
-    answer = world.client.post(path, {"vendor": "alipay"})
+    operations.close_order("smallest-shop", order)
+    answer = world.client.post(path, {"method": "alipay"})
     assert answer.status_code == 409
     assert "Der Shop sagt: die Bestellung ist geschlossen." in html.unescape(answer.content.decode())
 
@@ -645,7 +645,7 @@ def test_why_an_order_takes_no_payment_is_told_in_the_shoppers_language(world: W
 def test_a_payment_carries_the_language_of_its_shopper_wherever_the_choice_was_made(world: World, settings: Any) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
     client, order = Client(headers={"Accept-Language": "de"}), world.order()
-    client.post(world.shop.pay_path(order), {"vendor": "alipay"})
+    client.post(world.shop.pay_path(order), {"method": "alipay"})
     client.get(start_url(world.shop.plugin, order, "paypal"))
     assert [payment.data for payment in Payment.objects.all()] == [{"language": "de"}] * 2
 

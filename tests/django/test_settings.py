@@ -17,7 +17,7 @@ from tillgate.django import conf
 from tillgate.django.conf import Settings, get_settings
 from tillgate.django.models import Payment
 from tillgate.django.tasks import BEAT_SCHEDULE
-from tillgate.wire.messages import Vendor
+from tillgate.wire.messages import PaymentMethod
 
 PAGE = "docs/reference/settings.md"
 
@@ -28,7 +28,7 @@ def shown(name: str) -> str:
     default = field.get_default(call_default_factory=True, validated_data={})
     if default is PydanticUndefined:
         return "required"
-    if default == tuple(Vendor):
+    if default == tuple(PaymentMethod):
         return "all"
     return f"`{list(default)}`" if isinstance(default, tuple) else f"`{default}`"
 
@@ -52,7 +52,7 @@ def test_the_example_of_the_page_can_be_used(settings: Any, monkeypatch: pytest.
     exec(blocks(read(PAGE), "python")[0], names)
     settings.TILLGATE = names["TILLGATE"]
     assert get_settings().accounts["default"].base_url == "https://pay.example"
-    assert get_settings().attention_mail_to == ("owner@shop.example",)
+    assert get_settings().review_mail_to == ("owner@shop.example",)
 
 
 def test_a_key_that_does_not_exist_is_an_error(settings: Any) -> None:
@@ -66,17 +66,17 @@ def test_every_celery_task_is_explained_and_no_other() -> None:
 
     known = [getattr(tasks, name).name for name in tasks.__all__ if name != "BEAT_SCHEDULE"]
     assert sorted(rows(read("docs/how-to/celery.md"))) == sorted(known)
-    assert BEAT_SCHEDULE["tillgate-sweep"]["task"] in known
+    assert BEAT_SCHEDULE["tillgate-worker"]["task"] in known
 
 
-def test_every_option_of_the_sweeper_is_explained() -> None:
+def test_every_option_of_the_worker_is_explained() -> None:
     from tillgate.django.management.commands.tillgate import Command
 
     text = Command().create_parser("manage.py", "tillgate")
     (subparsers,) = (action for action in text._actions if action.dest == "subcommand")
-    own = {option for action in subparsers.choices["sweep"]._actions for option in action.option_strings if option.startswith("--")}  # type: ignore[index]
+    own = {option for action in subparsers.choices["worker"]._actions for option in action.option_strings if option.startswith("--")}  # type: ignore[index]
     shared = {"--help", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color"}
-    explained = rows(section(read("docs/how-to/run-the-sweeper.md"), "Options"))
+    explained = rows(section(read("docs/how-to/run-the-worker.md"), "Options"))
     assert {name for name in explained if name.startswith("--")} == own - shared
 
 
@@ -155,10 +155,10 @@ def test_what_an_account_may_hold_is_what_the_columns_hold() -> None:
     assert {name: columns[name] for name in conf._LONGEST} == conf._LONGEST
 
 
-@pytest.mark.parametrize("vendors", [[["alipay"]], [{"alipay": 1}], ["cash"], ["alipay", "alipay"], "alipay", None])
-def test_vendors_are_a_list_of_their_names(settings: Any, vendors: Any) -> None:
-    settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "VENDORS": vendors}
-    with pytest.raises(ConfigurationError, match=r"^TILLGATE\['VENDORS'\].* must be a list, without repeats, of: alipay, "):
+@pytest.mark.parametrize("methods", [[["alipay"]], [{"alipay": 1}], ["cash"], ["alipay", "alipay"], "alipay", None])
+def test_methods_are_a_list_of_their_names(settings: Any, methods: Any) -> None:
+    settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "PAYMENT_METHODS": methods}
+    with pytest.raises(ConfigurationError, match=r"^TILLGATE\['PAYMENT_METHODS'\].* must be a list, without repeats, of: alipay, "):
         get_settings()
 
 
@@ -179,8 +179,8 @@ def test_http_is_for_sandboxes_and_the_hint_is_the_line_to_add(settings: Any) ->
 
 @pytest.mark.parametrize("given", ["owner@shop.example", ["owner"], [("Ann", "ann@shop.example")], 7, None])
 def test_who_is_mailed_is_a_list_of_addresses(settings: Any, given: Any) -> None:
-    settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "ATTENTION_MAIL_TO": given}
-    with pytest.raises(ConfigurationError, match=r"TILLGATE\['ATTENTION_MAIL_TO'\].* must be a list of addresses"):
+    settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "REVIEW_MAIL_TO": given}
+    with pytest.raises(ConfigurationError, match=r"TILLGATE\['REVIEW_MAIL_TO'\].* must be a list of addresses"):
         get_settings()
 
 
@@ -191,8 +191,8 @@ def test_a_missing_public_address_is_asked_for_with_an_example(settings: Any) ->
 
 
 def test_a_misspelt_setting_is_told_with_the_near_one(settings: Any) -> None:
-    settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "VENDOR": ["alipay"]}
-    with pytest.raises(ConfigurationError, match="TILLGATE: 'VENDOR' is not a setting: did you mean 'VENDORS'"):
+    settings.TILLGATE = {"PUBLIC_URL": "https://shop.example", "PAYMENT_METHOD": ["alipay"]}
+    with pytest.raises(ConfigurationError, match="TILLGATE: 'PAYMENT_METHOD' is not a setting: did you mean 'PAYMENT_METHODS'"):
         get_settings()
 
 
@@ -214,10 +214,10 @@ def test_with_its_mount_in_the_settings_an_address_is_the_same_in_every_thread(s
         def address(prefix: str | None) -> str:
             if prefix:
                 set_script_prefix(prefix)
-            return get_settings().address("tillgate:refund-notice", "key")
+            return get_settings().address("tillgate:refund-notification", "key")
 
         found = [threads.submit(address, prefix).result() for prefix in (None, "/shop/", "/")]
-    assert set(found) == {"https://shop.example/shop/payments/refund-notice/key/"}
+    assert set(found) == {"https://shop.example/shop/payments/refund-notification/key/"}
 
 
 def test_without_one_an_address_has_the_mount_of_the_request(settings: Any) -> None:
@@ -225,8 +225,8 @@ def test_without_one_an_address_has_the_mount_of_the_request(settings: Any) -> N
 
     def address(prefix: str) -> str:
         set_script_prefix(prefix)
-        return get_settings().address("tillgate:refund-notice", "key")
+        return get_settings().address("tillgate:refund-notification", "key")
 
     with ThreadPoolExecutor(1) as threads:
         for prefix in ("/shop/", "/"):
-            assert threads.submit(address, prefix).result() == f"https://shop.example{prefix}payments/refund-notice/key/"
+            assert threads.submit(address, prefix).result() == f"https://shop.example{prefix}payments/refund-notification/key/"

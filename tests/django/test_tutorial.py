@@ -52,9 +52,9 @@ from django.test import Client
 
 shopper = Client(headers={{"host": "127.0.0.1"}})  # needs no running server
 print("before:", shopper.get("/orders/1/").content.decode())
-cashier = urlsplit(shopper.post("{link}", {{"vendor": "alipay"}}).headers["Location"])
-gateway = http.client.HTTPConnection(cashier.netloc)
-gateway.request("POST", cashier.path, "decision=pay", {{"Content-Type": "application/x-www-form-urlencoded"}})
+payment_page = urlsplit(shopper.post("{link}", {{"method": "alipay"}}).headers["Location"])
+gateway = http.client.HTTPConnection(payment_page.netloc)
+gateway.request("POST", payment_page.path, "decision=pay", {{"Content-Type": "application/x-www-form-urlencoded"}})
 back = urlsplit(gateway.getresponse().headers["Location"])
 print("lands on:", shopper.get(f"{{back.path}}?{{back.query}}").headers["Location"])
 print("after:", shopper.get("/orders/1/").content.decode())
@@ -64,7 +64,7 @@ print("after:", shopper.get("/orders/1/").content.decode())
 def test_the_tutorial_can_be_finished_as_it_is_printed(tmp_path: Path, run: Run) -> None:
     run("-m", "django", "startproject", "project", ".")
     run("manage.py", "startapp", "smallest_shop")
-    with Sandbox(Options(notice_on_paid=False)) as sandbox:
+    with Sandbox(Options(notification_on_paid=False)) as sandbox:
         pasted = []
         for block in blocks(TUTORIAL, "python"):
             first, _, code = block.replace(PUBLISHED_ADDRESS, f"127.0.0.1:{sandbox.port}").partition("\n")
@@ -78,7 +78,7 @@ def test_the_tutorial_can_be_finished_as_it_is_printed(tmp_path: Path, run: Run)
         assert "no issues" in run("manage.py", "check")
         (link,) = re.findall(r"http://127\.0\.0\.1:8000(/payments/\S+)", run("manage.py", "shell", typed="".join(pasted)))
         said = run("manage.py", "shell", typed=BUY.format(link=link))
-        assert "looked at" in run("manage.py", "tillgate", "sweep")
+        assert "polled" in run("manage.py", "tillgate", "worker", "--once")
     before, after = re.findall(r"(?:before|after): (.*)", said)
     assert "USD 12.50: open" in before
     assert "Pay again" in before

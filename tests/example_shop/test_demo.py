@@ -46,15 +46,15 @@ def test_a_process_that_dies_at_the_start_is_named_with_its_last_words(capsys: p
     assert "shop | no such table" in capsys.readouterr().out
 
 
-def test_without_its_shop_the_demonstration_ends_and_without_its_sweeper_it_says_how_to_start_another(
+def test_without_its_shop_the_demonstration_ends_and_without_its_worker_it_says_how_to_start_another(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("SHOP_VAR", "SHOP_PUBLIC_URL", "SHOP_GATEWAY_URL"):
         monkeypatch.setenv(name, "x")
-    commands = {"sweeper": [sys.executable, "-c", ""], "shop": [sys.executable, "-c", "import time; time.sleep(2)"]}
+    commands = {"worker": [sys.executable, "-c", ""], "shop": [sys.executable, "-c", "import time; time.sleep(2)"]}
     with demo._running(commands, quiet=True) as processes, pytest.raises(demo.DemoProblem, match="The shop ended with status 0"):
         demo._watch(processes, commands)
-    assert "The sweeper is gone. Start another" in capsys.readouterr().out
+    assert "The worker is gone. Start another" in capsys.readouterr().out
 
 
 def test_a_proxy_of_the_environment_is_not_asked_for_what_is_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,5 +75,5 @@ def test_the_windowless_browser_reads_forms_and_follows_redirects_as_a_browser_d
         assert page.heading
         with pytest.raises(PageProblem, match="has no link 'Nowhere'"):
             page.link("Nowhere")
-        with pytest.raises(PageProblem, match="has no form with vendor"):
-            page.form("vendor")
+        with pytest.raises(PageProblem, match="has no form with payment method"):
+            page.form("method")

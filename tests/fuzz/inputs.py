@@ -221,16 +221,16 @@ def spoil(r: Random, members: Mapping[str, Any], others: Sequence[str] = ()) -> 
     spoilt = dict(members)
     for _ in range(r.choice((0, 1, 1, 2, 3))):
         name = r.choice([*spoilt, *others, "x"])
-        act = r.randrange(6)
-        if act == 0:
+        action = r.randrange(6)
+        if action == 0:
             spoilt.pop(name, None)
-        elif act == 1:
+        elif action == 1:
             spoilt[name] = json_value(r)
-        elif act == 2:
+        elif action == 2:
             spoilt[name] = text(r)
-        elif act == 3 and isinstance(spoilt.get(name), str):
+        elif action == 3 and isinstance(spoilt.get(name), str):
             spoilt[name] = mutated_text(r, spoilt[name])
-        elif act == 4 and isinstance(spoilt.get(name), Mapping):
+        elif action == 4 and isinstance(spoilt.get(name), Mapping):
             spoilt[name] = spoil(r, spoilt[name], others)
         else:
             spoilt[mutated_text(r, name)] = spoilt.pop(name, text(r))
@@ -239,16 +239,16 @@ def spoil(r: Random, members: Mapping[str, Any], others: Sequence[str] = ()) -> 
 
 def mutated_text(r: Random, good: str) -> str:
     """Return a text that differs a little from a good one: another case, a letter more, less or changed."""
-    act, at = r.randrange(6), r.randrange(len(good) + 1)
-    if act == 0:
+    action, at = r.randrange(6), r.randrange(len(good) + 1)
+    if action == 0:
         return good.swapcase()
-    if act == 1:
+    if action == 1:
         return good[:at] + r.choice(_NASTY) + good[at:]
-    if act == 2:
+    if action == 2:
         return good[:at] + good[at + 1 :]
-    if act == 3:
+    if action == 3:
         return good[:at]
-    if act == 4:
+    if action == 4:
         return good[:at] + chr(r.randrange(32, 127)) + good[at + 1 :]
     return f"{good} "
 
@@ -258,16 +258,16 @@ def mutated(r: Random, data: bytes) -> bytes:
     changed = bytearray(data)
     for _ in range(r.choice((1, 1, 2, 4))):
         at, length = r.randrange(len(changed) + 1), r.choice((1, 1, 2, 8))
-        act = r.randrange(6)
-        if act == 0 and at < len(changed):
+        action = r.randrange(6)
+        if action == 0 and at < len(changed):
             changed[at] ^= 1 << r.randrange(8)
-        elif act == 1:
+        elif action == 1:
             del changed[at : at + length]
-        elif act == 2:
+        elif action == 2:
             changed[at:at] = changed[at : at + length] * r.choice((1, 2, 50))
-        elif act == 3:
+        elif action == 3:
             changed[at:at] = r.choice(_NASTY).encode("utf-8", "surrogatepass")
-        elif act == 4:
+        elif action == 4:
             changed[at : at + length] = r.randbytes(length)
         else:
             del changed[at:]

@@ -1,4 +1,4 @@
-"""Targets without a database: what reads the gateway's answers, notices, returns, signatures and cassettes, and the emulator."""
+"""Targets without a database: what reads the gateway's answers, notifications, returns, signatures and cassettes, and the emulator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 
 from tests.fuzz import inputs
 from tests.fuzz.targets import Target
-from tests.support import CASHIER, GOOD_BODIES, REFERENCE, TOKEN, TOKEN_DIGEST, account, credentials, payment, refund, signature
+from tests.support import GOOD_BODIES, PAYMENT_PAGE, REFERENCE, TOKEN, TOKEN_DIGEST, account, credentials, payment, refund, signature
 from tillgate import Gateway, OrderNotFound, Refused, SignatureRule, TillgateError, TransactionStatus
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options
 from tillgate.sandbox.clock import Clock
@@ -30,7 +30,7 @@ from tillgate.wire import exchange, signing
 from tillgate.wire.dialects import REFERENCE as DIALECT
 from tillgate.wire.exchange import HttpAnswer
 from tillgate.wire.macros import read_callback
-from tillgate.wire.notices import NoticeSignature, confirms_refund, read_notice
+from tillgate.wire.notifications import NotificationSignature, confirms_refund, read_notification
 from tillgate.wire.urls import is_web_address
 
 SECRETS: Final = (TOKEN, TOKEN_DIGEST)
@@ -127,8 +127,8 @@ def _check_pay(drawn: tuple[SignatureRule, int, bytes]) -> str:
     except TillgateError as error:
         return _failed(error, "OutcomeUnknown", "Refused", "OrderNotFound")
     result = _proven(rule, status, body)
-    assert made.cashier_url == result["cashierUrl"]
-    _check_redirect(made.cashier_url)
+    assert made.payment_url == result["cashierUrl"]
+    _check_redirect(made.payment_url)
     assert result.get("reference") in (None, "", REFERENCE)
     if result.get("amount") not in (None, ""):
         assert Decimal(result["amount"]) == Decimal("12.50")
@@ -234,13 +234,13 @@ class _Client:
         return said
 
 
-# Notices, returns, signatures, addresses --------------------------------------------------------------------------------------------------
+# Notifications, returns, signatures, addresses --------------------------------------------------------------------------------------------
 
-NOTICE: Final = {"transactionNo": "297553575", "reference": REFERENCE, "amount": "12.50", "currency": "USD", "status": "success"}
+NOTIFICATION: Final = {"transactionNo": "297553575", "reference": REFERENCE, "amount": "12.50", "currency": "USD", "status": "success"}
 
 
-def notice_members(r: Random, good: dict[str, Any], token: str) -> dict[str, Any]:
-    """Draw what a notice says: signed, signed and then changed, forged, or not signed."""
+def notification_members(r: Random, good: dict[str, Any], token: str) -> dict[str, Any]:
+    """Draw what a notification says: signed, signed and then changed, forged, or not signed."""
     members: dict[str, Any] = inputs.spoil(r, good, _NAMES) if inputs.chance(r, 2) else dict(good)
     kind = r.randrange(4)
     if kind < 2:
@@ -250,8 +250,8 @@ def notice_members(r: Random, good: dict[str, Any], token: str) -> dict[str, Any
     return inputs.spoil(r, members, _NAMES) if inputs.chance(r, 3) else members
 
 
-def _draw_notice(r: Random) -> tuple[str, str, bytes]:
-    members = notice_members(r, NOTICE, TOKEN)
+def _draw_notification(r: Random) -> tuple[str, str, bytes]:
+    members = notification_members(r, NOTIFICATION, TOKEN)
     content_type, content = inputs.body(r, members)
     return content_type, inputs.form(r, members) if inputs.chance(r, 4) else "", content
 
@@ -263,23 +263,25 @@ _YES = [
     for reference in ({}, {"reference": "R-1"})
     if code or status or reference
 ]
-"""All that a notice can say of its refund if it says that it was done."""
+"""All that a notification can say of its refund if it says that it was done."""
 
 
-def _check_notice(drawn: tuple[str, str, bytes]) -> str:
-    notice = read_notice(*drawn)
-    for name, value in notice.parameters.items():
+def _check_notification(drawn: tuple[str, str, bytes]) -> str:
+    notification = read_notification(*drawn)
+    for name, value in notification.parameters.items():
         assert "\0" not in f"{name}{value}"
         f"{name}{value}".encode()
-    assert "verifySign" not in notice.evidence()
-    said = notice.signature(TOKEN)
-    if said is NoticeSignature.MATCHES:
-        claimed = notice.parameters["verifySign"]
-        assert claimed in {signature(notice.parameters, keep_empty=keep) for keep in (False, True)}
-        assert not notice.repeated
-    if confirms_refund(notice.parameters, DIALECT, "R-1"):
-        assert {name: notice.parameters[name] for name in ("ret_code", "status", "reference") if notice.parameters.get(name)} in _YES
-    assert_says_no_secret(repr(notice))
+    assert "verifySign" not in notification.evidence()
+    said = notification.signature(TOKEN)
+    if said is NotificationSignature.MATCHES:
+        claimed = notification.parameters["verifySign"]
+        assert claimed in {signature(notification.parameters, keep_empty=keep) for keep in (False, True)}
+        assert not notification.repeated
+    if confirms_refund(notification.parameters, DIALECT, "R-1"):
+        assert {
+            name: notification.parameters[name] for name in ("ret_code", "status", "reference") if notification.parameters.get(name)
+        } in _YES
+    assert_says_no_secret(repr(notification))
     return str(said)
 
 
@@ -318,7 +320,7 @@ def _check_signing(drawn: tuple[dict[str, str], str, int]) -> str:
 
 
 def _draw_address(r: Random) -> str:
-    good = r.choice((CASHIER, "https://[2001:db8::1]:8443/a?b=c#d", "http://127.0.0.1:1/", "https://xn--bcher-kva.example/"))
+    good = r.choice((PAYMENT_PAGE, "https://[2001:db8::1]:8443/a?b=c#d", "http://127.0.0.1:1/", "https://xn--bcher-kva.example/"))
     for _ in range(r.randrange(1, 4)):
         good = inputs.mutated_text(r, good)
     return good
@@ -422,7 +424,7 @@ _ORDER: Final = {
     "merchantNo": PUBLISHED_MERCHANT_NO,
     "currency": "USD",
     "amount": "12.50",
-    "vendor": "alipay",
+    "method": "alipay",
     "reference": REFERENCE,
     "terminal": "WAP",
     "ipnUrl": "https://shop.example/",
@@ -470,8 +472,8 @@ def readers() -> Iterator[Target]:
     yield Target("answers to query, read", 180, _draw_answer("query"), _check_query)
     yield Target("answers to refund, read", 120, _draw_answer("refund"), _check_refund)
     yield Target("answers over HTTP", 40, _draw_call, _Client().check)
-    yield Target("notices, read", 150, _draw_notice, _check_notice)
-    yield Target("callback macros", 30, lambda r: inputs.form(r, inputs.spoil(r, NOTICE)), _check_callback)
+    yield Target("notifications, read", 150, _draw_notification, _check_notification)
+    yield Target("callback macros", 30, lambda r: inputs.form(r, inputs.spoil(r, NOTIFICATION)), _check_callback)
     yield Target("signing", 60, _draw_signed, _check_signing)
     yield Target("addresses", 50, _draw_address, _check_address)
     yield Target("scrubbing", 1, _conversation, _check_scrubbing)

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from tests.django import project
-from tests.django.project import *  # noqa: F403
+from tests.django.project import *
 
 _NAME = f"{os.environ.get('TILLGATE_TEST_NAME', 'tillgate')}_fuzz_{os.environ.get('TILLGATE_FUZZ_PROCESS', '0')}"
 _IN_MEMORY = project.DATABASE == "sqlite"
@@ -21,5 +21,10 @@ if _IN_MEMORY:
 DATABASES = {"default": _DATABASE}
 
 ALLOWED_HOSTS = ["shop.example"]
-TILLGATE = {**project.TILLGATE, "PUBLIC_URL": "https://shop.example", "NOTICE_THROTTLE_SECONDS": 5, "FORGED_NOTICES_BEFORE_ATTENTION": 5}
+TILLGATE = {
+    **project.TILLGATE,
+    "PUBLIC_URL": "https://shop.example",
+    "NOTIFICATION_THROTTLE_SECONDS": 5,
+    "FORGED_NOTIFICATIONS_BEFORE_REVIEW": 5,
+}
 LOGGING_CONFIG = None

@@ -40,10 +40,17 @@ BEGAN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 ADDRESS: Final = "http://127.0.0.1:1"
 """Of the emulator, at which nobody listens: it is called in this process."""
 COUNTERS: Final = {
-    "tillgate_payment": {"notices", "forged_notices", "repeated_notices", "last_notice", "looked_at", "next_look_at"},
-    "tillgate_refund": {"notices"},
+    "tillgate_payment": {
+        "notifications",
+        "forged_notifications",
+        "repeated_notifications",
+        "last_notification",
+        "last_polled_at",
+        "next_poll_at",
+    },
+    "tillgate_refund": {"notifications"},
 }
-"""What a notice may change by itself: how many came, and when the gateway is asked next."""
+"""What a notification may change by itself: how many came, and when the gateway is asked next."""
 
 NO_REQUEST: Final = (400, dict[str, str](), b"")
 """The answer to what Django makes no request of. Its own pages, and ours, say something."""
@@ -128,12 +135,12 @@ class Shop:
         """Place orders and bring their payments and refunds into every status, by the operations that do so in a shop."""
 
         def begun(total: str = "12.50") -> Payment:
-            return operations.start(PLUGIN, str(ShopOrder.objects.create(total=total).pk), vendor="alipay").payment
+            return operations.start_payment(PLUGIN, str(ShopOrder.objects.create(total=total).pk), method="alipay").payment
 
         def settle(payment: Payment, decision: Any) -> Payment:
             self.gateway.service.decide(payment.reference, decision)
             self.later(60)
-            operations.reconcile(payment, "sweep")
+            operations.reconcile(payment, "worker")
             return Payment.objects.select_related("order").get(pk=payment.pk)
 
         self.open, self.paid = begun(), settle(begun("30.00"), "pay")
@@ -169,10 +176,11 @@ class Shop:
             return found
 
     def differences(self, before: Rows, after: Rows) -> list[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
-        """Return what changed, as table and the changed columns before and after; kept notices and what they may count are left out."""
+        """Return what changed, as table and the changed columns before and after; kept notifications and what they may count are left
+        out."""
         changed: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = []
         for table in self._tables:
-            if before[table] == after[table] or table == "tillgate_notice":
+            if before[table] == after[table] or table == "tillgate_notification":
                 continue
             names, free = self._columns[table], COUNTERS.get(table, set())
             old, new = ({row[0]: dict(zip(names, row, strict=True)) for row in rows[table]} for rows in (before, after))

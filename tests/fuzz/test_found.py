@@ -15,7 +15,7 @@ from tests.fuzz.shop import _Broken
 from tests.support import GOOD_BODIES, REFERENCE, answered, credentials
 from tillgate import Account, Dialect, SignatureMismatch, SignatureRule
 from tillgate.django import operations
-from tillgate.django.models import Notice
+from tillgate.django.models import Notification
 from tillgate.testing.cassettes import Cassette
 from tillgate.testing.leaks import leaks_in
 from tillgate.wire import exchange
@@ -30,18 +30,20 @@ def stranger() -> Client:
     return Client(raise_request_exception=False)
 
 
-@pytest.mark.parametrize("page", ["notice", "refund-notice", "return"])
-def test_a_connection_that_breaks_while_a_notice_is_read_is_a_notice_that_says_nothing(world: World, stranger: Client, page: str) -> None:
+@pytest.mark.parametrize("page", ["notification", "refund-notification", "return"])
+def test_a_connection_that_breaks_while_a_notification_is_read_is_a_notification_that_says_nothing(
+    world: World, stranger: Client, page: str
+) -> None:
     payment = world.paid_payment()
     refund = operations.refund(payment.pk, "1.00")
-    key = {"notice": payment.notice_key, "refund-notice": refund.notice_key, "return": payment.return_key}[page]
+    key = {"notification": payment.notification_key, "refund-notification": refund.notification_key, "return": payment.return_key}[page]
     stranger.post(f"/payments/{page}/{key}/", {"status": "success"})
-    before = Notice.objects.count()
+    before = Notification.objects.count()
     cut: dict[str, Any] = {"wsgi.input": _Broken(b"status=success"), "CONTENT_LENGTH": "14"}
     answer = stranger.generic("POST", f"/payments/{page}/{key}/", content_type="application/x-www-form-urlencoded", **cut)
     assert answer.status_code == (302 if page == "return" else 200)
-    assert Notice.objects.count() == before + 1
-    assert Notice.objects.latest("id").evidence == {}
+    assert Notification.objects.count() == before + 1
+    assert Notification.objects.latest("id").evidence == {}
 
 
 @pytest.mark.parametrize(("salt", "page", "says"), [("pay", "pay", ["gone", "1"]), ("start", "start", ["gone", "1", "alipay"])])
@@ -51,15 +53,15 @@ def test_a_ticket_of_a_plugin_that_was_taken_out_is_not_found(
     ticket = signing.dumps(says, salt=f"tillgate.{salt}")
     assert stranger.get(f"/payments/{page}/{ticket}/").status_code == 404
     if page == "pay":
-        assert stranger.post(f"/payments/{page}/{ticket}/", {"vendor": "alipay"}).status_code == 404
+        assert stranger.post(f"/payments/{page}/{ticket}/", {"method": "alipay"}).status_code == 404
 
 
-@pytest.mark.parametrize("path", ["payment", "order", "attention"])
+@pytest.mark.parametrize("path", ["payment", "order", "review"])
 @pytest.mark.parametrize(
     "query",
     [
         "status=%00",
-        "vendor=%00",
+        "method=%00",
         "account=%00",
         "reason=%00",
         "q=%00",
@@ -77,7 +79,7 @@ def test_a_list_that_nobody_can_be_shown_leads_to_the_whole_list(world: World, a
 
 
 @pytest.mark.parametrize("key", ["%00", "9" * 40, "-1", "1%00"])
-@pytest.mark.parametrize("page", ["payment/{}/change", "payment/{}/refund", "order/{}/change", "attention/{}/change"])
+@pytest.mark.parametrize("page", ["payment/{}/change", "payment/{}/refund", "order/{}/change", "review/{}/change"])
 def test_a_row_that_cannot_be_is_no_error(world: World, admin_client: Client, page: str, key: str) -> None:
     admin_client.raise_request_exception = False
     assert admin_client.get(f"/admin/tillgate/{page.format(key)}/").status_code in (302, 404)

@@ -27,9 +27,9 @@ from tests.fuzz.shop import opened
 from tests.fuzz.targets import ROUND, Target
 from tests.fuzz.views import Views, views
 from tillgate.django import views as pages
-from tillgate.django.operations import notices, payments
+from tillgate.django.operations import notifications, payments
 from tillgate.wire import exchange, signing
-from tillgate.wire.notices import NoticeSignature
+from tillgate.wire.notifications import NotificationSignature
 
 READERS = list(readers())
 EXAMPLES = hypothesis.settings(
@@ -82,7 +82,7 @@ def test_bytes_draw_what_a_fuzzer_wants_and_never_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "name"), [(1248, "refund notices"), (2598, "refund notices"), (1286, "returns"), (2910, "answers to pay, applied")]
+    ("seed", "name"), [(1248, "refund notifications"), (2598, "refund notifications"), (1286, "returns"), (2910, "answers to pay, applied")]
 )
 def test_a_seed_that_once_accused_the_shop_of_what_it_had_not_done_finds_nothing(shop: Views, seed: int, name: str) -> None:
     [target] = [target for target in views(shop) if target.name == name]
@@ -129,18 +129,18 @@ def test_a_fault_that_is_put_into_a_reader_is_found(monkeypatch: pytest.MonkeyPa
 
 
 BITES_IN_THE_SHOP: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = {
-    "a notice that is believed": (
-        "payment notices",
-        lambda patch: patch.setattr(notices, "ask", _believing),
+    "a notification that is believed": (
+        "payment notifications",
+        lambda patch: patch.setattr(notifications, "ask", _believing),
         "I7: something from outside changed",
     ),
     "an acknowledgement that is withheld": (
-        "payment notices",
+        "payment notifications",
         lambda patch: patch.setattr(pages, "acknowledgement", lambda payment: HttpResponse("no", status=400)),
-        "a notice on a known address was answered 400",
+        "a notification on a known address was answered 400",
     ),
     "a throttle that is not kept": (
-        "payment notices",
+        "payment notifications",
         lambda patch: _unthrottled(patch, payments._claim),
         "was asked about again after",
     ),
@@ -184,10 +184,10 @@ def test_a_fault_that_is_put_into_a_page_is_found(shop: Views, monkeypatch: pyte
     assert said in "\n".join(found(fuzzer, target, 2))
 
 
-def test_a_forged_notice_that_settles_a_refund_is_found(shop: Views, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forged_notification_that_settles_a_refund_is_found(shop: Views, monkeypatch: pytest.MonkeyPatch) -> None:
     fuzzer = Fuzzer(list(views(shop)), shop.restore)
-    monkeypatch.setattr(notices, "_signature", lambda *_: NoticeSignature.ABSENT)
-    assert "I7: a forged notice settled a refund" in "\n".join(found(fuzzer, "refund notices", 6))
+    monkeypatch.setattr(notifications, "_signature", lambda *_: NotificationSignature.ABSENT)
+    assert "I7: a forged notification settled a refund" in "\n".join(found(fuzzer, "refund notifications", 6))
 
 
 # A run is repeated, and gone on with ------------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def test_the_command_counts_notes_and_goes_on(tmp_path: Path) -> None:
     )
     assert first.returncode == 0, first.stdout + first.stderr
     assert "1,000 inputs on sqlite, seeds 1 to 1" in first.stdout
-    assert "payment notices" in first.stdout
+    assert "payment notifications" in first.stdout
     assert "0 inputs on sqlite" in second.stdout
     assert "1,000 inputs noted" in second.stdout
 

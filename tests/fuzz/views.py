@@ -13,7 +13,7 @@ from django.utils.encoding import iri_to_uri
 
 from tests.fuzz import inputs
 from tests.fuzz.inputs import Request
-from tests.fuzz.readers import answer, is_signed, notice_members, plain
+from tests.fuzz.readers import answer, is_signed, notification_members, plain
 from tests.fuzz.shop import ADDRESS, NO_REQUEST, Shop
 from tests.fuzz.targets import Target
 from tillgate.django import operations
@@ -25,7 +25,7 @@ __all__ = ["Views", "views"]
 
 Difference = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 
-_PAGES: Final = ("notice", "refund-notice", "return", "status", "pay", "start", "assets")
+_PAGES: Final = ("notification", "refund-notification", "return", "status", "pay", "start", "assets")
 
 
 class Views:
@@ -64,7 +64,7 @@ class Views:
 
     def throttled(self) -> None:
         """Hold what the gateway was asked about to one query of a payment in the throttle interval, over the requests of a round."""
-        now, throttle = self.shop.time.moment, timedelta(seconds=get_settings().notice_throttle_seconds)
+        now, throttle = self.shop.time.moment, timedelta(seconds=get_settings().notification_throttle_seconds)
         for reference in self.shop.gateway.queried:
             before = self.asked_at.get(reference)
             assert before is None or now - before >= throttle, f"I7: {reference} was asked about again after {now - before}"
@@ -78,30 +78,34 @@ class Views:
         return changed
 
     def nothing_changed(self, changed: list[Difference], *allowed: Callable[[Difference], bool]) -> None:
-        """Let nothing have changed but what is allowed: I7, notices are hints. What was allowed is undone, for the next input."""
+        """Let nothing have changed but what is allowed: I7, notifications are hints. What was allowed is undone, for the next input."""
         wrong = [one for one in changed if not any(allows(one) for allows in allowed)]
         if changed:
             self.restore()
         assert not wrong, f"I7: something from outside changed {wrong}"
 
     def bounded(self) -> None:
-        """Hold kept notices to their bound."""
-        assert len(self.before["tillgate_notice"]) <= 20 * (len(self.shop.payments) + len(self.shop.refunds))
+        """Hold kept notifications to their bound."""
+        assert len(self.before["tillgate_notification"]) <= 20 * (len(self.shop.payments) + len(self.shop.refunds))
 
-    # Notices and returns.
+    # Notifications and returns.
 
-    def draw_notice(self, r: Random) -> Request:
+    def draw_notification(self, r: Random) -> Request:
         payment = self._payment(r)
-        return inputs.request(r, f"/payments/notice/{payment.notice_key}/", notice_members(r, self._said_of(r, payment), self.shop.token))
+        return inputs.request(
+            r, f"/payments/notification/{payment.notification_key}/", notification_members(r, self._said_of(r, payment), self.shop.token)
+        )
 
-    def draw_refund_notice(self, r: Random) -> Request:
+    def draw_refund_notification(self, r: Random) -> Request:
         refund = r.choice((*self.shop.refunds, self.shop.succeeded, self.shop.succeeded, self.shop.succeeded))
         word, code = r.choice(("success", "success", "success", "failed", "pending", "")), r.choice(("000100", "000100", "000030", ""))
         members = {**self._said_of(r, self.shop.paid), "status": word, "ret_code": code, "amount": str(refund.amount)}
-        return inputs.request(r, f"/payments/refund-notice/{refund.notice_key}/", notice_members(r, members, self.shop.token))
+        return inputs.request(
+            r, f"/payments/refund-notification/{refund.notification_key}/", notification_members(r, members, self.shop.token)
+        )
 
     def _payment(self, r: Random) -> Payment:
-        """Draw a payment, one of them often, so that more notices come for it than are kept."""
+        """Draw a payment, one of them often, so that more notifications come for it than are kept."""
         return r.choice((*self.shop.payments, self.shop.open, self.shop.open, self.shop.open))
 
     def _said_of(self, r: Random, payment: Payment) -> dict[str, Any]:
@@ -113,26 +117,27 @@ class Views:
             "status": r.choice(("success", "success", "failed", "closed", "pending")),
         }
 
-    def check_notice(self, request: Request) -> str:
+    def check_notification(self, request: Request) -> str:
         status, _, content, changed = self.ask(request)
-        self.nothing_changed(changed, _tells_of("forged-notices"))
+        self.nothing_changed(changed, _tells_of("forged-notifications"))
         self.bounded()
         return self._acknowledged(request, status, content)
 
-    def check_refund_notice(self, request: Request) -> str:
+    def check_refund_notification(self, request: Request) -> str:
         status, _, content, changed = self.ask(request)
         settled = any(table == "tillgate_refund" and "status" in became for table, _, became in changed)
         confirmed = any(map(_notes_a_confirmation, changed))
-        doubted = any(table == "tillgate_attention" and became.get("refund_id") == self.shop.refused.pk for table, _, became in changed)
+        doubted = any(table == "tillgate_review" and became.get("refund_id") == self.shop.refused.pk for table, _, became in changed)
         if settled or doubted or confirmed:
-            assert self._is_signed_if_at_all(request), "I7: a forged notice settled a refund"
+            assert self._is_signed_if_at_all(request), "I7: a forged notification settled a refund"
         allowed = [_settles_the_unknown_refund(self.shop)] if settled else [_tells_of("refund-contradicted")] if doubted else []
         self.nothing_changed(changed, _notes_a_confirmation, *allowed)
         self.bounded()
         return "settled what was unknown" if settled else "told a person" if doubted else self._acknowledged(request, status, content)
 
     def _is_signed_if_at_all(self, request: Request) -> bool:
-        """Tell whether a notice of one plain JSON object or form carries no signature, or the right one; of others nothing is said."""
+        """Tell whether a notification of one plain JSON object or form carries no signature, or the right one; of others nothing is
+        said."""
         form = request.body.decode(errors="replace")
         said = plain(request.body) if request.body[:1] == b"{" else dict(parse_qsl(form, keep_blank_values=True))
         is_plain = isinstance(said, dict) and not request.query and all(isinstance(value, str) for value in said.values())
@@ -144,7 +149,7 @@ class Views:
         if (status, content) == (NO_REQUEST[0], NO_REQUEST[2]):
             return "no request"
         if request.method in ("GET", "POST") and not _touches(request, "HTTP_HOST", "CONTENT_LENGTH"):
-            assert (status, content) == (200, b"success"), f"a notice on a known address was answered {status}"
+            assert (status, content) == (200, b"success"), f"a notification on a known address was answered {status}"
         return str(status)
 
     def draw_return(self, r: Random) -> Request:
@@ -160,7 +165,7 @@ class Views:
         if "Location" in headers:
             assert headers["Location"].startswith("/orders/"), "an open redirect"
         assert b"<script>alert" not in content
-        assert all(key.encode() not in content for payment in self.shop.payments for key in (payment.notice_key,))
+        assert all(key.encode() not in content for payment in self.shop.payments for key in (payment.notification_key,))
         return str(status)
 
     def draw_status(self, r: Random) -> Request:
@@ -178,19 +183,21 @@ class Views:
 
     def draw_stranger(self, r: Random) -> Request:
         payment = r.choice(self.shop.payments)
-        key = r.choice((payment.notice_key, payment.return_key, payment.reference, str(payment.pk), inputs.text(r), "x" * 5000))
+        key = r.choice((payment.notification_key, payment.return_key, payment.reference, str(payment.pk), inputs.text(r), "x" * 5000))
         path = f"/payments/{r.choice(_PAGES)}/{inputs.mutated_text(r, key)}/"
         return inputs.request(r, inputs.latin(inputs.mutated_text(r, path) if inputs.chance(r, 4) else path), {"status": "success"})
 
     def check_stranger(self, request: Request) -> str:
-        known = {(page, key) for one in self.shop.payments for page, key in (("notice", one.notice_key), ("return", one.return_key))}
+        known = {
+            (page, key) for one in self.shop.payments for page, key in (("notification", one.notification_key), ("return", one.return_key))
+        }
         parts = request.path.split("/")
         if len(parts) > 3 and (parts[2], parts[3]) in known | {("status", one.return_key) for one in self.shop.payments}:
             return "known"
-        kept = self.before["tillgate_notice"]
+        kept = self.before["tillgate_notification"]
         status, headers, _, changed = self.ask(request)
         self.nothing_changed(changed)
-        assert self.before["tillgate_notice"] == kept, "an address that nobody has left a row"
+        assert self.before["tillgate_notification"] == kept, "an address that nobody has left a row"
         assert self.shop.gateway.sent == 0
         assert status != 200 or request.path.startswith("/payments/assets/")
         if "Location" in headers:
@@ -204,7 +211,7 @@ class Views:
             page = r.choice(("pay", "start"))
         for _ in range(r.randrange(1, 3)):
             ticket = inputs.mutated_text(r, ticket)
-        return inputs.request(r, inputs.latin(f"/payments/{page}/{ticket}/"), {"vendor": "alipay"})
+        return inputs.request(r, inputs.latin(f"/payments/{page}/{ticket}/"), {"method": "alipay"})
 
     def check_ticket(self, request: Request) -> str:
         # A letter that base64 does not look at may differ; what the ticket says and its signature may not.
@@ -218,7 +225,7 @@ class Views:
 
     def draw_choice(self, r: Random) -> Request:
         token = "a" * 32
-        drawn = inputs.request(r, self.shop.pay_path, inputs.spoil(r, {"vendor": "alipay"}, ("next",)), ("POST", "POST", "POST", "GET"))
+        drawn = inputs.request(r, self.shop.pay_path, inputs.spoil(r, {"method": "alipay"}, ("next",)), ("POST", "POST", "POST", "GET"))
         csrf = {"HTTP_COOKIE": f"csrftoken={token}", "HTTP_X_CSRFTOKEN": token, "HTTP_REFERER": "https://shop.example/"}
         headers = {**csrf, **drawn.headers} if not inputs.chance(r, 4) else drawn.headers
         return Request(drawn.method, drawn.path, drawn.query, drawn.content_type, drawn.body, headers, drawn.is_cut)
@@ -249,11 +256,11 @@ class Views:
         self.shop.later(10)
         self.shop.gateway.says = says
         try:
-            _, _, _, changed = self.ask(Request("POST", f"/payments/notice/{payment.notice_key}/"))
+            _, _, _, changed = self.ask(Request("POST", f"/payments/notification/{payment.notification_key}/"))
         finally:
             self.shop.gateway.says = None
         if not changed:
-            return "no news"
+            return "inconclusive"
         became = Payment.objects.get(pk=payment.pk).status
         self.restore()
         if became == "paid":
@@ -304,7 +311,7 @@ class Views:
             self.shop.gateway.says = None
         shown = " ".join((refund.answer, *self.shop.logged))
         assert not any(secret in shown for secret in self.secrets), "I11: a secret is kept or logged"
-        assert refund.status in ("succeeded", "refused", "unknown")
+        assert refund.status in ("succeeded", "failed", "unknown")
         if refund.status == "succeeded":
             assert plain(says[1])["ret_code"] == "000100"
         self.restore()
@@ -316,7 +323,7 @@ class Views:
         names = (
             "status",
             "status__exact",
-            "vendor",
+            "method",
             "account",
             "state",
             "reason",
@@ -333,7 +340,7 @@ class Views:
         }
         query = "&".join(f"{quote(name, errors='surrogatepass')}={quote(value, errors='surrogatepass')}" for name, value in members.items())
         path = r.choice(
-            ("payment/", "payment/", "order/", "attention/", f"payment/{self.shop.paid.pk}/refund/", f"order/{inputs.text(r)}/change/")
+            ("payment/", "payment/", "order/", "review/", f"payment/{self.shop.paid.pk}/refund/", f"order/{inputs.text(r)}/change/")
         )
         return Request("GET", inputs.latin(f"/admin/tillgate/{path}"), query, headers={"HTTP_COOKIE": self.shop.admin_cookie})
 
@@ -354,7 +361,7 @@ def _touches(request: Request, *headers: str) -> bool:
 
 def _tells_of(reason: str) -> Callable[[Difference], bool]:
     """Let a person be told, and the shop: of what comes from outside that is all that may follow."""
-    told = {"tillgate_attention": reason, "tillgate_timelineentry": "attention.raised", "tillgate_delivery": "attention-raised"}
+    told = {"tillgate_review": reason, "tillgate_timelineentry": "review.opened", "tillgate_outbox_event": "review-opened"}
 
     def allows(difference: Difference) -> bool:
         table, was, became = difference
@@ -364,13 +371,13 @@ def _tells_of(reason: str) -> Callable[[Difference], bool]:
 
 
 def _notes_a_confirmation(difference: Difference) -> bool:
-    """Tell whether all that a notice changed of its refund is that one has confirmed it."""
+    """Tell whether all that a notification changed of its refund is that one has confirmed it."""
     table, _, became = difference
     return table == "tillgate_refund" and became == {"confirmed": True}
 
 
 def _settles_the_unknown_refund(shop: Shop) -> Callable[[Difference], bool]:
-    """I7's one exception: a notice on a refund's own address may move it from unknown to succeeded, and the shop hears of it."""
+    """I7's one exception: a notification on a refund's own address may move it from unknown to succeeded, and the shop hears of it."""
 
     def allows(difference: Difference) -> bool:
         table, was, became = difference
@@ -378,10 +385,10 @@ def _settles_the_unknown_refund(shop: Shop) -> Callable[[Difference], bool]:
             return (was.get("status"), became.get("status")) == ("unknown", "succeeded") and "amount" not in became
         if table == "smallest_shop_shoporder":
             return set(became) == {"refunded"} and Decimal(became["refunded"]) - Decimal(was["refunded"]) == shop.unknown.amount
-        if table == "tillgate_attention":
+        if table == "tillgate_review":
             return "resolved_at" in became and was.get("resolved_at") is None
         is_new = not was.get("id")
-        return is_new and table in ("tillgate_timelineentry", "tillgate_delivery")
+        return is_new and table in ("tillgate_timelineentry", "tillgate_outbox_event")
 
     return allows
 
@@ -393,8 +400,8 @@ def _begins_a_payment(difference: Difference) -> bool:
 
 def views(on: Views) -> Iterator[Target]:
     """Yield the targets that need a shop."""
-    yield Target("payment notices", 50, on.draw_notice, on.check_notice)
-    yield Target("refund notices", 30, on.draw_refund_notice, on.check_refund_notice)
+    yield Target("payment notifications", 50, on.draw_notification, on.check_notification)
+    yield Target("refund notifications", 30, on.draw_refund_notification, on.check_refund_notification)
     yield Target("returns", 25, on.draw_return, on.check_return)
     yield Target("status", 15, on.draw_status, on.check_status)
     yield Target("addresses of nobody", 15, on.draw_stranger, on.check_stranger)

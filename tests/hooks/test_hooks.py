@@ -43,11 +43,11 @@ FIRST = Account(base_url="https://first.example", merchant_no="1", token="first-
 SECOND = Account(base_url="https://second.example", merchant_no="2", token="second-token")
 
 
-def request(vendor: str = "alipay") -> PaymentRequest:
+def request(method: str = "alipay") -> PaymentRequest:
     return PaymentRequest(
         reference="100017-7Q2MZK4RXW3DA",
         amount="12.50",
-        vendor=vendor,
+        method=method,
         terminal="ONLINE",
         ipn_url="https://shop.example/ipn/x",
         callback_url="https://shop.example/back?amount={amount}",
@@ -57,7 +57,7 @@ def request(vendor: str = "alipay") -> PaymentRequest:
 def created(account: Account) -> CreatedPayment:
     return CreatedPayment(
         transaction_no=f"T-{account.merchant_no}",
-        cashier_url=f"{account.base_url}/cashier",
+        payment_url=f"{account.base_url}/cashier",
         reference="100017-7Q2MZK4RXW3DA",
         amount=Decimal("12.50"),
         currency="USD",
@@ -102,11 +102,11 @@ class LogsCalls:
 
 
 class RoutesPaypalToSecondAccount:
-    """Sends one vendor's payments through another account, by the built-in adapter."""
+    """Sends one payment method's payments through another account, by the built-in adapter."""
 
     @hookimpl(tryfirst=True)
     def tillgate_pay(self, account: Account, request: PaymentRequest) -> CreatedPayment | None:
-        if request.vendor != "paypal" or account == SECOND:
+        if request.method != "paypal" or account == SECOND:
             return None
         answer: CreatedPayment = plugin_manager().hook.tillgate_pay(account=SECOND, request=request)
         return answer
@@ -140,7 +140,7 @@ def test_logging_can_be_wrapped_around_whoever_answers(plug) -> None:  # type: i
     assert log.seen == ["pay 100017-7Q2MZK4RXW3DA with 1", "got T-1"]
 
 
-def test_a_vendor_can_be_routed_to_a_second_account(plug) -> None:  # type: ignore[no-untyped-def]
+def test_a_method_can_be_routed_to_a_second_account(plug) -> None:  # type: ignore[no-untyped-def]
     plug(CannedGateway())
     plug(RoutesPaypalToSecondAccount())
     assert hooks.pay(FIRST, request("paypal")).transaction_no == "T-2"
@@ -467,8 +467,8 @@ def test_importing_the_hooks_loads_no_plugin() -> None:
 
 @pytest.mark.parametrize("truth", [True, False])
 def test_a_truth_value_is_no_reason_not_to_be_payable(truth: bool) -> None:
-    with pytest.raises(InvalidRequest, match=f"not_payable_because: {truth} must be None, or a clause"):
-        OrderDescription(number="7", amount=Decimal("12.50"), not_payable_because=truth)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match=f"not_payable_detail: {truth} must be None, or a clause"):
+        OrderDescription(number="7", amount=Decimal("12.50"), not_payable_detail=truth)  # type: ignore[arg-type]
 
 
 class Shop:

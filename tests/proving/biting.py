@@ -1,7 +1,8 @@
-"""`make simulate-mutants`: does the simulator bite? Shops and cores that are broken on purpose, and how many payments it takes to notice.
+"""`make simulate-mutants`: does the simulator bite? Shops and cores that are broken on purpose, and how many payments it takes to
+notification.
 
-The mutants are those of the conformance kit, which catches each of them, and a few that only the simulator can notice. One that it does
-not notice is said to be so.
+The mutants are those of the conformance kit, which catches each of them, and a few that only the simulator can notification. One that it
+does not notification is said to be so.
 """
 
 from __future__ import annotations
@@ -78,9 +79,9 @@ def _noticed(name: str, orders: int, most: int) -> dict[str, Any]:
     """Simulate world after world with a mutant until one is found wanting: small ones first, since much is noticed only when they end."""
     import pytest
 
+    from tests.proving.simulation.world import simulate
     from tests.smallest_shop.telling import TellingDriver
     from tillgate.django.models import Payment
-    from tillgate.testing.simulation.world import simulate
 
     mutant = next(mutant for mutant in _mutants() if mutant.name == name)
     payments = seed = 0
@@ -90,7 +91,7 @@ def _noticed(name: str, orders: int, most: int) -> dict[str, Any]:
             mutant.breaks(patch)
             try:
                 payments += simulate(TellingDriver(), seed, orders * 2 ** min(seed - 1, _MOST_DOUBLINGS)).payments
-            except Exception as fault:  # noqa: BLE001  # however it shows: a violated invariant, or a guard that raised
+            except Exception as fault:  # however it shows: a violated invariant, or a guard that raised
                 said = next(iter(str(fault).splitlines()), "")[:120]
                 return {"noticed": said or type(fault).__name__, "payments": payments + Payment.objects.count(), "seed": seed}
     return {"noticed": "", "payments": payments, "seed": seed}

@@ -49,20 +49,20 @@ class ForgetfulDriver(Broken):
 
 
 class SilentDriver(TellingDriver):
-    """Breaks the core for good: a remote delivery that raised is taken for done."""
+    """Breaks the core for good: a remote outbox event that raised is taken for done."""
 
     def __init__(self) -> None:
-        from tillgate.django.models import Delivery  # once Django is ready
-        from tillgate.django.operations import deliveries
+        from tillgate.django.models import OutboxEvent  # once Django is ready
+        from tillgate.django.operations import outbox
 
         super().__init__()
-        note = deliveries._note_failure
+        note = outbox._note_failure
 
-        def hushed(order_id: int, delivery_id: int, error: Exception) -> None:
-            if not Delivery.objects.filter(pk=delivery_id, kind="remote").update(done_at=clock.now(), due_at=None):
-                note(order_id, delivery_id, error)
+        def hushed(order_id: int, outbox_event_id: int, error: Exception) -> None:
+            if not OutboxEvent.objects.filter(pk=outbox_event_id, kind="remote").update(done_at=clock.now(), due_at=None):
+                note(order_id, outbox_event_id, error)
 
-        deliveries._note_failure = hushed
+        outbox._note_failure = hushed
 
 
 class PesteringDriver(SmallestShopDriver):

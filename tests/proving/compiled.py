@@ -15,9 +15,9 @@ def main() -> None:
     call_command("migrate", run_syncdb=True, verbosity=0)
     from django.db.models.sql.compiler import SQLCompiler
 
+    from tests.proving.simulation import stand_ins, world
+    from tests.proving.simulation.compiling import compiled_once
     from tests.smallest_shop.driver import SmallestShopDriver
-    from tillgate.testing.simulation import stand_ins, world
-    from tillgate.testing.simulation.compiling import compiled_once
 
     compile_it, compiled = SQLCompiler.as_sql, 0
 

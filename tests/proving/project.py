@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import os
 
-from tests.django.project import *  # noqa: F403  # the same project
+from tests.django.project import *  # the same project
 from tests.django.project import DATABASE, DATABASES, TILLGATE
 
 _ENGINE = {"sqlite": "sqlite3", "postgresql": "postgresql", "mariadb": "mysql"}[DATABASE]
-DATABASES["default"]["ENGINE"] = f"tillgate.testing.simulation.backends.{_ENGINE}"
+DATABASES["default"]["ENGINE"] = f"tests.proving.simulation.backends.{_ENGINE}"
 if DATABASE == "sqlite":
     DATABASES["default"] |= {"NAME": ":memory:", "TEST": {"NAME": ":memory:"}, "OPTIONS": {"transaction_mode": "IMMEDIATE"}}
-TILLGATE = {**TILLGATE, "NOTICE_THROTTLE_SECONDS": 5, "VENDORS": ["alipay", "wechatpay", "paypal", "creditcard"]}
+TILLGATE = {**TILLGATE, "NOTIFICATION_THROTTLE_SECONDS": 5, "PAYMENT_METHODS": ["alipay", "wechatpay", "paypal", "creditcard"]}
 # The judge reads the log, and nothing prints it: a simulated month has thousands of tracebacks.
 LOGGING = {
     "version": 1,

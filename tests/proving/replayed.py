@@ -10,9 +10,9 @@ def main() -> None:
     """Raise when a step comes to something else where it was not played before."""
     django.setup()
     call_command("migrate", run_syncdb=True, verbosity=0)
+    from tests.proving.simulation.exhaustion import Scope, explore
+    from tests.proving.simulation.exhaustion.steps import Steps
     from tests.smallest_shop.driver import SmallestShopDriver
-    from tillgate.testing.simulation.exhaustion import Scope, explore
-    from tillgate.testing.simulation.exhaustion.steps import Steps
 
     taken, step = 0, Steps._step
 
@@ -27,9 +27,11 @@ def main() -> None:
         return outcome
 
     Steps._step = again  # type: ignore[assignment, method-assign]
-    for sweeps, returns in ((0, 1), (1, 0)):
+    for worker_runs, returns in ((0, 1), (1, 0)):
         taken = 0
-        for _ in explore(SmallestShopDriver(), [Scope(payments=1, refunds=0, sweeps=sweeps, returns=returns, crashes=0, faults=0)]):
+        for _ in explore(
+            SmallestShopDriver(), [Scope(payments=1, refunds=0, worker_runs=worker_runs, returns=returns, crashes=0, faults=0)]
+        ):
             pass
         assert taken > 100, taken
 

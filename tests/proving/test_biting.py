@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
     [
         ("says applied and does nothing", 0, "I3: being paid took effect 0 times"),
         ("logs the token", 0, "I11: a secret or a signature is logged"),
-        ("asks at every notice", 0, "I7: "),
+        ("asks at every notification", 0, "I7: "),
         ("starts without looking at open payments", 1, "not noticed"),
     ],
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tillgate.testing.simulation.exhaustion.found import Found
-from tillgate.testing.simulation.exhaustion.small_world import Numbered
+from tests.proving.simulation.exhaustion.found import Found
+from tests.proving.simulation.exhaustion.small_world import Numbered
 
 _GONE = -1
 _STATES = st.tuples(
     st.integers(0, 1),
     st.integers(0, 1),
-    st.dictionaries(st.sampled_from(["shopper", "clerk", "notice"]), st.frozensets(st.sampled_from([_GONE, 1, 2, 3]), min_size=1)),
+    st.dictionaries(st.sampled_from(["shopper", "clerk", "notification"]), st.frozensets(st.sampled_from([_GONE, 1, 2, 3]), min_size=1)),
 )
 _State = tuple[int, int, dict[str, frozenset[int]]]
 

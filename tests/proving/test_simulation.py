@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import databases
-from tillgate.testing.simulation import together
-from tillgate.testing.simulation.faults import KINDS
+from tests.proving.simulation import together
+from tests.proving.simulation.faults import KINDS
 
 ROOT = Path(__file__).parents[2]
 TELLING = "tests.smallest_shop.telling:TellingDriver"
@@ -28,7 +28,7 @@ def simulate(
 ) -> str:
     """Run the command as a person would, in a process of its own; return what it printed."""
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": settings, "TILLGATE_TEST_DATABASE": database}
-    command = [sys.executable, "-m", "tillgate.testing.simulation", "--driver", driver, *arguments]
+    command = [sys.executable, "-m", "tests.proving.simulation", "--driver", driver, *arguments]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # our own line
     return f"{ran.stdout}{ran.stderr}exit status {ran.returncode}\n"
 
@@ -42,8 +42,8 @@ def test_the_same_seed_plays_the_same_world_and_another_seed_another() -> None:
 
 @pytest.mark.parametrize("database", ["postgresql", "mariadb"])
 def test_the_same_seed_plays_the_same_world_on_every_database(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if because := databases.why_not(database):
-        pytest.skip(because)
+    if detail := databases.why_not(database):
+        pytest.skip(detail)
     monkeypatch.setenv("TILLGATE_TEST_NAME", f"tillgate_simulated_{os.getpid()}")
     said = simulate("--seed", "2", "--payments", "12", database=database, driver=TELLING)
     assert "exit status 0" in said
@@ -93,7 +93,7 @@ def test_a_shop_that_is_paid_twice_is_found_and_the_smallest_trace_replays() -> 
 
 
 def test_another_payment_may_be_begun_beside_one_that_the_gateway_calls_paid() -> None:
-    """Its cashier page is still open, and nobody is led on to it."""
+    """Its payment page is still open, and nobody is led on to it."""
     nothing_else = "clock,closings,crashes,credentials,currencies,errors,handlers,leaps,outages,sleeps,unusable"
     said = simulate("--seed", "65", "--payments", "840", "--only", "777", "--without", nothing_else)
     assert "seed 65: 2 payments, 1 paid" in said
@@ -103,7 +103,7 @@ def test_another_payment_may_be_begun_beside_one_that_the_gateway_calls_paid() -
 @pytest.mark.parametrize(
     ("driver", "violated"),
     [
-        ("SilentDriver", "I3: elsewhere ["),  # a remote delivery that raised is never carried again
+        ("SilentDriver", "I3: elsewhere ["),  # a remote outbox event that raised is never carried again
         ("PesteringDriver", "seconds after the turn of one mail came that of another"),
     ],
 )
@@ -113,17 +113,17 @@ def test_what_is_told_over_the_network_is_judged(driver: str, violated: str) -> 
     assert "exit status 1" in said
 
 
-def test_what_was_lost_while_the_gateway_was_away_for_days_is_made_good_by_one_sweep() -> None:
+def test_what_was_lost_while_the_gateway_was_away_for_days_is_made_good_by_one_worker() -> None:
     said = simulate("--outage", "2", "--payments", "8", driver=TELLING)
     assert "in 2 days without a gateway " in said
     assert "exit status 0" in said
     [line] = [line for line in said.splitlines() if "without a gateway " in line]
-    paid, notices, good = (
+    paid, notifications, good = (
         int(line.partition(before)[2].partition(after)[0])
-        for before, after in (("gateway ", " of"), ("paid, ", " notices"), ("made ", " good"))
+        for before, after in (("gateway ", " of"), ("paid, ", " notifications"), ("made ", " good"))
     )
     assert paid == good > 0
-    assert notices >= paid
+    assert notifications >= paid
 
 
 @pytest.mark.parametrize("settings", ["tests.django.project"])
@@ -135,8 +135,8 @@ def test_a_database_that_cannot_fail_is_refused(settings: str) -> None:
     assert "exit status 2" in said
 
 
-def test_everything_that_can_happen_to_a_payment_and_its_notice_is_tried_a_crash_and_a_fault_included() -> None:
-    said = simulate("--exhaust", "refunds=0,payments=1,sweeps=0,returns=0")
+def test_everything_that_can_happen_to_a_payment_and_its_notification_is_tried_a_crash_and_a_fault_included() -> None:
+    said = simulate("--exhaust", "refunds=0,payments=1,worker runs=0,returns=0")
     assert "all explored, no violation" in said
     assert int(said.rpartition(" states, ")[0].split()[-1]) > 50
     assert "exit status 0" in said
@@ -152,7 +152,7 @@ def test_everything_that_can_happen_to_a_payment_and_its_notice_is_tried_a_crash
     ],
 )
 def test_what_is_broken_is_found_by_trying_everything(driver: str, scope: str, violated: str) -> None:
-    said = simulate("--exhaust", f"payments=1,sweeps=0,returns=0,{scope}", driver=f"tests.proving.broken:{driver}")
+    said = simulate("--exhaust", f"payments=1,worker runs=0,returns=0,{scope}", driver=f"tests.proving.broken:{driver}")
     assert violated in said
     assert "exit status 1" in said
 
@@ -164,15 +164,15 @@ def test_an_exhaustion_goes_on_with_the_parts_that_it_has_not_explored(tmp_path:
     rest = simulate("--exhaust", scope, "--results", str(results))
     lines = [json.loads(line) for line in results.read_text("utf-8").splitlines()]
     parts = [line["part"] for line in lines]
-    others = ("shopper", "payment notice of paypal")
+    others = ("shopper", "payment notification of paypal")
     assert parts[0] == "shopper dies, shopper fails"
     assert sorted(parts) == sorted(f"{dies} dies, {fails} fails" for dies in others for fails in others)
     assert {line["parts"] for line in lines} == {4}
     assert "shopper dies, shopper fails" not in rest
     assert "all explored, no violation" in first
     assert "no violation (1 of 4 parts were on file)" in rest
-    unknown = simulate("--exhaust", f"{scope},dying=cashier")
-    assert "dying=cashier: nobody of that name; whose processes there are: shopper, payment notice of paypal" in unknown
+    unknown = simulate("--exhaust", f"{scope},dying=payment page")
+    assert "dying=payment page: nobody of that name; whose processes there are: shopper, payment notification of paypal" in unknown
     assert "exit status 2" in unknown
 
 
@@ -181,7 +181,7 @@ def test_an_exhaustion_goes_on_with_the_parts_that_it_has_not_explored(tmp_path:
     [
         (
             "gremlins=1",
-            "'gremlins=1' is no part of a scope: give NAME=NUMBER of payments, refunds, sweeps, returns, crashes, faults, dying",
+            "'gremlins=1' is no part of a scope: give NAME=NUMBER of payments, refunds, worker runs, returns, crashes, faults, dying",
         ),
         ("refunds", "'refunds' says no number: give 0 or more"),
         ("refunds=-1", "'refunds=-1' says no number: give 0 or more"),
@@ -197,7 +197,7 @@ def test_a_scope_that_makes_no_sense_is_refused(scope: str, said: str) -> None:
 def test_ctrl_c_ends_a_simulation_with_one_line() -> None:
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.proving.project", "TILLGATE_TEST_DATABASE": "sqlite"}
     hearing = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"  # a test in the background hears nothing
-    program = f"{hearing}; from tillgate.testing.simulation.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    program = f"{hearing}; from tests.proving.simulation.__main__ import main; sys.exit(main(sys.argv[1:]))"
     few = ["--driver", "tests.smallest_shop.driver:SmallestShopDriver", "--seed", "1-9", "--payments", "2"]
     command, pipe = [sys.executable, "-c", program, *few], subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True) as ran:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks import databases
-from benchmarks.notices import environment
+from benchmarks.notifications import environment
 from benchmarks.processes import acting
 
 ROOT = Path(__file__).parents[2]
@@ -33,11 +33,11 @@ def stormed(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Comple
     return ran, line
 
 
-def test_i3_each_payment_has_one_effect_while_copies_of_its_notice_returns_and_sweepers_are_at_it(stormed: Any) -> None:
+def test_i3_each_payment_has_one_effect_while_copies_of_its_notification_returns_and_workers_are_at_it(stormed: Any) -> None:
     _, noted = stormed
     told = noted["one_effect"]
     assert (told["effects"], told["orders"], told["lost"], told["doubled"], told["wrong"]) == (PAYMENTS, PAYMENTS, [], [], [])
-    assert told["kinds"]["notice"]["requests"] == PAYMENTS * COPIES
+    assert told["kinds"]["notification"]["requests"] == PAYMENTS * COPIES
     assert told["kinds"]["return"]["requests"] == PAYMENTS * 4
     assert sum(told["doors"].values()) == PAYMENTS
 
@@ -47,7 +47,7 @@ def test_i2_every_shopper_who_pays_in_mixed_traffic_has_a_paid_order(stormed: An
     traffic = noted["mixed"]
     assert traffic["payments"] == traffic["effects"] == traffic["orders"] > 0
     assert set(traffic["kinds"]) >= {"checkout", "pay page", "start", "return", "status"}
-    assert traffic["notices"]["requests"] >= traffic["payments"]
+    assert traffic["notifications"]["requests"] >= traffic["payments"]
 
 
 def test_a_storm_without_errors_says_so_and_succeeds(stormed: Any) -> None:
@@ -63,7 +63,7 @@ def test_what_is_lost_doubled_or_otherwise_wrong_is_told() -> None:
         "STORM_PUBLIC_URL": "http://127.0.0.1:2",
         "STORM_THROTTLE_SECONDS": "0",
     }
-    with acting("tests.proving.storm.acts", chosen) as actor:
+    with acting("tests.proving.storm.actions", chosen) as actor:
         actor.do("create")
         try:
             lost, once, doubled, unpaid = actor.do("seed", count=4, status="paid", letter="P")

@@ -1,4 +1,4 @@
-"""Merchants to call the emulator with, in process and over HTTP, and a receiver for its notices."""
+"""Merchants to call the emulator with, in process and over HTTP, and a receiver for its notifications."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Merchant:
         return self.call("query", {"reference": reference})
 
     def refund(self, amount: str, reference: str = ORDER["reference"], **changes: Any) -> Answer:
-        """Give back."""
+        """Refund."""
         return self.call("refund", {"reference": reference, "amount": amount, **changes})
 
     def paid(self, **changes: Any) -> str:
@@ -127,7 +127,7 @@ class HttpMerchant:
         return self.post(PATHS["query"], signed({"reference": reference}))
 
     def refund(self, amount: str, **changes: Any) -> tuple[int, Any]:
-        """Give back."""
+        """Refund."""
         return self.post(PATHS["refund"], signed({"reference": ORDER["reference"], "amount": amount, **changes}))
 
 
@@ -173,7 +173,7 @@ class Receiver:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """Run a receiver for notices."""
+    """Run a receiver for notifications."""
     kept = Receiver()
     lock = threading.Lock()
 
@@ -190,9 +190,9 @@ def receiver() -> Iterator[Receiver]:
             self.end_headers()
             self.wfile.write(answer)
 
-        do_POST = do_GET = _serve  # noqa: N815  the base class names them so
+        do_POST = do_GET = _serve
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class names it so
+        def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

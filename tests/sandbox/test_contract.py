@@ -79,7 +79,7 @@ def paid_reference(gateway: Sandbox) -> str:
         "callbackUrl": "https://shop.example/",
     }
     sign(body)
-    gateway.control.set_options({"notice_on_paid": False, "notice_on_refund": False})
+    gateway.control.set_options({"notification_on_paid": False, "notification_on_refund": False})
     gateway.control.handle("/online/v1/secure-pay", "application/x-www-form-urlencoded", urlencode(body).encode())
     gateway.control.pay(reference)
     return reference

@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN, Options, Sandbox
-from tillgate.sandbox.access import NOTICE_AGENT, Access
+from tillgate.sandbox.access import NOTIFICATION_AGENT, Access
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import HttpMerchant, Receiver
@@ -22,7 +22,7 @@ REFERENCE = "100017-7Q2MZK4RXW3DA"
 LOCAL = ["/", "/transactions/1", "/_control/state"]
 
 
-def act(http: HttpMerchant, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+def action(http: HttpMerchant, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     raw = None if body is None else json.dumps(body).encode()
     status, _, answer = http.request(method, f"/_control{path}", raw, {"Content-Type": "application/json"} if raw else {})
     return status, json.loads(answer)
@@ -72,7 +72,7 @@ def test_on_a_public_address_control_works_when_it_was_asked_for(merchant_at: At
         {"Host": ""},
         {"X-Forwarded-For": "203.0.113.1"},
         {"Forwarded": "for=203.0.113.1"},
-        {"User-Agent": NOTICE_AGENT},
+        {"User-Agent": NOTIFICATION_AGENT},
     ],
 )
 @pytest.mark.parametrize("path", LOCAL)
@@ -87,11 +87,11 @@ def test_a_page_of_another_origin_cannot_act(sandbox: Sandbox, http: HttpMerchan
 
 
 @pytest.mark.parametrize("control_public", [False, True])
-def test_a_notice_is_never_a_command(merchant_at: At, control_public: bool) -> None:
-    with Sandbox(Options(seed=1, notice_format="json"), control_public=control_public) as sandbox:
+def test_a_notification_is_never_a_command(merchant_at: At, control_public: bool) -> None:
+    with Sandbox(Options(seed=1, notification_format="json"), control_public=control_public) as sandbox:
         merchant_at(sandbox.base_url).pay(ipnUrl=f"{sandbox.base_url}/_control/reset")
         sandbox.control.pay(REFERENCE)
-        assert sandbox.control.wait_for_notices()
+        assert sandbox.control.wait_for_notifications()
         assert len(sandbox.service.transactions()) == 1
         assert sandbox.service.outbox.next_due() is not None, "it was not acknowledged and comes again"
 
@@ -150,15 +150,15 @@ def test_what_cannot_be_done_is_refused_with_a_sentence(merchant_at: At, path: s
         ("POST", f"/transactions/{REFERENCE}/refund", {"amount": 1}, 400),
         ("POST", f"/transactions/{REFERENCE}/refund", {"amount": "1e3"}, 400),
         ("POST", f"/transactions/{REFERENCE}/pay", {"amount": "1.00"}, 400),
-        ("POST", f"/transactions/{REFERENCE}/notices", {"kind": "mail"}, 400),
-        ("POST", f"/transactions/{REFERENCE}/notices", {"kind": "refund"}, 409),
+        ("POST", f"/transactions/{REFERENCE}/notifications", {"kind": "mail"}, 400),
+        ("POST", f"/transactions/{REFERENCE}/notifications", {"kind": "refund"}, 409),
     ],
 )
 def test_what_is_not_understood_is_refused_with_a_sentence(
     sandbox: Sandbox, http: HttpMerchant, method: str, path: str, body: Any, status: int
 ) -> None:
     http.pay()
-    got, answer = act(http, method, path, body)
+    got, answer = action(http, method, path, body)
     assert got == status
     assert len(answer["error"]) > 8
 
@@ -168,63 +168,63 @@ def test_what_is_not_understood_is_refused_with_a_sentence(
 
 def test_the_clock_is_moved_ahead(sandbox: Sandbox, http: HttpMerchant) -> None:
     http.pay()
-    before = act(http, "GET", "/state")[1]["now"]
-    assert act(http, "POST", "/clock", {"advance_seconds": 7200})[1]["now"] >= before + 7200
+    before = action(http, "GET", "/state")[1]["now"]
+    assert action(http, "POST", "/clock", {"advance_seconds": 7200})[1]["now"] >= before + 7200
     assert http.query()[1]["result"]["status"] == "closed"
 
 
 def test_options_and_faults_are_set_and_cleared(sandbox: Sandbox, http: HttpMerchant) -> None:
     http.pay()
-    assert act(http, "PATCH", "/options", {"query_amount": "text", "query.broken_json": 1})[1]["faults"] == {"query.broken_json": 1.0}
-    planned = act(http, "POST", "/faults", {"fault": "server_error", "occasion": "query", "reference": REFERENCE, "times": 1})
+    assert action(http, "PATCH", "/options", {"query_amount": "text", "query.broken_json": 1})[1]["faults"] == {"query.broken_json": 1.0}
+    planned = action(http, "POST", "/faults", {"fault": "server_error", "occasion": "query", "reference": REFERENCE, "times": 1})
     assert planned == (200, [{"fault": "server_error", "occasion": "query", "reference": REFERENCE, "times": 1}])
     assert http.request("POST", "/online/v1/tran-query", b"{}", {"Content-Type": "application/json"})[0] == 400
-    assert act(http, "DELETE", "/faults") == (200, {"ok": True})
+    assert action(http, "DELETE", "/faults") == (200, {"ok": True})
     assert http.query()[1]["result"]["amount"] == "12.50"
-    act(http, "PATCH", "/options", {"query_amount": "number"})
+    action(http, "PATCH", "/options", {"query_amount": "number"})
 
 
 @pytest.mark.parametrize(
-    ("acts", "word"),
+    ("actions", "word"),
     [(["pay"], "success"), (["decline"], "failed"), (["leave"], "pending"), (["expire"], "closed"), (["expire", "pay"], "success")],
 )
-def test_a_transaction_is_acted_on(sandbox: Sandbox, http: HttpMerchant, acts: list[str], word: str) -> None:
+def test_a_transaction_is_acted_on(sandbox: Sandbox, http: HttpMerchant, actions: list[str], word: str) -> None:
     http.pay()
-    for one in acts:
-        status, answer = act(http, "POST", f"/transactions/{REFERENCE}/{one}", {})
+    for one in actions:
+        status, answer = action(http, "POST", f"/transactions/{REFERENCE}/{one}", {})
         assert status == 200
     assert answer["transaction"]["word"] == http.query()[1]["result"]["status"] == word
-    assert (answer["redirect"] is None) == (acts[-1] == "expire")
+    assert (answer["redirect"] is None) == (actions[-1] == "expire")
 
 
 def test_a_payment_is_refunded_and_reversed_behind_the_merchants_back(sandbox: Sandbox, http: HttpMerchant) -> None:
     http.pay()
-    act(http, "POST", f"/transactions/{REFERENCE}/pay", {})
-    assert act(http, "POST", f"/transactions/{REFERENCE}/refund", {"amount": "2.50"})[1]["transaction"]["refunded"] == "2.50"
-    assert act(http, "POST", f"/transactions/{REFERENCE}/reverse", {})[1]["transaction"]["status"] == "reversed"
+    action(http, "POST", f"/transactions/{REFERENCE}/pay", {})
+    assert action(http, "POST", f"/transactions/{REFERENCE}/refund", {"amount": "2.50"})[1]["transaction"]["refunded"] == "2.50"
+    assert action(http, "POST", f"/transactions/{REFERENCE}/reverse", {})[1]["transaction"]["status"] == "reversed"
 
 
-def test_a_notice_is_sent_at_once_true_forged_or_double(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
+def test_a_notification_is_sent_at_once_true_forged_or_double(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
     http.pay(ipnUrl=receiver.url)
     for body in ({}, {"kind": "forged"}, {"kind": "stale", "status": "dealing"}):
-        assert act(http, "POST", f"/transactions/{REFERENCE}/notices", body) == (200, {"ok": True})
-        assert sandbox.control.wait_for_notices()
+        assert action(http, "POST", f"/transactions/{REFERENCE}/notifications", body) == (200, {"ok": True})
+        assert sandbox.control.wait_for_notifications()
     words = [next(part for part in body.decode().split("&") if part.startswith("status=")) for _, _, _, body in receiver.got]
     assert words == ["status=pending", "status=success", "status=dealing"]
 
 
 def test_the_state_tells_everything_but_tokens(sandbox: Sandbox, http: HttpMerchant) -> None:
     http.pay()
-    status, state = act(http, "GET", "/state")
+    status, state = action(http, "GET", "/state")
     assert status == 200
-    assert set(state) == {"now", "options", "planned_faults", "notices", "transactions"}
+    assert set(state) == {"now", "options", "planned_faults", "notifications", "transactions"}
     assert state["options"]["merchants"] == ["200043"]
     assert PUBLISHED_TEST_TOKEN not in json.dumps(state)
-    assert act(http, "GET", f"/transactions/{REFERENCE}") == (200, state["transactions"][0])
+    assert action(http, "GET", f"/transactions/{REFERENCE}") == (200, state["transactions"][0])
 
 
 def test_reset_forgets_the_transactions(sandbox: Sandbox, http: HttpMerchant) -> None:
     http.pay()
-    assert act(http, "POST", "/reset", {}) == (200, {"ok": True})
-    assert act(http, "GET", "/state")[1]["transactions"] == []
+    assert action(http, "POST", "/reset", {}) == (200, {"ok": True})
+    assert action(http, "GET", "/state")[1]["transactions"] == []
     assert http.pay()[0] == 200

@@ -88,8 +88,8 @@ def test_a_fault_looks_as_its_line_says(merchant: Build, name: str, operation: s
 
 
 WHAT: dict[str, Callable[[dict[str, Any], str], bool]] = {
-    "cashier_missing": lambda result, raw: "cashierUrl" not in result,
-    "cashier_relative": lambda result, raw: result["cashierUrl"].startswith("/cashier/"),
+    "payment_page_missing": lambda result, raw: "cashierUrl" not in result,
+    "payment_page_relative": lambda result, raw: result["cashierUrl"].startswith("/cashier/"),
     "other_reference": lambda result, raw: result["reference"] == f"{REFERENCE}-OTHER",
     "wrong_amount": lambda result, raw: float(result["amount"]) == 12.51,
     "amount_number": lambda result, raw: '"amount":12.50' in raw,
@@ -178,7 +178,7 @@ def test_ordinary_prices_behave(merchant: Build, amount: str) -> None:
     shop.paid(amount=amount)
     assert said(shop.query())["result"]["status"] == "success"
     assert said(shop.refund("0.50"))["ret_code"] == "000100"
-    assert len(shop.service.due_notices(shop.clock())) == 1
+    assert len(shop.service.due_notifications(shop.clock())) == 1
 
 
 @pytest.mark.parametrize(("cents", "magic"), [(cents, magic) for cents, magic in MAGIC.items() if magic.occasion in ("carrier", "pay")])

@@ -31,8 +31,8 @@ def test_an_unknown_name_is_an_error_that_names_the_nearest(name: str, near: str
         ("delay_seconds", "Infinity"),
         ("magic_amounts", "maybe"),
         ("rate_limit_per_second", True),
-        ("notice_schedule_seconds", []),
-        ("notice_schedule_seconds", [5, 1]),
+        ("notification_schedule_seconds", []),
+        ("notification_schedule_seconds", [5, 1]),
         ("minimum_amount", "1e3"),
         ("maximum_amount", "much"),
         ("reference_pattern", "("),
@@ -49,11 +49,11 @@ def test_an_unknown_name_is_an_error_that_names_the_nearest(name: str, near: str
         ("faults", [1]),
         ("merchants", {"200043": 5}),
         ("merchants", '{"200043": 5}'),
-        ("notice_schedule_seconds", ["a", "b"]),
-        ("notice_schedule_seconds", [0, "b"]),
-        ("notice_schedule_seconds", "[0, NaN]"),
+        ("notification_schedule_seconds", ["a", "b"]),
+        ("notification_schedule_seconds", [0, "b"]),
+        ("notification_schedule_seconds", "[0, NaN]"),
         ("macros", [1]),
-        ("notice_hosts", [1]),
+        ("notification_hosts", [1]),
         ("delay_seconds", 10**400),
         ("refusal_http_status", 299),
         ("refusal_http_status", 204),
@@ -82,7 +82,7 @@ def test_text_is_read_as_what_the_switch_holds() -> None:
             "seed": "42",
             "delay_seconds": "2",
             "magic_amounts": "off",
-            "notice_schedule_seconds": "[0, 1.5]",
+            "notification_schedule_seconds": "[0, 1.5]",
             "macros": ["amount"],
             "word_refunded": "refunded",
             "lost_response": "0.25",
@@ -90,13 +90,13 @@ def test_text_is_read_as_what_the_switch_holds() -> None:
         }
     )
     assert (options.seed, options.delay_seconds, options.magic_amounts, options.word_refunded) == (42, 2.0, False, "refunded")
-    assert (options.notice_schedule_seconds, options.macros) == ((0, 1.5), ("amount",))
+    assert (options.notification_schedule_seconds, options.macros) == ((0, 1.5), ("amount",))
     assert dict(options.faults) == {"lost_response": 0.25, "query.server_error": 1.0}
 
 
 @pytest.mark.parametrize(
     "given",
-    [{"late_seconds": 10**10}, {"late_seconds": 1e308}, {"journal_entries": 10**30}, {"notice_schedule_seconds": [0, 10**400]}],
+    [{"late_seconds": 10**10}, {"late_seconds": 1e308}, {"journal_entries": 10**30}, {"notification_schedule_seconds": [0, 10**400]}],
     ids=str,
 )
 def test_what_nobody_can_reckon_with_is_refused(given: dict[str, object]) -> None:

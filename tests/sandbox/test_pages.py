@@ -1,4 +1,4 @@
-"""The cashier for the shopper and the pages for the developer, as a browser without JavaScript gets them."""
+"""The payment page for the shopper and the pages for the developer, as a browser without JavaScript gets them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ REFERENCE = "100017-7Q2MZK4RXW3DA"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
-def cashier(http: HttpMerchant, **changes: str) -> str:
-    """Create a payment and return the path of its cashier page."""
+def payment_page(http: HttpMerchant, **changes: str) -> str:
+    """Create a payment and return the path of its payment page."""
     address: str = http.pay(**changes)[1]["result"]["cashierUrl"]
     return urlsplit(address).path
 
@@ -54,12 +54,12 @@ def test_an_unknown_address_is_a_readable_404(sandbox: Sandbox, http: HttpMercha
 
 @pytest.mark.parametrize("form", [b"", b"decision=steal", b"decision=", b"other=pay"])
 def test_a_form_without_one_of_the_three_decisions_changes_nothing(sandbox: Sandbox, http: HttpMerchant, form: bytes) -> None:
-    assert http.request("POST", cashier(http), form, FORM)[0] == 400
+    assert http.request("POST", payment_page(http), form, FORM)[0] == 400
     assert http.query()[1]["result"]["status"] == "pending"
 
 
 def test_what_is_settled_cannot_be_paid_again(sandbox: Sandbox, http: HttpMerchant) -> None:
-    path = cashier(http)
+    path = payment_page(http)
     http.request("POST", path, b"decision=decline", FORM)
     status, _, body = http.request("POST", path, b"decision=pay", FORM)
     assert status == 409
@@ -69,14 +69,14 @@ def test_what_is_settled_cannot_be_paid_again(sandbox: Sandbox, http: HttpMercha
 
 @pytest.mark.parametrize("decision", ["pay", "decline"])
 def test_a_double_click_is_one_decision_and_goes_to_the_same_place(sandbox: Sandbox, http: HttpMerchant, decision: str) -> None:
-    path = cashier(http)
+    path = payment_page(http)
     first, second = (http.request("POST", path, f"decision={decision}".encode(), FORM) for _ in range(2))
     assert (first[0], first[1]["location"]) == (second[0], second[1]["location"])
     assert sandbox.service.outbox.count == (decision == "pay")
 
 
 def test_an_expired_page_says_so_and_has_no_buttons(sandbox: Sandbox, http: HttpMerchant) -> None:
-    path = cashier(http)
+    path = payment_page(http)
     sandbox.control.expire(REFERENCE)
     page = http.request("GET", path)[2].decode()
     assert "Time is up" in page
@@ -84,7 +84,7 @@ def test_an_expired_page_says_so_and_has_no_buttons(sandbox: Sandbox, http: Http
 
 
 def test_what_a_merchant_writes_cannot_become_markup(sandbox: Sandbox, http: HttpMerchant) -> None:
-    path = cashier(http, description="<script>alert(1)</script>", reference='"><img src=x>')
+    path = payment_page(http, description="<script>alert(1)</script>", reference='"><img src=x>')
     for page in (path, "/", "/transactions/" + sandbox.service.transactions()[0].transaction_no):
         html = http.request("GET", page)[2].decode()
         assert "<script" not in html
@@ -96,7 +96,7 @@ def test_what_a_merchant_writes_cannot_become_markup(sandbox: Sandbox, http: Htt
 
 @pytest.mark.parametrize(("decision", "status"), [("pay", "success"), ("decline", "failed"), ("leave", "pending")])
 def test_each_button_does_what_it_says_and_sends_the_shopper_back(sandbox: Sandbox, http: HttpMerchant, decision: str, status: str) -> None:
-    code, headers, _ = http.request("POST", cashier(http), f"decision={decision}".encode(), FORM)
+    code, headers, _ = http.request("POST", payment_page(http), f"decision={decision}".encode(), FORM)
     number = sandbox.service.transactions()[0].transaction_no
     assert code == 303
     assert headers["location"] == f"https://shop.example/back?amount=12.50&status={status}&no={number}&reference={REFERENCE}"
@@ -104,26 +104,26 @@ def test_each_button_does_what_it_says_and_sends_the_shopper_back(sandbox: Sandb
 
 
 def test_an_unreplaced_macro_reaches_the_browser_as_it_is(sandbox: Sandbox, http: HttpMerchant) -> None:
-    headers = http.request("POST", cashier(http, amount="13.72"), b"decision=pay", FORM)[1]
+    headers = http.request("POST", payment_page(http, amount="13.72"), b"decision=pay", FORM)[1]
     assert headers["location"].startswith("https://shop.example/back?amount={amount}&status={status}")
 
 
 def test_a_shopper_who_is_not_sent_back_is_told(sandbox: Sandbox, http: HttpMerchant) -> None:
-    status, headers, body = http.request("POST", cashier(http, amount="13.73"), b"decision=pay", FORM)
+    status, headers, body = http.request("POST", payment_page(http, amount="13.73"), b"decision=pay", FORM)
     assert (status, headers.get("location")) == (200, None)
     assert "not to send you back" in body.decode()
 
 
-def test_the_cashier_shows_what_is_paid_to_whom_and_until_when(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_the_payment_page_shows_what_is_paid_to_whom_and_until_when(sandbox: Sandbox, http: HttpMerchant) -> None:
     goods = '[{"goods_name":"Green tea, 250 g","quantity":"2"}]'
-    path = cashier(http, amount="1234.50", description="Order 17", goodsInfo=goods, vendor="gcash", timeout="30")
+    path = payment_page(http, amount="1234.50", description="Order 17", goodsInfo=goods, vendor="gcash", timeout="30")
     html = http.request("GET", path)[2].decode()
     for text in ("Test shop", "1,234.50", REFERENCE, "Order 17", "Green tea, 250 g", "\u00d7 2", "GCash", "29 min", "No real money moves"):
         assert text in html
 
 
-def test_the_cashier_is_usable_by_keyboard_and_ear_and_needs_no_script(sandbox: Sandbox, http: HttpMerchant) -> None:
-    html = http.request("GET", cashier(http))[2].decode()
+def test_the_payment_page_is_usable_by_keyboard_and_ear_and_needs_no_script(sandbox: Sandbox, http: HttpMerchant) -> None:
+    html = http.request("GET", payment_page(http))[2].decode()
     outline = Outline(html)
     assert [outline.count(tag) for tag in ("h1", "main", "form", "button", "title", "script")] == [1, 1, 1, 3, 1, 0]
     assert ("html", {"lang": "en"}) in outline.tags
@@ -162,15 +162,15 @@ def _luminance(colour: str) -> float:
 
 
 def test_the_pages_are_not_kept_framed_or_told_to_others(sandbox: Sandbox, http: HttpMerchant) -> None:
-    for path in (cashier(http), "/"):
+    for path in (payment_page(http), "/"):
         headers = http.request("GET", path)[1]
         assert (headers["cache-control"], headers["referrer-policy"]) == ("no-store", "no-referrer")
         assert "default-src 'none'" in headers["content-security-policy"]
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
 
 
-def test_the_magic_amounts_are_listed_on_the_cashier_unless_they_are_off(sandbox: Sandbox, http: HttpMerchant) -> None:
-    path = cashier(http)
+def test_the_magic_amounts_are_listed_on_the_payment_page_unless_they_are_off(sandbox: Sandbox, http: HttpMerchant) -> None:
+    path = payment_page(http)
     html = http.request("GET", path)[2].decode()
     assert all(f"{cents / 100:.2f}</th>" in html for cents in MAGIC)
     sandbox.control.set_options({"magic_amounts": False})
@@ -193,17 +193,17 @@ def test_the_ledger_refreshes_only_when_asked_and_only_at_a_pace_it_offers(sandb
         assert ('http-equiv="refresh"' in http.request("GET", f"/{query}")[2].decode()) is refreshes
 
 
-def test_a_timeline_tells_every_call_answer_event_and_notice_with_signatures_masked(sandbox: Sandbox, http: HttpMerchant) -> None:
+def test_a_timeline_tells_every_call_answer_event_and_notification_with_signatures_masked(sandbox: Sandbox, http: HttpMerchant) -> None:
     http.pay(ipnUrl="http://127.0.0.1:9/ipn")
     sandbox.control.pay(REFERENCE)
-    assert sandbox.control.wait_for_notices()
+    assert sandbox.control.wait_for_notifications()
     http.refund("2.50")
     http.query()
     html = http.request("GET", f"/transactions/{REFERENCE}")[2].decode()
     for text in (
         "secure-pay",
         "the shopper chose pay",
-        "payment notice 1, send 1",
+        "payment notification 1, send 1",
         "send 2 follows",
         "refunded 2.50",
         "tran-query",
@@ -234,5 +234,5 @@ def test_bodies_are_shown_readably_and_without_signatures(body: bytes, readable:
 def test_magic_amounts_are_told_of_only_where_they_work(merchant_at: Callable[[str], HttpMerchant], is_on: bool) -> None:
     with Sandbox(Options(seed=1, magic_amounts=is_on)) as running:
         http = merchant_at(running.base_url)
-        for path in ("/", cashier(http)):
+        for path in ("/", payment_page(http)):
             assert (b"Magic amounts" in http.request("GET", path)[2]) == is_on

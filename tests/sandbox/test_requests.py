@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
-from tillgate.sandbox.contract import TERMINALS, VENDORS
+from tillgate.sandbox.contract import PAYMENT_METHODS, TERMINALS
 from tillgate.sandbox.requests import MAXIMUM_BODY_BYTES
 from tillgate.sandbox.signing import signature
 
@@ -107,7 +107,7 @@ def test_a_field_that_the_interface_does_not_allow_is_refused_by_name(merchant: 
     refused(merchant().pay(**{name: value}), "000023", name)
 
 
-@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("vendor", PAYMENT_METHODS)
 @pytest.mark.parametrize("terminal", TERMINALS)
 def test_every_vendor_and_terminal_is_accepted(merchant: Build, vendor: str, terminal: str) -> None:
     assert merchant().pay(vendor=vendor, terminal=terminal).http_status == 200

@@ -1,4 +1,4 @@
-"""The emulator over real HTTP: fates of answers, notices to a real receiver, starting and stopping."""
+"""The emulator over real HTTP: fates of answers, notifications to a real receiver, starting and stopping."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from tillgate.sandbox import Clock, NotPossible, Options, Sandbox
-from tillgate.sandbox.notices import NoticeAttempt
+from tillgate.sandbox.notifications import NotificationAttempt
 from tillgate.sandbox.sender import send
 from tillgate.sandbox.server import greeting
 
@@ -87,18 +87,18 @@ def test_a_body_without_end_is_not_kept(sandbox: Sandbox, http: HttpMerchant) ->
     assert b"longer" in body
 
 
-# Notices.
+# Notifications.
 
 
-def test_notices_are_sent_until_they_are_acknowledged(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
+def test_notifications_are_sent_until_they_are_acknowledged(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
     receiver.answers = [(500, b"success"), (200, b"later"), (302, b"success"), (200, b"success")]
     http.pay(ipnUrl=f"{receiver.url}/ipn/x?y=1")
     sandbox.control.pay(REFERENCE)
     for sends, seconds_to_next in enumerate((15, 45, 240, 7200), start=1):
-        assert sandbox.control.wait_for_notices()
+        assert sandbox.control.wait_for_notifications()
         assert len(receiver.got) == sends
         sandbox.control.advance(seconds_to_next)
-    assert sandbox.control.wait_for_notices()
+    assert sandbox.control.wait_for_notifications()
     assert len(receiver.got) == 4
     assert {(method, path) for method, path, _, _ in receiver.got} == {("POST", "/ipn/x?y=1")}  # no redirect was followed
     assert dict(parse_qsl(receiver.got[0][3].decode()))["reference"] == REFERENCE
@@ -109,18 +109,18 @@ def test_a_receiver_that_is_not_there_is_tried_again(sandbox: Sandbox, http: Htt
         taken.bind(("127.0.0.1", 0))
         http.pay(ipnUrl=f"http://127.0.0.1:{taken.getsockname()[1]}/")
         sandbox.control.pay(REFERENCE)
-        assert sandbox.control.wait_for_notices()
+        assert sandbox.control.wait_for_notifications()
     assert sandbox.service.outbox.next_due() is not None
     assert any("ConnectionRefusedError" in entry.title for entry in sandbox.service.journal.all())
 
 
 def test_a_receiver_that_never_answers_holds_nobody_up(sandbox: Sandbox, http: HttpMerchant) -> None:
-    sandbox.control.set_options({"notice_timeout_seconds": 0.1})
+    sandbox.control.set_options({"notification_timeout_seconds": 0.1})
     with socket.create_server(("127.0.0.1", 0)) as silent:
         http.pay(ipnUrl=f"http://127.0.0.1:{silent.getsockname()[1]}/")
         sandbox.control.pay(REFERENCE)
-        assert sandbox.control.wait_for_notices()
-    sandbox.control.set_options({"notice_timeout_seconds": 10})
+        assert sandbox.control.wait_for_notifications()
+    sandbox.control.set_options({"notification_timeout_seconds": 10})
     assert any("TimeoutError" in entry.title for entry in sandbox.service.journal.all())
 
 
@@ -147,12 +147,12 @@ def test_a_receiver_that_answers_byte_by_byte_is_hung_up_on() -> None:
     assert heard
 
 
-def test_notices_can_be_kept_to_some_hosts(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
-    sandbox.control.set_options({"notice_hosts": ["shop.example"]})
+def test_notifications_can_be_kept_to_some_hosts(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
+    sandbox.control.set_options({"notification_hosts": ["shop.example"]})
     http.pay(ipnUrl=receiver.url)
     sandbox.control.pay(REFERENCE)
-    assert sandbox.control.wait_for_notices()
-    sandbox.control.set_options({"notice_hosts": []})
+    assert sandbox.control.wait_for_notifications()
+    sandbox.control.set_options({"notification_hosts": []})
     assert receiver.got == []
 
 
@@ -161,17 +161,17 @@ def test_a_public_sandbox_is_no_way_into_its_own_network(receiver: Receiver, mer
         http = merchant_at(sandbox.base_url)
         http.pay(ipnUrl=receiver.url)
         sandbox.control.pay(REFERENCE)
-        assert sandbox.control.wait_for_notices()
+        assert sandbox.control.wait_for_notifications()
         assert receiver.got == []
         assert any("127.0.0.1, which is not public" in entry.title for entry in sandbox.service.journal.all())
-        sandbox.control.set_options({"notice_hosts": ["127.0.0.1"]})
+        sandbox.control.set_options({"notification_hosts": ["127.0.0.1"]})
         sandbox.control.notify(REFERENCE)
-        assert sandbox.control.wait_for_notices()
+        assert sandbox.control.wait_for_notifications()
         assert len(receiver.got) == 1
 
 
-def attempt_to(url: str) -> NoticeAttempt:
-    return NoticeAttempt(1, 1, "payment", "29", "POST", url, "", b"")
+def attempt_to(url: str) -> NotificationAttempt:
+    return NotificationAttempt(1, 1, "payment", "29", "POST", url, "", b"")
 
 
 def resolving_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
@@ -208,22 +208,22 @@ def test_what_was_checked_is_what_is_connected_to(monkeypatch: pytest.MonkeyPatc
     assert connected == ["2606:2800:21f:cb07:6820:80da:af6b:8b2c", "93.184.215.14"]
 
 
-def test_notices_of_get_and_refunds_arrive(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
-    sandbox.control.set_options({"notice_method": "GET"})
+def test_notifications_of_get_and_refunds_arrive(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
+    sandbox.control.set_options({"notification_method": "GET"})
     http.pay(ipnUrl=f"{receiver.url}/payment")
     sandbox.control.pay(REFERENCE)
     http.refund("2.50", ipnUrl=f"{receiver.url}/refund")
-    assert sandbox.control.wait_for_notices()
-    sandbox.control.set_options({"notice_method": "POST"})
+    assert sandbox.control.wait_for_notifications()
+    sandbox.control.set_options({"notification_method": "POST"})
     assert sorted((method, path.partition("?")[0]) for method, path, _, _ in receiver.got) == [("GET", "/payment"), ("GET", "/refund")]
 
 
 def test_expiry_comes_by_itself_when_the_clock_moves(sandbox: Sandbox, http: HttpMerchant, receiver: Receiver) -> None:
-    sandbox.control.set_options({"notice_on_expired": True})
+    sandbox.control.set_options({"notification_on_expired": True})
     http.pay(ipnUrl=receiver.url)
     sandbox.control.advance(7200)
-    assert sandbox.control.wait_for_notices()
-    sandbox.control.set_options({"notice_on_expired": False})
+    assert sandbox.control.wait_for_notifications()
+    sandbox.control.set_options({"notification_on_expired": False})
     assert b"status=closed" in receiver.got[0][3]
 
 
@@ -237,7 +237,7 @@ def test_a_sandbox_draws_a_seed_and_says_it() -> None:
         assert first.base_url != second.base_url
 
 
-def test_the_public_address_is_what_the_cashier_gets() -> None:
+def test_the_public_address_is_what_the_payment_page_gets() -> None:
     with Sandbox(Options(seed=1, public_url="https://pay.example/")) as sandbox:
         assert sandbox.public_url == "https://pay.example"
         assert sandbox.service.options.public_url == "https://pay.example"

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tillgate.sandbox import NotPossible, Options, UnknownTransaction
-from tillgate.sandbox.book import Decision
+from tillgate.sandbox.ledger import Decision
 from tillgate.sandbox.requests import Refusal
 from tillgate.sandbox.signing import matches, signature
 
@@ -49,14 +49,14 @@ def test_a_repeated_creation_can_be_answered_like_the_first(merchant: Build) -> 
     assert said(shop.pay(amount="12.51"))["ret_code"] == "000023"
 
 
-@pytest.mark.parametrize("act", ["leave", "decline", "expire"])
-def test_only_a_paid_transaction_can_be_refunded(merchant: Build, act: str) -> None:
+@pytest.mark.parametrize("action", ["leave", "decline", "expire"])
+def test_only_a_paid_transaction_can_be_refunded(merchant: Build, action: str) -> None:
     shop = merchant()
     number = said(shop.pay())["result"]["transactionNo"]
-    if act == "expire":
+    if action == "expire":
         shop.service.expire(number)
     else:
-        shop.service.decide(number, "leave" if act == "leave" else "decline")
+        shop.service.decide(number, "leave" if action == "leave" else "decline")
     assert said(shop.refund("1.00"))["ret_code"] == "000040"
 
 
@@ -80,12 +80,12 @@ def test_merchants_do_not_see_each_other(merchant: Build) -> None:
     assert said(answer)["ret_code"] == "000022"
 
 
-@pytest.mark.parametrize("act", ["pay", "decline", "leave"])
-def test_what_is_settled_cannot_be_decided_again(merchant: Build, act: Any) -> None:
+@pytest.mark.parametrize("action", ["pay", "decline", "leave"])
+def test_what_is_settled_cannot_be_decided_again(merchant: Build, action: Any) -> None:
     shop = merchant()
     number = shop.paid()
     with pytest.raises(NotPossible):
-        shop.service.decide(number, act)
+        shop.service.decide(number, action)
     with pytest.raises(NotPossible):
         shop.service.expire(number)
 
@@ -185,14 +185,14 @@ def test_a_payment_can_be_reversed_and_refunded_behind_the_merchants_back(mercha
 
 def test_one_seed_and_one_order_of_calls_give_the_same_bytes(merchant: Build) -> None:
     def run(seed: int) -> list[bytes]:
-        shop = merchant(seed=seed, server_error=0.2, broken_json=0.2, cut=0.2, wrong_amount=0.2, notice_duplicate=0.5)
+        shop = merchant(seed=seed, server_error=0.2, broken_json=0.2, cut=0.2, wrong_amount=0.2, notification_duplicate=0.5)
         heard = []
         for number in range(50):
             answer = shop.pay(reference=f"R{number}")
             heard += [answer.body, answer.fate.encode(), str(answer.cut_after).encode(), shop.query(f"R{number}").body]
         for transaction in shop.service.transactions():
             shop.service.decide(transaction.transaction_no, "pay")
-        return heard + [attempt.body for attempt in shop.service.due_notices(shop.clock())]
+        return heard + [attempt.body for attempt in shop.service.due_notifications(shop.clock())]
 
     assert run(1) == run(1)
     assert run(1) != run(2)
@@ -253,10 +253,10 @@ def test_silence_5_the_amount_may_be_missing(merchant: Build) -> None:
 def test_silence_6_the_status_words(merchant: Build) -> None:
     shop = merchant(word_pending="init", word_paid="PAID", word_failed="fail", word_expired="expired", word_reversed="charged back")
     words = []
-    acts: tuple[tuple[str, Decision], ...] = (("A", "leave"), ("B", "pay"), ("C", "decline"))
-    for reference, act in acts:
+    actions: tuple[tuple[str, Decision], ...] = (("A", "leave"), ("B", "pay"), ("C", "decline"))
+    for reference, action in actions:
         number = said(shop.pay(reference=reference))["result"]["transactionNo"]
-        shop.service.decide(number, act)
+        shop.service.decide(number, action)
         words.append(said(shop.query(reference))["result"]["status"])
     shop.service.reverse(shop.service.find("B").transaction_no)
     shop.service.expire(shop.service.find("A").transaction_no)

@@ -40,7 +40,7 @@ class SmallestShopDriver(ShopDriver):
 
     def close_order(self, order_key: str) -> None:
         ShopOrder.objects.filter(pk=order_key).update(status="cancelled")
-        operations.close(self.plugin, order_key)
+        operations.close_order(self.plugin, order_key)
 
     def edit_total(self, order_key: str, total: Decimal) -> None:
         ShopOrder.objects.filter(pk=order_key).update(total=total)

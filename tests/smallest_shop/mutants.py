@@ -1,4 +1,4 @@
-"""Shops and cores that are broken on purpose, each in one way, and the scenario that must notice."""
+"""Shops and cores that are broken on purpose, each in one way, and the scenario that must notification."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from tests.smallest_shop.models import ShopOrder
 from tillgate import hooks, lifecycle
 from tillgate.account import Account
 from tillgate.django import clock, operations, views
-from tillgate.django.models import DeliveryKind, Payment, Refund
-from tillgate.django.operations import deliveries, payments, refunds, starting
+from tillgate.django.models import OutboxEventKind, Payment, Refund
+from tillgate.django.operations import outbox, payments, refunds, starting
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.values import payment_value
 from tillgate.lifecycle import Decision, Found, NotFound, PaymentFacts, PaymentStatus, RefundStatus
 from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.messages import Refunded, Transaction
-from tillgate.wire.notices import read_notice
+from tillgate.wire.notifications import read_notification
 
 __all__ = ["MUTANTS", "MUTANTS_OF_THE_KIT", "MUTANTS_OF_THE_SIMULATOR", "Mutant"]
 
-sweeping = importlib.import_module("tillgate.django.operations.sweep")  # the package has a function of that name
+working = importlib.import_module("tillgate.django.operations.worker")  # the package has a function of that name
 _log = logging.getLogger("tillgate")  # the logger of the core, which the judge must hear
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """What is broken, the scenario that notices, how to break it, and what is raised if not an assertion."""
+    """What is broken, the scenario that notifications, how to break it, and what is raised if not an assertion."""
 
     name: str
     scenario: str
@@ -48,8 +48,8 @@ class Mutant:
 
 MUTANTS: list[Mutant] = []
 MUTANTS_OF_THE_KIT: list[Mutant] = []
-"""Those that break what the simulator does not play: it looks at no page, sells nothing otherwise, edits no order in mid-delivery, and asks
-of what was given up only in the end."""
+"""Those that break what the simulator does not play: it looks at no page, sells nothing otherwise, edits no order in mid-outbox event, and
+asks of what was given up only in the end."""
 MUTANTS_OF_THE_SIMULATOR: list[Mutant] = []
 """Those that break what the kit does not play: no driver makes its shop's own code swallow a failure. They name no scenario."""
 _Breaks = Callable[[pytest.MonkeyPatch], None]
@@ -78,7 +78,7 @@ def orders(payment: hooks.Payment) -> Any:
 # Shops ------------------------------------------------------------------------------------------------------------------------------------
 
 
-@mutant("notice_only")
+@mutant("notification_only")
 def marks_the_order_paid_twice(patch: pytest.MonkeyPatch) -> None:
     def paid(payment: hooks.Payment) -> hooks.PaidOutcome:
         orders(payment).update(status="paid", times_paid=F("times_paid") + 2)
@@ -92,7 +92,7 @@ def _pays_whatever(payment: hooks.Payment) -> hooks.PaidOutcome:
     return hooks.PaidOutcome.APPLIED
 
 
-@mutant("notice_only")
+@mutant("notification_only")
 def marks_every_open_order_paid(patch: pytest.MonkeyPatch) -> None:
     def paid(payment: hooks.Payment) -> hooks.PaidOutcome:
         outcome = plugin.tillgate_payment_paid(payment)
@@ -116,13 +116,13 @@ def marks_a_paid_order_paid(patch: pytest.MonkeyPatch) -> None:
 def calls_every_order_payable(patch: pytest.MonkeyPatch) -> None:
     def describe(order_key: str) -> Any:
         described = plugin.tillgate_describe_order(order_key)
-        return described and dataclasses.replace(described, not_payable_because=None)
+        return described and dataclasses.replace(described, not_payable_detail=None)
 
     use(patch, "tillgate_describe_order", describe)
     use(patch, "tillgate_payment_paid", _pays_whatever)
 
 
-@mutant("notice_only")
+@mutant("notification_only")
 def says_applied_and_does_nothing(patch: pytest.MonkeyPatch) -> None:
     use(patch, "tillgate_payment_paid", lambda payment: hooks.PaidOutcome.APPLIED)
 
@@ -303,13 +303,13 @@ def trusts_the_status_in_the_callback(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(operations, "receive_return", _trusting(operations.receive_return))
 
 
-@mutant("forged_notices")
-def trusts_the_status_in_a_notice(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(operations, "receive_payment_notice", _trusting(operations.receive_payment_notice))
+@mutant("forged_notifications")
+def trusts_the_status_in_a_notification(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(operations, "receive_payment_notification", _trusting(operations.receive_payment_notification))
 
 
-@mutant("forged_notices")
-def asks_at_every_notice(patch: pytest.MonkeyPatch) -> None:
+@mutant("forged_notifications")
+def asks_at_every_notification(patch: pytest.MonkeyPatch) -> None:
     real = payments._claim
     patch.setattr(payments, "_claim", lambda *claimed: (real(*claimed)[0], True))
 
@@ -324,18 +324,18 @@ def ignores_the_currency(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lifecycle, "_contradiction", lambda facts, found: None)
 
 
-@mutant("notice_is_kept_before_it_is_acknowledged")
+@mutant("notification_is_kept_before_it_is_acknowledged")
 def acknowledges_before_storing(patch: pytest.MonkeyPatch) -> None:
-    receive = operations.receive_payment_notice
+    receive = operations.receive_payment_notification
 
     def hasty(key: str, received: Any, method: str) -> Payment | None:
         try:
             return receive(key, received, method)
-        except Exception:  # noqa: BLE001  # which is what is wrong with it
+        except Exception:  # which is what is wrong with it
             _log.exception("later, perhaps")
-            return Payment.objects.filter(notice_key=key).first()
+            return Payment.objects.filter(notification_key=key).first()
 
-    patch.setattr(operations, "receive_payment_notice", hasty)
+    patch.setattr(operations, "receive_payment_notification", hasty)
 
 
 @mutant("unknown_outcome_of_refund")
@@ -351,7 +351,7 @@ def sends_a_refund_again_that_was_cut_off(patch: pytest.MonkeyPatch) -> None:
     def queue_again(pk: int) -> None:
         Refund.objects.filter(pk=pk).update(status="queued", due_at=clock.now(), confirmed=False)
 
-    patch.setattr(sweeping, "mark_lost", queue_again)
+    patch.setattr(working, "mark_lost", queue_again)
 
 
 @mutant("over_refund", pytest.fail.Exception)
@@ -359,60 +359,60 @@ def lets_refunds_exceed_the_payment(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(refunds, "_left", lambda payment, rows: Decimal(10**6))
 
 
-@mutant("duplicate_notices")
+@mutant("duplicate_notifications")
 def runs_the_handler_twice(patch: pytest.MonkeyPatch) -> None:
-    def twice(order: Any, delivery: Any) -> str:
-        deliveries._payment_paid(order, delivery)
-        return deliveries._payment_paid(order, delivery)
+    def twice(order: Any, outbox_event: Any) -> str:
+        outbox._payment_paid(order, outbox_event)
+        return outbox._payment_paid(order, outbox_event)
 
-    patch.setitem(deliveries._HANDLERS, DeliveryKind.PAYMENT_PAID, twice)
+    patch.setitem(outbox._HANDLERS, OutboxEventKind.PAYMENT_PAID, twice)
 
 
 @mutant("paid_handler_raises")
 def takes_a_handler_that_raised_for_done(patch: pytest.MonkeyPatch) -> None:
-    def hushed(order: Any, delivery: Any) -> str:
+    def hushed(order: Any, outbox_event: Any) -> str:
         try:
             with transaction.atomic():
-                return deliveries._payment_paid(order, delivery)
-        except Exception as error:  # noqa: BLE001  # which is what is wrong with it
+                return outbox._payment_paid(order, outbox_event)
+        except Exception as error:  # which is what is wrong with it
             return type(error).__name__
 
-    patch.setitem(deliveries._HANDLERS, DeliveryKind.PAYMENT_PAID, hushed)
+    patch.setitem(outbox._HANDLERS, OutboxEventKind.PAYMENT_PAID, hushed)
 
 
 @mutant("paid_handler_raises")
 def keeps_half_of_what_a_handler_did_that_raised(patch: pytest.MonkeyPatch) -> None:
-    def half(order: Any, delivery: Any) -> None:
+    def half(order: Any, outbox_event: Any) -> None:
         try:
-            deliveries._payment_paid(order, delivery)
-        except Exception:  # noqa: BLE001  # which is what is wrong with it
-            delivery.save(update_fields=["attempts"])
+            outbox._payment_paid(order, outbox_event)
+        except Exception:  # which is what is wrong with it
+            outbox_event.save(update_fields=["attempts"])
         else:
-            delivery.done_at, delivery.due_at = clock.now(), None
-            delivery.save(update_fields=["done_at", "due_at"])
+            outbox_event.done_at, outbox_event.due_at = clock.now(), None
+            outbox_event.save(update_fields=["done_at", "due_at"])
 
-    patch.setattr(deliveries, "_carry_out", half)
+    patch.setattr(outbox, "_carry_out", half)
 
 
 @mutant("paid_twice")
 def delivers_every_paid_payment(patch: pytest.MonkeyPatch) -> None:
-    def deliver(order: Any, delivery: Any) -> str:
-        delivery.payment.order = order
-        value = payment_value(delivery.payment)
+    def deliver(order: Any, outbox_event: Any) -> str:
+        outbox_event.payment.order = order
+        value = payment_value(outbox_event.payment)
         return str(hooks.call_owner(order.plugin, "tillgate_payment_paid", payment=value))
 
-    patch.setitem(deliveries._HANDLERS, DeliveryKind.PAYMENT_PAID, deliver)
+    patch.setitem(outbox._HANDLERS, OutboxEventKind.PAYMENT_PAID, deliver)
 
 
 def _deciding(patch: pytest.MonkeyPatch, change: Callable[[PaymentFacts, Any, Decision], PaymentStatus | None]) -> None:
     """Let `change` move a payment where the lifecycle does not."""
-    for module in (payments, sweeping):
+    for module in (payments, working):
         real = module.decide
 
         def decide(facts: PaymentFacts, answer: Any, real: Callable[..., Decision] = real) -> Decision:
             decision = real(facts, answer)
             status = change(facts, answer, decision)
-            return decision if status is None else dataclasses.replace(decision, status=status, attention=None, is_news=True)
+            return decision if status is None else dataclasses.replace(decision, status=status, review=None, is_conclusive=True)
 
         patch.setattr(module, "decide", decide)
 
@@ -457,7 +457,7 @@ def reuses_a_reference(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("double_click")
 def makes_a_payment_of_every_press(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(starting, "_twin", lambda *_: None)
+    patch.setattr(starting, "_duplicate", lambda *_: None)
 
 
 @mutant("found_paid_when_paying_again")
@@ -489,39 +489,39 @@ def logs_the_token(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant("no_secret_in_logs")
-def logs_what_a_notice_says(patch: pytest.MonkeyPatch) -> None:
+def logs_what_a_notification_says(patch: pytest.MonkeyPatch) -> None:
     def read(content_type: str, query: str, body: bytes) -> Any:
         _log.debug("received %s", body)
-        return read_notice(content_type, query, body)
+        return read_notification(content_type, query, body)
 
-    patch.setattr(views, "read_notice", read)
+    patch.setattr(views, "read_notification", read)
 
 
 @mutant("kept_while_another_payment_is_open")
 def gives_up_an_order_while_a_payment_of_it_is_open(patch: pytest.MonkeyPatch) -> None:
-    for module in (sweeping, deliveries):
+    for module in (working, outbox):
         patch.setattr(module, "is_unpaid", lambda order: not order.payments.filter(status="paid").exists())
 
 
-@mutant("neither_notice_nor_return")
+@mutant("neither_notification_nor_return")
 def never_asks_by_itself(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sweeping, "_accounts", lambda *_: False)
+    patch.setattr(working, "_accounts", lambda *_: False)
 
 
-@mutant("crash_at_a_notice")
-def queues_the_delivery_after_the_commit(patch: pytest.MonkeyPatch) -> None:
+@mutant("crash_at_a_notification")
+def queues_the_outbox_event_after_the_commit(patch: pytest.MonkeyPatch) -> None:
     real = payments.after_change
     patch.setattr(payments, "after_change", lambda order, payment: transaction.on_commit(lambda: real(order, payment)))
 
 
 @mutant("crash_while_starting")
 def does_not_watch_a_payment_until_the_gateway_has_answered(patch: pytest.MonkeyPatch) -> None:
-    real = lifecycle.next_look
+    real = lifecycle.next_poll
 
     def look(status: PaymentStatus, *moments: Any) -> Any:
         return None if status is PaymentStatus.CREATED else real(status, *moments)
 
-    patch.setattr(starting, "next_look", look)
+    patch.setattr(starting, "next_poll", look)
 
 
 @mutant("", among=MUTANTS_OF_THE_SIMULATOR)
@@ -531,4 +531,4 @@ def takes_what_a_handler_swallowed_for_told(patch: pytest.MonkeyPatch) -> None:
         with transaction.atomic():
             yield
 
-    patch.setattr(deliveries, "in_the_shops_hands", trusting)
+    patch.setattr(outbox, "in_the_shops_hands", trusting)

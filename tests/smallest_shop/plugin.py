@@ -21,7 +21,7 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
         amount=order.total,
         currency=order.currency,
         lines=(Goods.named("Something nice"),),
-        not_payable_because=None if order.status == "open" else f"it is {order.status}",
+        not_payable_detail=None if order.status == "open" else f"it is {order.status}",
     )
 
 
@@ -42,7 +42,7 @@ def tillgate_order_unpaid(order: Order) -> None:
 
 @hookimpl
 def tillgate_refund_changed(refund: Refund) -> None:
-    """Note money given back."""
+    """Note money refunded."""
     if refund.status is RefundStatus.SUCCEEDED:
         ShopOrder.objects.filter(pk=refund.payment.order.key).update(refunded=F("refunded") + refund.amount)
 

@@ -1,4 +1,4 @@
-"""The smallest shop once more, for proofs only: it tells others over the network what was paid and what was given back.
+"""The smallest shop once more, for proofs only: it tells others over the network what was paid and what was refunded.
 
 What the shop does itself is done by the smallest shop's own functions, whatever stands in their places. What arrives is kept in files,
 which outlive whoever sent it.
@@ -18,7 +18,7 @@ from typing import Any
 from tests.smallest_shop import plugin as smallest
 from tests.smallest_shop.driver import SmallestShopDriver
 from tillgate.django.operations import enqueue_remote
-from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteDelivery, hookimpl, plugin_manager
+from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, hookimpl, plugin_manager
 from tillgate.lifecycle import RefundStatus
 
 __all__ = ["NAME", "TellingDriver"]
@@ -66,17 +66,17 @@ class TellingShop:
 
     @hookimpl
     def tillgate_refund_changed(self, refund: Refund) -> None:
-        """Note money given back, and have others told of it."""
+        """Note money refunded, and have others told of it."""
         _own("tillgate_refund_changed")(refund)
         if refund.status is RefundStatus.SUCCEEDED:
             payment = refund.payment
-            enqueue_remote(NAME, payment.order.key, "given back", payment_id=payment.id, refund_id=refund.id)
+            enqueue_remote(NAME, payment.order.key, "refunded", payment_id=payment.id, refund_id=refund.id)
 
     @hookimpl
-    def tillgate_deliver(self, delivery: RemoteDelivery) -> None:
+    def tillgate_deliver(self, outbox_event: RemoteEvent) -> None:
         """Tell others."""
-        with (self.elsewhere / delivery.order.key).open("a") as file:
-            file.write(f"{delivery.event_id}\n")
+        with (self.elsewhere / outbox_event.order.key).open("a") as file:
+            file.write(f"{outbox_event.event_id}\n")
 
     @hookimpl
     def tillgate_return_url(self, payment: Payment) -> str:

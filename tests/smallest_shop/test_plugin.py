@@ -26,8 +26,8 @@ def test_an_order_that_becomes_dearer_after_it_was_described_is_not_marked_paid_
         return call(name, hook, **arguments)
 
     monkeypatch.setattr(hooks, "call_owner", edited_in_between)
-    world.notice(payment)
-    assert (ShopOrder.objects.get().status, world.attentions()) == ("open", ["underpaid"])
+    world.notification(payment)
+    assert (ShopOrder.objects.get().status, world.reviews()) == ("open", ["underpaid"])
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_an_order_is_marked_paid_by_no_less_than_it_costs(world: World, total: s
         id="1",
         order=hooks.Order(plugin=world.shop.plugin, key=str(order.pk)),
         reference="t-1",
-        vendor="alipay",
+        method="alipay",
         amount=Decimal("12.50"),
         currency="USD",
         status=PaymentStatus.PAID,

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.proving.simulation import together
+from tests.proving.simulation.__main__ import main as simulation
 from tests.smallest_shop.driver import SmallestShopDriver
 from tillgate.testing import arguments, report
 from tillgate.testing.progress import Progress
-from tillgate.testing.simulation import together
-from tillgate.testing.simulation.__main__ import main as simulation
 
 
 def test_what_makes_sense_is_read(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_terminal_sees_in_one_line_how_far_it_is_and_a_file_now_and_then(monke
         ("--seed 5-2", "argument --seed: '5-2' ends before it begins"),
         ("--payments 0", "argument --payments: '0' is no count"),
         ("--outage -1", "argument --outage: '-1' is too little"),
-        ("--without network,gremlins", "argument --without: no kind of fault is named gremlins; the kinds are network, notices, "),
+        ("--without network,gremlins", "argument --without: no kind of fault is named gremlins; the kinds are network, notifications, "),
         ("--payments 5 --only 99", "argument --only: there is no order 99: with --payments 5 give 0 to 4"),
         ("--results x --only 1", "argument --results: a run that was made easier is not noted"),
         ("--results x --without clock", "argument --results: a run that was made easier is not noted"),

@@ -50,26 +50,26 @@ def shop(project: pytest.Pytester, driver: str = "SmallestShopDriver()", decline
 
 def test_the_report_says_what_held_what_failed_and_what_was_not_run(project: pytest.Pytester) -> None:
     shop(project, driver="Forgetful()")
-    result = project.runpytest_subprocess("-k", "notice_only or full_refund", "--conformance-report", "report.md")
+    result = project.runpytest_subprocess("-k", "notification_only or full_refund", "--conformance-report", "report.md")
     result.assert_outcomes(passed=1, failed=1, deselected=len(SCENARIOS) - 2)
     result.stdout.re_match_lines([r"=+ conformance of smallest-shop \(TestShop\) =+"])
-    result.stdout.re_match_lines([r"notice_only +held", r"forged_notices +not run", r"full_refund +FAILED in call"])
+    result.stdout.re_match_lines([r"notification_only +held", r"forged_notifications +not run", r"full_refund +FAILED in call"])
     result.stdout.re_match_lines([rf"1 of {len(SCENARIOS)} scenarios held: tillgate .*, Django .*, httpx .*, Python .*, SQLite"])
     report = (project.path / "report.md").read_text("utf-8")
     assert report.startswith(f"## Conformance of smallest-shop\n\n1 of {len(SCENARIOS)} ")
     assert re.search(r"SQLite [\d.]+; \d{4}-\d\d-\d\d\. ", report)  # no repository, so no commit
-    assert "-k 'notice_only or full_refund' --conformance-report report.md`" in report
-    for name, result_ in (("notice_only", "held"), ("full_refund", "FAILED in call"), ("expiry", "not run")):
+    assert "-k 'notification_only or full_refund' --conformance-report report.md`" in report
+    for name, result_ in (("notification_only", "held"), ("full_refund", "FAILED in call"), ("expiry", "not run")):
         assert f"| {name} | {SCENARIOS[name]} | {result_} |" in report
 
 
 def test_the_report_is_written_for_programs_too(project: pytest.Pytester) -> None:
     shop(project, driver="Forgetful()")
-    project.runpytest_subprocess("-k", "notice_only or full_refund", "--conformance-report", "report.json")
+    project.runpytest_subprocess("-k", "notification_only or full_refund", "--conformance-report", "report.json")
     report = json.loads((project.path / "report.json").read_text("utf-8"))
     (table,) = report["tables"]
     assert (table["name"], table["plugin"], list(table["results"])) == ("TestShop", "smallest-shop", list(SCENARIOS))
-    assert {table["results"][name] for name in ("notice_only", "full_refund", "expiry")} == {"held", "FAILED in call", "not run"}
+    assert {table["results"][name] for name in ("notification_only", "full_refund", "expiry")} == {"held", "FAILED in call", "not run"}
     assert set(table["versions"]) >= {"tillgate", "Django", "httpx", "Python", "SQLite"}
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", report["origin"])
 
@@ -84,17 +84,17 @@ def test_two_classes_of_one_name_have_a_table_each(project: pytest.Pytester) -> 
     assert [table["results"]["full_refund"] for table in tables] == ["declined: by hand", "held"]
 
 
-@pytest.mark.parametrize(("path", "because"), [("none/report.md", "none is no folder"), (".", "is a folder")])
-def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(project: pytest.Pytester, path: str, because: str) -> None:
+@pytest.mark.parametrize(("path", "detail"), [("none/report.md", "none is no folder"), (".", "is a folder")])
+def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(project: pytest.Pytester, path: str, detail: str) -> None:
     shop(project)
-    result = project.runpytest_subprocess("-k", "notice_only", "--conformance-report", path)
+    result = project.runpytest_subprocess("-k", "notification_only", "--conformance-report", path)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*--conformance-report: {path}*{because}*"])
+    result.stderr.fnmatch_lines([f"*--conformance-report: {path}*{detail}*"])
 
 
 def test_a_declined_scenario_is_an_expected_failure_with_its_reason(project: pytest.Pytester) -> None:
     shop(project, driver="Forgetful()", declined='{"full_refund": "refunds are booked by | hand"}')
-    result = project.runpytest_subprocess("-k", "full_refund or notice_only", "--conformance-report", "report.md")
+    result = project.runpytest_subprocess("-k", "full_refund or notification_only", "--conformance-report", "report.md")
     result.assert_outcomes(passed=1, xfailed=1, deselected=len(SCENARIOS) - 2)
     report = (project.path / "report.md").read_text("utf-8")
     assert f"| full_refund | {SCENARIOS['full_refund']} | declined: refunds are booked by \\| hand |" in report
@@ -130,7 +130,7 @@ def test_what_cannot_be_declined_is_an_error(project: pytest.Pytester, declined:
 )
 def test_a_class_without_a_driver_is_told_so(project: pytest.Pytester, driver: str, said: str) -> None:
     shop(project, driver=driver)
-    result = project.runpytest_subprocess("-k", "notice_only")
+    result = project.runpytest_subprocess("-k", "notification_only")
     result.assert_outcomes(errors=1, deselected=len(SCENARIOS) - 1)
     result.stdout.fnmatch_lines([f"*{said}*"])
 
@@ -143,7 +143,7 @@ def test_a_database_in_memory_is_refused_with_a_remedy(project: pytest.Pytester)
         DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
         """
     )
-    result = project.runpytest_subprocess("-k", "notice_only", "--ds", "in_memory", "-o", "pythonpath=.")
+    result = project.runpytest_subprocess("-k", "notification_only", "--ds", "in_memory", "-o", "pythonpath=.")
     result.assert_outcomes(errors=1, deselected=len(SCENARIOS) - 1)
     result.stdout.fnmatch_lines(["*cannot share a database in memory; give it a file: *"])
 
@@ -160,7 +160,7 @@ def test_an_optional_capability_that_is_missing_is_named(project: pytest.Pyteste
 def test_every_scenario_has_a_name_of_its_own_and_a_sentence() -> None:
     tests = [name for group in Conformance.__mro__ for name in vars(group) if name.startswith("test_")]
     assert len(tests) == len(SCENARIOS) >= 40
-    assert [name for name, sentence in SCENARIOS.items() if not sentence.endswith(".") or "|" in sentence] == []
+    assert [name for name, message in SCENARIOS.items() if not message.endswith(".") or "|" in message] == []
 
 
 # The documentation ------------------------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ PAYS = """
     AMOUNT = "1.00"
 
     def order(reference):
-        return PaymentRequest(reference=reference, amount=AMOUNT, vendor="alipay", terminal="ONLINE",
+        return PaymentRequest(reference=reference, amount=AMOUNT, method="alipay", terminal="ONLINE",
                               ipn_url="https://shop.example/ipn", callback_url="https://shop.example/back")
 
     def test_pay(cassette, gateway_account, fresh_reference):
@@ -189,7 +189,7 @@ class TestRecordAndReplay:
 
     def test_parameters_and_classes_have_cassettes_of_their_own(self, project: pytest.Pytester) -> None:
         project.makepyfile(
-            PAYS.replace("def test_pay(", "@pytest.mark.parametrize('vendor', ['a/b', 'c d'])\n    def test_each(vendor, ")
+            PAYS.replace("def test_pay(", "@pytest.mark.parametrize('method', ['a/b', 'c d'])\n    def test_each(method, ")
             + """
     class TestShop:
         def test_each(self, cassette, gateway_account, fresh_reference):
@@ -271,7 +271,7 @@ class TestLiveAccount:
         assert text.startswith("# test_shop.py::test_pay, recorded from a live account\n")
         assert not [secret for secret in ("880002", "f00dfeed", "127.0.0.1") if secret in text]
 
-    def test_replay_takes_no_notice_of_it(self, gateway: Sandbox, project: pytest.Pytester) -> None:
+    def test_replay_takes_no_notification_of_it(self, gateway: Sandbox, project: pytest.Pytester) -> None:
         project.makepyfile(
             f"""
             def test_account(gateway_account):

@@ -59,7 +59,7 @@ def blabber() -> Iterator[Blabber]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_PUT = do_POST  # noqa: N815  # the name that http.server looks for
+        do_PUT = do_POST  # the name that http.server looks for
 
         def log_message(self, *args: object) -> None:
             """Be quiet."""
@@ -98,7 +98,7 @@ def order(reference: str, base_url: str = "https://shop.example", amount: str = 
     return PaymentRequest(
         reference=reference,
         amount=amount,
-        vendor="alipay",
+        method="alipay",
         terminal="ONLINE",
         ipn_url=f"{base_url}/ipn?merchantNo={MERCHANT_NO}",
         callback_url=f"{base_url}/back?to={base_url.replace(':', '%3A').replace('/', '%2F')}&amount={{amount}}",
@@ -135,7 +135,7 @@ class TestWhatIsWritten:
         recorder.references.stand_ins[reference.partition("-")[2]] = "0000000000001"
         with recorder.running(), Gateway(live) as gateway:
             created = gateway.pay(request)
-            assert created.cashier_url.endswith(TOKEN)
+            assert created.payment_url.endswith(TOKEN)
             assert created.raw["merchantNo"] == MERCHANT_NO
         recorder.finish()
         return recorder.path.read_text("utf-8")
@@ -175,7 +175,7 @@ class TestWhatIsWritten:
         with player.running(), Gateway(account) as gateway:
             created = gateway.pay(request)
         player.finish()
-        assert (created.transaction_no, created.cashier_url) == ("TRANSACTION-1", "https://gateway.example/cashier/1")
+        assert (created.transaction_no, created.payment_url) == ("TRANSACTION-1", "https://gateway.example/cashier/1")
 
     def test_vcrpy_logs_no_answer_while_it_records(
         self, caplog: pytest.LogCaptureFixture, blabber: Blabber, live: Account, recorder: Cassette
@@ -313,7 +313,7 @@ class TestMatching:
         def hushing() -> None:
             try:
                 httpx.post(f"https://gateway.example{PATH}", json={})
-            except BaseException:  # noqa: BLE001  # what a thread of an executor does with whatever is raised
+            except BaseException:  # what a thread of an executor does with whatever is raised
                 return
 
         with player.running():

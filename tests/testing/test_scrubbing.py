@@ -63,14 +63,14 @@ class TestAddresses:
         text = "http://127.0.0.1:8000/back http://127.0.0.1:81810/ http://127.0.0.1:8181/c"
         assert scrubbed({"ret_msg": text}, local)["ret_msg"] == f"http://127.0.0.1:8000/back http://127.0.0.1:81810/ {REPLAY_BASE_URL}/c"
 
-    def test_cashier_address_with_half_a_surrogate_pair_is_replaced_as_any_other(self) -> None:
+    def test_payment_page_address_with_half_a_surrogate_pair_is_replaced_as_any_other(self) -> None:
         url = "https://cashier.gateway.test/p/8d1e\ud83d?session=x"
         said = {"ret_msg": f"go to {url}", "result": {"cashierUrl": url}}
         [kept] = Scrubber(LIVE).scrub([Exchange(call=call("{}"), answer=answer(json.dumps(said)))])
         stand_in = f"{REPLAY_BASE_URL}/cashier/1"
         assert json.loads(kept.answer.body) == {"ret_msg": f"go to {stand_in}", "result": {"cashierUrl": stand_in}}
 
-    def test_cashier_address_has_the_same_stand_in_wherever_it_is_named(self) -> None:
+    def test_payment_page_address_has_the_same_stand_in_wherever_it_is_named(self) -> None:
         url = "https://cashier.gateway.test/p/8d1e?session=x&y"
         said = {"ret_msg": f"go to {url} or next={quote(url, safe='')}", "result": {"cashierUrl": url}}
         [kept] = Scrubber(LIVE).scrub([Exchange(call=call("{}"), answer=answer(json.dumps(said)))])
@@ -78,7 +78,7 @@ class TestAddresses:
         told = {"ret_msg": f"go to {stand_in} or next={quote(stand_in, safe='')}", "result": {"cashierUrl": stand_in}}
         assert json.loads(kept.answer.body) == told
 
-    def test_cashier_address_of_one_answer_is_gone_from_the_page_of_another(self) -> None:
+    def test_payment_page_address_of_one_answer_is_gone_from_the_page_of_another(self) -> None:
         url = "https://cashier.gateway.test/p/8d1e"
         first, page = answer(json.dumps({"result": {"cashierUrl": url}})), answer(f'<a href="{url}">back</a>')
         kept = Scrubber(LIVE).scrub([Exchange(call=call("{}"), answer=one) for one in (first, page)])
@@ -93,7 +93,7 @@ class TestAddresses:
             ("javascript:alert(1)", "javascript:alert(1)"),
         ],
     )
-    def test_cashier_address_keeps_its_kind_only(self, url: str, kept: str) -> None:
+    def test_payment_page_address_keeps_its_kind_only(self, url: str, kept: str) -> None:
         assert scrubbed({"ret_code": "000100", "result": {"cashierUrl": url}})["result"]["cashierUrl"] == kept
 
     @pytest.mark.parametrize(

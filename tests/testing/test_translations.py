@@ -38,7 +38,7 @@ def change(path: Path, old: str, new: str) -> None:
         ("templates/tillgate/base.html", "{% load", '{% load i18n %}{% translate "Forgotten" %}{% load', "not in django.po: 'Forgotten'"),
         (SOURCE, 'msgstr "', 'msgstr ""\n\nmsgid "Nobody says this"\nmsgstr "', "nothing uses it any more: 'Nobody says this'"),
         (SOURCE, "#, python-format", "#, fuzzy, python-format", "fuzzy in django.po"),
-        (SOURCE, "werden: %(because)s.", "werden.", "other placeholders: 'Diese Bestellung kann nicht bezahlt werden.'"),
+        (SOURCE, "werden: %(detail)s.", "werden.", "other placeholders: 'Diese Bestellung kann nicht bezahlt werden.'"),
         (SOURCE, "#, python-format", '#~ msgid "a"\n\n#, python-format', "#~ in django.po"),
     ],
 )
@@ -48,9 +48,9 @@ def test_what_is_wrong_with_a_catalogue_is_found(app: Path, file: str, old: str,
 
 
 def test_a_text_without_a_translation_and_a_catalogue_that_was_not_compiled_again_are_found(app: Path) -> None:
-    change(app / SOURCE, "Diese Bestellung kann nicht bezahlt werden: %(because)s.", "")
+    change(app / SOURCE, "Diese Bestellung kann nicht bezahlt werden: %(detail)s.", "")
     assert faults_of_catalogue(app, "de") == [
-        "not translated: 'This order cannot be paid: %(because)s.'",
+        "not translated: 'This order cannot be paid: %(detail)s.'",
         "django.mo is not made from django.po: run `django-admin compilemessages`",
     ]
 

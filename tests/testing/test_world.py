@@ -38,7 +38,7 @@ def choose(*answers: tuple[int, str]) -> list[tuple[str, str, Any]]:
     return browser.asked[1:]
 
 
-CASHIER = (302, "http://127.0.0.1:8181/cashier/1")
+PAYMENT_PAGE = (302, "http://127.0.0.1:8181/cashier/1")
 
 
 @pytest.mark.parametrize(
@@ -52,16 +52,16 @@ CASHIER = (302, "http://127.0.0.1:8181/cashier/1")
     ],
 )
 def test_a_redirect_is_followed_as_a_browser_does(to: str, asked: str) -> None:
-    assert choose((302, to), CASHIER) == [("GET", asked, None)]
+    assert choose((302, to), PAYMENT_PAGE) == [("GET", asked, None)]
 
 
 def test_a_redirect_from_a_page_that_was_redirected_to_is_relative_to_that() -> None:
-    assert choose((302, "confirm/"), (303, "now/"), CASHIER)[1] == ("GET", "/orders/7/pay/confirm/now/", None)
+    assert choose((302, "confirm/"), (303, "now/"), PAYMENT_PAGE)[1] == ("GET", "/orders/7/pay/confirm/now/", None)
 
 
 @pytest.mark.parametrize("status", [307, 308])
 def test_a_redirect_that_keeps_the_request_is_posted_again(status: int) -> None:
-    assert choose((status, "/checkout/"), CASHIER) == [("POST", "/checkout/", {"vendor": "alipay"})]
+    assert choose((status, "/checkout/"), PAYMENT_PAGE) == [("POST", "/checkout/", {"method": "alipay"})]
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_a_redirect_that_keeps_the_request_is_posted_again(status: int) -> None:
         (b"<p>Closed.</p>", "Closed."),
     ],
 )
-def test_who_does_not_come_to_the_cashier_page_is_told_what_the_page_said(page: bytes, said: str) -> None:
+def test_who_does_not_come_to_the_payment_page_page_is_told_what_the_page_said(page: bytes, said: str) -> None:
     shop: Any = SimpleNamespace(pay_path=lambda key: "/pay/", plugin="shop")
     browser: Any = SimpleNamespace(post=lambda path, data: HttpResponse(page, status=409))
     world = World(shop, SimpleNamespace(base_url="http://127.0.0.1:8181"), time=None, client=browser, configure=None)  # type: ignore[arg-type]  # what this test needs of them
-    with pytest.raises(AssertionError, match=f"^choosing alipay led to HTTP 409, and not to the cashier page; the page says: {said}"):
+    with pytest.raises(AssertionError, match=f"^choosing alipay led to HTTP 409, and not to the payment page; the page says: {said}"):
         world.pay_page("7")

@@ -114,7 +114,7 @@ def test_silence_5_a_paid_answer_without_an_amount_says_so() -> None:
 def test_the_defaults_of_the_silences() -> None:
     assert REFERENCE.encoding is Encoding.JSON  # 3
     assert REFERENCE.answer_signature is SignatureRule.CHECKED  # 7
-    assert REFERENCE.notice_signature is SignatureRule.CHECKED  # 8
+    assert REFERENCE.notification_signature is SignatureRule.CHECKED  # 8
     assert REFERENCE.acknowledgement == "success"  # 9
     assert REFERENCE.macros == ("amount", "status", "transactionNo", "reference")  # 10
     assert (REFERENCE.success_code, REFERENCE.not_found_code, REFERENCE.unknown_codes) == ("000100", "000022", frozenset({"000000"}))  # 12
@@ -183,10 +183,10 @@ def test_what_was_given_as_a_list_can_be_hashed_and_is_no_list_any_more() -> Non
 
 
 def test_a_choice_as_text_is_that_choice() -> None:
-    given: dict[str, Any] = {"encoding": "form", "answer_signature": "required", "notice_signature": "ignored"}
+    given: dict[str, Any] = {"encoding": "form", "answer_signature": "required", "notification_signature": "ignored"}
     dialect = dataclasses.replace(REFERENCE, **given)
     assert (dialect.encoding, dialect.answer_signature) == (Encoding.FORM, SignatureRule.REQUIRED)
-    assert type(dialect.notice_signature) is SignatureRule
+    assert type(dialect.notification_signature) is SignatureRule
     with pytest.raises(SignatureMismatch):
         exchange.read_query(credentials(dialect=dialect), ORDER, answered(envelope(found())))
 
@@ -194,7 +194,7 @@ def test_a_choice_as_text_is_that_choice() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        *((name, "REQUIRED", "is not one of: checked, required, ignored") for name in ("answer_signature", "notice_signature")),
+        *((name, "REQUIRED", "is not one of: checked, required, ignored") for name in ("answer_signature", "notification_signature")),
         ("encoding", "xml", "is not one of: json, form"),
         ("encoding", None, "is not one of: json, form"),
         ("encoding", ["json"], "is not one of: json, form"),

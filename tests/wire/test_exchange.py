@@ -1,4 +1,4 @@
-"""One exchange with the service: what is written, and what an answer proves (Endpoints, Errors; silences 5, 7, 12, 13, 14, 20)."""
+"""One exchange with the service: what is written, and what an answer proves (Endpoints, Errors; unspecified 5, 7, 12, 13, 14, 20)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import (
-    CASHIER,
     GOOD_BODIES,
     OPERATIONS,
+    PAYMENT_PAGE,
     REFERENCE,
     TOKEN,
     TOKEN_DIGEST,
@@ -53,7 +53,7 @@ READ: dict[str, Callable[[Credentials, HttpAnswer], Any]] = {
     "query": lambda at, answer: exchange.read_query(at, REFERENCE, answer),
     "refund": lambda at, answer: exchange.read_refund(at, refund(), answer),
 }
-NO_NEWS: dict[str, Any] = {"pay": OutcomeUnknown, "query": AnswerNotUnderstood, "refund": OutcomeUnknown}
+INCONCLUSIVE: dict[str, Any] = {"pay": OutcomeUnknown, "query": AnswerNotUnderstood, "refund": OutcomeUnknown}
 """What an answer that proves nothing becomes."""
 ODD_STATUSES = (100, 101, 300, 301, 302, 304, 307, 429, 500, 502, 503, 504, 599, 600, 999)
 BROKEN_BODIES = [
@@ -91,7 +91,7 @@ BROKEN_BODIES = [
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("body", BROKEN_BODIES)
 def test_a_broken_or_missing_envelope_proves_nothing(operation: str, body: bytes) -> None:
-    with pytest.raises(NO_NEWS[operation]) as caught:
+    with pytest.raises(INCONCLUSIVE[operation]) as caught:
         READ[operation](credentials(), answered(body))
     assert caught.value.http_status == 200
     assert len(str(caught.value)) < 500
@@ -101,7 +101,7 @@ def test_a_broken_or_missing_envelope_proves_nothing(operation: str, body: bytes
 @pytest.mark.parametrize("code", ["000100", "000022", "000030", "999999"])
 @pytest.mark.parametrize("status", ODD_STATUSES)
 def test_429_5xx_and_redirects_prove_nothing_whatever_the_body_says(operation: str, code: str, status: int) -> None:
-    with pytest.raises(NO_NEWS[operation], match=f"HTTP {status}") as caught:
+    with pytest.raises(INCONCLUSIVE[operation], match=f"HTTP {status}") as caught:
         READ[operation](credentials(), answered({**GOOD_BODIES[operation], "ret_code": code}, status))
     assert not isinstance(caught.value, Refused)
     assert caught.value.http_status == status
@@ -110,13 +110,13 @@ def test_429_5xx_and_redirects_prove_nothing_whatever_the_body_says(operation: s
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("status", [400, 404, 422])
 def test_a_success_code_under_another_status_proves_nothing(operation: str, status: int) -> None:
-    with pytest.raises(NO_NEWS[operation], match="success, under HTTP"):
+    with pytest.raises(INCONCLUSIVE[operation], match="success, under HTTP"):
         READ[operation](credentials(), answered(GOOD_BODIES[operation], status))
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_answer_that_was_cut_off_for_its_length_proves_nothing(operation: str) -> None:
-    with pytest.raises(NO_NEWS[operation], match=f"longer than {LARGEST_ANSWER_BYTES} bytes"):
+    with pytest.raises(INCONCLUSIVE[operation], match=f"longer than {LARGEST_ANSWER_BYTES} bytes"):
         READ[operation](credentials(), HttpAnswer(status=200, body=b"", too_long=True))
 
 
@@ -151,7 +151,7 @@ def test_space_around_an_envelope_is_nothing(operation: str) -> None:
         {"cashierUrl": "https://shop@evil.example/"},
         {"cashierUrl": "https://pay.examp\ud800le/cashier/1"},
         {"cashierUrl": 7},
-        {"cashierUrl": [CASHIER]},
+        {"cashierUrl": [PAYMENT_PAGE]},
         {"transactionNo": None},
         {"transactionNo": ""},
         {"transactionNo": {"a": 1}},
@@ -196,15 +196,15 @@ def test_a_creation_without_a_result_is_of_unknown_outcome() -> None:
 @pytest.mark.parametrize("leave_out", [{}, {"reference": None}, {"currency": None}, {"settleCurrency": None}, {"reference": ""}])
 def test_a_creation_tells_where_to_send_the_shopper(amount: Any, leave_out: dict[str, Any]) -> None:
     made = READ["pay"](credentials(), answered(envelope(created(amount=amount, **leave_out))))
-    assert (made.transaction_no, made.cashier_url, made.reference) == ("297553575", CASHIER, REFERENCE)
+    assert (made.transaction_no, made.payment_url, made.reference) == ("297553575", PAYMENT_PAGE, REFERENCE)
     assert made.amount == (Decimal("12.50") if amount else None)
     assert made.currency == (None if "currency" in leave_out else "USD")
     assert made.settle_currency == (None if "settleCurrency" in leave_out else "USD")
 
 
-def test_a_cashier_page_over_http_is_for_sandboxes() -> None:
+def test_a_payment_page_page_over_http_is_for_sandboxes() -> None:
     answer = answered(envelope(created(cashierUrl="http://127.0.0.1:8000/cashier/1")))
-    assert READ["pay"](credentials(sandbox=True), answer).cashier_url == "http://127.0.0.1:8000/cashier/1"
+    assert READ["pay"](credentials(sandbox=True), answer).payment_url == "http://127.0.0.1:8000/cashier/1"
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 422, 499])
@@ -345,7 +345,7 @@ def test_a_transaction_number_sent_as_a_number_keeps_its_digits() -> None:
     assert READ["query"](credentials(), answer).transaction_no == "297553575000000001"
 
 
-# --- signatures of answers (silence 7)
+# --- signatures of answers (unspecified 7)
 
 
 def signed_flat(operation: str, **tampered: Any) -> dict[str, Any]:
@@ -404,7 +404,7 @@ SIGNED_FOR_SOMETHING_ELSE = [
 @pytest.mark.parametrize("rule", [SignatureRule.CHECKED, SignatureRule.REQUIRED])
 @pytest.mark.parametrize(("operation", "body"), SIGNED_FOR_SOMETHING_ELSE)
 def test_silence_7_a_right_signature_of_something_else_proves_nothing(rule: SignatureRule, operation: str, body: dict[str, Any]) -> None:
-    with pytest.raises(NO_NEWS[operation]) as caught:
+    with pytest.raises(INCONCLUSIVE[operation]) as caught:
         READ[operation](under(rule), answered(body))
     mismatch = caught.value if operation == "query" else caught.value.__cause__
     assert isinstance(mismatch, SignatureMismatch)
@@ -413,7 +413,7 @@ def test_silence_7_a_right_signature_of_something_else_proves_nothing(rule: Sign
 @pytest.mark.parametrize("rule", [SignatureRule.CHECKED, SignatureRule.REQUIRED])
 @pytest.mark.parametrize(("operation", "body"), WRONG)
 def test_silence_7_a_wrong_signature_makes_the_answer_no_news(rule: SignatureRule, operation: str, body: dict[str, Any]) -> None:
-    with pytest.raises(NO_NEWS[operation]) as caught:
+    with pytest.raises(INCONCLUSIVE[operation]) as caught:
         READ[operation](under(rule), answered(body))
     mismatch = caught.value if operation == "query" else caught.value.__cause__
     assert isinstance(mismatch, SignatureMismatch), "the owner is alerted by this kind"
@@ -433,7 +433,7 @@ def test_silence_7_a_wrong_signature_is_ignored_where_the_dialect_says_so(operat
 def test_silence_7_an_absent_signature_matters_only_where_it_is_required(operation: str, more: dict[str, Any], rule: SignatureRule) -> None:
     answer = answered({**GOOD_BODIES[operation], **more})
     if rule is SignatureRule.REQUIRED:
-        with pytest.raises(NO_NEWS[operation], match="carries no verifySign"):
+        with pytest.raises(INCONCLUSIVE[operation], match="carries no verifySign"):
             READ[operation](under(rule), answer)
     else:
         assert READ[operation](under(rule), answer).reference == REFERENCE
@@ -442,7 +442,7 @@ def test_silence_7_an_absent_signature_matters_only_where_it_is_required(operati
 @pytest.mark.parametrize("rule", SignatureRule)
 @pytest.mark.parametrize("body", [signed_flat("pay"), signed_inside("pay")])
 def test_silence_7_a_right_signature_over_all_or_over_the_result_is_taken(rule: SignatureRule, body: dict[str, Any]) -> None:
-    assert READ["pay"](under(rule), answered(body)).cashier_url == CASHIER
+    assert READ["pay"](under(rule), answered(body)).payment_url == PAYMENT_PAGE
 
 
 @pytest.mark.parametrize("rule", SignatureRule)
@@ -518,7 +518,7 @@ def read_all(body: bytes, status: int = 200) -> None:
             except InvalidRequest:
                 pytest.fail("something was sent, so the request was not invalid")
             except TillgateError as error:
-                assert str(error).isprintable()  # noqa: PT017  # any of several errors may come, or none
+                assert str(error).isprintable()  # any of several errors may come, or none
                 str(error).encode()
 
 
@@ -536,7 +536,7 @@ near_answers = st.fixed_dictionaries(
         | st.fixed_dictionaries(
             {},
             optional={
-                name: st.sampled_from([REFERENCE, CASHIER, "12.50", "success", "USD"]) | json_values
+                name: st.sampled_from([REFERENCE, PAYMENT_PAGE, "12.50", "success", "USD"]) | json_values
                 for name in ("reference", "cashierUrl", "amount", "status", "currency", "settleCurrency", "transactionNo", "verifySign")
             },
         ),
@@ -559,7 +559,7 @@ def test_no_answer_makes_a_success_of_what_it_does_not_prove(body: Any) -> None:
     answer = answered(json.dumps(body).encode())
     with contextlib.suppress(TillgateError):
         made = READ["pay"](credentials(), answer)
-        assert (body["ret_code"], made.reference, made.cashier_url) == ("000100", REFERENCE, CASHIER)
+        assert (body["ret_code"], made.reference, made.payment_url) == ("000100", REFERENCE, PAYMENT_PAGE)
     with contextlib.suppress(TillgateError):
         seen = READ["query"](credentials(), answer)
         assert (body["ret_code"], body["result"]["reference"]) == ("000100", REFERENCE)

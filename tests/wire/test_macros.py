@@ -1,4 +1,4 @@
-"""Macros: placeholders in the callback address (Create payment, callbackUrl; silence 10)."""
+"""Macros: placeholders in the callback address (Create payment, callbackUrl; unspecified 10)."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import REFERENCE, payment, refund
-from tillgate import Goods, InvalidRequest, PaymentRequest, RefundRequest, Terminal, Vendor
+from tillgate import Goods, InvalidRequest, PaymentMethod, PaymentRequest, RefundRequest, Terminal
 from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES
 
-VENDORS = (
+PAYMENT_METHODS = (
     *("alipay", "wechatpay", "paypal", "venmo", "unionpay", "creditcard", "truemoney"),
     *("alipay_hk", "tng", "gcash", "dana", "kakaopay", "bkash", "easypaisa"),
 )
@@ -50,10 +50,10 @@ NOT_AN_ADDRESS = (
         ("amount", "NaN", 'give text such as "12.50"'),
         ("amount", "1e3", 'give text such as "12.50"'),
         ("amount", "١٢", 'give text such as "12.50"'),
-        ("vendor", "stripe", "is not one of alipay, wechatpay"),
-        ("vendor", "ALIPAY", "is not one of"),
-        ("vendor", None, "is not one of"),
-        ("vendor", [], "is not one of"),
+        ("method", "stripe", "is not one of alipay, wechatpay"),
+        ("method", "ALIPAY", "is not one of"),
+        ("method", None, "is not one of"),
+        ("method", [], "is not one of"),
         ("terminal", "online", "is not one of ONLINE, WAP, ANDROID, IOS"),
         ("terminal", "", "is not one of"),
         ("reference", "", "1 to 32 characters"),
@@ -105,7 +105,7 @@ def test_a_refund_that_breaks_the_interface_is_refused(field: str, value: Any) -
     assert (caught.value.field, caught.value.value) == (field, value)
 
 
-@pytest.mark.parametrize("field", ["reference", "amount", "vendor", "terminal", "ipn_url", "callback_url"])
+@pytest.mark.parametrize("field", ["reference", "amount", "method", "terminal", "ipn_url", "callback_url"])
 def test_a_required_field_that_is_missing_is_named(field: str) -> None:
     fields: dict[str, Any] = {name: getattr(payment(), name) for name in PaymentRequest.model_fields if name != field}
     with pytest.raises(InvalidRequest, match=f"{field} is missing") as caught:
@@ -171,16 +171,16 @@ def test_goods_info_is_compact_json_of_texts() -> None:
 
 
 def test_the_vendors_and_terminals_are_those_of_the_interface() -> None:
-    assert tuple(Vendor) == VENDORS
+    assert tuple(PaymentMethod) == PAYMENT_METHODS
     assert tuple(Terminal) == TERMINALS
 
 
-@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("vendor", PAYMENT_METHODS)
 @pytest.mark.parametrize("terminal", TERMINALS)
 def test_every_vendor_and_terminal_is_sent_as_written(vendor: str, terminal: str) -> None:
-    sent = payment(vendor=vendor, terminal=terminal).parameters()
+    sent = payment(method=vendor, terminal=terminal).parameters()
     assert (sent["vendor"], sent["terminal"]) == (vendor, terminal)
-    assert payment(vendor=Vendor(vendor), terminal=Terminal(terminal)).parameters() == sent
+    assert payment(method=PaymentMethod(vendor), terminal=Terminal(terminal)).parameters() == sent
 
 
 def test_a_payment_is_sent_with_every_field_under_its_name_in_the_interface() -> None:

@@ -1,4 +1,4 @@
-"""Money is exact (silences 4 and 17)."""
+"""Money is exact (unspecified 4 and 17)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References: one per payment attempt, never the same twice (silence 11, I8)."""
+"""References: one per payment attempt, never the same twice (unspecified 11, I8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""verifySign (Authentication; silence 1)."""
+"""verifySign (Authentication; unspecified 1)."""
 
 from __future__ import annotations
 
@@ -138,11 +138,11 @@ NO_TEXT: list[tuple[Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("parameters", "field", "sentence"), NO_TEXT)
-def test_what_is_not_text_is_refused_by_name(parameters: Any, field: str, sentence: str) -> None:
+@pytest.mark.parametrize(("parameters", "field", "message"), NO_TEXT)
+def test_what_is_not_text_is_refused_by_name(parameters: Any, field: str, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         signing.sign(parameters, TOKEN)
-    assert (caught.value.field, str(caught.value)) == (field, sentence)
+    assert (caught.value.field, str(caught.value)) == (field, message)
 
 
 @pytest.mark.parametrize("parameters", [parameters for parameters, _, _ in NO_TEXT])

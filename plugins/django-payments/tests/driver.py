@@ -16,7 +16,7 @@ from tillgate.testing.driver import ShopDriver
 
 
 class ChoosingDriver(ShopDriver):
-    """A shop with one variant: its shoppers choose the vendor on Tillgate's page."""
+    """A shop with one variant: its shoppers choose the payment method on Tillgate's page."""
 
     plugin = "django-payments"
 
@@ -41,7 +41,7 @@ class ChoosingDriver(ShopDriver):
     def refunded(self, order_key: str) -> Decimal:
         entries = Entry.objects.filter(payment_id=int(order_key))
         booked = entries.aggregate(sum=Sum("money"))["sum"] or Decimal(0)
-        assert booked == self._payment(order_key).captured_amount, "the books and the row disagree"
+        assert booked == self._payment(order_key).captured_amount, "the ledger and the row disagree"
         return -(entries.filter(money__lt=0).aggregate(sum=Sum("money"))["sum"] or Decimal(0))
 
     def is_payable(self, order_key: str) -> bool:
@@ -74,8 +74,8 @@ class ChoosingDriver(ShopDriver):
         return str(payment.pk)
 
 
-class FixedVendorsDriver(ChoosingDriver):
-    """A shop with a variant for each vendor: its shoppers choose on its own page."""
+class FixedMethodsDriver(ChoosingDriver):
+    """A shop with a variant for each payment method: its shoppers choose on its own page."""
 
     def pay_path(self, order_key: str) -> str:
         return reverse("checkout", args=[order_key])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 from tillgate.testing.databases import chosen_database
-from tillgate_django_payments import PROVIDER, vendor_variants
+from tillgate_django_payments import PROVIDER, method_variants
 
 DATABASES = {"default": chosen_database("tillgate_django_payments_tests")}
 
@@ -58,7 +58,7 @@ PAYMENT_USES_SSL = False
 PAYMENT_MODEL = "shop.Payment"
 PAYMENT_VARIANTS = {
     "online": (PROVIDER, {}),
-    **vendor_variants(),
+    **method_variants(),
     "invoice": ("payments.dummy.DummyProvider", {}),
 }
 
@@ -72,6 +72,6 @@ TILLGATE = {
         }
     },
     "PUBLIC_URL": "http://127.0.0.1:2",
-    "NOTICE_THROTTLE_SECONDS": 0,
+    "NOTIFICATION_THROTTLE_SECONDS": 0,
     "QUERIES_PER_SECOND": 0,
 }

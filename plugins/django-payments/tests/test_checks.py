@@ -32,10 +32,10 @@ def test_a_shop_that_followed_the_readme_has_nothing_to_hear() -> None:
         ("PAYMENT_MODEL", "shop.Nothing", "E002", "PAYMENT_MODEL = "),
         ("PAYMENT_VARIANTS", {}, "E004", f'"online": ("{PROVIDER}", {{}})'),
         ("PAYMENT_VARIANTS", {"invoice": ("payments.dummy.DummyProvider", {})}, "E004", "Add one to PAYMENT_VARIANTS"),
-        ("PAYMENT_VARIANTS", {"card": (PROVIDER, {"vendor": "visa"})}, "E005", "'visa' is not one of alipay, "),
-        ("PAYMENT_VARIANTS", {"card": (PROVIDER, {"vendors": ["alipay"]})}, "E005", '{"vendor": "alipay"}'),
+        ("PAYMENT_VARIANTS", {"card": (PROVIDER, {"method": "visa"})}, "E005", "'visa' is not one of alipay, "),
+        ("PAYMENT_VARIANTS", {"card": (PROVIDER, {"methods": ["alipay"]})}, "E005", '{"method": "alipay"}'),
         ("PAYMENT_VARIANTS", {"card": (PROVIDER, {"capture": False})}, "E005", "capture: False"),
-        ("PAYMENT_VARIANTS", {"alipay_hk": (PROVIDER, {"vendor": "alipay_hk"})}, "W001", "'alipay_hk'"),
+        ("PAYMENT_VARIANTS", {"alipay_hk": (PROVIDER, {"method": "alipay_hk"})}, "W001", "'alipay_hk'"),
         ("PAYMENT_VARIANTS", {"Online": (PROVIDER, {})}, "W001", "small letters and hyphens"),
     ],
 )
@@ -45,11 +45,11 @@ def test_what_is_missing_is_told_with_the_line_to_add(settings: Any, setting: st
     assert remedy in found()[id_]
 
 
-def test_a_variant_of_a_vendor_that_is_not_offered_is_told(settings: Any) -> None:
-    settings.TILLGATE = settings.TILLGATE | {"VENDORS": ["paypal"]}
-    settings.PAYMENT_VARIANTS = {"alipay": (PROVIDER, {"vendor": "alipay"}), "paypal": (PROVIDER, {"vendor": "paypal"})}
+def test_a_variant_of_a_method_that_is_not_offered_is_told(settings: Any) -> None:
+    settings.TILLGATE = settings.TILLGATE | {"PAYMENT_METHODS": ["paypal"]}
+    settings.PAYMENT_VARIANTS = {"alipay": (PROVIDER, {"method": "alipay"}), "paypal": (PROVIDER, {"method": "paypal"})}
     assert list(found()) == ["W002"]
-    assert "Add 'alipay' to TILLGATE['VENDORS']" in found()["W002"]
+    assert "Add 'alipay' to TILLGATE['PAYMENT_METHODS']" in found()["W002"]
 
 
 def test_settings_of_tillgate_that_cannot_be_read_are_left_to_its_own_checks(settings: Any) -> None:

@@ -1,6 +1,6 @@
-"""The kit that every plugin passes, on payments of django-payments: with one variant for all vendors, and with one for each."""
+"""The kit that every plugin passes, on payments of django-payments: with one variant for all payment methods, and with one for each."""
 
-from tests.driver import ChoosingDriver, FixedVendorsDriver
+from tests.driver import ChoosingDriver, FixedMethodsDriver
 from tillgate.testing.conformance import Conformance
 
 
@@ -9,6 +9,6 @@ class TestChoosing(Conformance):
     distributions = ("django-payments",)
 
 
-class TestFixedVendors(Conformance):
-    driver = FixedVendorsDriver()
+class TestFixedMethods(Conformance):
+    driver = FixedMethodsDriver()
     distributions = ("django-payments",)

@@ -16,12 +16,12 @@ from payments.core import provider_factory
 
 from tests.shop.models import Order, Payment
 from tillgate.django import operations
-from tillgate.django.models import Notice
+from tillgate.django.models import Notification
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment as Attempt
 from tillgate.errors import ConfigurationError
 from tillgate.testing.world import World
-from tillgate_django_payments import TillgateProvider, vendor_variants
+from tillgate_django_payments import TillgateProvider, method_variants
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -60,7 +60,7 @@ def test_the_gateway_is_asked_for_the_rows_total_with_its_description_and_goods(
     world.client.get(way_of(bill("99.99", "alipay-hk", order=order, description="Order 100017")))
     [asked] = [entry for entry in world.sandbox.service.journal.all() if (entry.operation, entry.direction) == ("pay", "in")]
     fields = json.loads(asked.detail or b"")
-    assert (fields["amount"], fields["vendor"], fields["description"]) == ("99.99", "alipay_hk", "Order 100017")
+    assert (fields["amount"], fields["method"], fields["description"]) == ("99.99", "alipay_hk", "Order 100017")
     assert json.loads(fields["goodsInfo"]) == [{"goods_name": "Green tea Pot", "quantity": "3"}]
 
 
@@ -95,13 +95,13 @@ def test_goods_that_the_shop_cannot_name_any_more_keep_no_money_from_arriving(wo
     monkeypatch.setattr(Payment, "get_purchased_items", gone)
     attempt = Attempt.objects.get()
     world.sandbox.control.pay(attempt.reference)
-    world.notice(attempt)
+    world.notification(attempt)
     payment.refresh_from_db()
-    assert (payment.status, world.attentions()) == ("confirmed", [])
+    assert (payment.status, world.reviews()) == ("confirmed", [])
 
 
-def test_one_variant_lets_the_shopper_choose_among_the_vendors_of_the_settings(world: World) -> None:
-    world.configure(VENDORS=["paypal", "creditcard"])
+def test_one_variant_lets_the_shopper_choose_among_the_methods_of_the_settings(world: World) -> None:
+    world.configure(PAYMENT_METHODS=["paypal", "creditcard"])
     page = world.client.get(way_of(bill(variant="online"))).content.decode()
     assert page.index('value="paypal"') < page.index('value="creditcard"')
     assert 'value="alipay"' not in page
@@ -179,13 +179,13 @@ def test_a_forged_call_changes_nothing_and_a_true_one_is_a_hint_to_ask(world: Wo
         connections.settings["default"]["ATOMIC_REQUESTS"] = False
     payment.refresh_from_db()
     assert payment.status == "confirmed"
-    assert sorted(Notice.objects.values_list("signature", flat=True)) == ["absent", "forged"]
+    assert sorted(Notification.objects.values_list("signature", flat=True)) == ["absent", "forged"]
 
 
 def test_a_flood_at_the_librarys_address_asks_the_gateway_once(world: World) -> None:
     payment = bill()
     world.client.get(way_of(payment))
-    world.configure(NOTICE_THROTTLE_SECONDS=5)
+    world.configure(NOTIFICATION_THROTTLE_SECONDS=5)
     for _ in range(5):
         world.client.post(payment.get_process_url(), f"reference={attempt_of(payment).reference}&status=success", content_type=FORM)
     assert world.queries() == 1
@@ -202,19 +202,19 @@ def test_a_call_that_could_not_be_kept_is_not_acknowledged(world: World, monkeyp
     def full(*_: Any) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(operations, "receive_payment_notice", full)
-    notice = f"reference={attempt_of(payment).reference}"
-    answer = Client(raise_request_exception=False).post(payment.get_process_url(), notice, content_type=FORM)
+    monkeypatch.setattr(operations, "receive_payment_notification", full)
+    notification = f"reference={attempt_of(payment).reference}"
+    answer = Client(raise_request_exception=False).post(payment.get_process_url(), notification, content_type=FORM)
     assert answer.status_code == 500
 
 
-def test_another_providers_notice_is_not_acknowledged_in_its_place(world: World) -> None:
+def test_another_providers_notification_is_not_acknowledged_in_its_place(world: World) -> None:
     """The shopper turned to another provider, paid there, and on our page as well: the row is ours again, and its address too."""
     payment = bill()
     world.client.get(way_of(payment))
     Payment.objects.update(variant="invoice")
     world.shopper_pays(attempt_of(payment))
-    world.notice(attempt_of(payment))
+    world.notification(attempt_of(payment))
     payment.refresh_from_db()
     assert (payment.status, payment.variant) == ("confirmed", "alipay")
     assert world.client.post(payment.get_process_url(), {"result": "confirmed", "transaction": "theirs"}).status_code == 404
@@ -268,9 +268,9 @@ def test_a_cancelled_payment_cannot_be_started_and_its_money_waits_for_a_person(
     assert world.client.get(way).status_code == 409
     attempt = attempt_of(payment)
     world.shopper_pays(attempt)
-    world.notice(attempt)
+    world.notification(attempt)
     payment.refresh_from_db()
-    assert (payment.status, payment.captured_amount, world.attentions()) == ("cancelled", 0, ["paid-not-payable"])
+    assert (payment.status, payment.captured_amount, world.reviews()) == ("cancelled", 0, ["paid-not-payable"])
 
 
 def test_money_that_comes_before_the_library_has_written_the_cancellation_waits_for_a_person(world: World) -> None:
@@ -279,9 +279,9 @@ def test_money_that_comes_before_the_library_has_written_the_cancellation_waits_
     TillgateProvider().cancel(payment)  # the library goes on with `change_status`, unless the process dies
     attempt = attempt_of(payment)
     world.shopper_pays(attempt)
-    world.notice(attempt)
+    world.notification(attempt)
     payment.refresh_from_db()
-    assert (payment.status, world.attentions()) == ("waiting", ["paid-not-payable"])
+    assert (payment.status, world.reviews()) == ("waiting", ["paid-not-payable"])
 
 
 def test_a_payment_whose_money_was_quicker_is_not_cancelled_by_an_old_copy_of_its_row(world: World) -> None:
@@ -290,7 +290,7 @@ def test_a_payment_whose_money_was_quicker_is_not_cancelled_by_an_old_copy_of_it
     old = Payment.objects.get(pk=payment.pk)
     attempt = attempt_of(payment)
     world.shopper_pays(attempt)
-    world.notice(attempt)
+    world.notification(attempt)
     with pytest.raises(PaymentError, match="status is “Confirmed”"):
         old.cancel()
     payment.refresh_from_db()
@@ -302,7 +302,7 @@ def test_a_payment_that_an_old_copy_of_its_row_calls_unpaid_is_not_cancelled(wor
     world.client.get(way_of(old))
     attempt = attempt_of(old)
     world.shopper_pays(attempt)
-    world.notice(attempt)
+    world.notification(attempt)
     old.save()  # the whole of it, as it was read
     with pytest.raises(PaymentError, match=f"{attempt.reference} has paid it"):
         Payment.objects.get().cancel()
@@ -317,11 +317,11 @@ def test_a_payment_whose_money_is_here_is_not_cancelled_before_the_shop_has_been
     attempt = attempt_of(payment)
     world.shopper_pays(attempt)
     with world.failing_handler("tillgate_payment_paid", times=1):
-        world.notice(attempt)
+        world.notification(attempt)
         with pytest.raises(PaymentError, match="Give that money back first"):
             Payment.objects.get().cancel()
     world.a_day_passes()
-    assert (Payment.objects.get().status, world.attentions()) == ("confirmed", [])
+    assert (Payment.objects.get().status, world.reviews()) == ("confirmed", [])
 
 
 def test_a_payment_that_was_paid_too_little_may_be_cancelled(world: World) -> None:
@@ -329,16 +329,16 @@ def test_a_payment_that_was_paid_too_little_may_be_cancelled(world: World) -> No
     world.client.get(way_of(payment))
     Payment.objects.update(total=20)
     world.shopper_pays(attempt_of(payment))
-    world.notice(attempt_of(payment))
+    world.notification(attempt_of(payment))
     Payment.objects.get().cancel()
-    assert (Payment.objects.get().status, world.attentions()) == ("cancelled", ["underpaid"])
+    assert (Payment.objects.get().status, world.reviews()) == ("cancelled", ["underpaid"])
 
 
 def test_there_is_nothing_to_capture_or_to_release(world: World) -> None:
     payment = bill(status=PaymentStatus.PREAUTH)
-    for act in (payment.capture, payment.release):
+    for action in (payment.capture, payment.release):
         with pytest.raises(PaymentError, match="the money is taken when the shopper pays"):
-            act()
+            action()
     payment.refresh_from_db()
     assert (payment.status, payment.captured_amount) == ("preauth", 0)
 
@@ -346,22 +346,22 @@ def test_there_is_nothing_to_capture_or_to_release(world: World) -> None:
 # Variants ---------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_every_vendor_has_a_variant_whose_name_the_library_takes_in_an_address(world: World) -> None:
-    variants = vendor_variants()
-    assert variants["alipay-hk"] == ("tillgate_django_payments.TillgateProvider", {"vendor": "alipay_hk"})
+def test_every_method_has_a_variant_whose_name_the_library_takes_in_an_address(world: World) -> None:
+    variants = method_variants()
+    assert variants["alipay-hk"] == ("tillgate_django_payments.TillgateProvider", {"method": "alipay_hk"})
     assert len(variants) == 14
     assert not set(variants) - set(project.PAYMENT_VARIANTS)
     for name in variants:
         assert world.client.post(f"/payments/process/{name}/").status_code == 404, "no such payment, and not: no such address"
-        assert provider_factory(name).vendor.replace("_", "-") == name
+        assert provider_factory(name).method.replace("_", "-") == name
 
 
-def test_vendors_that_do_not_exist_are_refused_by_name() -> None:
+def test_methods_that_do_not_exist_are_refused_by_name() -> None:
     for wrong in (["alipay", "visa"], "visa"):
         with pytest.raises(ConfigurationError, match=r"visa.*is not one of alipay, "):
-            vendor_variants(wrong)
+            method_variants(wrong)
     with pytest.raises(ConfigurationError, match=r"visa.*leave it out"):
-        TillgateProvider(vendor="visa")
+        TillgateProvider(method="visa")
 
 
 def test_a_variant_that_would_only_authorize_is_refused() -> None:

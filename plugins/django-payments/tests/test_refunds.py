@@ -16,7 +16,7 @@ from tests.test_provider import attempt_of, bill
 from tests.test_rows import bought, listening, started
 from tillgate.django import operations
 from tillgate.django.models import Refund
-from tillgate.django.operations.refunds import settle_by_person, withdraw
+from tillgate.django.operations.refunds import settle_by_staff, withdraw
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
 from tillgate_django_payments.provider import REFUND_REFUSED, REFUND_UNKNOWN, TillgateProvider
@@ -28,10 +28,10 @@ def stands(payment: Any) -> tuple[str, Decimal]:
     return row
 
 
-def agrees(world: World, payment: Any, given_back: str) -> None:
+def agrees(world: World, payment: Any, refunded_amount: str) -> None:
     """Demand that the gateway, the shop's books and the row say the same."""
-    expected = Decimal(given_back)
-    assert world.given_back(attempt_of(payment)) == expected
+    expected = Decimal(refunded_amount)
+    assert world.refunded_amount(attempt_of(payment)) == expected
     assert world.shop.refunded(str(payment.pk)) == expected
 
 
@@ -75,9 +75,9 @@ def test_an_old_copy_of_the_row_writes_nothing_old(world: World) -> None:
 def test_another_refund_between_the_providers_answer_and_the_librarys_save_is_kept(world: World) -> None:
     payment = bought(world)
     held = attempt_of(payment)
-    given_back = TillgateProvider().refund(payment, Decimal("2.50"))
+    refunded_amount = TillgateProvider().refund(payment, Decimal("2.50"))
     operations.refund(held.pk, "5.00")
-    payment.captured_amount -= given_back  # as `BasePayment.refund` goes on
+    payment.captured_amount -= refunded_amount  # as `BasePayment.refund` goes on
     payment.save()
     assert stands(payment) == ("confirmed", Decimal("5.00"))
     agrees(world, payment, "7.50")
@@ -137,7 +137,7 @@ def test_an_old_copy_of_a_row_that_is_not_confirmed_any_more_is_not_given_back(w
 def test_a_row_that_is_gone_is_not_given_back_here(world: World) -> None:
     payment = bought(world)
     Payment.objects.filter(pk=payment.pk).delete()
-    with pytest.raises(PaymentError, match="nothing can be given back here"):
+    with pytest.raises(PaymentError, match="nothing can be refunded here"):
         payment.refund(Decimal("5.00"))
     assert not Refund.objects.exists()
 
@@ -180,7 +180,7 @@ def test_an_unknown_outcome_raises_and_takes_nothing_off_until_a_person_has_sett
     assert Payment.objects.get().message.startswith("Nobody knows whether USD 5.00")
     with pytest.raises(PaymentError, match=r"more than the USD 7\.50"):
         payment.refund(Decimal("8.00"))
-    settle_by_person(Refund.objects.get().pk, done=True, person="ann")
+    settle_by_staff(Refund.objects.get().pk, done=True, staff="ann")
     assert stands(payment) == ("confirmed", Decimal("7.50"))
     agrees(world, payment, "5.00")
 
@@ -212,17 +212,17 @@ def test_a_refund_that_a_person_withdrew_or_found_not_done_is_not_said_to_have_b
     payment, given = bought(world), settings.TILLGATE
     settings.TILLGATE = given | {"ACCOUNTS": {}}  # so that it waits
     payment.refund(Decimal("5.00"))
-    withdraw(Refund.objects.get().pk, person="ann")
+    withdraw(Refund.objects.get().pk, staff="ann")
     settings.TILLGATE = given
-    assert Payment.objects.get().message == "USD 5.00 was not given back."
+    assert Payment.objects.get().message == "USD 5.00 was not refunded."
     world.sandbox.control.fault("lost_response", occasion="refund")
     with pytest.raises(PaymentError, match="Nobody knows"):
         payment.refund(Decimal("2.50"))
-    settle_by_person(Refund.objects.latest("pk").pk, done=False, person="ann")
-    assert Payment.objects.get().message == "USD 2.50 was not given back."
+    settle_by_staff(Refund.objects.latest("pk").pk, done=False, staff="ann")
+    assert Payment.objects.get().message == "USD 2.50 was not refunded."
 
 
-def test_a_delivery_that_fails_at_first_takes_the_money_off_once_when_it_succeeds(world: World) -> None:
+def test_a_outbox_event_that_fails_at_first_takes_the_money_off_once_when_it_succeeds(world: World) -> None:
     payment = bought(world)
     with world.failing_handler("tillgate_refund_changed", late=True):
         payment.refund()
@@ -240,13 +240,13 @@ def test_a_process_that_dies_anywhere_in_a_refund_leaves_row_and_gateway_agreed(
             payment.refund(Decimal("5.00"))
         for ahead in ({"seconds": 15}, {"minutes": 20}):
             world.time.advance(**ahead)
-            assert world.sweep().faults == []
-        given_back, (_, left) = world.given_back(attempt_of(payment)), stands(payment)
+            assert world.run_worker().faults == []
+        refunded_amount, (_, left) = world.refunded_amount(attempt_of(payment)), stands(payment)
         asked = Refund.objects.filter(payment=attempt_of(payment)).first()
         if asked is not None and asked.status == "unknown":
             assert left == Decimal("12.50"), "taken off, and nobody knows"
         else:
-            assert left == Decimal("12.50") - given_back
+            assert left == Decimal("12.50") - refunded_amount
         if not points.has_ended:
             assert number > 5, "hardly anything was written or sent: this proves nothing"
             return
@@ -261,7 +261,7 @@ def test_inside_a_transaction_nothing_is_sent_or_taken_off_before_it_is_committe
         Payment.objects.select_for_update().get(pk=payment.pk)
         payment.refund(Decimal("5.00"))
         assert (payment.captured_amount, stands(payment)) == (Decimal("12.50"), ("confirmed", Decimal("12.50")))
-        assert world.given_back(attempt_of(payment)) == 0
+        assert world.refunded_amount(attempt_of(payment)) == 0
     assert stands(payment) == ("confirmed", Decimal("7.50"))
     agrees(world, payment, "5.00")
 
@@ -284,7 +284,7 @@ def test_inside_a_transaction_an_unknown_outcome_is_told_by_the_row_and_a_person
     row = Payment.objects.get()
     assert (row.status, row.captured_amount) == ("confirmed", Decimal("12.50"))
     assert row.message.startswith("Nobody knows whether USD 12.50")
-    assert world.attentions() == ["refund-unknown"]
+    assert world.reviews() == ["refund-unknown"]
 
 
 # Money that the row never held ------------------------------------------------------------------------------------------------------------
@@ -295,8 +295,8 @@ def test_a_second_payment_that_is_given_back_is_not_taken_off_the_row(world: Wor
     first, second = world.start(str(payment.pk)), world.start(str(payment.pk), "paypal")
     for attempt in (first, second):
         world.shopper_pays(attempt)
-        world.notice(attempt)
-    assert world.attentions() == ["second-payment"]
+        world.notification(attempt)
+    assert world.reviews() == ["second-payment"]
     assert operations.refund(second.pk, "12.50").status == "succeeded"
     assert (*stands(payment), Payment.objects.get().message) == ("confirmed", Decimal("12.50"), "")
 
@@ -306,7 +306,7 @@ def test_a_payment_that_came_too_late_and_is_given_back_leaves_the_row_as_it_was
     attempt = world.start(str(payment.pk))
     payment.cancel()
     world.shopper_pays(attempt)
-    world.notice(attempt)
+    world.notification(attempt)
     assert operations.refund(attempt.pk, "12.50").status == "succeeded"
     assert (*stands(payment), Payment.objects.get().message) == ("cancelled", Decimal("0.00"), "")
 
@@ -315,11 +315,11 @@ def test_i5_a_refund_of_a_payment_with_fields_of_its_own_is_made_once(world: Wor
     card = CardPayment.objects.create(order=Order.objects.create(), variant="alipay", total=Decimal("12.50"), currency="USD")
     attempt = started(world, card)
     world.shopper_pays(attempt)
-    world.notice(attempt)
+    world.notification(attempt)
     card = CardPayment.objects.get()
     card.last_digits = "1881"
     card.refund(Decimal("5.00"))
-    assert world.given_back(attempt) == Decimal("5.00")
+    assert world.refunded_amount(attempt) == Decimal("5.00")
     assert (CardPayment.objects.get().last_digits, stands(card)) == ("1881", ("confirmed", Decimal("7.50")))
 
 
@@ -335,7 +335,7 @@ def test_all_that_is_left_is_given_back_beside_what_is_under_way(world: World, i
         with transaction.atomic():
             payment.refund(Decimal("5.00"))
             payment.refund()
-    assert world.given_back(attempt_of(payment)) == Decimal("12.50")
+    assert world.refunded_amount(attempt_of(payment)) == Decimal("12.50")
     assert [row.amount for row in Refund.objects.order_by("pk")] == [Decimal("5.00"), Decimal("7.50")]
 
 

@@ -23,7 +23,7 @@ from tillgate_django_payments.variants import variant_for
 
 
 def started(world: World, payment: Any) -> Attempt:
-    """Let a shopper go as far as the cashier page."""
+    """Let a shopper go as far as the payment page."""
     world.client.get(way_of(payment))
     return attempt_of(payment)
 
@@ -33,7 +33,7 @@ def bought(world: World, **about: Any) -> Any:
     payment = bill(**about)
     attempt = started(world, payment)
     world.shopper_pays(attempt)
-    world.notice(attempt)
+    world.notification(attempt)
     payment.refresh_from_db()
     assert payment.status == "confirmed"
     return payment
@@ -57,7 +57,7 @@ def test_a_paid_row_is_confirmed_with_its_money_and_number_which_the_signal_find
 
     with listening(hear):
         payment = bought(world)
-        world.notice(attempt_of(payment))
+        world.notification(attempt_of(payment))
         world.a_day_passes()
     number = attempt_of(payment).transaction_no
     assert number
@@ -77,7 +77,7 @@ def test_a_receiver_that_raises_takes_back_everything_until_it_does_not(world: W
     attempt = started(world, payment)
     world.shopper_pays(attempt)
     with listening(fail):
-        world.notice(attempt)
+        world.notification(attempt)
         payment.refresh_from_db()
         assert (payment.status, payment.captured_amount, Entry.objects.count()) == ("waiting", 0, 0)
         world.a_day_passes()
@@ -116,8 +116,8 @@ def test_a_row_that_is_gone_leaves_the_money_to_a_person(world: World) -> None:
     attempt = started(world, payment)
     Payment.objects.all().delete()
     world.shopper_pays(attempt)
-    world.notice(attempt)
-    assert world.attentions() == ["paid-not-payable"]
+    world.notification(attempt)
+    assert world.reviews() == ["paid-not-payable"]
     assert world.come_back(attempt).status_code == 200, "Tillgate's own page, since the shop has none"
     with transaction.atomic():
         assert rows.paid(payment_value(attempt)) is PaidOutcome.NOT_PAYABLE
@@ -129,8 +129,8 @@ def test_a_shopper_who_paid_what_was_cancelled_is_told_by_tillgates_own_page_and
     attempt = started(world, payment)
     payment.cancel()
     world.shopper_pays(attempt)
-    world.notice(attempt)
-    assert world.attentions() == ["paid-not-payable"]
+    world.notification(attempt)
+    assert world.reviews() == ["paid-not-payable"]
     page = world.come_back(attempt)
     assert page.status_code == 200
     assert "your payment has arrived" in page.content.decode()
@@ -144,7 +144,7 @@ def test_a_shopper_whose_payment_the_gateway_calls_paid_is_not_sent_to_the_page_
     attempt = started(world, payment)
     world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
     world.shopper_pays(attempt)
-    world.notice(attempt)
+    world.notification(attempt)
     Attempt.objects.update(status=status)
     page = world.come_back(attempt)
     assert page.status_code == 200
@@ -156,7 +156,7 @@ def test_a_shopper_who_has_paid_is_thanked_though_an_old_copy_of_the_row_was_sav
     old = bill()
     attempt = started(world, old)
     world.shopper_pays(attempt)
-    world.notice(attempt)
+    world.notification(attempt)
     old.save()
     assert world.come_back(attempt)["Location"] == old.get_success_url()
 
@@ -171,7 +171,7 @@ def test_a_shopper_whose_money_was_given_back_before_the_shop_was_told_is_not_th
         assert world.come_back(attempt)["Location"] == payment.get_success_url()
         operations.refund(attempt.pk, "10.00")
     world.time.advance(minutes=5)
-    world.sweep()
+    world.run_worker()
     assert world.come_back(attempt)["Location"] == payment.get_failure_url()
     world.a_day_passes()
     assert Payment.objects.get().status == "rejected"
@@ -181,7 +181,7 @@ def test_a_row_that_is_input_waits_too(world: World) -> None:
     payment = bill(status="input")
     attempt = started(world, payment)
     world.shopper_pays(attempt)
-    world.notice(attempt)
+    world.notification(attempt)
     payment.refresh_from_db()
     assert payment.status == "confirmed"
 
@@ -191,7 +191,7 @@ def test_a_row_that_the_shop_set_back_is_not_paid_a_second_time(world: World) ->
     way = way_of(old)
     attempt = started(world, old)
     world.shopper_pays(attempt)
-    world.notice(attempt)
+    world.notification(attempt)
     old.save()  # a copy from before the money
     assert Payment.objects.get().status == "waiting"
     assert "Location" not in world.client.get(way), "the gateway's page was offered again"
@@ -216,19 +216,19 @@ def test_of_two_rows_of_one_order_that_are_paid_at_the_same_moment_one_is_confir
     attempts = [started(world, payment) for payment in payments]
     for attempt in attempts:
         world.shopper_pays(attempt)
-    together(*[lambda attempt=attempt: world.notice(attempt) for attempt in attempts])
+    together(*[lambda attempt=attempt: world.notification(attempt) for attempt in attempts])
     assert sorted(Payment.objects.values_list("status", flat=True)) == ["confirmed", "waiting"]
-    assert world.attentions() == ["paid-not-payable"]
+    assert world.reviews() == ["paid-not-payable"]
     assert Entry.objects.filter(status="confirmed").count() == 1
 
 
 def test_a_shop_whose_model_says_nothing_has_both_confirmed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(Payment, "not_payable_because")
+    monkeypatch.delattr(Payment, "not_payable_detail")
     order = Order.objects.create()
     for payment in (bill(order=order), bill(order=order)):
         attempt = started(world, payment)
         world.shopper_pays(attempt)
-        world.notice(attempt)
+        world.notification(attempt)
     assert list(Payment.objects.values_list("status", flat=True)) == ["confirmed", "confirmed"]
 
 
@@ -240,11 +240,11 @@ def test_money_for_a_row_that_had_turned_to_another_provider_confirms_it_as_ours
     attempt = started(world, payment)
     Payment.objects.update(variant="invoice")
     world.shopper_pays(attempt)
-    world.notice(attempt)
+    world.notification(attempt)
     payment.refresh_from_db()
     assert (payment.status, payment.variant) == ("confirmed", "alipay")
     payment.refund()
-    assert world.given_back(attempt) == Decimal("12.50")
+    assert world.refunded_amount(attempt) == Decimal("12.50")
 
 
 def test_a_row_that_waits_for_another_provider_by_now_is_not_rejected(world: World) -> None:
@@ -282,17 +282,17 @@ def test_a_row_keeps_the_variant_of_ours_that_it_has(world: World) -> None:
         payment = bill(variant=variant)
         attempt = world.start(str(payment.pk), "alipay")
         world.shopper_pays(attempt)
-        world.notice(attempt)
+        world.notification(attempt)
         payment.refresh_from_db()
         assert (payment.status, payment.variant) == ("confirmed", variant)
 
 
-def test_what_was_paid_here_gets_the_vendors_variant_else_one_for_all_else_any(settings: Any) -> None:
+def test_what_was_paid_here_gets_the_methods_variant_else_one_for_all_else_any(settings: Any) -> None:
     assert variant_for("alipay_hk") == "alipay-hk"
     ours: tuple[str, dict[str, str]] = (PROVIDER, {})
-    settings.PAYMENT_VARIANTS = {"broken": ("no.such.Provider", {}), "paypal": (PROVIDER, {"vendor": "paypal"}), "shop-online": ours}
+    settings.PAYMENT_VARIANTS = {"broken": ("no.such.Provider", {}), "paypal": (PROVIDER, {"method": "paypal"}), "shop-online": ours}
     assert variant_for("alipay") == "shop-online"
-    settings.PAYMENT_VARIANTS = {"paypal": (PROVIDER, {"vendor": "paypal"})}
+    settings.PAYMENT_VARIANTS = {"paypal": (PROVIDER, {"method": "paypal"})}
     assert variant_for("alipay") == "paypal"
     settings.PAYMENT_VARIANTS = {"broken": ("no.such.Provider", {})}
     assert variant_for("alipay") is None
@@ -313,7 +313,7 @@ def test_money_for_a_row_that_the_shops_default_manager_leaves_out_is_not_lost(w
     shown.model = Payment
     monkeypatch.setitem(vars(Payment._meta), "default_manager", shown)
     assert Payment._default_manager.count() == 0
-    world.notice(attempt)
+    world.notification(attempt)
     payment.refresh_from_db()
     assert payment.status == "confirmed"
 
@@ -322,8 +322,8 @@ def test_a_shopper_who_has_paid_twice_is_told_so_and_not_led_to_the_page_of_succ
     payment = bill(variant="online")
     first, second = world.start(str(payment.pk)), world.start(str(payment.pk), "paypal")
     world.shopper_pays(first)
-    world.notice(first)
+    world.notification(first)
     world.shopper_pays(second)
     assert world.come_back(second).status_code == 200
-    assert world.attentions() == ["second-payment"]
+    assert world.reviews() == ["second-payment"]
     assert world.come_back(first)["Location"] == payment.get_success_url()

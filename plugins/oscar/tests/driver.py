@@ -26,7 +26,7 @@ class OscarDriver(ShopDriver):
         return get_model("order", "Order").objects.get(number=order_key)
 
     def place_order(self, total: Decimal) -> str:
-        placed = Shopper().buys(create_product(price=total, num_in_stock=5), vendor=get_tillgate_settings().vendors[0].value)
+        placed = Shopper().buys(create_product(price=total, num_in_stock=5), method=get_tillgate_settings().payment_methods[0].value)
         assert placed["Location"].startswith("/payments/start/"), placed.content.decode()
         return str(get_model("order", "Order").objects.latest("pk").number)
 

@@ -1,4 +1,4 @@
-"""A shop that forked `checkout` for its cash on delivery. `test_forked.py` runs this in a process of its own: settings make the fork."""
+"""A shop that forked `checkout` for its cash on event. `test_forked.py` runs this in a process of its own: settings make the fork."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def test_the_mixins_are_on_top_of_the_forks_classes() -> None:
     assert issubclass(get_class("checkout.views", "PaymentMethodView"), views.PaymentMethodView)
 
 
-def test_cash_on_delivery_runs_as_before(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:
+def test_cash_on_outbox_event_runs_as_before(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:
     shopper.adds(product("12.50"))
     shopper.says_where()
     page = shopper.get("/checkout/payment-method/").content.decode()
     others = page.split('<a href="/checkout/payment-method/?others')[1].split('"')[0]
-    assert "Cash on delivery" in shopper.get(f"/checkout/payment-method/?others{others}").content.decode()
+    assert "Cash on outbox event" in shopper.get(f"/checkout/payment-method/?others{others}").content.decode()
     assert shopper.post("/checkout/payment-method/", {"method": "cash"})["Location"] == "/checkout/payment-details/"
     assert shopper.get("/checkout/payment-details/").status_code == 200
     preview = shopper.previews()
@@ -44,7 +44,7 @@ def test_cash_on_delivery_runs_as_before(world: World, shopper: Shopper, product
     assert not ExpectedOrder.objects.exists()
 
 
-def test_whoever_chose_a_vendor_first_and_then_cash_pays_cash(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:
+def test_whoever_chose_a_method_first_and_then_cash_pays_cash(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:
     shopper.adds(product())
     shopper.says_where()
     shopper.chooses("alipay")
@@ -60,12 +60,12 @@ def test_whoever_chose_nothing_hears_what_the_shop_says(world: World, shopper: S
     assert not Order.objects.exists()
 
 
-def test_a_vendor_is_paid_through_tillgate_and_takes_no_cash(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:
+def test_a_method_is_paid_through_tillgate_and_takes_no_cash(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:
     shopper.get(shopper.buys(product())["Location"])
     order = Order.objects.get()
     assert (order.status, order.sources.count()) == ("Pending payment", 0)
     world.shopper_pays(Payment.objects.get())
-    world.notice(Payment.objects.get())
+    world.notification(Payment.objects.get())
     order.refresh_from_db()
     assert (order.status, order.sources.get().source_type.name) == ("Paid", "Online payment")
 
@@ -75,16 +75,16 @@ def test_an_order_in_another_currency_is_the_shops_own_affair(world: World, shop
     tea.stockrecords.update(price_currency="EUR")
     shopper.adds(tea)
     shopper.says_where()
-    assert "Cash on delivery" in shopper.get("/checkout/payment-method/").content.decode()
+    assert "Cash on outbox event" in shopper.get("/checkout/payment-method/").content.decode()
 
 
 @pytest.mark.parametrize("shown", [True, False])
-def test_a_fork_may_show_the_vendors_on_its_own_page(
+def test_a_fork_may_show_the_methods_on_its_own_page(
     world: World, shopper: Shopper, product: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, shown: bool
 ) -> None:
-    monkeypatch.setattr(views.PaymentMethodView, "shows_vendors", shown, raising=False)
+    monkeypatch.setattr(views.PaymentMethodView, "shows_methods", shown, raising=False)
     shopper.adds(product())
     shopper.says_where()
-    assert ("Cash on delivery" in shopper.get("/checkout/payment-method/").content.decode()) is shown
+    assert ("Cash on outbox event" in shopper.get("/checkout/payment-method/").content.decode()) is shown
     assert shopper.chooses("paypal")["Location"] == "/checkout/payment-details/"
     assert "PayPal" in shopper.previews().content.decode()

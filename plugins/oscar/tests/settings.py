@@ -6,13 +6,13 @@ import os
 import tempfile
 from pathlib import Path
 
-from oscar.defaults import *  # noqa: F403  # Oscar's documented way
+from oscar.defaults import *  # Oscar's documented way
 
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 from tillgate.testing.databases import chosen_database, name_of_database
 
 FORKED = os.environ.get("TILLGATE_TEST_FORK") == "1"
-"""Whether the shop forked `checkout`: a shop with cash on delivery and a changed preview."""
+"""Whether the shop forked `checkout`: a shop with cash on outbox event and a changed preview."""
 
 DATABASE = name_of_database()
 DATABASES = {"default": chosen_database("tillgate_oscar_tests")}
@@ -133,6 +133,6 @@ TILLGATE = {
         }
     },
     "PUBLIC_URL": "http://127.0.0.1:2",
-    "NOTICE_THROTTLE_SECONDS": 0,
+    "NOTIFICATION_THROTTLE_SECONDS": 0,
     "QUERIES_PER_SECOND": 0,
 }

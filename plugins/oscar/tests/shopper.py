@@ -71,8 +71,8 @@ class Shopper:
         assert self.post("/checkout/shipping-address/", ADDRESS)["Location"] == "/checkout/shipping-method/"
         assert self.post("/checkout/shipping-method/", {"method_code": shipping})["Location"] == "/checkout/payment-method/"
 
-    def chooses(self, vendor: str = "alipay") -> Any:
-        return self.post("/checkout/payment-method/", {"vendor": vendor})
+    def chooses(self, method: str = "alipay") -> Any:
+        return self.post("/checkout/payment-method/", {"method": method})
 
     def previews(self) -> Any:
         return self.get("/checkout/preview/")
@@ -82,12 +82,12 @@ class Shopper:
         fields = fields_of(preview or self.previews(), "place_order_form")
         return self.post("/checkout/preview/", {**fields, **changes})
 
-    def buys(self, *products: Any, vendor: str = "alipay", shipping: str = "free-shipping", email: str = "ada@shopper.example") -> Any:
+    def buys(self, *products: Any, method: str = "alipay", shipping: str = "free-shipping", email: str = "ada@shopper.example") -> Any:
         """Do it all; return the answer to "place order"."""
         for product in products:
             self.adds(product)
         self.says_where(email, shipping)
-        assert self.chooses(vendor)["Location"] == "/checkout/payment-details/"
+        assert self.chooses(method)["Location"] == "/checkout/payment-details/"
         return self.places()
 
     def messages(self) -> list[str]:

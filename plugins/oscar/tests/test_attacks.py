@@ -49,7 +49,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 @pytest.fixture
 def payment(world: World, shopper: Shopper, product: Make) -> Payment:
-    """A payment whose cashier page is open."""
+    """A payment whose payment page is open."""
     shopper.get(shopper.buys(product("12.50"))["Location"])
     return Payment.objects.select_related("order").get()
 
@@ -86,11 +86,11 @@ def declined(world: World, payment: Payment) -> str:
 # Between the pages of the checkout ------------------------------------------------------------------------------------------------------
 
 
-def test_vendors_that_are_all_disabled_after_the_order_was_placed_are_a_message(
+def test_methods_that_are_all_disabled_after_the_order_was_placed_are_a_message(
     world: World, shopper: Shopper, product: Make, configure: Callable[..., None]
 ) -> None:
     placed = shopper.buys(product())
-    configure(VENDORS=[])
+    configure(PAYMENT_METHODS=[])
     page = shopper.get(placed["Location"])
     assert (page.status_code, "No way to pay is offered at the moment" in page.content.decode()) == (200, True)
     configure()
@@ -174,7 +174,7 @@ def test_a_post_without_the_token_against_forgery_changes_nothing(world: World, 
     before = Order.objects.count()
     strict = Client(enforce_csrf_checks=True)
     strict.cookies = shopper.client.cookies
-    forged = {"/checkout/payment-method/": {"vendor": "paypal"}, "/checkout/preview/": fields, pay: {"vendor": "paypal"}}
+    forged = {"/checkout/payment-method/": {"method": "paypal"}, "/checkout/preview/": fields, pay: {"method": "paypal"}}
     for address, fields in forged.items():
         assert strict.post(address, {**fields, "csrfmiddlewaretoken": ""}).status_code == 403, address
     assert (Order.objects.count(), Payment.objects.count()) == (before, 0)
@@ -243,15 +243,17 @@ def test_a_customer_who_places_the_same_basket_in_two_windows_pays_no_total_that
 
 
 @pytest.mark.parametrize("atomic", [False, True], ids=["", "atomic"])
-def test_a_notice_a_return_and_a_cancellation_at_once_leave_a_paid_order_or_a_person_who_knows(
+def test_a_notification_a_return_and_a_cancellation_at_once_leave_a_paid_order_or_a_person_who_knows(
     world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, atomic: bool
 ) -> None:
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic)
     ann, order = staff("ann", *MAY), Order.objects.get()
-    notice, back = (f"/payments/{name}/{key}/" for name, key in (("notice", payment.notice_key), ("return", payment.return_key)))
+    notification, back = (
+        f"/payments/{name}/{key}/" for name, key in (("notification", payment.notification_key), ("return", payment.return_key))
+    )
     world.shopper_pays(payment)
     done: list[Any] = together(
-        lambda: Client().post(notice),
+        lambda: Client().post(notification),
         lambda: Client().get(back),
         lambda: ann.post(url_of(order), {"order_action": "change_order_status", "new_status": "Cancelled"}),
     )
@@ -259,8 +261,8 @@ def test_a_notice_a_return_and_a_cancellation_at_once_leave_a_paid_order_or_a_pe
     world.a_day_passes()
     order.refresh_from_db()
     moved = list(order.status_changes.values_list("old_status", "new_status"))
-    if world.attentions():
-        assert (world.attentions(), order.status, order.sources.count()) == (["paid-not-payable"], "Cancelled", 0)
+    if world.reviews():
+        assert (world.reviews(), order.status, order.sources.count()) == (["paid-not-payable"], "Cancelled", 0)
     else:
         assert order.sources.get().amount_debited == Decimal("12.50")
         assert ("Pending payment", "Paid") in moved
@@ -272,11 +274,11 @@ def test_two_payments_that_come_to_nothing_at_once_are_followed_by_one_reminder(
     for one in payments:
         world.sandbox.control.decline(one.reference)
     together(*[lambda one=one: Client().get(f"/payments/return/{one.return_key}/") for one in payments])
-    world.sweep()
+    world.run_worker()
     assert len(mail.outbox) == 1
 
 
-def test_the_button_pressed_again_after_the_order_was_placed_leads_to_the_cashier_in_every_browser_session(
+def test_the_button_pressed_again_after_the_order_was_placed_leads_to_the_payment_page_in_every_browser_session(
     world: World, shopper: Shopper, product: Make
 ) -> None:
     shopper.adds(product())
@@ -316,7 +318,7 @@ def test_an_order_that_is_paid_while_the_staff_cancels_it_stays_paid_and_the_sta
 
     def pays() -> None:
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
 
     with before_the_status_is_changed(monkeypatch, pays):
         if page == "the list":
@@ -327,7 +329,7 @@ def test_an_order_that_is_paid_while_the_staff_cancels_it_stays_paid_and_the_sta
     assert "is “Paid” by now" in messages_of(answer)[0]
     assert Order.objects.get().status == "Paid"
     assert ExpectedOrder.objects.get().closed_at is None
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_an_order_that_is_deleted_while_the_staff_cancels_it_is_a_message(
@@ -343,12 +345,12 @@ def test_an_order_that_is_deleted_while_the_staff_cancels_it_is_a_message(
 def test_stock_of_a_cancelled_order_is_free_once_the_money_that_came_too_late_was_given_back(world: World, payment: Payment) -> None:
     handler().handle_order_status_change(Order.objects.get(), "Cancelled")
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     world.a_day_passes()
     assert StockRecord.objects.get().num_allocated == 1, "somebody may still decide to send the goods"
     operations.refund(payment.pk, "12.50")
     world.a_day_passes()
-    assert (StockRecord.objects.get().num_allocated, world.attentions()) == (0, [])
+    assert (StockRecord.objects.get().num_allocated, world.reviews()) == (0, [])
 
 
 def test_stock_that_the_staff_released_or_shipped_in_part_is_released_to_the_last_item_and_no_further(
@@ -382,7 +384,7 @@ def test_products_that_are_deleted_while_an_order_waits_do_not_keep_it_from_bein
     Shopper().buys(gone)
     gone.delete()
     world.a_day_passes()
-    assert world.attentions() == []
+    assert world.reviews() == []
     assert set(Order.objects.values_list("status", flat=True)) == {"Cancelled"}
     assert kept.stockrecords.get().num_allocated == 0
 
@@ -390,8 +392,8 @@ def test_products_that_are_deleted_while_an_order_waits_do_not_keep_it_from_bein
 def test_an_order_whose_currency_is_edited_while_somebody_pays_waits_for_a_person(world: World, payment: Payment) -> None:
     Order.objects.update(currency="EUR")
     world.shopper_pays(payment)
-    world.notice(payment)
-    assert (world.attentions(), Order.objects.get().status) == (["paid-not-payable"], "Pending payment")
+    world.notification(payment)
+    assert (world.reviews(), Order.objects.get().status) == (["paid-not-payable"], "Pending payment")
     page = world.client.get(world.shop.pay_path(payment.order.key)).content.decode()
     assert "the order is in EUR, and only US dollars can be paid" in page
     assert "USD" not in page
@@ -442,7 +444,7 @@ def test_an_order_whose_money_was_given_back_because_it_was_too_little_is_offere
     assert "Refresh" not in page
     again = world.start(payment.order.key, "paypal")
     world.shopper_pays(again)
-    world.notice(again)
+    world.notification(again)
     assert (Order.objects.get().status, Order.objects.get().sources.get().amount_debited) == ("Paid", Decimal("20.00"))
 
 
@@ -454,7 +456,7 @@ def test_an_order_whose_money_was_given_back_before_the_shop_was_told_is_offered
         home = world.come_back(payment)["Location"]
         operations.refund(payment.pk, payment.amount)
     world.time.advance(minutes=5)
-    world.sweep()
+    world.run_worker()
     assert "Pay now" in shopper.get(home).content.decode()
     world.a_day_passes()
     assert Order.objects.get().status == "Cancelled"
@@ -485,7 +487,7 @@ def test_whoever_paid_an_order_that_was_deleted_meanwhile_reads_what_becomes_of_
     assert page.status_code == 410
     for said in ("This order does not exist any more.", "If you have paid it, the shop has been told"):
         assert said in page.content.decode()
-    assert world.attentions() == ["paid-not-payable"]
+    assert world.reviews() == ["paid-not-payable"]
     assert shopper.get(world.shop.pay_path(payment.order.key)).status_code == 404
 
 
@@ -499,14 +501,14 @@ def test_an_order_whose_customer_deletes_the_account_while_paying_is_paid(world:
     home = world.come_back(payment)["Location"]
     assert "your payment has arrived" in Client().get(home).content.decode()
     world.a_day_passes()
-    assert (Order.objects.get().status, world.attentions(), mail.outbox) == ("Paid", [], [])
+    assert (Order.objects.get().status, world.reviews(), mail.outbox) == ("Paid", [], [])
 
 
 def test_a_number_that_was_an_orders_before_places_no_order_that_would_be_taken_for_paid(
     world: World, shopper: Shopper, product: Make, payment: Payment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     number = payment.order.key
     Order.objects.all().delete()
     monkeypatch.setattr(OrderNumberGenerator, "order_number", lambda *_: number)
@@ -565,18 +567,18 @@ def test_what_was_shown_ordered_charged_and_given_back_line_by_line_is_the_same_
     for line in lines:
         assert f'"goods_name":"{line.title}","quantity":"{line.quantity}"' in goods(world)
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     ann = staff("ann", *MAY)
     for line in lines:
         for _ in range(line.quantity - 1):
             presses_for_lines(ann, order, {line: 1})
     for line in lines:
-        given_back = sum(Refund.objects.filter(data__lines__has_key=str(line.pk)).values_list("amount", flat=True), Decimal(0))
-        last = line.line_price_incl_tax - given_back
+        refunded_amount = sum(Refund.objects.filter(data__lines__has_key=str(line.pk)).values_list("amount", flat=True), Decimal(0))
+        last = line.line_price_incl_tax - refunded_amount
         said = messages_of(presses_for_lines(ann, order, {line: 1}))
-        assert said == [f"USD {last} was given back."], line.title
+        assert said == [f"USD {last} was refunded."], line.title
     rest = order.shipping_incl_tax + Decimal("1.01")
-    assert world.shop.refunded(order.number) == world.given_back(payment) == charged - rest
+    assert world.shop.refunded(order.number) == world.refunded_amount(payment) == charged - rest
     assert fields_of(ann.get(url_of(order)), "tillgate_refund_form")["amount"] == str(rest)
 
 
@@ -616,7 +618,7 @@ def test_a_quantity_of_any_size_that_the_staff_entered_keeps_nobody_from_paying(
     world.start(number, "paypal")
     assert json.loads(goods(world)) == [dict(zip(("goods_name", "quantity"), sent_as, strict=True))]
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     assert Order.objects.get().status == "Paid"
 
 
@@ -639,8 +641,8 @@ def test_a_line_whose_refund_nobody_knows_of_is_not_paid_back_twice_by_its_price
     ann = staff("ann", *MAY)
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     presses_for_lines(ann, bought.order, {bought.tea: 2})
-    assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1})) == ["USD 4.00 was given back."]
-    assert "Nothing was given back" in messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1}))[0]
+    assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1})) == ["USD 4.00 was refunded."]
+    assert "Nothing was refunded" in messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1}))[0]
     assert sorted(Refund.objects.values_list("amount", flat=True)) == [Decimal("4.00"), Decimal("8.00")]
 
 
@@ -666,8 +668,8 @@ def test_a_cancelled_order_that_was_paid_is_given_back_once_whoever_asks(bought:
     ann = staff("ann", *MAY)
     pages = [ann.get(url_of(bought.order)) for _ in range(2)]
     said = sorted(messages_of(presses(ann, bought.order, page))[0] for page in pages)
-    assert said[0].startswith("Nothing was given back") or said == ["USD 32.00 was given back."] * 2
-    assert bought.given_back() == Decimal("32.00")
+    assert said[0].startswith("Nothing was refunded") or said == ["USD 32.00 was refunded."] * 2
+    assert bought.refunded_amount() == Decimal("32.00")
     with pytest.raises((PaymentError, InvalidPaymentEvent)):
         bought.ask(Decimal("0.01"))
 
@@ -684,20 +686,20 @@ def test_a_shop_in_another_currency_takes_dollars_for_what_it_sells_in_dollars(
     shopper.get(shopper.buys(tea)["Location"])
     payment = Payment.objects.get()
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     order = Order.objects.get()
     assert (order.status, order.currency, order.sources.get().currency) == ("Paid", "USD", "USD")
     handler().handle_payment_event(order, refund_event_type(), Decimal("2.50"))
-    assert world.shop.refunded(order.number) == world.given_back(payment) == Decimal("2.50")
+    assert world.shop.refunded(order.number) == world.refunded_amount(payment) == Decimal("2.50")
 
 
-def test_a_fork_that_only_looks_different_lets_nobody_order_without_a_vendor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_that_only_looks_different_lets_nobody_order_without_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
     def fork(**written: Any) -> type[Any]:
         return type("PaymentMethodView", (oscars_checkout.PaymentMethodView,), {"__module__": "shop.checkout.views", **written})
 
     details = get_class("checkout.views", "PaymentDetailsView")
-    looks, acts = fork(template_name="ours.html", get_context_data=dict), fork(post=print)
-    for view, takes_others in ((looks, False), (acts, True)):
+    looks, actions = fork(template_name="ours.html", get_context_data=dict), fork(post=print)
+    for view, takes_others in ((looks, False), (actions, True)):
         monkeypatch.setattr(choice, "get_class", lambda _, name, view=view: view if name == "PaymentMethodView" else details)
         assert choice.has_other_ways() is takes_others
 
@@ -743,7 +745,7 @@ def test_a_page_of_another_package_that_takes_its_own_payment_is_not_followed_by
     assert (order.status, order.sources.get().source_type.name) == ("Paid", "Express")
 
 
-def test_a_page_of_another_package_that_takes_its_own_payment_asks_for_no_vendor(
+def test_a_page_of_another_package_that_takes_its_own_payment_asks_for_no_method(
     world: World, shopper: Shopper, product: Make, settings: Any
 ) -> None:
     settings.ROOT_URLCONF = with_page("express/", preview_of_a_shop())
@@ -752,7 +754,7 @@ def test_a_page_of_another_package_that_takes_its_own_payment_asks_for_no_vendor
     assert shopper.post("/express/", {"action": "place_order"})["Location"] == "/checkout/thank-you/"
 
 
-def test_a_page_that_a_shop_put_in_the_place_of_oscars_is_paid_here_with_a_vendor(
+def test_a_page_that_a_shop_put_in_the_place_of_oscars_is_paid_here_with_a_method(
     world: World, shopper: Shopper, product: Make, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = preview_of_a_shop()

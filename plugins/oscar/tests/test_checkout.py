@@ -52,9 +52,9 @@ def test_a_guest_pays_and_returns_to_the_thank_you_page(world: World, shopper: S
     placed = shopper.buys(product("12.50"))
     order = Order.objects.get()
     assert (order.status, order.total_incl_tax) == ("Pending payment", Decimal("12.50"))
-    to_cashier = shopper.get(placed["Location"])
+    to_payment_page = shopper.get(placed["Location"])
     payment = Payment.objects.select_related("order").get()
-    assert to_cashier["Location"] == payment.cashier_url
+    assert to_payment_page["Location"] == payment.payment_url
     home = shopper.get(world.shopper_pays(payment) or "")
     assert shopper.get(home["Location"])["Location"] == "/checkout/thank-you/"
     assert Order.objects.get().status == "Paid"
@@ -62,11 +62,11 @@ def test_a_guest_pays_and_returns_to_the_thank_you_page(world: World, shopper: S
 
 
 @pytest.mark.usefixtures("atomic_requests")
-def test_the_notice_alone_pays_the_order_though_the_shopper_never_returns(world: World, shopper: Shopper, product: Make) -> None:
+def test_the_notification_alone_pays_the_order_though_the_shopper_never_returns(world: World, shopper: Shopper, product: Make) -> None:
     shopper.get(shopper.buys(product())["Location"])
     payment = Payment.objects.get()
     world.shopper_pays(payment)
-    assert world.notice(payment).content == b"success"
+    assert world.notification(payment).content == b"success"
     assert Order.objects.get().status == "Paid"
 
 
@@ -124,10 +124,10 @@ def test_a_free_order_completes_as_oscar_completes_it(world: World, shopper: Sho
 # The choice -----------------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_vendors_that_the_owner_enabled_are_offered_in_the_owners_order(
+def test_the_methods_that_the_owner_enabled_are_offered_in_the_owners_order(
     world: World, shopper: Shopper, product: Make, configure: Callable[..., None]
 ) -> None:
-    configure(VENDORS=["paypal", "alipay"])
+    configure(PAYMENT_METHODS=["paypal", "alipay"])
     shopper.adds(product())
     shopper.says_where()
     page = shopper.get("/checkout/payment-method/").content.decode()
@@ -145,7 +145,7 @@ def test_the_choice_is_shown_in_the_preview_and_remembered_when_the_shopper_goes
     preview = shopper.previews().content.decode()
     assert "WeChat Pay" in preview
     assert "Payment details to go here" not in preview
-    assert fields_of(shopper.get("/checkout/payment-method/"), "tillgate-choice")["vendor"] == "wechatpay"
+    assert fields_of(shopper.get("/checkout/payment-method/"), "tillgate-choice")["method"] == "wechatpay"
 
 
 def test_nobody_comes_to_the_preview_without_a_choice(world: World, shopper: Shopper, product: Make) -> None:
@@ -159,18 +159,18 @@ def test_nobody_comes_to_the_preview_without_a_choice(world: World, shopper: Sho
 # What can be wrong ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("vendor", ["", "goldbars", "alipay'--", "x" * 5000, "\x00"])
-def test_a_vendor_that_nobody_offers_is_answered_with_a_sentence(world: World, shopper: Shopper, product: Make, vendor: str) -> None:
+@pytest.mark.parametrize("method", ["", "goldbars", "alipay'--", "x" * 5000, "\x00"])
+def test_a_method_that_nobody_offers_is_answered_with_a_sentence(world: World, shopper: Shopper, product: Make, method: str) -> None:
     shopper.adds(product())
     shopper.says_where()
-    answer = shopper.chooses(vendor)
+    answer = shopper.chooses(method)
     assert answer.status_code == 200
     assert 'role="alert"' in answer.content.decode()
     assert shopper.previews()["Location"] == "/checkout/payment-method/"
 
 
 @pytest.mark.parametrize("kept", ["tillgate:goldbars", "tillgate:", "tillgate:paypal"])
-def test_a_choice_that_is_not_offered_any_more_leads_back_to_the_vendors(
+def test_a_choice_that_is_not_offered_any_more_leads_back_to_the_methods(
     world: World, shopper: Shopper, product: Make, configure: Callable[..., None], kept: str
 ) -> None:
     shopper.adds(product())
@@ -180,7 +180,7 @@ def test_a_choice_that_is_not_offered_any_more_leads_back_to_the_vendors(
     session = shopper.client.session
     session["checkout_data"]["payment"]["method"] = kept
     session.save()
-    configure(VENDORS=["alipay"])
+    configure(PAYMENT_METHODS=["alipay"])
     assert shopper.places(preview)["Location"] == "/checkout/payment-method/"
     assert "This way to pay is not offered any more. Please choose another" in shopper.messages()
     assert not Order.objects.exists()
@@ -223,14 +223,14 @@ def test_a_basket_that_was_emptied_in_another_tab_is_no_order(world: World, shop
     assert not Order.objects.exists()
 
 
-def test_an_owner_who_disabled_all_vendors_gets_no_orders_without_a_way_to_pay(
+def test_an_owner_who_disabled_all_methods_gets_no_orders_without_a_way_to_pay(
     world: World, shopper: Shopper, product: Make, configure: Callable[..., None]
 ) -> None:
     shopper.adds(product())
     shopper.says_where()
     shopper.chooses()
     preview = shopper.previews()
-    configure(VENDORS=[])
+    configure(PAYMENT_METHODS=[])
     assert shopper.places(preview)["Location"] == "/checkout/payment-method/"
     assert "No way to pay is offered at the moment" in shopper.get("/checkout/payment-method/").content.decode()
     assert "No way to pay is offered at the moment" in shopper.chooses().content.decode()
@@ -276,15 +276,15 @@ def _declined(world: World) -> Payment:
 # What goes wrong at the gateway ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_vendor_that_the_gateway_refuses_can_be_replaced_by_another(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_method_that_the_gateway_refuses_can_be_replaced_by_another(world: World, shopper: Shopper, product: Make) -> None:
     placed = shopper.buys(product())
     world.configure(account={"TOKEN": "wrong"})
     page = shopper.get(placed["Location"])
     assert page.status_code == 409
     assert "Please choose another" in page.content.decode()
     world.configure()
-    to_cashier = shopper.post(_action(page), {"vendor": "paypal"})
-    assert to_cashier["Location"].startswith(world.sandbox.base_url)
+    to_payment_page = shopper.post(_action(page), {"method": "paypal"})
+    assert to_payment_page["Location"].startswith(world.sandbox.base_url)
     assert Order.objects.get().status == "Pending payment"
 
 
@@ -299,10 +299,10 @@ def test_a_gateway_that_does_not_answer_leaves_an_order_that_can_be_paid_again(w
     page = shopper.get(placed["Location"])
     assert page.status_code == 409
     world.configure()
-    assert shopper.post(_action(page), {"vendor": "alipay"})["Location"].startswith(world.sandbox.base_url)
+    assert shopper.post(_action(page), {"method": "alipay"})["Location"].startswith(world.sandbox.base_url)
 
 
-def test_a_declined_payment_leads_to_the_order_where_it_can_be_paid_with_another_vendor(
+def test_a_declined_payment_leads_to_the_order_where_it_can_be_paid_with_another_method(
     world: World, shopper: Shopper, product: Make
 ) -> None:
     shopper.get(shopper.buys(product())["Location"])
@@ -310,8 +310,8 @@ def test_a_declined_payment_leads_to_the_order_where_it_can_be_paid_with_another
     page = shopper.get(home).content.decode()
     assert "This order has not been paid yet." in page
     pay = page.split('btn-lg" href="')[1].split('"')[0]
-    assert shopper.post(pay, {"vendor": "paypal"})["Location"].startswith(world.sandbox.base_url)
-    second = Payment.objects.get(vendor="paypal")
+    assert shopper.post(pay, {"method": "paypal"})["Location"].startswith(world.sandbox.base_url)
+    second = Payment.objects.get(method="paypal")
     world.shopper_pays(second)
     world.come_back(second)
     assert Order.objects.get().status == "Paid"
@@ -335,13 +335,13 @@ def test_placing_the_order_twice_at_once_makes_one_order_and_one_payment(world: 
     answers: list[Any] = together(press, press)
     assert Order.objects.count() == 1
     assert Payment.objects.count() == 1
-    cashier = Payment.objects.get().cashier_url
-    assert [answer["Location"] for answer in answers] == [cashier, cashier]
+    payment_page = Payment.objects.get().payment_url
+    assert [answer["Location"] for answer in answers] == [payment_page, payment_page]
     assert get_model("basket", "Basket").objects.get(pk=Order.objects.get().basket_id).status == "Submitted"
     assert Order.objects.get().lines.get().num_allocated == 1
 
 
-def test_a_second_press_while_the_first_is_under_way_leads_to_the_same_cashier(world: World, shopper: Shopper, product: Make) -> None:
+def test_a_second_press_while_the_first_is_under_way_leads_to_the_same_payment_page(world: World, shopper: Shopper, product: Make) -> None:
     """Between the press and the order; there Oscar has frozen the basket, and shows an empty one to whoever asks."""
     shopper.adds(product(stock=1))
     shopper.says_where()
@@ -359,7 +359,7 @@ def test_a_second_press_while_the_first_is_under_way_leads_to_the_same_cashier(w
     answers.append(shopper.post("/checkout/preview/", fields))
     assert Order.objects.count() == 1
     led_to = {shopper.get(answer["Location"])["Location"] for answer in answers}
-    assert led_to == {Payment.objects.get().cashier_url}
+    assert led_to == {Payment.objects.get().payment_url}
 
 
 def test_the_same_basket_placed_again_gives_the_order_that_it_has_of_which_the_shop_hears_once(
@@ -392,10 +392,10 @@ def test_the_same_basket_placed_again_gives_the_order_that_it_has_of_which_the_s
 def test_the_start_asked_twice_at_once_makes_one_payment(world: World, shopper: Shopper, product: Make) -> None:
     start = shopper.buys(product())["Location"]
     answers: list[Any] = together(lambda: Client().get(start), lambda: Client().get(start))
-    assert [answer["Location"] for answer in answers] == [Payment.objects.get().cashier_url] * 2
+    assert [answer["Location"] for answer in answers] == [Payment.objects.get().payment_url] * 2
 
 
-def test_back_from_the_cashier_leads_to_the_order_that_waits(world: World, shopper: Shopper, product: Make) -> None:
+def test_back_from_the_payment_page_leads_to_the_order_that_waits(world: World, shopper: Shopper, product: Make) -> None:
     shopper.get(shopper.buys(product())["Location"])
     for step in ("/checkout/preview/", "/checkout/payment-method/", "/checkout/thank-you/"):
         home = shopper.get(step)["Location"]
@@ -473,7 +473,7 @@ def test_an_order_and_what_is_known_of_it_are_written_together_or_not_at_all(
         raise OSError("the database is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr("tillgate.django.operations.expect", fail)
+        patched.setattr("tillgate.django.operations.open_order", fail)
         assert "A problem occurred while placing this order" in shopper.places(preview).content.decode()
     assert not Order.objects.exists()
     assert get_model("basket", "Basket").objects.get().status == "Open"
@@ -517,7 +517,7 @@ def test_money_that_was_too_little_is_not_thanked_with_a_mail_that_never_comes(w
     Order.objects.update(total_incl_tax=20)
     home = shopper.get(world.shopper_pays(payment) or "")
     page = shopper.get(home["Location"])
-    assert world.attentions() == ["underpaid"]
+    assert world.reviews() == ["underpaid"]
     text = page.content.decode()
     assert "Thank you, your payment has arrived." in text
     assert "The shop has been told and will be in touch with you." in text
@@ -532,17 +532,17 @@ def test_i4_whoever_has_paid_by_the_gateways_word_is_not_invited_nor_reminded_to
     payment = Payment.objects.get()
     world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     home = shopper.get("/checkout/thank-you/")["Location"]
     page = shopper.get(home).content.decode()
     assert "Your payment is under review." in page
     assert "Pay now" not in page
     Payment.objects.update(status="failed")
     remind(payment.reference)
-    world.sweep()
+    world.run_worker()
     assert mail.outbox == []
     world.sandbox.control.clear_faults()
     Payment.objects.update(status="pending")
     world.time.advance(minutes=10)
-    world.sweep()
+    world.run_worker()
     assert Order.objects.get().status == "Paid"

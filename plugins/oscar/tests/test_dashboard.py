@@ -1,4 +1,4 @@
-"""Oscar's real dashboard: what staff sees of an order's payments, and how it gives money back."""
+"""Oscar's real dashboard: what staff sees of an order's payments, and how it refunds money."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests import urls
 from tests.shopper import fields_of
 from tests.test_refunds import Bought
 from tillgate.django.models import Refund
-from tillgate.django.operations.refunds import settle_by_person
+from tillgate.django.operations.refunds import settle_by_staff
 from tillgate.testing.world import World, together
 from tillgate_oscar.refunds import refund_event_type
 
@@ -34,16 +34,16 @@ def bought(world: World, product: Callable[..., Any]) -> Bought:
 
 def staff(name: str, *permissions: str, is_staff: bool = True) -> Client:
     """Return the browser of somebody who is logged in and has these permissions."""
-    person = User.objects.create_user(name, f"{name}@shop.example", is_staff=is_staff)
+    staff = User.objects.create_user(name, f"{name}@shop.example", is_staff=is_staff)
     for permission in permissions:
         app, _, codename = permission.partition(".")
-        person.user_permissions.add(Permission.objects.get(content_type__app_label=app, codename=codename))
+        staff.user_permissions.add(Permission.objects.get(content_type__app_label=app, codename=codename))
     client = Client()
-    client.force_login(person, backend="django.contrib.auth.backends.ModelBackend")
+    client.force_login(staff, backend="django.contrib.auth.backends.ModelBackend")
     return client
 
 
-SEES = ("order.view_order", "tillgate.view_attention", "tillgate.view_payment")
+SEES = ("order.view_order", "tillgate.view_review", "tillgate.view_payment")
 MAY = (*SEES, "tillgate.refund_payment")
 
 
@@ -97,7 +97,7 @@ def test_the_orders_page_shows_its_payments_with_their_timelines_and_no_secret(b
     assert "USD 32.00" in page
     assert "Waiting for the shopper" in page
     assert other.reference not in page
-    for secret in (payment.notice_key, payment.return_key, payment.cashier_url):
+    for secret in (payment.notification_key, payment.return_key, payment.payment_url):
         assert secret not in page
     assert f"/admin/tillgate/payment/{payment.pk}/change/" in page
 
@@ -124,16 +124,16 @@ def test_what_needs_a_person_is_on_the_orders_page_with_the_way_to_resolve_it(bo
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     refund = bought.ask(Decimal("8.00"))
     page = text_of(ann.get(url_of(bought.order)))
-    attention = refund.attentions.get()
-    assert f'href="/admin/tillgate/attention/{attention.pk}/change/"' in page
-    assert attention.sentence[:40] in page
+    review = refund.reviews.get()
+    assert f'href="/admin/tillgate/review/{review.pk}/change/"' in page
+    assert review.message[:40] in page
     assert "Do not send it again" in page
     assert "Do not send it again" not in text_of(ann.get(url_of(Order.objects.get(number=bought.world.order("5.00")))))
-    settle_by_person(refund.pk, done=False, person="ann")
-    assert f"/attention/{attention.pk}/" not in text_of(ann.get(url_of(bought.order)))
+    settle_by_staff(refund.pk, done=False, staff="ann")
+    assert f"/review/{review.pk}/" not in text_of(ann.get(url_of(bought.order)))
 
 
-def test_a_partner_sees_the_attention_of_an_order_but_no_way_into_the_admin(bought: Bought) -> None:
+def test_a_partner_sees_the_review_of_an_order_but_no_way_into_the_admin(bought: Bought) -> None:
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     bought.ask(Decimal("8.00"))
     partner = staff("pat", "partner.dashboard_access", is_staff=False)
@@ -159,30 +159,30 @@ def test_the_order_page_works_in_a_shop_without_the_admin(bought: Bought, ann: C
 
 def test_part_of_the_money_is_given_back_from_the_orders_page(bought: Bought, ann: Client) -> None:
     page = presses(ann, bought.order, amount="2.50", reason="a cup was broken")
-    assert messages_of(page) == ["USD 2.50 was given back."]
+    assert messages_of(page) == ["USD 2.50 was refunded."]
     assert page.redirect_chain == [(f"{url_of(bought.order)}#payment", 302)]
-    assert bought.given_back() == Decimal("2.50")
+    assert bought.refunded_amount() == Decimal("2.50")
     assert bought.events() == [(Decimal("2.50"), {})]
     refund = Refund.objects.get()
     assert (refund.requested_by, refund.reason) == ("ann", "a cup was broken")
     shown = text_of(page)
     assert "a cup was broken" in shown
     assert "USD 29.50" in shown
-    assert "Money given back" in shown
+    assert "Money refunded" in shown
 
 
 def test_the_form_offers_all_that_is_left_and_goes_when_nothing_is(bought: Bought, ann: Client) -> None:
     assert fields_of(ann.get(url_of(bought.order)), "tillgate_refund_form")["amount"] == "32.00"
     page = presses(ann, bought.order)
-    assert bought.given_back() == Decimal("32.00")
+    assert bought.refunded_amount() == Decimal("32.00")
     assert 'id="tillgate_refund_form"' not in text_of(page)
 
 
 def test_lines_are_given_back_with_oscars_own_form_at_the_price_of_so_many(bought: Bought, ann: Client) -> None:
     page = presses_for_lines(ann, bought.order, {bought.tea: 2})
-    assert messages_of(page) == ["USD 8.00 was given back."]
+    assert messages_of(page) == ["USD 8.00 was refunded."]
     assert bought.events() == [(Decimal("8.00"), {"Tea": 2})]
-    assert bought.given_back() == Decimal("8.00")
+    assert bought.refunded_amount() == Decimal("8.00")
 
 
 def test_lines_are_given_back_for_the_amount_that_was_entered(bought: Bought, ann: Client) -> None:
@@ -193,12 +193,12 @@ def test_lines_are_given_back_for_the_amount_that_was_entered(bought: Bought, an
 def test_a_double_press_makes_one_refund_and_is_told_of_it_twice(bought: Bought, ann: Client) -> None:
     before = ann.get(url_of(bought.order))
     for _ in range(2):
-        assert messages_of(presses(ann, bought.order, before, amount="2.50")) == ["USD 2.50 was given back."]
-    assert bought.given_back() == Decimal("2.50")
+        assert messages_of(presses(ann, bought.order, before, amount="2.50")) == ["USD 2.50 was refunded."]
+    assert bought.refunded_amount() == Decimal("2.50")
     before = ann.get(url_of(bought.order))
     for _ in range(2):
-        assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1}, before)) == ["USD 4.00 was given back."]
-    assert bought.given_back() == Decimal("6.50")
+        assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 1}, before)) == ["USD 4.00 was refunded."]
+    assert bought.refunded_amount() == Decimal("6.50")
 
 
 def test_a_colleague_who_was_quicker_is_told_of(bought: Bought, ann: Client) -> None:
@@ -208,7 +208,7 @@ def test_a_colleague_who_was_quicker_is_told_of(bought: Bought, ann: Client) -> 
     assert len(said) == 1
     assert "a refund of USD 2.50" in said[0]
     assert "was asked for in the meantime" in said[0]
-    assert bought.given_back() == Decimal("2.50")
+    assert bought.refunded_amount() == Decimal("2.50")
 
 
 def test_i5_two_people_who_press_at_the_same_moment_make_one_refund(bought: Bought, ann: Client) -> None:
@@ -216,16 +216,16 @@ def test_i5_two_people_who_press_at_the_same_moment_make_one_refund(bought: Boug
     pages = [(client, client.get(url_of(order))) for client in (ann, bob)]
     done = together(*[lambda one=one: presses(one[0], order, one[1], amount="2.50") for one in pages])
     quicker, slower = sorted((messages_of(page) for page in done), key=lambda said: "in the meantime" in said[0])
-    assert quicker == ["USD 2.50 was given back."]
-    assert slower[0].startswith("Nothing was given back: a refund of USD 2.50")
-    assert bought.given_back() == Decimal("2.50")
+    assert quicker == ["USD 2.50 was refunded."]
+    assert slower[0].startswith("Nothing was refunded: a refund of USD 2.50")
+    assert bought.refunded_amount() == Decimal("2.50")
 
 
 @pytest.mark.parametrize("amount", ["", " ", "abc", "0", "-1", "1.234", "NaN", "1e400", "33.00", "12,50", "\u0661"])
 def test_an_amount_that_cannot_be_given_back_is_a_message(bought: Bought, ann: Client, amount: str) -> None:
     said = messages_of(presses(ann, bought.order, amount=amount))
     assert len(said) == 1
-    assert said[0].startswith("Nothing was given back: ")
+    assert said[0].startswith("Nothing was refunded: ")
     assert not Refund.objects.exists()
 
 
@@ -234,45 +234,45 @@ def test_an_amount_that_cannot_be_given_back_is_a_message(bought: Bought, ann: C
 )
 def test_tampered_fields_are_no_error_of_the_server(bought: Bought, ann: Client, changes: dict[str, str]) -> None:
     page = presses(ann, bought.order, amount="2.50", **changes)
-    assert messages_of(page) == ["USD 2.50 was given back."]
+    assert messages_of(page) == ["USD 2.50 was refunded."]
 
 
 def test_a_form_without_an_amount_or_without_our_marks_is_no_error_of_the_server(bought: Bought, ann: Client) -> None:
     wanted = {"order_action": "create_order_payment_event", "payment_event_type": refund_event_type().code}
-    assert messages_of(ann.post(url_of(bought.order), wanted, follow=True))[0].startswith("Nothing was given back: ")
-    assert messages_of(ann.post(url_of(bought.order), {**wanted, "amount": "1.00"}, follow=True)) == ["USD 1.00 was given back."]
+    assert messages_of(ann.post(url_of(bought.order), wanted, follow=True))[0].startswith("Nothing was refunded: ")
+    assert messages_of(ann.post(url_of(bought.order), {**wanted, "amount": "1.00"}, follow=True)) == ["USD 1.00 was refunded."]
 
 
 def test_more_of_a_line_than_is_left_is_a_message(bought: Bought, ann: Client) -> None:
     presses_for_lines(ann, bought.order, {bought.tea: 2})
     for amount in ("", "1.00"):
         said = messages_of(presses_for_lines(ann, bought.order, {bought.tea: 2}, amount=amount))
-        assert said[0].startswith("Nothing was given back: ")
-    assert bought.given_back() == Decimal("8.00")
+        assert said[0].startswith("Nothing was refunded: ")
+    assert bought.refunded_amount() == Decimal("8.00")
 
 
 def test_an_order_that_nobody_has_paid_gives_nothing_back(world: World, ann: Client) -> None:
     order = Order.objects.get(number=world.order("12.50"))
     fields = {"order_action": "create_order_payment_event", "payment_event_type": refund_event_type().code, "amount": "1.00"}
     page = ann.post(url_of(order), fields, follow=True)
-    assert messages_of(page) == [f"Nothing was given back: nothing has been paid for order {order.number}."]
+    assert messages_of(page) == [f"Nothing was refunded: nothing has been paid for order {order.number}."]
 
 
 def test_i6_an_outcome_that_nobody_knows_is_told_and_never_sent_again(bought: Bought, ann: Client) -> None:
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     page = presses(ann, bought.order, amount="32.00")
-    assert "Nobody knows whether USD 32.00 was given back." in messages_of(page)[0]
+    assert "Nobody knows whether USD 32.00 was refunded." in messages_of(page)[0]
     assert "Do not send it again" in text_of(page)
     assert 'id="tillgate_refund_form"' not in text_of(page)
     bought.world.a_day_passes()
-    assert bought.world.given_back(bought.payment) == Decimal("32.00")
+    assert bought.world.refunded_amount(bought.payment) == Decimal("32.00")
     assert bought.world.shop.refunded(bought.order.number) == 0
 
 
 def test_a_refusal_is_told(bought: Bought, ann: Client) -> None:
     bought.world.sandbox.control.fault("refused", occasion="refund")
-    assert messages_of(presses(ann, bought.order, amount="2.50"))[0].startswith("USD 2.50 was not given back: ")
-    assert bought.given_back() == 0
+    assert messages_of(presses(ann, bought.order, amount="2.50"))[0].startswith("USD 2.50 was not refunded: ")
+    assert bought.refunded_amount() == 0
 
 
 def test_i12_a_shop_with_atomic_requests_sends_after_the_requests_transaction(
@@ -280,17 +280,17 @@ def test_i12_a_shop_with_atomic_requests_sends_after_the_requests_transaction(
 ) -> None:
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
     page = presses(ann, bought.order, amount="2.50")
-    assert messages_of(page) == ["USD 2.50 was given back."]
-    assert bought.given_back() == Decimal("2.50")
-    assert "Money given back" in text_of(page)
-    assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 3})) == ["USD 12.00 was given back."]
+    assert messages_of(page) == ["USD 2.50 was refunded."]
+    assert bought.refunded_amount() == Decimal("2.50")
+    assert "Money refunded" in text_of(page)
+    assert messages_of(presses_for_lines(ann, bought.order, {bought.tea: 3})) == ["USD 12.00 was refunded."]
     assert bought.events() == [(Decimal("2.50"), {}), (Decimal("12.00"), {"Tea": 3})]
     said = messages_of(presses(ann, bought.order, amount="17.51"))
-    assert said[0].startswith("Nothing was given back: USD 17.51 is more than the USD 17.50")
+    assert said[0].startswith("Nothing was refunded: USD 17.51 is more than the USD 17.50")
     bought.world.sandbox.control.fault("refused", occasion="refund")
-    assert messages_of(presses(ann, bought.order, amount="1.00"))[0].startswith("USD 1.00 was not given back: ")
+    assert messages_of(presses(ann, bought.order, amount="1.00"))[0].startswith("USD 1.00 was not refunded: ")
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
-    assert messages_of(presses(ann, bought.order, amount="1.00"))[0].startswith("Nobody knows whether USD 1.00 was given back.")
+    assert messages_of(presses(ann, bought.order, amount="1.00"))[0].startswith("Nobody knows whether USD 1.00 was refunded.")
 
 
 def test_a_type_of_refunds_that_the_shop_had_before_under_a_name_that_only_the_database_holds_equal_gives_money_back(
@@ -305,8 +305,8 @@ def test_a_type_of_refunds_that_the_shop_had_before_under_a_name_that_only_the_d
         return (found, False) if found else real(rows, defaults, **wanted)
 
     monkeypatch.setattr(QuerySet, "get_or_create", as_mariadb)
-    assert messages_of(presses(ann, bought.order, amount="2.50")) == ["USD 2.50 was given back."]
-    assert bought.world.given_back(bought.payment) == Decimal("2.50")
+    assert messages_of(presses(ann, bought.order, amount="2.50")) == ["USD 2.50 was refunded."]
+    assert bought.world.refunded_amount(bought.payment) == Decimal("2.50")
     assert bought.order.payment_events.get(event_type__name="refund").amount == Decimal("2.50")
 
 
@@ -315,7 +315,7 @@ def test_other_events_are_oscars_own_affair(bought: Bought, ann: Client) -> None
     page = presses(ann, bought.order, amount="2.50", payment_event_type=goodwill.code)
     assert messages_of(page) == ["Payment event created"]
     assert bought.order.payment_events.get(event_type=goodwill).amount == Decimal("2.50")
-    assert bought.given_back() == 0
+    assert bought.refunded_amount() == 0
 
 
 def test_what_was_paid_otherwise_is_given_back_as_oscar_does(world: World, ann: Client) -> None:
@@ -349,19 +349,19 @@ def test_who_may_not_see_the_order_cannot_refund_it(bought: Bought, ann: Client)
 
 
 def test_the_menu_counts_what_needs_a_person(bought: Bought, ann: Client) -> None:
-    link = 'href="/admin/tillgate/attention/"'
+    link = 'href="/admin/tillgate/review/"'
     page = text_of(ann.get("/dashboard/orders/"))
     assert link in page
-    assert "Needs a person" in page
-    assert "Needs a person (" not in page
+    assert "Needs review" in page
+    assert "Needs review (" not in page
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     bought.ask(Decimal("1.00"))
-    assert "Needs a person (1)" in text_of(ann.get("/dashboard/orders/"))
-    for name, permissions in (("bob", SEES[:1]), ("pat", ("partner.dashboard_access", "tillgate.view_attention"))):
+    assert "Needs review (1)" in text_of(ann.get("/dashboard/orders/"))
+    for name, permissions in (("bob", SEES[:1]), ("pat", ("partner.dashboard_access", "tillgate.view_review"))):
         other = staff(name, *permissions, is_staff=name == "bob")
         assert link not in text_of(other.get("/dashboard/orders/"))
 
 
 def test_the_menu_keeps_what_the_shop_has_in_it(bought: Bought, ann: Client) -> None:
     page = text_of(ann.get("/dashboard/orders/"))
-    assert page.index('href="/dashboard/orders/"') < page.index('href="/admin/tillgate/attention/"')
+    assert page.index('href="/dashboard/orders/"') < page.index('href="/admin/tillgate/review/"')

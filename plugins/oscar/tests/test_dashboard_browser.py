@@ -67,15 +67,15 @@ def test_staff_gives_part_of_the_money_back_and_a_double_press_makes_one_refund(
     page = dashboard(f"/dashboard/orders/{bought.order.number}/#payment", viewport={"width": 1280, "height": 900})
     page.get_by_label("Amount in USD").fill("2.50")
     page.get_by_label("Reason").fill("a cup was broken")
-    press = page.get_by_role("button", name="Give back")
+    press = page.get_by_role("button", name="Refund")
     press.click()
     assert not bought.events(), "nothing goes out until somebody says that it is meant"
     page.get_by_label("Yes, give it back.").check()
     press.dblclick()
-    expect(page.get_by_text("USD 2.50 was given back.")).to_be_visible()
-    expect(page.get_by_text("Money given back", exact=True)).to_be_visible()
+    expect(page.get_by_text("USD 2.50 was refunded.")).to_be_visible()
+    expect(page.get_by_text("Money refunded", exact=True)).to_be_visible()
     look(page, "oscar-dashboard-refund")
-    assert bought.given_back() == Decimal("2.50")
+    assert bought.refunded_amount() == Decimal("2.50")
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_the_order_page_with_every_kind_of_refund_looks_right(
         bought.ask(Decimal("1.00"))
     page = dashboard(f"/dashboard/orders/{bought.order.number}/#payment", **options)
     expect(page.get_by_role("link", name="Refund of unknown outcome")).to_be_visible()
-    for state in ("given back", "not given back", "nobody knows"):
+    for state in ("refunded", "not refunded", "nobody knows"):
         expect(page.locator(".tillgate-rows .tillgate-badge").get_by_text(state, exact=True)).to_be_visible()
-    expect(page.get_by_role("button", name="Give back")).to_be_visible()
+    expect(page.get_by_role("button", name="Refund")).to_be_visible()
     look(page, f"oscar-dashboard-order-{name}")
     page.get_by_text("Cause and evidence").first.click()
     page.get_by_role("link", name="Refund of unknown outcome").click()

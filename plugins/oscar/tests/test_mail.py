@@ -14,7 +14,7 @@ from oscar.core.loading import get_class, get_model
 
 from tests.shopper import Shopper
 from tillgate.django import operations
-from tillgate.django.models import Attention, Delivery, Payment
+from tillgate.django.models import OutboxEvent, Payment, Review
 from tillgate.testing.world import World
 
 Order = get_model("order", "Order")
@@ -29,16 +29,16 @@ def payment(world: World, shopper: Shopper, product: Make) -> Payment:
 
 
 def test_nothing_is_mailed_before_the_money_has_arrived(world: World, payment: Payment) -> None:
-    world.sweep()
+    world.run_worker()
     assert mail.outbox == []
 
 
-def test_oscars_mail_about_the_order_goes_out_once_though_only_the_notice_came(world: World, payment: Payment) -> None:
+def test_oscars_mail_about_the_order_goes_out_once_though_only_the_notification_came(world: World, payment: Payment) -> None:
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     for _ in range(3):
-        world.sweep()
-        world.notice(payment)
+        world.run_worker()
+        world.notification(payment)
     (sent,) = mail.outbox
     number = Order.objects.get().number
     assert sent.to == ["ada@shopper.example"]
@@ -57,7 +57,7 @@ def test_an_order_that_the_staff_marked_paid_is_confirmed_once(
         shopper.get(placed["Location"])
     for status in ("Paid", "Pending payment", "Paid"):
         get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), status)
-        world.sweep()
+        world.run_worker()
     (sent,) = mail.outbox
     assert Order.objects.get().number in sent.subject
 
@@ -69,17 +69,17 @@ def test_an_order_that_was_paid_after_the_staff_had_marked_it_so_and_taken_that_
     for status in ("Paid", "Pending payment"):
         get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), status)
     world.shopper_pays(payment)
-    world.notice(payment)
-    world.sweep()
+    world.notification(payment)
+    world.run_worker()
     assert (Order.objects.get().status, len(mail.outbox)) == ("Paid", 1)
 
 
 def test_an_order_that_was_cancelled_before_its_mail_went_out_is_not_confirmed(world: World, payment: Payment) -> None:
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     operations.refund(payment.pk, payment.amount)
     get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Cancelled")
-    world.sweep()
+    world.run_worker()
     assert mail.outbox == []
 
 
@@ -92,7 +92,7 @@ def test_an_order_that_the_staff_marked_paid_from_elsewhere_is_confirmed_once(
     monkeypatch.setitem(Order.pipeline, "Paid", (before,))
     for status in (before, "Paid", before, "Paid"):
         get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), status)
-    world.sweep()
+    world.run_worker()
     (sent,) = mail.outbox
     assert Order.objects.get().number in sent.subject
 
@@ -106,12 +106,12 @@ def test_an_order_that_was_not_confirmed_since_it_was_not_paid_by_then_is_when_i
     for status, sent in (("Paid", None), (meanwhile, 0), ("Paid", 1)):
         get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), status)
         if sent is not None:
-            world.sweep()
+            world.run_worker()
             assert len(mail.outbox) == sent
     # The process that dropped the first may have died before it was noted as done.
-    dropped = Delivery.objects.filter(name="order-paid").order_by("pk")[:1].get()
-    Delivery.objects.filter(pk=dropped.pk).update(done_at=None, due_at=dropped.done_at)
-    world.sweep()
+    dropped = OutboxEvent.objects.filter(name="order-paid").order_by("pk")[:1].get()
+    OutboxEvent.objects.filter(pk=dropped.pk).update(done_at=None, due_at=dropped.done_at)
+    world.run_worker()
     assert len(mail.outbox) == 1
 
 
@@ -121,8 +121,8 @@ def test_a_customer_with_an_account_gets_it_there(world: World, product: Make) -
     shopper.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
     shopper.get(shopper.buys(product())["Location"])
     world.shopper_pays(Payment.objects.get())
-    world.notice(Payment.objects.get())
-    world.sweep()
+    world.notification(Payment.objects.get())
+    world.run_worker()
     (sent,) = mail.outbox
     assert (sent.to, f"/accounts/orders/{Order.objects.get().number}/" in sent.body) == (["bo@shopper.example"], True)
     assert get_model("communication", "Email").objects.get().user == user
@@ -137,52 +137,52 @@ def test_mail_is_written_in_the_language_in_which_the_shopper_bought(
     shopper.get(shopper.buys(product())["Location"])
     payment = Payment.objects.get()
     getattr(world.sandbox.control, decision)(payment.reference)
-    translation.activate(settings.LANGUAGE_CODE)  # of the process that sweeps; the middleware leaves its own in this thread
-    world.notice(payment)
+    translation.activate(settings.LANGUAGE_CODE)  # of the process that worker runs; the middleware leaves its own in this thread
+    world.notification(payment)
     translation.activate(settings.LANGUAGE_CODE)
-    world.sweep()
+    world.run_worker()
     assert said in mail.outbox[0].subject
 
 
 def test_a_mail_server_that_fails_is_tried_again(world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch) -> None:
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
 
     def refuse(*_: Any, **__: Any) -> None:
         raise ConnectionRefusedError
 
     with monkeypatch.context() as patched:
         patched.setattr("django.core.mail.message.EmailMessage.send", refuse)
-        world.sweep()
+        world.run_worker()
     assert (mail.outbox, Order.objects.get().status) == ([], "Paid")
     world.time.advance(minutes=1)
-    world.sweep()
+    world.run_worker()
     assert len(mail.outbox) == 1
 
 
 def test_who_left_or_was_declined_is_reminded_once_with_a_link_that_pays(world: World, payment: Payment) -> None:
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
-    world.sweep()
+    world.run_worker()
     (sent,) = mail.outbox
     number = Order.objects.get().number
     assert f"Your order {number} waits for payment" in sent.subject
     link = next(line for line in sent.body.splitlines() if "/payments/pay/" in line)
     assert link.startswith("http://127.0.0.1:2/payments/pay/")
-    answer = Shopper().post(link.removeprefix("http://127.0.0.1:2"), {"vendor": "paypal"})
+    answer = Shopper().post(link.removeprefix("http://127.0.0.1:2"), {"method": "paypal"})
     assert answer["Location"].startswith(world.sandbox.base_url)
     world.sandbox.control.decline(Payment.objects.latest("pk").reference)
     world.come_back(Payment.objects.latest("pk"))
-    world.sweep()
+    world.run_worker()
     assert len(mail.outbox) == 1
 
 
 def test_the_shopper_whose_payment_a_person_let_expire_is_reminded(world: World, payment: Payment) -> None:
     world.sandbox.control.fault("denied", occasion="query", times=100)
-    world.notice(payment)
+    world.notification(payment)
     world.time.advance(hours=3)
-    operations.perform(Attention.objects.get().pk, "let-expire", person="ann", note="it is not in the back office")
-    world.sweep()
+    operations.take_action(Review.objects.get().pk, "mark-expired", staff="ann", note="it is not in the back office")
+    world.run_worker()
     assert "waits for payment" in mail.outbox[0].subject
 
 
@@ -192,7 +192,7 @@ def test_nobody_is_reminded_of_an_order_that_was_paid_in_the_meantime(world: Wor
     second = world.start(Order.objects.get().number, "paypal")
     world.shopper_pays(second)
     world.come_back(second)
-    world.sweep()
+    world.run_worker()
     (sent,) = mail.outbox
     assert "waits for payment" not in sent.subject
 
@@ -201,8 +201,8 @@ def test_nobody_is_reminded_while_another_payment_is_open_and_whoever_leaves_tha
     second = world.start(payment.order.key, "paypal")
     for one, reminders in ((payment, 0), (second, 1)):
         world.sandbox.control.decline(one.reference)
-        world.notice(one)
-        world.sweep()
+        world.notification(one)
+        world.run_worker()
         assert len(mail.outbox) == reminders
 
 
@@ -210,12 +210,12 @@ def test_nobody_is_reminded_once_another_payment_was_begun_and_whoever_leaves_th
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
     second = world.start(payment.order.key, "paypal")
-    world.sweep()
+    world.run_worker()
     assert mail.outbox == []
     world.sandbox.control.decline(second.reference)
     world.come_back(second)
     for _ in range(2):
-        world.sweep()
+        world.run_worker()
         assert [one.subject for one in mail.outbox] == [f"Your order {payment.order.key} waits for payment"]
 
 
@@ -223,23 +223,23 @@ def test_a_reminder_that_was_dropped_stays_so_though_its_process_died(world: Wor
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
     second = world.start(payment.order.key, "paypal")
-    world.sweep()
+    world.run_worker()
     world.sandbox.control.decline(second.reference)
     world.come_back(second)
-    Delivery.objects.filter(name="order-waits").update(done_at=None, due_at=F("created_at"))
-    world.sweep()
+    OutboxEvent.objects.filter(name="order-waits").update(done_at=None, due_at=F("created_at"))
+    world.run_worker()
     assert len(mail.outbox) == 1
 
 
 def test_an_order_whose_mail_fell_due_while_an_old_copy_of_it_was_saved_is_confirmed(world: World, payment: Payment) -> None:
     read = Order.objects.get()
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     Order.objects.update(status="Pending payment")  # what that has written, at the moment before its receiver repairs it
-    world.sweep()
+    world.run_worker()
     assert mail.outbox == []
     read.save()
-    world.sweep()
+    world.run_worker()
     assert (Order.objects.get().status, len(mail.outbox)) == ("Paid", 1)
 
 
@@ -250,12 +250,12 @@ def test_an_order_that_is_held_back_before_its_mail_goes_out_is_not_confirmed_un
     handler = get_class("order.processing", "EventHandler")()
     for status in ("Paid", "Pending payment", "On hold"):
         handler.handle_order_status_change(Order.objects.get(), status)
-    world.sweep()
+    world.run_worker()
     assert mail.outbox == []
     handler.handle_order_status_change(Order.objects.get(), "Pending payment")
     world.shopper_pays(payment)
-    world.notice(payment)
-    world.sweep()
+    world.notification(payment)
+    world.run_worker()
     assert (Order.objects.get().status, len(mail.outbox)) == ("Paid", 1)
 
 
@@ -267,13 +267,13 @@ def test_whoever_could_not_be_reminded_while_the_order_was_held_back_is_when_the
     world.sandbox.control.decline(payment.reference)
     world.come_back(payment)
     handler.handle_order_status_change(Order.objects.get(), "On hold")
-    world.sweep()
+    world.run_worker()
     assert mail.outbox == []
     handler.handle_order_status_change(Order.objects.get(), "Pending payment")
     second = world.start(payment.order.key, "paypal")
     world.sandbox.control.decline(second.reference)
     world.come_back(second)
-    world.sweep()
+    world.run_worker()
     assert len(mail.outbox) == 1
 
 

@@ -42,9 +42,9 @@ def payment(world: World, shopper: Shopper, product: Make) -> Payment:
 def test_money_is_written_once_into_sources_transactions_and_events_with_every_line(world: World, payment: Payment) -> None:
     world.shopper_pays(payment)
     for _ in range(3):
-        world.notice(payment)
+        world.notification(payment)
         world.come_back(payment)
-        world.sweep()
+        world.run_worker()
     order = Order.objects.get()
     source = order.sources.get()
     paid = Decimal("30.49")
@@ -63,14 +63,14 @@ def test_two_types_of_source_by_the_same_name_keep_no_order_from_being_paid(worl
     for _ in range(2):  # as two first payments of a shop leave them that are delivered at the same moment: the name is not unique
         get_model("payment", "SourceType").objects.create(name="Online payment")
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     assert Order.objects.get().status == "Paid"
     assert get_model("payment", "SourceType").objects.count() == 2
 
 
 def test_the_hook_called_again_for_the_same_payment_changes_nothing(world: World, payment: Payment) -> None:
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     with transaction.atomic():
         assert payments.paid(payment_value(world.fresh(payment))) is PaidOutcome.APPLIED
     assert Order.objects.get().sources.get().transactions.count() == 2
@@ -79,8 +79,8 @@ def test_the_hook_called_again_for_the_same_payment_changes_nothing(world: World
 def test_an_order_that_is_gone_was_not_paid(world: World, payment: Payment) -> None:
     Order.objects.all().delete()
     world.shopper_pays(payment)
-    world.notice(payment)
-    assert world.attentions() == ["paid-not-payable"]
+    world.notification(payment)
+    assert world.reviews() == ["paid-not-payable"]
     with transaction.atomic():
         assert payments.paid(payment_value(world.fresh(payment))) is PaidOutcome.NOT_PAYABLE
 
@@ -97,7 +97,7 @@ def test_statuses_sources_and_events_are_called_what_the_shop_calls_them(world: 
     Order.pipeline["Pending payment"] = ("Shipped", "Cancelled")
     try:
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
     finally:
         Order.pipeline["Pending payment"] = ("Paid", "Cancelled")
     order = Order.objects.get()
@@ -105,21 +105,21 @@ def test_statuses_sources_and_events_are_called_what_the_shop_calls_them(world: 
     assert order.payment_events.get().event_type.name == "Settled"
 
 
-def test_a_pipeline_that_does_not_lead_to_paid_raises_attention_and_is_made_good_when_it_does(world: World, payment: Payment) -> None:
+def test_a_pipeline_that_does_not_lead_to_paid_raises_review_and_is_made_good_when_it_does(world: World, payment: Payment) -> None:
     Order.pipeline["Pending payment"] = ("Cancelled",)
     try:
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
         for _ in range(3):
             world.time.advance(hours=2)
-            world.sweep()
-        assert "delivery-failing" in world.attentions()
+            world.run_worker()
+        assert "outbox_event-failing" in world.reviews()
         assert Order.objects.get().status == "Pending payment"
         assert not Order.objects.get().sources.exists()
     finally:
         Order.pipeline["Pending payment"] = ("Paid", "Cancelled")
     world.time.advance(hours=2)
-    world.sweep()
+    world.run_worker()
     assert Order.objects.get().status == "Paid"
 
 
@@ -238,7 +238,7 @@ def test_i12_whoever_waits_for_the_stock_is_mailed_once_it_is_released_and_no_ad
         alerts.objects.create(product=pot, email=f"{who}@shopper.example").confirm()
     world.a_day_passes()
     world.a_day_passes()
-    assert (Order.objects.get().status, pot.stockrecords.get().num_allocated, world.attentions()) == ("Cancelled", 0, [])
+    assert (Order.objects.get().status, pot.stockrecords.get().num_allocated, world.reviews()) == ("Cancelled", 0, [])
     assert sent.count("dead") == 1
     assert sent.count("live") <= 1, "at each try they would hear of it again"
 
@@ -285,9 +285,9 @@ def test_vouchers_and_offers_are_locked_in_the_order_in_which_oscar_takes_them(w
     shopper.chooses()
     preview = shopper.previews()
 
-    def touched(table: str, act: Callable[[], Any]) -> list[str]:
+    def touched(table: str, action: Callable[[], Any]) -> list[str]:
         with CaptureQueriesContext(connection) as asked:
-            act()
+            action()
         name = connection.ops.quote_name(table)
         return [query["sql"] for query in asked.captured_queries if re.match(rf"(UPDATE {name}|SELECT .* FROM {name})", query["sql"])]
 
@@ -324,7 +324,7 @@ def test_a_shop_whose_manager_joins_what_may_be_missing_is_paid_and_gives_up(
     name = connection.ops.quote_name("order_order")
     assert "JOIN" not in next(query["sql"] for query in asked.captured_queries if f"FROM {name}" in query["sql"])
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     assert Order.objects.get().status == "Paid"
     operations.refund(payment.pk, "1.00")
     assert world.shop.refunded(payment.order.key) == 1
@@ -337,8 +337,8 @@ def test_money_that_comes_after_that_waits_for_a_person_and_leaves_the_order_can
     world.a_day_passes()
     assert Order.objects.get().status == "Cancelled"
     world.pays_late(payment)
-    world.notice(payment)
-    assert world.attentions() == ["paid-not-payable"]
+    world.notification(payment)
+    assert world.reviews() == ["paid-not-payable"]
     order = Order.objects.get()
     assert (order.status, order.sources.count()) == ("Cancelled", 0)
 
@@ -350,7 +350,7 @@ def test_no_payment_starts_for_an_order_that_the_staff_cancelled_and_its_stock_i
     handler = get_class("order.processing", "EventHandler")()
     handler.handle_order_status_change(Order.objects.get(), "Cancelled")
     assert ExpectedOrder.objects.get().closed_at is not None
-    answer = world.client.post(world.shop.pay_path(payment.order.key), {"vendor": "paypal"})
+    answer = world.client.post(world.shop.pay_path(payment.order.key), {"method": "paypal"})
     assert answer.status_code == 409
     assert "the order was cancelled" in answer.content.decode()
     assert Payment.objects.count() == 1
@@ -360,7 +360,7 @@ def test_no_payment_starts_for_an_order_that_the_staff_cancelled_and_its_stock_i
 
 def test_an_order_that_the_staff_marked_paid_is_neither_charged_nor_given_up(world: World, payment: Payment) -> None:
     get_class("order.processing", "EventHandler")().handle_order_status_change(Order.objects.get(), "Paid")
-    answer = world.client.post(world.shop.pay_path(payment.order.key), {"vendor": "paypal"})
+    answer = world.client.post(world.shop.pay_path(payment.order.key), {"method": "paypal"})
     assert "the order is paid" in answer.content.decode()
     world.a_day_passes()
     order = Order.objects.get()
@@ -374,7 +374,7 @@ def test_a_change_of_status_that_is_rolled_back_closes_nothing(world: World, pay
         transaction.set_rollback(True)
     assert ExpectedOrder.objects.get().closed_at is None
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     assert Order.objects.get().status == "Paid"
 
 

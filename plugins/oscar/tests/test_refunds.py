@@ -17,8 +17,8 @@ from oscar.core.loading import get_class, get_model
 
 from tests.shopper import Shopper
 from tillgate.django import operations
-from tillgate.django.models import NOTHING, Attention, Refund
-from tillgate.django.operations.refunds import enter_external_refund, settle_by_person
+from tillgate.django.models import NOTHING, Refund, Review
+from tillgate.django.operations.refunds import record_external_refund, settle_by_staff
 from tillgate.django.operations.values import refund_value
 from tillgate.testing.world import World, together
 from tillgate_oscar import refunds
@@ -41,7 +41,7 @@ class Bought:
         self.world = world
         self.payment = world.start(self.order.number)
         world.shopper_pays(self.payment)
-        world.notice(self.payment)
+        world.notification(self.payment)
         assert self.order.status == "Paid"
 
     @property
@@ -70,10 +70,10 @@ class Bought:
     def notes(self) -> list[str]:
         return list(self.order.notes.order_by("pk").values_list("message", flat=True))
 
-    def given_back(self) -> Decimal:
+    def refunded_amount(self) -> Decimal:
         """Return how much went back, of which the gateway and the shop hold the same."""
         told = self.world.shop.refunded(self.order.number)
-        assert told == self.world.given_back(self.payment)
+        assert told == self.world.refunded_amount(self.payment)
         return told
 
 
@@ -84,7 +84,7 @@ def bought(world: World, product: Callable[..., Any]) -> Bought:
 
 def test_a_refund_of_lines_gives_the_money_back_and_is_written_once(bought: Bought) -> None:
     bought.ask(Decimal("8.00"), {bought.tea: 2})
-    assert bought.given_back() == Decimal("8.00")
+    assert bought.refunded_amount() == Decimal("8.00")
     assert bought.events() == [(Decimal("8.00"), {"Tea": 2})]
     bought.world.a_day_passes()
     assert bought.events() == [(Decimal("8.00"), {"Tea": 2})]
@@ -99,7 +99,7 @@ def test_a_refund_of_lines_gives_the_money_back_and_is_written_once(bought: Boug
 def test_several_refunds_give_back_all_of_it(bought: Bought) -> None:
     bought.ask(Decimal("4.00"), {bought.tea: 1})
     bought.ask(Decimal("28.00"), {bought.tea: 2, bought.pot: 1})
-    assert bought.given_back() == Decimal("32.00")
+    assert bought.refunded_amount() == Decimal("32.00")
     assert bought.events() == [(Decimal("4.00"), {"Tea": 1}), (Decimal("28.00"), {"Tea": 2, "Pot": 1})]
 
 
@@ -113,13 +113,13 @@ def test_what_is_told_twice_is_written_once(bought: Bought) -> None:
     with transaction.atomic():
         changed(refund_value(Refund.objects.select_related("payment__order").get()))
     assert bought.events() == [(Decimal("4.00"), {"Tea": 1})]
-    assert bought.given_back() == Decimal("4.00")
+    assert bought.refunded_amount() == Decimal("4.00")
 
 
 def test_nothing_is_sent_or_written_before_the_hosts_transaction_is_committed(bought: Bought) -> None:
     with transaction.atomic():
         queued = bought.ask(Decimal("4.00"), {bought.tea: 1})
-        assert (queued.status, bought.events(), bought.world.given_back(bought.payment)) == ("queued", [], NOTHING)
+        assert (queued.status, bought.events(), bought.world.refunded_amount(bought.payment)) == ("queued", [], NOTHING)
     assert bought.events() == [(Decimal("4.00"), {"Tea": 1})]
 
 
@@ -128,17 +128,17 @@ def test_a_host_that_rolls_back_has_asked_for_nothing(bought: Bought) -> None:
         bought.ask(Decimal("4.00"))
         transaction.set_rollback(True)
     bought.world.a_day_passes()
-    assert bought.given_back() == 0
+    assert bought.refunded_amount() == 0
     assert not Refund.objects.exists()
 
 
-def test_i2_a_process_that_dies_before_it_could_send_leaves_the_refund_to_the_sweeper(bought: Bought) -> None:
+def test_i2_a_process_that_dies_before_it_could_send_leaves_the_refund_to_the_worker(bought: Bought) -> None:
     with transaction.atomic():
         bought.ask(Decimal("4.00"), {bought.tea: 1})
         transaction.get_connection().run_on_commit.clear()  # the process died before it could send
-    assert (bought.given_back(), bought.events()) == (NOTHING, [])
+    assert (bought.refunded_amount(), bought.events()) == (NOTHING, [])
     bought.world.a_day_passes()
-    assert bought.given_back() == Decimal("4.00")
+    assert bought.refunded_amount() == Decimal("4.00")
     assert bought.events() == [(Decimal("4.00"), {"Tea": 1})]
 
 
@@ -147,27 +147,27 @@ def test_i6_a_refund_of_unknown_outcome_writes_nothing_and_blocks_its_money_and_
     refund = bought.ask(Decimal("8.00"), {bought.tea: 2})
     assert bought.events() == []
     assert bought.order.sources.get().amount_refunded == 0
-    assert bought.world.attentions() == ["refund-unknown"]
-    assert "Nobody knows whether USD 8.00 was given back" in bought.notes()[-1]
+    assert bought.world.reviews() == ["refund-unknown"]
+    assert "Nobody knows whether USD 8.00 was refunded" in bought.notes()[-1]
     with pytest.raises(InvalidPaymentEvent, match="on its way"):
         bought.ask(Decimal("8.00"), {bought.tea: 2})
     with pytest.raises(PaymentError, match=r"USD 24\.01 is more than the USD 24\.00"):
         bought.ask(Decimal("24.01"))
     assert Refund.objects.count() == 1
-    settle_by_person(refund.pk, done=True, person="ann")
-    assert bought.given_back() == Decimal("8.00")
+    settle_by_staff(refund.pk, done=True, staff="ann")
+    assert bought.refunded_amount() == Decimal("8.00")
     assert bought.events() == [(Decimal("8.00"), {"Tea": 2})]
-    assert "USD 8.00 was given back after all" in bought.notes()[-1]
+    assert "USD 8.00 was refunded after all" in bought.notes()[-1]
 
 
 def test_a_refused_refund_is_noted_and_can_be_asked_for_again(bought: Bought) -> None:
     bought.world.sandbox.control.fault("refused", occasion="refund")
     bought.ask(Decimal("12.00"), {bought.tea: 3})
     assert bought.events() == []
-    assert "USD 12.00 was not given back" in bought.notes()[-1]
+    assert "USD 12.00 was not refunded" in bought.notes()[-1]
     bought.ask(Decimal("12.00"), {bought.tea: 3})
     assert bought.events() == [(Decimal("12.00"), {"Tea": 3})]
-    assert bought.given_back() == Decimal("12.00")
+    assert bought.refunded_amount() == Decimal("12.00")
 
 
 @pytest.mark.parametrize("amount", ["0.00", "-1.00", "0.001", "NaN", "Infinity", "1E+30", "32.01"])
@@ -184,7 +184,7 @@ def test_more_of_a_line_than_was_bought_is_not_given_back(bought: Bought) -> Non
     with pytest.raises(InvalidPaymentEvent):
         bought.ask(Decimal("8.00"), {bought.tea: 2})
     bought.world.a_day_passes()
-    assert bought.given_back() == Decimal("8.00")
+    assert bought.refunded_amount() == Decimal("8.00")
 
 
 def test_lines_that_are_on_their_way_are_counted_and_a_refusal_leaves_nothing_queued(bought: Bought) -> None:
@@ -194,7 +194,7 @@ def test_lines_that_are_on_their_way_are_counted_and_a_refusal_leaves_nothing_qu
             bought.ask(Decimal("8.00"), {bought.tea: 2})
         bought.ask(Decimal("4.00"), {bought.tea: 1})
     assert bought.events() == [(Decimal("8.00"), {"Tea": 2}), (Decimal("4.00"), {"Tea": 1})]
-    assert bought.given_back() == Decimal("12.00")
+    assert bought.refunded_amount() == Decimal("12.00")
 
 
 def test_the_shares_of_a_line_add_up_whatever_precision_the_host_counts_with() -> None:
@@ -209,14 +209,14 @@ def test_of_two_people_who_give_the_same_line_back_at_once_one_is_told(bought: B
     pot = bought.pot
     done = together(*[lambda: bought.ask(Decimal("5.00"), {pot: 1}).status] * 2)
     assert sorted(isinstance(one, InvalidPaymentEvent) for one in done) == [False, True], done
-    assert bought.given_back() == Decimal("5.00")
+    assert bought.refunded_amount() == Decimal("5.00")
     assert bought.events() == [(Decimal("5.00"), {"Pot": 1})]
 
 
 def test_i5_of_two_refunds_at_once_that_are_too_much_together_one_goes_out(bought: Bought) -> None:
     done = together(*[lambda: bought.ask(Decimal("20.00")).status] * 2)
     assert sorted(isinstance(one, PaymentError) for one in done) == [False, True], done
-    assert bought.given_back() == Decimal("20.00")
+    assert bought.refunded_amount() == Decimal("20.00")
 
 
 def test_giving_money_back_needs_the_permission_of_whoever_asks(bought: Bought) -> None:
@@ -258,15 +258,15 @@ def test_i4_the_payment_that_paid_the_order_is_given_back_and_its_double_where_i
     first, second = world.start(number), world.start(number, "paypal")
     for payment in (second, first):
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
     order = Order.objects.get(number=number)
     handler = get_class("order.processing", "EventHandler")()
     handler.handle_payment_event(order, refund_event_type(), Decimal("12.50"))
-    assert (world.given_back(second), world.given_back(first)) == (Decimal("12.50"), NOTHING)
-    operations.perform(Attention.objects.get().pk, "refund", person="ann", amount="12.50")
-    assert world.given_back(first) == Decimal("12.50")
+    assert (world.refunded_amount(second), world.refunded_amount(first)) == (Decimal("12.50"), NOTHING)
+    operations.take_action(Review.objects.get().pk, "refund", staff="ann", amount="12.50")
+    assert world.refunded_amount(first) == Decimal("12.50")
     assert world.shop.refunded(number) == Decimal("12.50"), "Oscar's records never held the second payment"
-    assert "that did not pay this order was given back" in order.notes.latest("pk").message
+    assert "that did not pay this order was refunded" in order.notes.latest("pk").message
 
 
 def test_money_for_a_cancelled_order_is_given_back_where_it_waits_for_a_person(world: World) -> None:
@@ -274,10 +274,10 @@ def test_money_for_a_cancelled_order_is_given_back_where_it_waits_for_a_person(w
     payment = world.start(number)
     world.shop.close_order(number)
     world.shopper_pays(payment)
-    world.notice(payment)
-    assert world.attentions() == ["paid-not-payable"]
+    world.notification(payment)
+    assert world.reviews() == ["paid-not-payable"]
     order = Order.objects.get(number=number)
-    with pytest.raises(PaymentError, match="needs a person"):
+    with pytest.raises(PaymentError, match="needs review"):
         get_class("order.processing", "EventHandler")().handle_payment_event(order, refund_event_type(), Decimal("12.50"))
     assert not order.payment_events.exists()
 
@@ -287,9 +287,9 @@ def test_money_that_somebody_has_let_be_is_said_to_be_given_back_on_the_payments
     payment = world.start(number)
     world.shop.close_order(number)
     world.shopper_pays(payment)
-    world.notice(payment)
-    operations.perform(Attention.objects.get().pk, "accept", person="ann", note="the shopper comes for it")
-    with pytest.raises(PaymentError, match="it can be given back on its own page in the admin"):
+    world.notification(payment)
+    operations.take_action(Review.objects.get().pk, "accept", staff="ann", note="the shopper comes for it")
+    with pytest.raises(PaymentError, match="it can be refunded on its own page in the admin"):
         get_class("order.processing", "EventHandler")().handle_payment_event(
             Order.objects.get(number=number), refund_event_type(), Decimal("12.50")
         )
@@ -304,10 +304,10 @@ def test_what_was_paid_otherwise_is_given_back_by_the_shops_own_handler_once_our
     handler = get_class("order.processing", "EventHandler")()
     handler.handle_order_status_change(order, "Paid")
     world.shopper_pays(payment)
-    world.notice(payment)
-    assert world.attentions() == ["paid-not-payable"]
+    world.notification(payment)
+    assert world.reviews() == ["paid-not-payable"]
     operations.refund(payment.pk, "2.50")
-    with pytest.raises(PaymentError, match="needs a person"):
+    with pytest.raises(PaymentError, match="needs review"):
         handler.handle_payment_event(order, refund_event_type(), Decimal("5.00"))
     operations.refund(payment.pk, "10.00")
     event = handler.handle_payment_event(order, refund_event_type(), Decimal("5.00"))
@@ -319,7 +319,7 @@ def test_an_order_whose_only_money_did_not_pay_it_and_was_given_back_is_said_to_
     payment = world.start(number)
     world.shop.close_order(number)
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     operations.refund(payment.pk, "12.50")
     order = Order.objects.get(number=number)
     with pytest.raises(PaymentError, match="nothing has been paid"):
@@ -335,8 +335,8 @@ def test_an_order_that_was_given_back_entirely_is_not_given_back_again_by_the_sh
 
 def test_a_refund_that_was_made_elsewhere_is_written_too(bought: Bought) -> None:
     bought.world.sandbox.control.refund(bought.payment.reference, "2.50")
-    enter_external_refund(bought.payment.pk, "2.50", person="ann")
-    assert bought.given_back() == Decimal("2.50")
+    record_external_refund(bought.payment.pk, "2.50", staff="ann")
+    assert bought.refunded_amount() == Decimal("2.50")
     assert bought.events() == [(Decimal("2.50"), {})]
 
 
@@ -351,7 +351,7 @@ def test_a_refund_of_an_order_that_was_deleted_goes_out_and_fails_nothing(bought
     bought.order.delete()
     assert operations.refund(bought.payment.pk, "1.00").status == "succeeded"
     bought.world.a_day_passes()
-    assert bought.world.attentions() == []
+    assert bought.world.reviews() == []
 
 
 def test_the_type_of_the_event_is_made_again_where_a_shop_deleted_it(bought: Bought) -> None:

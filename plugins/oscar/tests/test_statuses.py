@@ -22,8 +22,8 @@ from tests.goods import make_voucher
 from tests.shopper import Shopper
 from tests.test_dashboard import MAY, messages_of, staff, text_of, url_of
 from tillgate.django import operations
-from tillgate.django.models import Attention, Payment
 from tillgate.django.models import Order as ExpectedOrder
+from tillgate.django.models import Payment, Review
 from tillgate.testing.world import World, together
 from tillgate_oscar import payments
 
@@ -64,18 +64,18 @@ def moves_without_handler(status: str) -> None:
 
 def is_paid(world: World, payment: Payment) -> None:
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     assert Order.objects.get().status == "Paid"
 
 
-def also_when_cancelled(monkeypatch: pytest.MonkeyPatch, act: Callable[[Any, Any], object]) -> None:
+def also_when_cancelled(monkeypatch: pytest.MonkeyPatch, action: Callable[[Any, Any], object]) -> None:
     """Let the shop's own handler do something more when an order is cancelled."""
     oscars = EventHandler.handle_order_status_change
 
     def change(handler: Any, order: Any, status: str) -> None:
         oscars(handler, order, status)
         if status == "Cancelled":
-            act(handler, order)
+            action(handler, order)
 
     monkeypatch.setattr(EventHandler, "handle_order_status_change", change)
 
@@ -162,14 +162,14 @@ def test_an_order_that_was_held_back_cannot_be_paid_until_it_waits_again_and_the
 ) -> None:
     home, pay = shopper.get("/checkout/thank-you/")["Location"], world.shop.pay_path(payment.order.key)
     moves("On hold")
-    assert "the order has the status “On hold”" in shopper.post(pay, {"vendor": "paypal"}).content.decode()
+    assert "the order has the status “On hold”" in shopper.post(pay, {"method": "paypal"}).content.decode()
     for _ in range(days):
         world.a_day_passes()
     moves("Pending payment")
     assert "Pay now" in shopper.get(home).content.decode()
     again = world.start(payment.order.key, "paypal")
     world.shopper_pays(again)
-    world.notice(again)
+    world.notification(again)
     assert Order.objects.get().status == "Paid"
 
 
@@ -183,7 +183,7 @@ def test_an_order_that_was_held_back_or_marked_paid_is_given_up_in_time_once_it_
     moves(meanwhile)
     world.a_day_passes()
     moves("Pending payment")
-    world.sweep()
+    world.run_worker()
     assert Order.objects.get().status == "Pending payment"
     world.a_day_passes()
     assert (Order.objects.get().status, allocated()) == ("Cancelled", [0])
@@ -206,7 +206,7 @@ def test_an_order_that_was_given_up_and_opened_again_by_hand_says_that_it_cannot
     moves("Pending payment")
     page = shopper.get(home).content.decode()
     assert ("This order cannot be paid any more." in page, "Pay now" in page) == (True, False)
-    assert "the order is closed" in shopper.post(world.shop.pay_path(payment.order.key), {"vendor": "paypal"}).content.decode()
+    assert "the order is closed" in shopper.post(world.shop.pay_path(payment.order.key), {"method": "paypal"}).content.decode()
 
 
 @pytest.mark.parametrize("by_handler", [True, False])
@@ -262,7 +262,7 @@ def test_the_shopper_of_an_order_that_was_paid_and_moved_on_is_thanked(world: Wo
 
 def is_told_again() -> None:
     moves("Pending payment")
-    done = operations.perform(Attention.objects.get(resolved_at=None).pk, "tell-again", person="ann")
+    done = operations.take_action(Review.objects.get(resolved_at=None).pk, "redeliver", staff="ann")
     assert done.resolved, done
 
 
@@ -276,7 +276,7 @@ def test_an_order_that_was_given_up_and_is_paid_after_all_takes_its_stock_and_it
     world.a_day_passes()
     assert (allocated(), is_available(voucher)) == ([0], True)
     world.pays_late(payment)
-    world.notice(payment)
+    world.notification(payment)
     is_told_again()
     order = Order.objects.get()
     assert (order.status, is_available(voucher), voucher.num_orders, voucher.total_discount) == ("Paid", False, 1, 2)
@@ -302,7 +302,7 @@ def test_an_order_that_is_paid_after_all_says_what_was_sold_or_deleted_meanwhile
     other = Order.objects.latest("pk")
     pot.delete()
     world.pays_late(payment)
-    world.notice(payment)
+    world.notification(payment)
     ExpectedOrder.objects.filter(key=other.number).delete()
     other.delete()
     is_told_again()
@@ -360,7 +360,7 @@ def test_what_the_staff_took_off_an_order_stays_off_it_when_it_is_paid(
         world.a_day_passes()
         assert allocated() == [0, 0]
         world.pays_late(payment)
-        world.notice(payment)
+        world.notification(payment)
         is_told_again()
     else:
         if meanwhile == "held back for days":
@@ -369,7 +369,7 @@ def test_what_the_staff_took_off_an_order_stays_off_it_when_it_is_paid(
             moves("Pending payment")
             payment = world.start(order.number, "paypal")
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
     order = Order.objects.get()
     lines = sorted(order.lines.values_list("title", "num_allocated", "allocation_cancelled"))
     assert (order.status, allocated()) == ("Paid", [2, 0])
@@ -386,7 +386,7 @@ def test_what_the_shops_own_handler_released_itself_is_named_when_the_order_is_p
     moves("Cancelled")
     world.a_day_passes()
     world.pays_late(payment)
-    world.notice(payment)
+    world.notification(payment)
     is_told_again()
     order = Order.objects.get()
     assert (order.status, allocated()) == ("Paid", [0])
@@ -413,7 +413,7 @@ def test_the_shops_own_handler_may_give_money_back_when_a_paid_order_is_cancelle
     is_paid(world, payment)
     moves("Cancelled")
     assert Order.objects.get().status == "Cancelled"
-    assert world.fresh(payment).given_back == payment.amount
+    assert world.fresh(payment).refunded_amount == payment.amount
 
 
 def test_an_order_that_was_put_back_stays_where_it_was_and_when_it_is_saved_again(world: World, payment: Payment) -> None:
@@ -452,16 +452,16 @@ def test_an_order_that_is_paid_while_its_page_in_the_admin_is_open_stays_paid_wh
     browser.force_login(boss, backend="django.contrib.auth.backends.ModelBackend")
     fields = fields_of_admin(browser.get(url))
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     assert browser.post(url, {**fields, "guest_email": "corrected@shopper.example"}).status_code == 302
     order = Order.objects.get()
     assert (order.status, order.guest_email) == ("Paid", "corrected@shopper.example")
 
 
-@pytest.mark.parametrize("act", [Order.save, lambda order: order.set_status("Cancelled")], ids=["saved", "cancelled"])
+@pytest.mark.parametrize("action", [Order.save, lambda order: order.set_status("Cancelled")], ids=["saved", "cancelled"])
 @pytest.mark.parametrize("around", [nullcontext, transaction.atomic])
 def test_a_row_that_is_saved_or_cancelled_while_the_payment_is_being_written_keeps_the_order_paid(
-    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, around: Callable[[], Any], act: Callable[[Any], None]
+    world: World, payment: Payment, monkeypatch: pytest.MonkeyPatch, around: Callable[[], Any], action: Callable[[Any], None]
 ) -> None:
     read, record, begun = Order.objects.get(), payments._record, threading.Event()
 
@@ -470,15 +470,15 @@ def test_a_row_that_is_saved_or_cancelled_while_the_payment_is_being_written_kee
         begun.set()
         time.sleep(1)
 
-    def acts() -> bool:
+    def actions() -> bool:
         assert begun.wait(10)
         with around():
-            act(read)
+            action(read)
         return True
 
     monkeypatch.setattr(payments, "_record", takes_its_time)
     world.shopper_pays(payment)
-    _answer, done = together(lambda: world.notice(payment), acts)
+    _answer, done = together(lambda: world.notification(payment), actions)
     assert (done, Order.objects.get().status) == (True, "Paid")
     assert ExpectedOrder.objects.get().closed_at is None
 
@@ -530,7 +530,7 @@ def test_an_order_that_was_read_while_it_was_held_back_and_is_paid_by_now_is_nei
 def test_a_row_that_is_saved_as_it_was_read_may_wait_again_once_the_money_was_given_back(world: World, payment: Payment) -> None:
     read = Order.objects.get()
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     operations.refund(payment.pk, "2.50")
     read.save()
     assert (read.status, Order.objects.get().status) == ("Paid", "Paid")
@@ -556,7 +556,7 @@ def test_saving_an_order_asks_the_database_little_more(world: World, payment: Pa
 @pytest.mark.parametrize("page", ["the order's page", "the list"])
 def test_an_order_whose_money_is_here_is_not_cancelled_as_unpaid(world: World, payment: Payment, page: str) -> None:
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     Order.objects.update(status="Pending payment")  # by a statement of the shop's own
     ann, order = staff("ann", *MAY), Order.objects.get()
     if page == "the list":
@@ -574,7 +574,7 @@ def test_an_order_whose_money_is_here_is_not_cancelled_as_unpaid(world: World, p
 
 def test_an_order_whose_money_is_here_is_not_made_to_wait_again(world: World, payment: Payment) -> None:
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     with pytest.raises(PaymentError, match="give the money back first"):
         moves("Pending payment")
     order = Order.objects.get()
@@ -638,15 +638,15 @@ def test_a_page_that_was_opened_while_a_paid_order_was_held_back_takes_it_there_
 def test_i4_a_page_that_was_opened_while_a_paid_order_was_cancelled_cancels_it_and_a_person_is_told(world: World, payment: Payment) -> None:
     moves("On hold")
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     moves("Cancelled")
     browser, url = admin_page()
     fields = fields_of_admin(browser.get(url))
     is_told_again()
-    assert (Order.objects.get().status, world.attentions()) == ("Paid", [])
+    assert (Order.objects.get().status, world.reviews()) == ("Paid", [])
     browser.post(url, {**fields, "guest_email": "corrected@shopper.example"})
     world.a_day_passes()
-    assert (Order.objects.get().status, world.attentions()) == ("Cancelled", ["paid-not-payable"])
+    assert (Order.objects.get().status, world.reviews()) == ("Cancelled", ["paid-not-payable"])
 
 
 def test_i2_an_order_that_was_marked_paid_by_hand_is_not_given_up_by_a_page_that_was_opened_before(world: World, payment: Payment) -> None:
@@ -709,7 +709,7 @@ def test_an_order_that_the_shops_own_handler_takes_further_at_once_stays_there(
     monkeypatch.setattr(Order, "pipeline", steps)
     monkeypatch.setattr(EventHandler, "handle_order_status_change", lambda _self, order, _new_status: order.set_status("Shipped"))
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     assert (Order.objects.get().status, notes()) == ("Shipped", [])
 
 

@@ -16,7 +16,7 @@ from pretix.base.signals import order_placed
 from pretix.multidomain.urlreverse import eventreverse
 
 from tillgate.testing.driver import ShopDriver
-from tillgate.wire.messages import Vendor
+from tillgate.wire.messages import PaymentMethod
 from tillgate_pretix.accounts import settings_of
 
 
@@ -48,8 +48,8 @@ class PretixDriver(ShopDriver):
             testmode=True,
         )
         with scope(organizer=organizer):
-            quota = event.quotas.create(name="Tickets", size=100)
-            quota.items.add(event.items.create(name="Ticket", default_price=Decimal("12.50")))
+            poll_limit = event.quotas.create(name="Tickets", size=100)
+            poll_limit.items.add(event.items.create(name="Ticket", default_price=Decimal("12.50")))
             return event
 
     def _configure(self, event: Any) -> None:
@@ -57,8 +57,8 @@ class PretixDriver(ShopDriver):
         ours = settings_of(event)
         ours.set("_enabled", True)  # pretix's own
         ours.set("expire_unpaid", True)
-        for vendor in Vendor:
-            ours.set(f"method_{vendor}", True)
+        for method in PaymentMethod:
+            ours.set(f"method_{method}", True)
         for name, value in self.account.items():
             ours.set(name, value)
 
@@ -112,9 +112,9 @@ class PretixDriver(ShopDriver):
         return int(LogEntry.objects.filter(action_type="pretix.event.order.paid", object_id=order_key).count())
 
     def refunded(self, order_key: str) -> Decimal:
-        given_back = (OrderRefund.REFUND_STATE_DONE, OrderRefund.REFUND_STATE_EXTERNAL)
+        refunded_amount = (OrderRefund.REFUND_STATE_DONE, OrderRefund.REFUND_STATE_EXTERNAL)
         with scopes_disabled():
-            rows = OrderRefund.objects.filter(order_id=order_key, state__in=given_back)
+            rows = OrderRefund.objects.filter(order_id=order_key, state__in=refunded_amount)
             return rows.aggregate(sum=Sum("amount"))["sum"] or Decimal(0)
 
     def is_payable(self, order_key: str) -> bool:

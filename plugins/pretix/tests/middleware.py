@@ -1,4 +1,4 @@
-"""What a browser does on pretix's page: the kit posts the vendor's name, and pretix's form the payment provider's."""
+"""What a browser does on pretix's page: the kit posts the payment method's name, and pretix's form the payment provider's."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tillgate_pretix.orders import identifier_of
 
 
 def choosing(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Press pretix's radio button for the vendor that is posted."""
+    """Press pretix's radio button for the payment method that is posted."""
 
     def choose(request: HttpRequest) -> HttpResponse:
-        if request.method == "POST" and "vendor" in request.POST:
+        if request.method == "POST" and "method" in request.POST:
             pressed = request.POST.copy()
-            pressed["payment"] = identifier_of(str(pressed["vendor"]))
+            pressed["payment"] = identifier_of(str(pressed["method"]))
             request.POST = pressed  # type: ignore[assignment]  # as the form would have sent it
         return get_response(request)
 

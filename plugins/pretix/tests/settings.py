@@ -7,7 +7,7 @@ from pathlib import Path
 
 os.environ["PRETIX_CONFIG_FILE"] = str(Path(__file__).parent / "pretix.cfg")
 
-from pretix.testutils.settings import *  # noqa: F403  # pretix's own: no broker, no cache, mail kept in memory
+from pretix.testutils.settings import *  # pretix's own: no broker, no cache, mail kept in memory
 from pretix.testutils.settings import DATABASES, MIDDLEWARE
 
 from tillgate.testing.databases import chosen_database
@@ -19,5 +19,5 @@ MIGRATION_MODULES: dict[str, None] = {}  # pytest is told not to migrate
 
 DATABASES["default"] = chosen_database("tillgate_pretix_tests")
 
-TILLGATE = {"PUBLIC_URL": SITE_URL, "NOTICE_THROTTLE_SECONDS": 0, "QUERIES_PER_SECOND": 0}
+TILLGATE = {"PUBLIC_URL": SITE_URL, "NOTIFICATION_THROTTLE_SECONDS": 0, "QUERIES_PER_SECOND": 0}
 MIDDLEWARE.append("tests.middleware.choosing")

@@ -35,7 +35,7 @@ def event_of(world: World) -> Any:
 
 
 def payments_of(order: Any) -> list[tuple[str, str]]:
-    """Return vendor and state of each of pretix's payments, oldest first, without those that another took the place of."""
+    """Return payment method and state of each of pretix's payments, oldest first, without those that another took the place of."""
     with scopes_disabled():
         rows = OrderPayment.objects.filter(order=order).exclude(state=OrderPayment.PAYMENT_STATE_CANCELED).order_by("pk")
         return [(row.provider.removeprefix("tillgate_"), row.state) for row in rows]
@@ -58,7 +58,7 @@ def bought(world: World, total: str = "12.50") -> tuple[Any, Payment]:
     key = world.order(total)
     payment = world.pay_page(key)
     world.shopper_pays(payment)
-    world.gateway_notice(payment)
+    world.gateway_notification(payment)
     assert world.shop.is_paid(key)
     return order_of(world, key), world.fresh(payment)
 

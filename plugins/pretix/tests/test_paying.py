@@ -12,15 +12,15 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.timezone import now
 from django_scopes import scope, scopes_disabled
-from pretix.base.models import Order, OrderPayment, OrderRefund, Quota
+from pretix.base.models import Order, OrderPayment, OrderRefund, PollLimit
 from pretix.base.payment import PaymentException
 from pretix.base.services.locking import LockTimeoutException
 from pretix.base.services.orders import OrderChangeManager, cancel_order, extend_order, mark_order_expired
 
 from tests.driver import PretixDriver
 from tests.shopping import at, bought, event_of, newest_payment, order_of, path_of, payments_of
-from tillgate.django.models import Attention, Payment
 from tillgate.django.models import Order as Bill
+from tillgate.django.models import Payment, Review
 from tillgate.hooks import PaidOutcome
 from tillgate.testing.world import World
 from tillgate_pretix import orders, signals
@@ -59,8 +59,8 @@ def test_a_shopper_buys_a_ticket_through_pretixs_own_checkout(world: World, clie
     assert payments_of(order) == [("gcash", "created")]
     answer = client.get(pay_again(order))
     started = client.get(path_of(answer["Location"]))
-    payment = Payment.objects.get(cashier_url=started["Location"])
-    assert (payment.vendor, payment.amount) == ("gcash", Decimal("12.50"))
+    payment = Payment.objects.get(payment_url=started["Location"])
+    assert (payment.method, payment.amount) == ("gcash", Decimal("12.50"))
     assert payment.reference.startswith(f"{order.code}-CONF-")
     back = path_of(world.shopper_pays(payment) or "")
     home = client.get(path_of(client.get(back)["Location"]))
@@ -81,7 +81,7 @@ def test_the_money_is_told_of_with_both_numbers(world: World) -> None:
         assert provider.api_payment_details(theirs) == theirs.info_data
 
 
-def test_loading_the_page_again_leads_to_the_same_cashier_page(world: World, client: Client) -> None:
+def test_loading_the_page_again_leads_to_the_same_payment_page_page(world: World, client: Client) -> None:
     order = order_of(world, world.order())
     first, second = (client.get(path_of(client.get(pay_again(order))["Location"]))["Location"] for _ in range(2))
     assert first == second
@@ -99,7 +99,7 @@ def test_a_payment_that_costs_something_else_by_now_is_chosen_anew(world: World,
     assert not Payment.objects.exists()
 
 
-def test_a_vendor_that_the_owner_has_withdrawn_is_not_paid_with(world: World, client: Client) -> None:
+def test_a_method_that_the_owner_has_withdrawn_is_not_paid_with(world: World, client: Client) -> None:
     order = order_of(world, world.order())
     address = client.get(pay_again(order))["Location"]
     settings_of(order.event).set("method_alipay", False)
@@ -165,17 +165,17 @@ def test_an_address_that_was_not_given_out_is_not_found(world: World, client: Cl
 
 
 @pytest.mark.parametrize(
-    ("decision", "sentence"), [("", "You have not paid yet"), ("start", "waiting for your payment"), ("decline", "did not succeed")]
+    ("decision", "message"), [("", "You have not paid yet"), ("start", "waiting for your payment"), ("decline", "did not succeed")]
 )
-def test_the_page_of_an_order_that_waits_says_how_its_payment_stands(world: World, client: Client, decision: str, sentence: str) -> None:
+def test_the_page_of_an_order_that_waits_says_how_its_payment_stands(world: World, client: Client, decision: str, message: str) -> None:
     key = world.order()
     if decision:
         payment = world.pay_page(key)
         if decision == "decline":
             world.sandbox.control.decline(payment.reference)
-            world.gateway_notice(payment)
+            world.gateway_notification(payment)
     order = order_of(world, key)
-    assert sentence in client.get(f"/org/conf/order/{order.code}/{order.secret}/").content.decode()
+    assert message in client.get(f"/org/conf/order/{order.code}/{order.secret}/").content.decode()
 
 
 # pretix's own confirm ---------------------------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def page_of(world: World, key: str, client: Client) -> str:
 
 
 def test_a_shopper_who_pressed_twice_is_waited_for(world: World, client: Client) -> None:
-    """pretix makes a payment for each press, and both lead to the same cashier page."""
+    """pretix makes a payment for each press, and both lead to the same payment page."""
     key = world.order()
     assert world.pay_page(key).pk == world.pay_page(key).pk
     assert "We are waiting for your payment" in page_of(world, key, client)
@@ -198,12 +198,12 @@ def test_nobody_is_told_that_nothing_was_charged_of_what_the_service_calls_paid(
     key = world.order()
     payment = world.pay_page(key)
     world.sandbox.control.decline(payment.reference)
-    world.gateway_notice(payment)
+    world.gateway_notification(payment)
     assert "nothing was charged" in page_of(world, key, client)
     world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
     world.pays_late(payment)
-    world.gateway_notice(payment)
-    assert world.attentions() == ["amount-mismatch"]
+    world.gateway_notification(payment)
+    assert world.reviews() == ["amount-mismatch"]
     page = page_of(world, key, client)
     assert "nothing was charged" not in page
     assert "Please ask before you pay again" in page
@@ -211,8 +211,8 @@ def test_nobody_is_told_that_nothing_was_charged_of_what_the_service_calls_paid(
 
 def test_a_shopper_whose_money_waits_for_a_person_is_not_told_that_it_will_be_confirmed(world: World) -> None:
     _, payment = expired(world, places=0)
-    world.gateway_notice(payment)
-    world.sweep()
+    world.gateway_notification(payment)
+    world.run_worker()
     page = Client().get(path_of(world.come_back(payment)["Location"]))
     assert "The organizer has been told, and will see to it" in page.content.decode()
 
@@ -223,14 +223,14 @@ def underpaid(world: World) -> tuple[str, Payment]:
     payment = world.pay_page(key)
     world.shop.edit_total(key, Decimal("20.00"))
     world.shopper_pays(payment)
-    world.gateway_notice(payment)
-    world.sweep()
-    assert world.attentions() == ["underpaid"]
+    world.gateway_notification(payment)
+    world.run_worker()
+    assert world.reviews() == ["underpaid"]
     return key, payment
 
 
 def expired(world: World, *, places: int, accepts_late: bool = True) -> tuple[Any, Payment]:
-    """Return an order that pretix's own term has ended while its shopper was on the cashier page, and the payment."""
+    """Return an order that pretix's own term has ended while its shopper was on the payment page, and the payment."""
     key = world.order()
     payment = world.pay_page(key)
     order = order_of(world, key)
@@ -244,16 +244,16 @@ def expired(world: World, *, places: int, accepts_late: bool = True) -> tuple[An
 
 def test_money_for_an_order_that_has_expired_pays_it_while_there_are_places(world: World) -> None:
     order, payment = expired(world, places=1)
-    world.gateway_notice(payment)
+    world.gateway_notification(payment)
     assert world.shop.is_paid(str(order.pk))
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_money_for_an_order_whose_places_are_gone_is_booked_and_a_person_is_told(world: World) -> None:
     order, payment = expired(world, places=0)
-    world.gateway_notice(payment)
-    world.sweep()
-    assert world.attentions() == ["paid-not-payable"]
+    world.gateway_notification(payment)
+    world.run_worker()
+    assert world.reviews() == ["paid-not-payable"]
     assert order_of(world, str(order.pk)).status == Order.STATUS_EXPIRED
     assert payments_of(order) == [("alipay", "confirmed")]
 
@@ -266,14 +266,14 @@ def test_places_that_go_in_the_moment_of_confirming_lose_no_money(world: World, 
     def confirm(self: Any, *arguments: Any, **named: Any) -> None:
         try:
             real(self, *arguments, **named)
-        except Quota.QuotaExceededException as error:
+        except PollLimit.QuotaExceededException as error:
             raised.append(error)
             raise
 
     monkeypatch.setattr(OrderPayment, "confirm", confirm)
-    world.gateway_notice(payment)
+    world.gateway_notification(payment)
     assert len(raised) == 1
-    assert world.attentions() == ["paid-not-payable"]
+    assert world.reviews() == ["paid-not-payable"]
     assert payments_of(order) == [("alipay", "confirmed")]
     assert not world.shop.is_paid(str(order.pk))
 
@@ -290,7 +290,7 @@ def test_a_lock_that_pretix_does_not_get_is_tried_again(world: World, monkeypatc
             raise busy.pop()
 
     monkeypatch.setattr(OrderPayment, "confirm", confirm)
-    assert [answer.content for answer in world.gateway_notice(payment)] == [b"success"]
+    assert [answer.content for answer in world.gateway_notification(payment)] == [b"success"]
     assert payments_of(order_of(world, key)) == [("alipay", "created")]
     world.a_day_passes()
     assert busy == []
@@ -311,8 +311,8 @@ def test_a_confirmation_that_pretix_swallows_is_told(world: World, monkeypatch: 
             monkeypatch.setattr(Order, "pending_sum", Decimal("12.50"))
     monkeypatch.setattr(orders, "why_not", lambda order: None)
     world.shopper_pays(payment)
-    world.gateway_notice(payment)
-    assert world.attentions() == ["paid-not-payable"]
+    world.gateway_notification(payment)
+    assert world.reviews() == ["paid-not-payable"]
     assert not world.shop.is_paid(key)
 
 
@@ -344,14 +344,14 @@ def test_i2_an_order_that_pretix_calls_unpaid_from_an_old_copy_stays_paid(world:
         Order.objects.filter(pk=key).update(status=was)
     stale = order_of(world, key)
     world.shopper_pays(payment)
-    world.gateway_notice(payment)
+    world.gateway_notification(payment)
     assert world.shop.is_paid(key)
     mails = len(mail.outbox)
     with at(stale):
         write(stale)
     assert world.shop.is_paid(key)
     assert len(mail.outbox) == mails
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_i2_a_process_that_dies_when_it_has_called_an_order_unpaid_leaves_it_to_the_next(
@@ -363,7 +363,7 @@ def test_i2_a_process_that_dies_when_it_has_called_an_order_unpaid_leaves_it_to_
         patched.setattr(orders, "stays_paid", lambda order_id: None)
         mark_order_expired(order)
     assert not world.shop.is_paid(str(order.pk))
-    signals.sweep(None)
+    signals.run_worker(None)
     assert world.shop.is_paid(str(order.pk))
     assert not world.shop.is_paid(unpaid_bill)
 
@@ -386,13 +386,13 @@ def test_an_order_that_owes_money_again_expires_as_any_other(world: World) -> No
     assert order_of(world, str(order.pk)).status == Order.STATUS_EXPIRED
 
 
-def test_i4_whoever_has_paid_by_the_services_word_is_not_led_to_another_cashier_page(world: World) -> None:
+def test_i4_whoever_has_paid_by_the_services_word_is_not_led_to_another_payment_page_page(world: World) -> None:
     key = world.order()
     payment = world.pay_page(key)
     world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
     world.shopper_pays(payment)
-    world.gateway_notice(payment)
-    assert world.attentions() == ["amount-mismatch"]
+    world.gateway_notification(payment)
+    assert world.reviews() == ["amount-mismatch"]
     world.choose(key, "paypal")
     assert Payment.objects.count() == 1
 
@@ -402,14 +402,14 @@ def test_an_order_is_not_paid_by_force_with_money_that_came_after_its_time(world
     key = str(order.pk)
     world.shop.edit_total(key, Decimal("20.00"))
     world.choose(key, "dana")
-    rest = Payment.objects.select_related("order").get(vendor="dana")
+    rest = Payment.objects.select_related("order").get(method="dana")
     with at(order):
         mark_order_expired(order_of(world, key))
     event_of(world).settings.payment_term_accept_late = False
     world.shopper_pays(rest)
-    world.gateway_notice(rest)
-    assert world.attentions() == ["paid-not-payable"]
-    signals.sweep(None)
+    world.gateway_notification(rest)
+    assert world.reviews() == ["paid-not-payable"]
+    signals.run_worker(None)
     orders.stays_paid(order.pk)
     assert order_of(world, key).status == Order.STATUS_EXPIRED
 
@@ -418,7 +418,7 @@ def test_i2_an_order_of_two_payments_that_pretix_calls_unpaid_stays_paid(world: 
     key, _ = underpaid(world)
     rest = world.pay_page(key)
     world.shopper_pays(rest)
-    world.gateway_notice(rest)
+    world.gateway_notification(rest)
     order = order_of(world, key)
     with at(order):
         mark_order_expired(order)
@@ -433,7 +433,7 @@ def test_a_person_is_told_of_a_paid_order_whose_seat_was_taken_and_all_others_ar
 
     def sold_out(theirs: Any, *arguments: Any, **named: Any) -> None:
         if theirs.order_id == taken.pk:
-            raise Quota.QuotaExceededException("The seat A-1 is taken.")
+            raise PollLimit.QuotaExceededException("The seat A-1 is taken.")
         mark_order_paid(theirs, *arguments, **named)
 
     monkeypatch.setattr(OrderPayment, "_mark_order_paid", sold_out)
@@ -443,9 +443,9 @@ def test_a_person_is_told_of_a_paid_order_whose_seat_was_taken_and_all_others_ar
             with at(order):
                 mark_order_expired(order)
     for _ in range(2):
-        signals.sweep(None)
-        assert world.attentions() == ["paid-not-payable"]
-    assert "The seat A-1 is taken." in Attention.objects.get().sentence
+        signals.run_worker(None)
+        assert world.reviews() == ["paid-not-payable"]
+    assert "The seat A-1 is taken." in Review.objects.get().message
     assert [world.shop.is_paid(str(order.pk)) for order in (taken, other)] == [False, True]
 
 
@@ -466,8 +466,8 @@ def test_a_second_payment_is_booked_and_pretix_gives_it_back(world: World) -> No
     first, second = world.pay_page(key), world.pay_page(key, "paypal")
     for payment in (first, second):
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
-    world.sweep()
+        world.gateway_notification(payment)
+    world.run_worker()
     order = order_of(world, key)
     assert payments_of(order) == [("alipay", "confirmed"), ("paypal", "confirmed")]
     with at(order):
@@ -477,34 +477,34 @@ def test_a_second_payment_is_booked_and_pretix_gives_it_back(world: World) -> No
         )
         refund.payment_provider.execute_refund(refund)
         assert (refund.state, order.pending_sum) == ("done", 0)
-    assert world.given_back(second) == Decimal("12.50")
-    assert world.attentions() == []
+    assert world.refunded_amount(second) == Decimal("12.50")
+    assert world.reviews() == []
 
 
 def test_i5_what_a_person_was_told_of_is_over_when_pretix_gives_back_the_other_payment(world: World) -> None:
     key = world.order()
     for payment in (world.pay_page(key), world.pay_page(key, "paypal")):
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
-    world.sweep()
-    assert world.attentions() == ["second-payment"]
+        world.gateway_notification(payment)
+    world.run_worker()
+    assert world.reviews() == ["second-payment"]
     order = order_of(world, key)
     with at(order):
         other = order.payments.get(provider="tillgate_alipay", state="confirmed")
         for amount, left in (("5.00", ["second-payment"]), ("7.50", [])):
             refund = order.refunds.create(payment=other, provider="tillgate_alipay", amount=amount, state="created", source="admin")
             refund.payment_provider.execute_refund(refund)
-            assert world.attentions() == left
+            assert world.reviews() == left
         assert order.pending_sum == 0
-    assert Attention.objects.get().resolution == "pretix counts as much as the order costs"
+    assert Review.objects.get().resolution == "pretix counts as much as the order costs"
 
 
 def test_i5_what_a_person_was_told_of_is_not_over_while_money_is_still_on_its_way_back(world: World) -> None:
     key = world.order()
     for payment in (world.pay_page(key), world.pay_page(key, "paypal")):
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
-    world.sweep()
+        world.gateway_notification(payment)
+    world.run_worker()
     order = order_of(world, key)
     with at(order):
         other = order.payments.get(provider="tillgate_alipay", state="confirmed")
@@ -517,14 +517,14 @@ def test_i5_what_a_person_was_told_of_is_not_over_while_money_is_still_on_its_wa
         world.configure()
         made[1].payment_provider.execute_refund(made[1])
         assert (order.pending_sum, made[1].state) == (0, "done")
-        assert "second-payment" in world.attentions()
+        assert "second-payment" in world.reviews()
         made[0].state = OrderRefund.REFUND_STATE_CANCELED
         made[0].save()
-    assert "second-payment" in world.attentions()
+    assert "second-payment" in world.reviews()
     with at(order):
         rest = order.refunds.create(payment=other, provider="tillgate_alipay", amount="5.00", state="created", source="admin")
         rest.payment_provider.execute_refund(rest)
-    assert "second-payment" not in world.attentions()
+    assert "second-payment" not in world.reviews()
 
 
 @pytest.mark.parametrize("state", ["done", "created"])
@@ -532,24 +532,24 @@ def test_i5_what_a_person_was_told_of_is_over_when_the_money_is_given_back_in_an
     key = world.order()
     for payment in (world.pay_page(key), world.pay_page(key, "paypal")):
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
-    world.sweep()
-    assert world.attentions() == ["second-payment"]
+        world.gateway_notification(payment)
+    world.run_worker()
+    assert world.reviews() == ["second-payment"]
     order = order_of(world, key)
     with at(order):
         order.refunds.create(payment=order.payments.last(), provider="manual", amount="12.50", state=state, source="admin")
         assert order.pending_sum == 0
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_i5_what_was_too_little_is_over_when_the_rest_is_paid_in_another_way(world: World) -> None:
     key, _ = underpaid(world)
-    assert world.attentions() == ["underpaid"]
+    assert world.reviews() == ["underpaid"]
     order = order_of(world, key)
     with at(order):
         order.payments.create(provider="banktransfer", amount=order.pending_sum, state=OrderPayment.PAYMENT_STATE_CREATED).confirm()
     assert world.shop.is_paid(key)
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_i5_what_was_too_much_is_over_when_the_order_costs_as_much_again(world: World) -> None:
@@ -557,15 +557,15 @@ def test_i5_what_was_too_much_is_over_when_the_order_costs_as_much_again(world: 
     payment = world.pay_page(key)
     world.shop.edit_total(key, Decimal("5.00"))
     world.shopper_pays(payment)
-    world.gateway_notice(payment)
-    world.sweep()
-    assert world.attentions() == ["overpaid"]
+    world.gateway_notification(payment)
+    world.run_worker()
+    assert world.reviews() == ["overpaid"]
     order = order_of(world, key)
     with at(order):
         change = OrderChangeManager(order)
         change.change_price(order.positions.get(), Decimal("12.50"))
         change.commit()
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_i5_what_was_paid_too_much_is_given_back_once_whoever_does_it(world: World) -> None:
@@ -573,16 +573,16 @@ def test_i5_what_was_paid_too_much_is_given_back_once_whoever_does_it(world: Wor
     payment = world.pay_page(key)
     world.shop.edit_total(key, Decimal("5.00"))
     world.shopper_pays(payment)
-    world.gateway_notice(payment)
-    world.sweep()
-    assert world.attentions() == ["overpaid"]
+    world.gateway_notification(payment)
+    world.run_worker()
+    assert world.reviews() == ["overpaid"]
     order = order_of(world, key)
     with at(order):
         refund = order.refunds.create(
             payment=order.payments.last(), provider="tillgate_alipay", amount="7.50", state="created", source="admin"
         )
         refund.payment_provider.execute_refund(refund)
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_money_that_is_not_enough_any_more_is_booked_and_the_rest_can_be_paid(world: World) -> None:
@@ -590,9 +590,9 @@ def test_money_that_is_not_enough_any_more_is_booked_and_the_rest_can_be_paid(wo
     rest = world.pay_page(key)
     assert rest.amount == Decimal("7.50")
     world.shopper_pays(rest)
-    world.gateway_notice(rest)
+    world.gateway_notification(rest)
     assert (world.shop.is_paid(key), world.shop.times_paid(key)) == (True, 1)
-    assert world.attentions() == [], "to give USD 12.50 back now would leave the order unpaid"
+    assert world.reviews() == [], "to give USD 12.50 back now would leave the order unpaid"
 
 
 def test_an_order_that_costs_more_after_it_was_paid_gets_another_bill(world: World, client: Client) -> None:
@@ -600,27 +600,27 @@ def test_an_order_that_costs_more_after_it_was_paid_gets_another_bill(world: Wor
     world.shop.edit_total(str(order.pk), Decimal("20.00"))
     assert not world.shop.is_paid(str(order.pk))
     world.choose(str(order.pk), "dana")
-    rest = Payment.objects.select_related("order").get(vendor="dana")
+    rest = Payment.objects.select_related("order").get(method="dana")
     assert (rest.amount, rest.order.key) == (Decimal("7.50"), f"{order.pk}/1")
     world.shopper_pays(rest)
-    world.gateway_notice(rest)
+    world.gateway_notification(rest)
     assert world.shop.is_paid(str(order.pk))
     assert payments_of(order)[-1] == ("dana", "confirmed")
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_the_first_bill_is_not_paid_again_when_the_second_is_due(world: World) -> None:
     key = world.order()
     first, second = world.pay_page(key), world.pay_page(key, "paypal")
     world.shopper_pays(first)
-    world.gateway_notice(first)
+    world.gateway_notification(first)
     world.shop.edit_total(key, Decimal("25.00"))
     world.shopper_pays(second)
-    world.gateway_notice(second)
-    assert world.attentions() == ["second-payment"]
+    world.gateway_notification(second)
+    assert world.reviews() == ["second-payment"]
     described = orders.describe(key)
     assert described is not None
-    assert described.not_payable_because == "the order is paid"
+    assert described.not_payable_detail == "the order is paid"
 
 
 def test_what_a_gift_card_has_paid_is_not_asked_for(world: World) -> None:
@@ -631,7 +631,7 @@ def test_what_a_gift_card_has_paid_is_not_asked_for(world: World) -> None:
     payment = world.pay_page(key)
     assert payment.amount == Decimal("2.50")
     world.shopper_pays(payment)
-    world.gateway_notice(payment)
+    world.gateway_notification(payment)
     assert world.shop.is_paid(key)
 
 
@@ -668,13 +668,13 @@ def test_who_means_to_pay_by_bank_transfer_keeps_the_places(world: World) -> Non
     assert payments_of(order)[-1] == ("banktransfer", "created")
 
 
-@pytest.mark.parametrize("because", ["valid if pending", "a cancellation fee"])
-def test_an_order_that_pretix_itself_keeps_is_not_expired(world: World, because: str) -> None:
+@pytest.mark.parametrize("detail", ["valid if pending", "a cancellation fee"])
+def test_an_order_that_pretix_itself_keeps_is_not_expired(world: World, detail: str) -> None:
     key = world.order()
     world.pay_page(key)
     order = order_of(world, key)
     with at(order):
-        if because == "valid if pending":
+        if detail == "valid if pending":
             order.valid_if_pending = True
             order.save(update_fields=["valid_if_pending"])
         else:
@@ -691,7 +691,7 @@ def test_i9_a_payment_whose_money_came_while_staff_cancelled_it_stays(world: Wor
     with at(order):
         stale = newest_payment(order)
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
         order.payments.filter(pk=stale.pk).update(state=state)
         assert stale.state == "created"
         with pytest.raises(PaymentException, match="received in the meantime"):
@@ -732,7 +732,7 @@ def test_an_order_that_waits_for_approval_is_not_paid(world: World) -> None:
         Order.objects.filter(pk=key).update(require_approval=True)
     described = orders.describe(key)
     assert described is not None
-    assert "not yet approved" in (described.not_payable_because or "")
+    assert "not yet approved" in (described.not_payable_detail or "")
 
 
 def test_a_price_that_is_lowered_to_what_is_paid_leaves_the_order_to_pretix(world: World) -> None:
@@ -740,8 +740,8 @@ def test_a_price_that_is_lowered_to_what_is_paid_leaves_the_order_to_pretix(worl
     payment = world.pay_page(key)
     world.shop.edit_total(key, Decimal("30.00"))
     world.shopper_pays(payment)
-    world.gateway_notice(payment)
-    world.sweep()
+    world.gateway_notification(payment)
+    world.run_worker()
     order = order_of(world, key)
     with at(order):
         change = OrderChangeManager(order, notify=False)

@@ -1,4 +1,4 @@
-"""Money given back: asked for in pretix, at Tillgate or at the payment service itself."""
+"""Money refunded: asked for in pretix, at Tillgate or at the payment service itself."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pretix.base.shredder import PaymentInfoShredder
 from tests.shopping import at, bought, newest_payment, order_of, refunds_of, staff
 from tests.test_paying import expired, underpaid
 from tillgate.django import clock, operations
-from tillgate.django.models import Attention, Refund
-from tillgate.django.operations.refunds import mark_lost, settle_by_person, withdraw
+from tillgate.django.models import Refund, Review
+from tillgate.django.operations.refunds import mark_lost, settle_by_staff, withdraw
 from tillgate.testing.world import World
 from tillgate_pretix import refunds
-from tillgate_pretix.orders import ATTENTION_LOGGED
+from tillgate_pretix.orders import REVIEW_LOGGED
 
 
 def asked_for(order: Any, amount: str, payment: Any = None) -> Any:
@@ -33,8 +33,8 @@ def asked_for(order: Any, amount: str, payment: Any = None) -> Any:
         )
 
 
-def given_back(order: Any, amount: str, payment: Any = None) -> Any:
-    """Let pretix give back part of a payment; return its refund."""
+def refunded_amount(order: Any, amount: str, payment: Any = None) -> Any:
+    """Let pretix refund part of a payment; return its refund."""
     refund = asked_for(order, amount, payment)
     with at(order):
         refund.payment_provider.execute_refund(refund)
@@ -48,9 +48,9 @@ def test_parts_are_given_back_one_after_the_other_until_the_payment_is_refunded(
         assert theirs.payment_provider.payment_refund_supported(theirs)
         assert theirs.payment_provider.payment_partial_refund_supported(theirs)
     for amount in ("2.50", "10.00"):
-        assert given_back(order, amount).state == OrderRefund.REFUND_STATE_DONE
+        assert refunded_amount(order, amount).state == OrderRefund.REFUND_STATE_DONE
     assert refunds_of(order) == [("2.50", "done"), ("10.00", "done")]
-    assert world.given_back(payment) == Decimal("12.50")
+    assert world.refunded_amount(payment) == Decimal("12.50")
     assert newest_payment(order).state == OrderPayment.PAYMENT_STATE_REFUNDED
 
 
@@ -68,25 +68,25 @@ def test_staff_gives_money_back_on_pretixs_own_page(world: World) -> None:
     }
     assert browser.post(page, asked).status_code == 302
     assert refunds_of(order) == [("5.00", "done")]
-    assert world.given_back(payment) == Decimal("5.00")
+    assert world.refunded_amount(payment) == Decimal("5.00")
 
 
 def test_more_than_is_left_is_refused_and_nothing_is_sent(world: World) -> None:
     order, payment = bought(world)
-    given_back(order, "10.00")
+    refunded_amount(order, "10.00")
     with pytest.raises(PaymentException, match=r"more than the USD 2\.50"):
-        given_back(order, "10.00")
-    assert world.given_back(payment) == Decimal("10.00")
+        refunded_amount(order, "10.00")
+    assert world.refunded_amount(payment) == Decimal("10.00")
 
 
 def test_a_refund_that_the_service_refuses_fails_and_may_be_asked_for_again(world: World) -> None:
     order, payment = bought(world)
     world.sandbox.control.fault("refused", occasion="refund")
     with pytest.raises(PaymentException, match="refused the refund"):
-        given_back(order, "5.00")
+        refunded_amount(order, "5.00")
     assert refunds_of(order) == [("5.00", "failed")]
-    given_back(order, "5.00")
-    assert world.given_back(payment) == Decimal("5.00")
+    refunded_amount(order, "5.00")
+    assert world.refunded_amount(payment) == Decimal("5.00")
 
 
 def test_a_payment_that_was_not_made_here_is_not_given_back_here(world: World) -> None:
@@ -96,7 +96,7 @@ def test_a_payment_that_was_not_made_here_is_not_given_back_here(world: World) -
         theirs.confirm()
         assert not theirs.payment_provider.payment_refund_supported(theirs)
     with pytest.raises(PaymentException, match="not made through Tillgate"):
-        given_back(order, "5.00", theirs)
+        refunded_amount(order, "5.00", theirs)
 
 
 @pytest.mark.parametrize("place", ["tillgate.django.operations.refunds.record", "pretix.base.models.OrderRefund.save"])
@@ -115,7 +115,7 @@ def test_trouble_of_the_database_leaves_nothing_in_transit_that_is_not_queued(
     world.a_day_passes()
     assert refunds_of(order) == [("5.00", "created")]
     assert not Refund.objects.exists()
-    assert world.given_back(payment) == 0
+    assert world.refunded_amount(payment) == 0
 
 
 # Nobody knows -----------------------------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def unknown(world: World) -> tuple[Any, Any, Any]:
     """Return an order, its payment, and pretix's refund of which nobody knows what became."""
     order, payment = bought(world)
     world.sandbox.control.fault("lost_response", occasion="refund")
-    return order, payment, given_back(order, "5.00")
+    return order, payment, refunded_amount(order, "5.00")
 
 
 def test_a_refund_of_which_nobody_knows_what_became_stays_in_transit(world: World) -> None:
@@ -133,8 +133,8 @@ def test_a_refund_of_which_nobody_knows_what_became_stays_in_transit(world: Worl
     assert refund.state == OrderRefund.REFUND_STATE_TRANSIT
     world.a_day_passes()
     assert refunds_of(order) == [("5.00", "transit")]
-    assert world.given_back(payment) == Decimal("5.00"), "it was sent again"
-    assert world.attentions() == ["refund-unknown"]
+    assert world.refunded_amount(payment) == Decimal("5.00"), "it was sent again"
+    assert world.reviews() == ["refund-unknown"]
 
 
 def test_staff_who_marks_it_done_in_pretix_settles_it(world: World) -> None:
@@ -142,30 +142,30 @@ def test_staff_who_marks_it_done_in_pretix_settles_it(world: World) -> None:
     staff(world, "event.orders:read", "event.orders:write").post(f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/done")
     assert refunds_of(order) == [("5.00", "done")]
     assert [row.status for row in Refund.objects.all()] == ["succeeded"]
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_staff_who_cancels_it_in_pretix_settles_it_too_and_may_ask_again(world: World) -> None:
     order, payment = bought(world)
     world.sandbox.control.fault("lost_request", occasion="refund")
-    refund = given_back(order, "12.50")
+    refund = refunded_amount(order, "12.50")
     staff(world, "event.orders:read", "event.orders:write").post(f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/cancel")
     assert refunds_of(order) == [("12.50", "canceled")]
-    assert [row.status for row in Refund.objects.all()] == ["refused"]
-    assert world.attentions() == []
-    given_back(order, "12.50")
-    assert world.given_back(payment) == Decimal("12.50")
+    assert [row.status for row in Refund.objects.all()] == ["failed"]
+    assert world.reviews() == []
+    refunded_amount(order, "12.50")
+    assert world.refunded_amount(payment) == Decimal("12.50")
 
 
-def test_the_services_notice_settles_it_in_pretix(world: World) -> None:
+def test_the_services_notification_settles_it_in_pretix(world: World) -> None:
     order, payment, _ = unknown(world)
-    world.gateway_notice(payment, "refund")
+    world.gateway_notification(payment, "refund")
     assert refunds_of(order) == [("5.00", "done")]
 
 
 def test_one_that_is_settled_as_not_done_fails_in_pretix(world: World) -> None:
     order, _, _ = unknown(world)
-    settle_by_person(Refund.objects.get().pk, done=False, person="ann")
+    settle_by_staff(Refund.objects.get().pk, done=False, staff="ann")
     assert refunds_of(order) == [("5.00", "failed")]
 
 
@@ -176,7 +176,7 @@ def queued(world: World) -> tuple[Any, Any, Any]:
     """Return an order, its payment, and pretix's refund that could not be sent yet."""
     order, payment = bought(world)
     world.configure({"TOKEN": ""})
-    refund = given_back(order, "12.50")
+    refund = refunded_amount(order, "12.50")
     world.configure()
     return order, payment, refund
 
@@ -187,8 +187,8 @@ def test_one_that_waits_to_be_sent_never_leaves_once_staff_has_decided_about_it_
     page = f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/{press}"
     staff(world, "event.orders:read", "event.orders:write").post(page)
     world.a_day_passes()
-    assert world.given_back(payment) == 0
-    assert [row.status for row in Refund.objects.all()] == ["refused"]
+    assert world.refunded_amount(payment) == 0
+    assert [row.status for row in Refund.objects.all()] == ["failed"]
     assert refunds_of(order) == [("12.50", state)]
 
 
@@ -206,10 +206,10 @@ def test_i5_one_that_could_not_be_sent_at_the_moment_when_staff_decided_never_le
     pressed(world, order, refund, press)
     ours.update(status="queued")
     world.a_day_passes()
-    assert world.given_back(payment) == 0
-    assert [row.status for row in ours] == ["refused"]
+    assert world.refunded_amount(payment) == 0
+    assert [row.status for row in ours] == ["failed"]
     assert refunds_of(order) == [("12.50", state)]
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 @pytest.mark.parametrize(("press", "state"), [("cancel", "canceled"), ("done", "done")])
@@ -221,8 +221,8 @@ def test_i5_one_that_waits_never_leaves_though_the_process_of_the_staffs_page_di
         patched.setattr(refunds, "deliver_remote", lambda _: None)
         pressed(world, order, refund, press)
     world.a_day_passes()
-    assert world.given_back(payment) == 0
-    assert [row.status for row in Refund.objects.all()] == ["refused"]
+    assert world.refunded_amount(payment) == 0
+    assert [row.status for row in Refund.objects.all()] == ["failed"]
     assert refunds_of(order) == [("12.50", state)]
 
 
@@ -235,14 +235,14 @@ def test_one_that_leaves_while_staff_decide_is_done_and_the_history_says_so(worl
     Refund.objects.update(status="queued")
     operations.send_refund(ours.pk)
     world.a_day_passes()
-    assert world.given_back(payment) == Decimal("12.50")
+    assert world.refunded_amount(payment) == Decimal("12.50")
     assert refunds_of(order) == [("12.50", "done")]
-    assert sum("the shopper has it twice" in sentence for sentence in history_of(order)) == (press == "done")
+    assert sum("the shopper has it twice" in message for message in history_of(order)) == (press == "done")
 
 
 def history_of(order: Any) -> list[str]:
     with at(order):
-        return [entry.parsed_data["sentence"] for entry in order.all_logentries().filter(action_type=ATTENTION_LOGGED)]
+        return [entry.parsed_data["message"] for entry in order.all_logentries().filter(action_type=REVIEW_LOGGED)]
 
 
 @pytest.mark.parametrize("press", ["cancel", "done"])
@@ -256,13 +256,13 @@ def test_i6_of_one_whose_outcome_was_unknown_only_afterwards_staff_have_not_said
     pressed(world, order, refund, press)
     for _ in range(minutes):
         world.time.advance(minutes=1)
-        world.sweep()
+        world.run_worker()
     mark_lost(ours.pk)
     world.a_day_passes()
     assert [row.status for row in Refund.objects.all()] == ["unknown"]
-    assert world.attentions() == ["refund-unknown"]
-    assert not Attention.objects.filter(reason="delivery-failing").exists()
-    assert sum("the shopper has it twice" in sentence for sentence in history_of(order)) == (press == "done")
+    assert world.reviews() == ["refund-unknown"]
+    assert not Review.objects.filter(reason="outbox_event-failing").exists()
+    assert sum("the shopper has it twice" in message for message in history_of(order)) == (press == "done")
 
 
 @pytest.mark.parametrize("press", ["cancel", "done"])
@@ -280,16 +280,16 @@ def test_i5_one_that_comes_back_unsent_just_when_the_decision_is_carried_out_nev
         patched.setattr(refunds, "withdraw", too_early)
         pressed(world, order, refund, press)
     world.a_day_passes()
-    assert world.given_back(payment) == 0
-    assert [row.status for row in Refund.objects.all()] == ["refused"]
+    assert world.refunded_amount(payment) == 0
+    assert [row.status for row in Refund.objects.all()] == ["failed"]
 
 
 def test_i5_one_that_has_succeeded_stays_done_when_staff_cancel_what_they_saw_in_transit(world: World) -> None:
     order, payment, refund = unknown(world)
     with at(order):
         stale = order.refunds.get(pk=refund.pk)
-        world.gateway_notice(payment, "refund")
-        stale.state = OrderRefund.REFUND_STATE_CANCELED  # as pretix does it, which has read it before the notice came
+        world.gateway_notification(payment, "refund")
+        stale.state = OrderRefund.REFUND_STATE_CANCELED  # as pretix does it, which has read it before the notification came
         stale.save(update_fields=["state"])
     assert refunds_of(order) == [("5.00", "done")]
 
@@ -305,15 +305,15 @@ def test_one_made_elsewhere_that_staff_ignore_stays_as_they_decided(world: World
 
 
 @pytest.mark.parametrize("press", ["cancel", "done"])
-def test_one_that_waits_and_that_a_notice_has_confirmed_is_done_whatever_staff_pressed(world: World, press: str) -> None:
+def test_one_that_waits_and_that_a_notification_has_confirmed_is_done_whatever_staff_pressed(world: World, press: str) -> None:
     order, payment, refund = queued(world)
-    address = reverse("tillgate:refund-notice", args=[Refund.objects.get().notice_key])
-    notice = f"status=success&amount=12.50&reference={payment.reference}"
-    world.client.post(address, notice, content_type="application/x-www-form-urlencoded")
+    address = reverse("tillgate:refund-notification", args=[Refund.objects.get().notification_key])
+    notification = f"status=success&amount=12.50&reference={payment.reference}"
+    world.client.post(address, notification, content_type="application/x-www-form-urlencoded")
     page = f"/control/event/org/conf/orders/{order.code}/refunds/{refund.pk}/{press}"
     assert staff(world, "event.orders:read", "event.orders:write").post(page).status_code == 302
     world.a_day_passes()
-    assert world.given_back(payment) == 0, "it was sent again"
+    assert world.refunded_amount(payment) == 0, "it was sent again"
     assert refunds_of(order) == [("12.50", "done")]
 
 
@@ -327,16 +327,16 @@ def test_inside_a_transaction_it_is_in_transit_until_that_is_committed(world: Wo
         with at(order):
             refund.payment_provider.execute_refund(refund)
         assert refund.state == OrderRefund.REFUND_STATE_TRANSIT
-        assert world.given_back(payment) == 0
+        assert world.refunded_amount(payment) == 0
     assert refunds_of(order) == [("5.00", "done")]
-    assert world.given_back(payment) == Decimal("5.00")
+    assert world.refunded_amount(payment) == Decimal("5.00")
 
 
 def test_one_that_cannot_be_sent_now_is_in_transit_and_goes_out_later(world: World) -> None:
     order, payment = bought(world)
     world.configure({"TOKEN": ""})
-    assert given_back(order, "5.00").state == OrderRefund.REFUND_STATE_TRANSIT
-    assert world.given_back(payment) == 0
+    assert refunded_amount(order, "5.00").state == OrderRefund.REFUND_STATE_TRANSIT
+    assert world.refunded_amount(payment) == 0
     world.configure()
     world.a_day_passes()
     assert refunds_of(order) == [("5.00", "done")]
@@ -362,9 +362,9 @@ def test_an_order_that_owes_more_is_not_paid_in_part_with_money_that_went_back(w
 def test_an_order_whose_money_went_back_since_its_places_were_gone_is_not_free_once_there_are_places(world: World, client: Client) -> None:
     order, payment = expired(world, places=0)
     key = str(order.pk)
-    world.gateway_notice(payment)
-    world.sweep()
-    assert world.attentions() == ["paid-not-payable"]
+    world.gateway_notification(payment)
+    world.run_worker()
+    assert world.reviews() == ["paid-not-payable"]
     operations.refund(payment.pk, "12.50")
     with at(order):
         order.event.quotas.update(size=1)
@@ -378,7 +378,7 @@ def test_one_of_unknown_outcome_that_was_asked_for_elsewhere_is_in_transit_in_pr
     world.sandbox.control.fault("lost_response", occasion="refund")
     operations.refund(payment.pk, "5.00")
     assert refunds_of(order) == [("5.00", "transit")]
-    settle_by_person(Refund.objects.get().pk, done=True, person="ann")
+    settle_by_staff(Refund.objects.get().pk, done=True, staff="ann")
     assert refunds_of(order) == [("5.00", "done")]
 
 
@@ -394,11 +394,11 @@ def test_a_payment_that_staff_had_confirmed_by_hand_is_given_back_once_in_pretix
     with at(order):
         by_hand.confirm(force=True)
     world.shopper_pays(payment)
-    world.gateway_notice(payment)
-    world.sweep()
-    assert given_back(order, "12.50", by_hand).state == OrderRefund.REFUND_STATE_DONE
+    world.gateway_notification(payment)
+    world.run_worker()
+    assert refunded_amount(order, "12.50", by_hand).state == OrderRefund.REFUND_STATE_DONE
     assert refunds_of(order) == [("12.50", "done")]
-    assert world.given_back(payment) == Decimal("12.50")
+    assert world.refunded_amount(payment) == Decimal("12.50")
 
 
 # Personal data ----------------------------------------------------------------------------------------------------------------------------
@@ -412,7 +412,7 @@ def test_the_shredder_leaves_what_names_nobody_and_the_money_can_still_be_given_
         theirs.save()
         PaymentInfoShredder(order.event).shred_data()
     assert newest_payment(order).info_data == {"reference": payment.reference, "transaction_no": payment.transaction_no}
-    assert given_back(order, "5.00").state == OrderRefund.REFUND_STATE_DONE
+    assert refunded_amount(order, "5.00").state == OrderRefund.REFUND_STATE_DONE
 
 
 def history(order: Any) -> list[tuple[str, Any]]:
@@ -437,7 +437,7 @@ def test_a_refusal_that_comes_once_pretix_has_cancelled_the_order_is_told_to_its
 
 def test_what_staff_have_withdrawn_is_asked_for_by_nobody(world: World) -> None:
     order, _, _ = queued(world)
-    withdraw(Refund.objects.get().pk, person="ann")
+    withdraw(Refund.objects.get().pk, staff="ann")
     assert refunds_of(order) == [("12.50", "failed")]
     assert "pretix.event.order.refund.requested" not in dict(history(order))
 
@@ -446,5 +446,5 @@ def test_a_refusal_that_pretix_waits_for_is_told_by_that_alone(world: World) -> 
     order, _ = bought(world)
     world.sandbox.control.fault("refused", occasion="refund")
     with pytest.raises(PaymentException, match="refused"):
-        given_back(order, "12.50")
+        refunded_amount(order, "12.50")
     assert "pretix.event.order.refund.requested" not in dict(history(order))

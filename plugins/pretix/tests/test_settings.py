@@ -18,7 +18,7 @@ from tillgate.django.conf import get_settings
 from tillgate.django.operations.accounts import find_account
 from tillgate.errors import ConfigurationError
 from tillgate.testing.world import World
-from tillgate.wire.messages import Vendor
+from tillgate.wire.messages import PaymentMethod
 from tillgate_pretix import accounts, configuration
 from tillgate_pretix.checks import TAG
 
@@ -53,7 +53,7 @@ def test_the_form_saves_the_account_and_never_shows_the_token(world: World, owne
     shown = owner.get(FORM).content.decode()
     assert TOKEN not in shown
     assert "*****" in shown
-    assert all(f"payment_tillgate_method_{vendor}" in shown for vendor in Vendor)
+    assert all(f"payment_tillgate_method_{method}" in shown for method in PaymentMethod)
 
 
 def test_the_token_stays_when_the_form_is_sent_as_it_is_shown(world: World, owner: Any) -> None:
@@ -72,19 +72,19 @@ def test_the_history_of_the_event_does_not_hold_the_token(world: World, owner: A
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         ({"base_url": "http://pay.example"}, "is not https"),
         ({"token": ""}, "This field is required"),
         ({"test_base_url": "http://pay.example", "test_merchant_no": "", "test_token": "x"}, "is not a merchant number"),
     ],
 )
-def test_an_account_that_cannot_be_used_is_refused_at_its_field(world: World, owner: Any, changes: dict[str, str], sentence: str) -> None:
+def test_an_account_that_cannot_be_used_is_refused_at_its_field(world: World, owner: Any, changes: dict[str, str], message: str) -> None:
     event = event_of(world)
     before = accounts.settings_of(event).get("merchant_no")
     page = posted(owner, **changes).content.decode()
     assert "We could not save your changes" in page
-    assert sentence in page
+    assert message in page
     assert TOKEN not in page.replace(f'value="{TOKEN}"', "")  # what was typed a moment ago stays in its field, as pretix has it
     assert accounts.settings_of(event_of(world)).get("merchant_no") == before
 
@@ -129,14 +129,14 @@ def test_an_event_that_changes_to_another_merchant_goes_on_with_the_former_one_w
     assert "Your changes have been saved." in page.content.decode()
     assert find_account(accounts.alias_of(order)).merchant_no == "987654"
     world.shopper_pays(waiting)
-    world.gateway_notice(waiting)
+    world.gateway_notification(waiting)
     assert world.shop.is_paid(key), "the former merchant was not asked"
     with at(order):
         refund = order.refunds.create(
             payment=newest_payment(order), provider="tillgate_alipay", amount="5.00", state="created", source="admin"
         )
         refund.payment_provider.execute_refund(refund)
-    assert (refund.state, world.given_back(payment)) == ("done", Decimal("5.00"))
+    assert (refund.state, world.refunded_amount(payment)) == ("done", Decimal("5.00"))
     shown = owner.get(FORM).content.decode()
     assert f"merchant number {former.merchant_no} at {former.base_url}" in shown
     assert former.token.get_secret_value() not in shown
@@ -168,14 +168,14 @@ def test_test_mode_is_asked_about_with_its_former_account_after_the_fields_were_
 
 
 @pytest.mark.parametrize(
-    ("missing", "is_offered"), [("", True), ("account", False), ("currency", False), ("vendor", False), ("enabled", False)]
+    ("missing", "is_offered"), [("", True), ("account", False), ("currency", False), ("method", False), ("enabled", False)]
 )
 def test_only_what_can_be_paid_is_offered(world: World, rf: Any, missing: str, is_offered: bool) -> None:
     order = order_of(world, world.order())
     event = order.event
     if missing == "account":
         event.settings.delete("payment_tillgate_test_token")
-    if missing == "vendor":
+    if missing == "method":
         accounts.settings_of(event).set("method_alipay", False)
     if missing == "enabled":
         accounts.settings_of(event).set("_enabled", False)
@@ -190,9 +190,9 @@ def test_only_what_can_be_paid_is_offered(world: World, rf: Any, missing: str, i
         assert (provider.test_mode_message is not None) is (missing != "account")
 
 
-def test_a_vendor_that_the_installation_does_not_offer_is_offered_by_no_event(world: World) -> None:
+def test_a_method_that_the_installation_does_not_offer_is_offered_by_no_event(world: World) -> None:
     order = order_of(world, world.order())
-    world.configure(VENDORS=["paypal"])
+    world.configure(PAYMENT_METHODS=["paypal"])
     with at(order):
         providers = order.event.get_payment_providers()
         assert [name for name, provider in providers.items() if name.startswith("tillgate_") and provider.is_enabled] == ["tillgate_paypal"]
@@ -206,11 +206,11 @@ def test_a_wrong_line_in_the_installations_settings_takes_this_method_away_and_n
         assert not order.event.get_payment_providers()["tillgate_alipay"].is_enabled
 
 
-def test_every_vendor_has_a_provider_and_the_holder_pays_nothing(world: World) -> None:
+def test_every_method_has_a_provider_and_the_holder_pays_nothing(world: World) -> None:
     event = event_of(world)
     with at(order_of(world, world.order())):
         providers = event.get_payment_providers()
-    assert {name for name in providers if name.startswith("tillgate")} == {"tillgate", *(f"tillgate_{vendor}" for vendor in Vendor)}
+    assert {name for name in providers if name.startswith("tillgate")} == {"tillgate", *(f"tillgate_{method}" for method in PaymentMethod)}
     holder = providers["tillgate"]
     assert (holder.is_meta, holder.is_enabled) == (True, False)
     assert providers["tillgate_creditcard"].public_name == "Credit or debit card"
@@ -230,7 +230,7 @@ def written(text: str) -> EnvOrParserConfig:
 
 def test_without_a_word_in_the_file_pretixs_own_address_and_admins_are_taken() -> None:
     found = configuration.from_file(written("[pretix]\nurl=https://tickets.example\n"), "https://tickets.example", ["ann@example.org"])
-    assert found == {"PUBLIC_URL": "https://tickets.example", "ATTENTION_MAIL_TO": ["ann@example.org"]}
+    assert found == {"PUBLIC_URL": "https://tickets.example", "REVIEW_MAIL_TO": ["ann@example.org"]}
 
 
 def test_the_section_of_the_file_is_read_and_the_environment_too(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,13 +238,13 @@ def test_the_section_of_the_file_is_read_and_the_environment_too(settings: Any, 
     file = written("[tillgate]\nvendors = alipay, paypal\norder_unpaid_after_minutes = 15\nattention_mail_to=a@example.org,b@example.org\n")
     settings.TILLGATE = configuration.from_file(file, "https://tickets.example", [])
     read = get_settings()
-    assert (read.vendors, read.timeout_minutes, read.order_unpaid_after_minutes) == ((Vendor.ALIPAY, Vendor.PAYPAL), 30, 15)
-    assert read.attention_mail_to == ("a@example.org", "b@example.org")
+    assert (read.methods, read.timeout_minutes, read.order_unpaid_after_minutes) == ((PaymentMethod.ALIPAY, PaymentMethod.PAYPAL), 30, 15)
+    assert read.review_mail_to == ("a@example.org", "b@example.org")
 
 
 def test_a_name_that_is_no_setting_is_told(settings: Any) -> None:
     settings.TILLGATE = configuration.from_file(written("[tillgate]\nvendor = alipay\n"), "https://tickets.example", [])
-    with pytest.raises(ConfigurationError, match="did you mean 'VENDORS'"):
+    with pytest.raises(ConfigurationError, match="did you mean 'PAYMENT_METHODS'"):
         get_settings()
 
 

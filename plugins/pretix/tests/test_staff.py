@@ -19,7 +19,7 @@ from tests.shopping import at, bought, event_of, logged_in, order_of, payments_o
 from tests.test_paying import expired, underpaid
 from tillgate import NotSent, hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Attention, Payment, Refund
+from tillgate.django.models import Payment, Refund, Review
 from tillgate.testing.world import World
 from tillgate_pretix import orders, signals
 
@@ -30,17 +30,17 @@ PAGE = "/control/event/org/conf/tillgate/"
 def twice(world: World) -> Any:
     """An order that was paid twice."""
     key = world.order()
-    for payment in [world.pay_page(key, vendor) for vendor in ("alipay", "paypal")]:
+    for payment in [world.pay_page(key, method) for method in ("alipay", "paypal")]:
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
-    world.sweep()
-    assert world.attentions() == ["second-payment"]
+        world.gateway_notification(payment)
+    world.run_worker()
+    assert world.reviews() == ["second-payment"]
     return order_of(world, key)
 
 
 def test_the_history_of_the_order_says_what_needs_a_person(world: World, twice: Any) -> None:
-    entry = LogEntry.objects.get(action_type="tillgate_pretix.attention", object_id=twice.pk)
-    assert entry.display().startswith("Payments need a person: Payment ")
+    entry = LogEntry.objects.get(action_type="tillgate_pretix.review", object_id=twice.pk)
+    assert entry.display().startswith("Payments need a staff: Payment ")
     assert LogEntry.objects.filter(action_type="pretix.event.order.overpaid", object_id=twice.pk).count() == 1
 
 
@@ -59,7 +59,7 @@ def test_an_order_that_nobody_began_to_pay_is_shown_where_it_leads_to_and_in_no_
     with world.failing_handler("tillgate_order_unpaid", times=99):
         world.a_day_passes()
         world.a_day_passes()
-    assert world.attentions() == ["delivery-failing"]
+    assert world.reviews() == ["outbox_event-failing"]
     code, event = order_of(world, key).code, event_of(world)
     with scope(organizer=event.organizer):
         event.organizer.events.create(name="Another", slug="other", currency="USD", date_from=event.date_from, plugins=event.plugins)
@@ -67,7 +67,7 @@ def test_an_order_that_nobody_began_to_pay_is_shown_where_it_leads_to_and_in_no_
     assert PAGE in browser.get(f"/control/event/org/conf/orders/{code}/").content.decode()
     assert f"/control/event/org/conf/orders/{code}/" in browser.get(PAGE).content.decode()
     assert "There is nothing to do." in browser.get("/control/event/org/other/tillgate/").content.decode()
-    answer = browser.post(PAGE, {"attention": Attention.objects.get().pk, "act": "retry", "seen": "0"}, follow=True)
+    answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "retry", "seen": "0"}, follow=True)
     assert "Resolved: " in answer.content.decode()
 
 
@@ -80,26 +80,26 @@ def test_an_order_that_needs_nobody_shows_nothing(world: World) -> None:
 
 
 def fields_of(page: str) -> dict[str, str]:
-    """Return what the form with the button *Give back* carries."""
+    """Return what the form with the button *Refund* carries."""
     form = page[page.index("Give money back") :]
-    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form)) | {"act": "refund"}
+    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form)) | {"action": "refund"}
 
 
 def test_nothing_is_given_back_before_a_second_press(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
-    answer = browser.post(PAGE, {"attention": Attention.objects.get().pk, "act": "refund", "amount": "12.5", "seen": "0"})
+    answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "refund", "amount": "12.5", "seen": "0"})
     asked = answer.content.decode()
-    assert "USD 12.50 will be given back" in asked
-    assert world.given_back(Payment.objects.latest("pk")) == 0
-    assert world.attentions() == ["second-payment"]
+    assert "USD 12.50 will be refunded" in asked
+    assert world.refunded_amount(Payment.objects.latest("pk")) == 0
+    assert world.reviews() == ["second-payment"]
 
 
 @pytest.mark.parametrize("amount", ["", "0", "12.51", "1.005", "all"])
 def test_an_amount_that_cannot_be_given_back_is_not_asked_about(world: World, twice: Any, amount: str) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
-    answer = browser.post(PAGE, {"attention": Attention.objects.get().pk, "act": "refund", "amount": amount, "seen": "0"}, follow=True)
+    answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "refund", "amount": amount, "seen": "0"}, follow=True)
     assert "Nothing was done: " in answer.content.decode()
-    assert "Give back USD" not in answer.content.decode()
+    assert "Refund USD" not in answer.content.decode()
 
 
 def test_enter_in_a_field_presses_no_button(world: World, twice: Any) -> None:
@@ -111,12 +111,12 @@ def test_enter_in_a_field_presses_no_button(world: World, twice: Any) -> None:
 
 def test_money_is_given_back_by_who_is_sure(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
-    matter = Attention.objects.get()
-    asked = browser.post(PAGE, {"attention": matter.pk, "act": "refund", "amount": "12.50", "seen": "0"}).content.decode()
+    matter = Review.objects.get()
+    asked = browser.post(PAGE, {"review": matter.pk, "action": "refund", "amount": "12.50", "seen": "0"}).content.decode()
     answer = browser.post(PAGE, fields_of(asked), follow=True)
     assert "Resolved: " in answer.content.decode()
-    assert world.given_back(Payment.objects.latest("pk")) == Decimal("12.50")
-    assert world.attentions() == []
+    assert world.refunded_amount(Payment.objects.latest("pk")) == Decimal("12.50")
+    assert world.reviews() == []
     matter.refresh_from_db()
     assert matter.resolved_by == "ann@example.org"
 
@@ -124,22 +124,22 @@ def test_money_is_given_back_by_who_is_sure(world: World, twice: Any) -> None:
 def told_again(world: World) -> str:
     """Press *Tell the shop again* on the only matter there is; return what the page says then."""
     browser = logged_in(User.objects.get(email="ann@example.org"))
-    answer = browser.post(PAGE, {"attention": Attention.objects.get().pk, "act": "tell-again", "seen": "0"}, follow=True)
+    answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "redeliver", "seen": "0"}, follow=True)
     return str(answer.content.decode())
 
 
 def test_money_whose_places_were_gone_pays_the_order_once_there_are_places_and_pretix_is_told_again(world: World) -> None:
     staff(world, "event.orders:read", "event.orders:write")
     order, payment = expired(world, places=0)
-    world.gateway_notice(payment)
-    world.sweep()
+    world.gateway_notification(payment)
+    world.run_worker()
     assert "Not resolved yet: " in told_again(world)
     with at(order):
         order.event.quotas.update(size=1)
     assert "Resolved: " in told_again(world)
     assert (world.shop.is_paid(str(order.pk)), world.shop.times_paid(str(order.pk))) == (True, 1)
     assert payments_of(order) == [("alipay", "confirmed")]
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_money_that_was_too_little_is_nobodys_matter_any_more_once_the_order_costs_no_more(world: World) -> None:
@@ -148,7 +148,7 @@ def test_money_that_was_too_little_is_nobodys_matter_any_more_once_the_order_cos
     assert "Not resolved yet: " in told_again(world)
     world.shop.edit_total(key, Decimal("12.50"))
     assert world.shop.is_paid(key), "pretix sees to it that nothing is due"
-    assert world.attentions() == []
+    assert world.reviews() == []
     assert list(operations.audit(clock.now() - timedelta(days=2), clock.now() + timedelta(seconds=1))) == []
     world.a_day_passes()
     assert world.shop.is_paid(key)
@@ -159,13 +159,13 @@ def test_money_that_was_too_little_is_nobodys_matter_any_more_once_the_order_cos
 def test_an_order_that_staff_have_marked_paid_is_paid_by_the_money_unless_it_was_paid_otherwise(world: World, otherwise: str) -> None:
     staff(world, "event.orders:read", "event.orders:write")
     order, payment = expired(world, places=0)
-    world.gateway_notice(payment)
-    world.sweep()
+    world.gateway_notification(payment)
+    world.run_worker()
     with at(order):
         manual = order.payments.create(provider="manual", amount=Decimal(otherwise), state=OrderPayment.PAYMENT_STATE_CREATED)
         manual.confirm(force=True)
     if otherwise == "0.00":  # with the money that is booked pretix counts what the order costs
-        assert world.attentions() == []
+        assert world.reviews() == []
     else:
         assert "Not resolved yet: " in told_again(world)
     assert world.shop.times_paid(str(order.pk)) == 1
@@ -173,27 +173,27 @@ def test_an_order_that_staff_have_marked_paid_is_paid_by_the_money_unless_it_was
 
 def test_a_matter_is_accepted_only_with_a_note(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
-    matter = Attention.objects.get()
-    refused = browser.post(PAGE, {"attention": matter.pk, "act": "accept", "note": ""}, follow=True)
+    matter = Review.objects.get()
+    refused = browser.post(PAGE, {"review": matter.pk, "action": "accept", "note": ""}, follow=True)
     assert "Nothing was done: a note must say why" in refused.content.decode()
-    browser.post(PAGE, {"attention": matter.pk, "act": "accept", "note": "given back in cash"})
-    assert world.attentions() == []
+    browser.post(PAGE, {"review": matter.pk, "action": "accept", "note": "refunded in cash"})
+    assert world.reviews() == []
 
 
 @pytest.mark.parametrize("granted", [(), ("event.orders:read",)])
 def test_who_may_not_change_orders_sees_and_does_nothing(world: World, twice: Any, granted: tuple[str, ...]) -> None:
     browser = staff(world, *granted)
     assert browser.get(PAGE).status_code in (403, 404)
-    answer = browser.post(PAGE, {"attention": Attention.objects.get().pk, "act": "accept", "note": "hm"})
+    answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "accept", "note": "hm"})
     assert answer.status_code in (403, 404)
-    assert world.attentions() == ["second-payment"]
+    assert world.reviews() == ["second-payment"]
 
 
 def test_a_stranger_is_asked_to_log_in(world: World, twice: Any) -> None:
-    answer = Client().post(PAGE, {"attention": Attention.objects.get().pk, "act": "accept", "note": "hm"})
+    answer = Client().post(PAGE, {"review": Review.objects.get().pk, "action": "accept", "note": "hm"})
     assert answer.status_code == 302
     assert answer["Location"].startswith("/control/login")
-    assert world.attentions() == ["second-payment"]
+    assert world.reviews() == ["second-payment"]
 
 
 def test_what_concerns_another_event_is_not_found(world: World, twice: Any) -> None:
@@ -209,9 +209,9 @@ def test_what_concerns_another_event_is_not_found(world: World, twice: Any) -> N
     browser = logged_in(user)
     page = "/control/event/org/other/tillgate/"
     assert "There is nothing to do." in browser.get(page).content.decode()
-    assert browser.post(page, {"attention": Attention.objects.get().pk, "act": "accept", "note": "hm"}).status_code == 404
+    assert browser.post(page, {"review": Review.objects.get().pk, "action": "accept", "note": "hm"}).status_code == 404
     assert browser.get(PAGE).status_code in (403, 404)
-    assert world.attentions() == ["second-payment"]
+    assert world.reviews() == ["second-payment"]
 
 
 def test_the_page_of_a_payment_shows_what_tillgate_knows(world: World) -> None:
@@ -220,12 +220,12 @@ def test_the_page_of_a_payment_shows_what_tillgate_knows(world: World) -> None:
     page = browser.get(f"/control/event/org/conf/orders/{order.code}/").content.decode()
     assert payment.reference in page
     assert str(payment.transaction_no) in page
-    assert payment.notice_key not in page
+    assert payment.notification_key not in page
 
 
-def asked_and_sure(browser: Client, matter: Attention) -> str:
+def asked_and_sure(browser: Client, matter: Review) -> str:
     """Press *Refund…* for 12.50 and, where the page asks, once more; return what it says then."""
-    answer = browser.post(PAGE, {"attention": matter.pk, "act": "refund", "amount": "12.50", "seen": "0"}, follow=True)
+    answer = browser.post(PAGE, {"review": matter.pk, "action": "refund", "amount": "12.50", "seen": "0"}, follow=True)
     page = str(answer.content.decode())
     return str(browser.post(PAGE, fields_of(page), follow=True).content.decode()) if "Give money back" in page else page
 
@@ -238,12 +238,12 @@ def test_money_that_came_beside_a_bank_transfer_is_over_once_that_went_back(worl
         bank = order.payments.create(provider="banktransfer", amount=order.total, state=OrderPayment.PAYMENT_STATE_CREATED)
         bank.confirm()
     world.shopper_pays(payment)
-    world.gateway_notice(payment)
-    world.sweep()
-    assert world.attentions() == ["paid-not-payable"]
+    world.gateway_notification(payment)
+    world.run_worker()
+    assert world.reviews() == ["paid-not-payable"]
     with at(order):
         order.refunds.create(payment=bank, provider="banktransfer", amount="12.50", state="done", source="admin")
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 @contextmanager
@@ -262,15 +262,15 @@ def test_i5_a_refund_that_waits_is_not_made_beside_one_by_hand(world: World, twi
     """The matter stays, and with it the button that withdraws what waits."""
     browser = staff(world, "event.orders:read", "event.orders:write")
     with away(monkeypatch):
-        asked_and_sure(browser, Attention.objects.get())
+        asked_and_sure(browser, Review.objects.get())
     assert [row.status for row in Refund.objects.all()] == ["queued"]
     with at(twice):
         twice.refunds.create(payment=twice.payments.first(), provider="manual", amount="12.50", state="done", source="admin")
-    assert world.attentions() == ["second-payment"]
+    assert world.reviews() == ["second-payment"]
     waiting = Refund.objects.get()
-    browser.post(PAGE, {"attention": Attention.objects.get().pk, "act": "withdraw", "withdraws": waiting.pk})
+    browser.post(PAGE, {"review": Review.objects.get().pk, "action": "withdraw", "withdraws": waiting.pk})
     world.a_day_passes()
-    assert (world.attentions(), [row.status for row in Refund.objects.all()]) == ([], ["refused"])
+    assert (world.reviews(), [row.status for row in Refund.objects.all()]) == ([], ["failed"])
 
 
 def test_i5_nothing_is_given_back_while_as_much_is_on_its_way_back_by_the_other_payment(
@@ -281,11 +281,11 @@ def test_i5_nothing_is_given_back_while_as_much_is_on_its_way_back_by_the_other_
         row = twice.refunds.create(payment=other, provider="tillgate_alipay", amount="12.50", state="created", source="admin")
         row.payment_provider.execute_refund(row)
     browser = staff(world, "event.orders:read", "event.orders:write")
-    said = asked_and_sure(browser, Attention.objects.get())
+    said = asked_and_sure(browser, Review.objects.get())
     assert "USD 12.50 is on its way back" in said
     world.a_day_passes()
     assert [(row.status, row.amount) for row in Refund.objects.all()] == [("succeeded", Decimal("12.50"))]
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_what_is_over_is_nobodys_matter_though_the_process_died_before_that_was_written(
@@ -294,9 +294,9 @@ def test_what_is_over_is_nobodys_matter_though_the_process_died_before_that_was_
     with monkeypatch.context() as patched, at(twice):
         patched.setattr(orders, "conclude_order", lambda _: None)
         twice.refunds.create(payment=twice.payments.last(), provider="manual", amount="12.50", state="done", source="admin")
-    assert world.attentions() == ["second-payment"]
-    signals.sweep(None)
-    assert world.attentions() == []
+    assert world.reviews() == ["second-payment"]
+    signals.run_worker(None)
+    assert world.reviews() == []
 
 
 def test_one_order_that_cannot_be_looked_at_keeps_no_other_from_it(world: World, twice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,8 +304,8 @@ def test_one_order_that_cannot_be_looked_at_keeps_no_other_from_it(world: World,
         raise ValueError("another plugin")
 
     monkeypatch.setattr(orders, "conclude", broken)
-    signals.sweep(None)
-    assert world.attentions() == ["second-payment"]
+    signals.run_worker(None)
+    assert world.reviews() == ["second-payment"]
 
 
 def test_a_fee_as_high_as_what_was_paid_leaves_nothing_to_give_back(world: World) -> None:
@@ -313,14 +313,14 @@ def test_a_fee_as_high_as_what_was_paid_leaves_nothing_to_give_back(world: World
     order = order_of(world, key)
     with at(order):
         cancel_order(order.pk, cancellation_fee="12.50", send_mail=False)
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_i5_who_has_not_seen_a_colleagues_refund_gives_nothing_back(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
-    asked = {"attention": Attention.objects.get().pk, "act": "refund", "amount": "5.00", "seen": "0"}
+    asked = {"review": Review.objects.get().pk, "action": "refund", "amount": "5.00", "seen": "0"}
     page = browser.post(PAGE, asked).content.decode()
-    operations.refund(Payment.objects.latest("pk").pk, "5.00", person="bob")
+    operations.refund(Payment.objects.latest("pk").pk, "5.00", staff="bob")
     for fields in (fields_of(page), fields_of(browser.post(PAGE, asked).content.decode())):
         assert "Nothing was done" in browser.post(PAGE, fields, follow=True).content.decode()
-    assert world.given_back(Payment.objects.latest("pk")) == Decimal("5.00")
+    assert world.refunded_amount(Payment.objects.latest("pk")) == Decimal("5.00")

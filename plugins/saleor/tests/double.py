@@ -116,7 +116,7 @@ class Source:
     currency: str = "USD"
     status: str = "open"
     transactions: list[DoubleTransaction] = field(default_factory=list)
-    books: list[str] = field(default_factory=list)
+    ledger: list[str] = field(default_factory=list)
     attempts: int = 0
     """How many are over, as the storefront counts them."""
     keys: set[str] = field(default_factory=set)
@@ -358,7 +358,7 @@ class SaleorDouble:
         claims = {name: value for name, value in {**claims, **changes}.items() if value is not None}
         return jwt.encode({"alg": "RS256", "kid": key.kid, "typ": "JWT"}, claims, key, algorithms=["RS256"])
 
-    # Books --------------------------------------------------------------------------------------------------------------------------------
+    # Ledger -------------------------------------------------------------------------------------------------------------------------------
 
     def _note(self, transaction: DoubleTransaction, said: Mapping[str, Any], amount: Decimal) -> None:
         """Keep what an answer of the App says."""
@@ -380,8 +380,8 @@ class SaleorDouble:
                 return False
             transaction.events.append(event)
             source = transaction.source
-            if source.status == "open" and not source.books and source.charged >= source.total > 0:
-                source.books.append("paid")
+            if source.status == "open" and not source.ledger and source.charged >= source.total > 0:
+                source.ledger.append("paid")
             return True
 
     def _expire(self, source: Source) -> None:

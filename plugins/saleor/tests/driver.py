@@ -10,8 +10,8 @@ from django.urls import reverse
 from tests.double import SaleorDouble, Source
 from tests.storefront import Storefront
 from tillgate.django import clock
-from tillgate.django.models import Delivery, DeliveryKind
-from tillgate.django.operations.deliveries import deliver, deliver_remote
+from tillgate.django.models import OutboxEvent, OutboxEventKind
+from tillgate.django.operations.outbox import deliver, deliver_remote
 from tillgate.testing.driver import ShopDriver
 from tillgate_saleor.models import Installation
 
@@ -29,9 +29,9 @@ class StorefrontDriver(ShopDriver):
 
     @staticmethod
     def carry_reports() -> None:
-        """Let Saleor hear what is due, also of what waits for a person, as by the sweeper, which runs beside the service all the time."""
-        kinds = (DeliveryKind.ATTENTION_RAISED, DeliveryKind.REMOTE)
-        waiting = Delivery.objects.filter(kind__in=kinds, done_at__isnull=True).exclude(due_at__gt=clock.now())
+        """Let Saleor hear what is due, also of what waits for a person, as by the worker, which runs beside the service all the time."""
+        kinds = (OutboxEventKind.REVIEW_OPENED, OutboxEventKind.REMOTE)
+        waiting = OutboxEvent.objects.filter(kind__in=kinds, done_at__isnull=True).exclude(due_at__gt=clock.now())
         for order_id in set(waiting.values_list("order_id", flat=True)):
             deliver(order_id)
             deliver_remote(order_id)
@@ -46,7 +46,7 @@ def source_id(order_key: str) -> str:
 
 
 class SaleorDriver(StorefrontDriver):
-    """Reads the books of the double."""
+    """Reads the ledger of the double."""
 
     @property
     def saleor(self) -> SaleorDouble:
@@ -72,18 +72,18 @@ class SaleorDriver(StorefrontDriver):
 
     def is_paid(self, order_key: str) -> bool:
         source = self._source(order_key)
-        return source.status == "open" and bool(source.books)
+        return source.status == "open" and bool(source.ledger)
 
     def times_paid(self, order_key: str) -> int:
         source = self._source(order_key)
-        return max(len(source.books), *(one.references_charged for one in source.transactions if source.books), 0)
+        return max(len(source.ledger), *(one.references_charged for one in source.transactions if source.ledger), 0)
 
     def refunded(self, order_key: str) -> Decimal:
         return sum((one.counted("REFUND") for one in self._source(order_key).transactions), Decimal(0))
 
     def is_payable(self, order_key: str) -> bool:
         source = self._source(order_key)
-        return source.status == "open" and not source.books
+        return source.status == "open" and not source.ledger
 
     def is_released(self, order_key: str) -> bool:
         return self._source(order_key).status == "expired"
@@ -103,5 +103,5 @@ class SaleorDriver(StorefrontDriver):
 
     def place_order_paid_otherwise(self, total: Decimal) -> str:
         key = self.place_order(total)
-        self._source(key).books.append("paid")
+        self._source(key).ledger.append("paid")
         return key

@@ -60,7 +60,7 @@ TILLGATE = {
         }
     },
     "PUBLIC_URL": "http://testserver",
-    "NOTICE_THROTTLE_SECONDS": 0,
+    "NOTIFICATION_THROTTLE_SECONDS": 0,
     "QUERIES_PER_SECOND": 0,
 }
 TILLGATE_SALEOR = {"SALEORS": {"http://127.0.0.1:2": {"STOREFRONTS": ["http://testserver"]}}}

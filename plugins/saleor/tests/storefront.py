@@ -1,4 +1,4 @@
-"""A storefront that stands for any: it offers the vendors, begins transactions under keys of its own, and completes what is paid.
+"""A storefront that stands for any: it offers the payment methods, begins transactions under keys of its own, and completes what is paid.
 
 A key is good for one attempt. When the attempt is over, the next has another.
 """
@@ -44,13 +44,13 @@ class Storefront:
     saleor: Saleor
 
 
-def begin(saleor: Saleor, source: Source, vendor: object) -> str | None:
-    """Begin to pay with a vendor, and return the address of the cashier page, or None when that came to nothing."""
+def begin(saleor: Saleor, source: Source, method: object) -> str | None:
+    """Begin to pay with a payment method, and return the address of the payment page, or None when that came to nothing."""
     for _ in range(2):
-        key = f"{source.id}:{vendor}:{source.total}:{source.attempts}"
+        key = f"{source.id}:{method}:{source.total}:{source.attempts}"
         was_used = key in source.keys
         source.keys.add(key)
-        _, said = saleor.initialize(source, key, {"vendor": vendor, "returnUrl": RETURN_URL})
+        _, said = saleor.initialize(source, key, {"method": method, "returnUrl": RETURN_URL})
         if not str(said.get("result", FAILURE)).endswith(FAILURE):
             url = said.get("data", {}).get("cashierUrl")
             return str(url) if url else None
@@ -63,14 +63,14 @@ def begin(saleor: Saleor, source: Source, vendor: object) -> str | None:
 @csrf_exempt
 @without_atomic_requests
 def pay(request: HttpRequest, source_id: str) -> HttpResponse:
-    """Offer the vendors, and go on to the cashier page of the chosen one."""
+    """Offer the payment methods, and go on to the payment page of the chosen one."""
     saleor = Storefront.saleor
     source = saleor.sources[source_id]
     if request.method != "POST":
         _, said = saleor.gateway_initialize(source)
-        return HttpResponse(", ".join(vendor["name"] for vendor in said["data"]["vendors"]))
+        return HttpResponse(", ".join(method["name"] for method in said["data"]["methods"]))
     try:
-        url = begin(saleor, source, request.POST["vendor"])
+        url = begin(saleor, source, request.POST["method"])
     except Refused as error:
         return HttpResponse(str(error), status=409)
     return HttpResponseRedirect(url) if url else HttpResponse("Please try again.", status=409)

@@ -27,7 +27,7 @@ from pydantic import SecretStr
 from tests.double import DoubleTransaction, SaleorDouble
 from tests.storefront import RETURN_URL
 from tillgate.django import clock, operations
-from tillgate.django.models import Delivery, Payment, Refund
+from tillgate.django.models import OutboxEvent, Payment, Refund
 from tillgate.testing.world import World, together
 from tillgate_saleor import api, deadline, refunds, reports
 from tillgate_saleor.documents import Event
@@ -35,7 +35,7 @@ from tillgate_saleor.models import Installation, Purchase
 from tillgate_saleor.service.bounds import LARGEST_BODY_BYTES, bounded
 from tillgate_saleor.signatures import BadSignature, verify
 
-DATA = {"vendor": "alipay", "returnUrl": RETURN_URL}
+DATA = {"method": "alipay", "returnUrl": RETURN_URL}
 TOTAL = Decimal("19.90")
 NOTHING = Decimal(0)
 
@@ -84,7 +84,7 @@ def content(saleor: SaleorDouble, token: str = "") -> Any:
     ids=["at the first line", "in a header", "in the body"],
 )
 def test_a_saleor_that_drips_its_answer_holds_up_nobody(opening: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would hold the sweeper, and with it the reports to all the others and the payments that nobody came back for."""
+    """It would hold the worker, and with it the reports to all the others and the payments that nobody came back for."""
     monkeypatch.setattr(api, "_SECONDS", 0.5)
     monkeypatch.setattr(api, "_KEYS_SECONDS", 0.5)
     for ask in (lambda origin: api.ask_app_id(f"{origin}/graphql/", SecretStr("token")), api.fetch_keys):
@@ -134,9 +134,9 @@ def test_a_saleor_that_is_silent_is_not_waited_for_with_each_of_its_reports(
     monkeypatch.setattr(reports, "_resting", {})
     with monkeypatch.context() as in_silence:
         in_silence.setattr(reports, "report", silent)
-        world.sweep()
+        world.run_worker()
     assert asked == [saleor.api_url]
-    assert Delivery.objects.filter(kind="remote", attempts=1).count() == 5
+    assert OutboxEvent.objects.filter(kind="remote", attempts=1).count() == 5
     reports._resting.update(dict.fromkeys(reports._resting, clock.now() + timedelta(days=365)))  # as a clock that ran ahead would say
     world.a_day_passes()
     assert all(one.charged == TOTAL for one in saleor.transactions.values())
@@ -215,11 +215,11 @@ def test_what_an_account_of_two_saleors_is_in_trouble_with_names_no_payment_of_t
         _, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
         world.configure({"TOKEN": "f" * 33})
         world.time.advance(minutes=1)
-        world.sweep()
-        assert world.attentions()
+        world.run_worker()
+        assert world.reviews()
         answer = content(other)
         assert "not the account that made" not in answer.content.decode()
-        assert "Needs a person" in answer.content.decode()
+        assert "Needs review" in answer.content.decode()
         assert said["pspReference"] not in answer.content.decode()
     finally:
         other.close()
@@ -247,7 +247,7 @@ def test_a_body_that_was_signed_is_no_token(saleor: SaleorDouble) -> None:
 # Storefronts, shoppers and staff ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_canceled_transaction_sends_nobody_to_the_cashier(saleor: SaleorDouble, world: World) -> None:
+def test_a_canceled_transaction_sends_nobody_to_the_payment_page(saleor: SaleorDouble, world: World) -> None:
     source = saleor.checkout(TOTAL)
     transaction, begun = saleor.initialize(source, "key", DATA)
     assert saleor.request_cancel(transaction)[1]["result"] == "CANCEL_SUCCESS"
@@ -278,7 +278,7 @@ def test_a_transaction_that_was_noted_and_not_begun_is_begun_for_its_own_amount(
     assert (said["result"], said["amount"]) == ("CHARGE_ACTION_REQUIRED", 19.9)
     world.sandbox.control.pay(said["pspReference"])
     assert saleor.process(first)["result"] == "CHARGE_SUCCESS"
-    assert world.attentions() == [], "it is paid, and no money waits for a person"
+    assert world.reviews() == [], "it is paid, and no money waits for a person"
 
 
 def test_many_that_begin_to_pay_the_same_at_once_are_all_answered(saleor: SaleorDouble) -> None:
@@ -307,7 +307,7 @@ def test_an_attempt_at_an_earlier_part_changes_nothing_about_the_next(
     _, said = saleor.initialize(source, "one", DATA, Decimal("10.00"))
     world.sandbox.control.pay(said["pspReference"])
     world.time.advance(seconds=10)
-    world.sweep()
+    world.run_worker()
     _, second = saleor.initialize(source, "two", DATA, Decimal("9.90"))
     old = source.transactions[0]
     _, said = saleor.call(Event.INITIALIZE, {**saleor.session_body(old), "idempotencyKey": "old", "data": DATA})
@@ -316,11 +316,11 @@ def test_an_attempt_at_an_earlier_part_changes_nothing_about_the_next(
     world.sandbox.control.pay(second["pspReference"])
     world.a_day_passes()
     assert source.charged == TOTAL
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_a_refund_through_a_transaction_that_was_not_charged_is_refused(saleor: SaleorDouble, world: World) -> None:
-    """Two transactions have one payment; counted at both, the money would be given back twice in Saleor's books."""
+    """Two transactions have one payment; counted at both, the money would be refunded twice in Saleor's books."""
     source = saleor.checkout(TOTAL)
     (first, said), (second, _) = (saleor.initialize(source, key, DATA) for key in ("one", "two"))
     world.sandbox.control.pay(said["pspReference"])
@@ -335,7 +335,7 @@ def test_a_refund_through_a_transaction_that_was_not_charged_is_refused(saleor: 
 def test_a_refund_that_is_begun_in_the_last_moment_is_not_told_to_have_failed(
     saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the lock just in time, and the database is slow with the rest: told that nothing was given back, the staff ask again."""
+    """It has the lock just in time, and the database is slow with the rest: told that nothing was refunded, the staff ask again."""
     transaction = paid(saleor, world)
     monkeypatch.setattr(refunds, "ANSWER_WITHIN_SECONDS", 1.0)
     real_asked, real_queue = refunds._asked, operations.queue_refund

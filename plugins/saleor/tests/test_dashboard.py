@@ -17,7 +17,7 @@ from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.testing.world import World
 from tillgate_saleor.models import Installation
 
-DATA = {"vendor": "alipay", "returnUrl": RETURN_URL}
+DATA = {"method": "alipay", "returnUrl": RETURN_URL}
 
 
 def page(api_url: str) -> Any:
@@ -179,8 +179,8 @@ class Outline(HTMLParser):
             self._in_heading = False
 
 
-def test_channels_are_shown_with_account_and_vendors(saleor: SaleorDouble, settings: Any) -> None:
-    channels = {"asia": {"VENDORS": ["gcash", "dana"]}, "gone": {"ACCOUNT": "nobody"}}
+def test_channels_are_shown_with_account_and_methods(saleor: SaleorDouble, settings: Any) -> None:
+    channels = {"asia": {"PAYMENT_METHODS": ["gcash", "dana"]}, "gone": {"ACCOUNT": "nobody"}}
     settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"STOREFRONTS": ["http://testserver"], "CHANNELS": channels}}}
     saleor.initialize(saleor.checkout(Decimal("19.90")), "key", DATA)
     text = content(saleor).content.decode()
@@ -194,17 +194,17 @@ def test_what_needs_a_person_is_shown_with_the_way_to_the_admin(saleor: SaleorDo
     world.sandbox.control.pay(said["pspReference"])
     world.sandbox.control.fault("wrong_amount", occasion="query")
     world.time.advance(seconds=10)
-    world.sweep()
-    (reason,) = world.attentions()
+    world.run_worker()
+    (reason,) = world.reviews()
     assert reason == "amount-mismatch"
     text = content(saleor).content.decode()
     outline = Outline()
     outline.feed(text)
-    assert outline.headings == ["Needs a person", "Channels"]
+    assert outline.headings == ["Needs review", "Channels"]
     assert outline.labels <= outline.ids
     assert said["pspReference"] in text
-    assert outline.links[0]["href"] == "http://testserver/admin/tillgate/attention/"
-    assert re.fullmatch(r"http://testserver/admin/tillgate/attention/\d+/change/", outline.links[1]["href"] or "")
+    assert outline.links[0]["href"] == "http://testserver/admin/tillgate/review/"
+    assert re.fullmatch(r"http://testserver/admin/tillgate/review/\d+/change/", outline.links[1]["href"] or "")
     assert all(link["rel"] == "noopener" for link in outline.links)
 
 
@@ -217,9 +217,9 @@ def test_what_needs_a_person_at_another_saleor_is_not_shown(saleor: SaleorDouble
         world.sandbox.control.pay(said["pspReference"])
         world.sandbox.control.fault("wrong_amount", occasion="query")
         world.time.advance(seconds=10)
-        world.sweep()
+        world.run_worker()
         assert said["pspReference"] in content(saleor).content.decode()
-        assert "Nothing needs a person" in content(other).content.decode()
+        assert "Nothing needs review" in content(other).content.decode()
     finally:
         other.close()
 

@@ -50,7 +50,7 @@ def test_the_dashboard_hands_over_its_token_and_the_page_shows_what_it_may(page:
 
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" and is_ours(message) else None)
     page.goto(f"{saleor.origin}/dashboard/")
-    expect(app(page).get_by_text("Nothing needs a person.")).to_be_visible()
+    expect(app(page).get_by_text("Nothing needs review.")).to_be_visible()
     app(page).get_by_role("button", name="Test the connection").click()
     expect(app(page).get_by_text("a signed query was understood")).to_be_visible()
     assert complaints == []

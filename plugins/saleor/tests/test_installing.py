@@ -18,7 +18,7 @@ from tillgate_saleor import vault
 from tillgate_saleor.documents import Event
 from tillgate_saleor.models import Installation
 
-DATA = {"vendor": "alipay", "returnUrl": RETURN_URL}
+DATA = {"method": "alipay", "returnUrl": RETURN_URL}
 
 
 def token_of(saleor: SaleorDouble) -> str:
@@ -97,7 +97,7 @@ def test_a_saleor_that_cannot_be_reached_installs_nothing_and_is_told_why(double
 
 
 def test_a_replayed_handshake_changes_nothing(saleor: SaleorDouble) -> None:
-    """The newest token again is no news; an older one works no more, and does not come back."""
+    """The newest token again is inconclusive; an older one works no more, and does not come back."""
     old = token_of(saleor)
     assert saleor.register(old)[0] == 200
     assert Installation.objects.get().app_id == saleor.app_id
@@ -116,7 +116,7 @@ def test_the_app_that_is_installed_again_goes_on_with_what_was_begun(saleor: Sal
     assert saleor.app_id != before
     world.sandbox.control.pay(said["pspReference"])
     world.time.advance(seconds=10)
-    assert world.sweep().faults == []
+    assert world.run_worker().faults == []
     assert transaction.charged == Decimal("19.90")
     assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
 
@@ -135,13 +135,13 @@ def test_several_saleors_are_served_each_with_its_own_money(saleor: SaleorDouble
         settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: both, other.origin: both}}
         assert other.install()[0] == 200
         source = saleor.checkout(Decimal("19.90"))
-        other.sources[source.id] = twin = type(source)(source.id, source.total)
+        other.sources[source.id] = duplicate = type(source)(source.id, source.total)
         first, begun = saleor.initialize(source, "key", DATA)
-        second, begun_there = other.initialize(twin, "key", DATA)
+        second, begun_there = other.initialize(duplicate, "key", DATA)
         assert begun["pspReference"] != begun_there["pspReference"]
         world.sandbox.control.pay(begun["pspReference"])
         world.time.advance(seconds=10)
-        assert world.sweep().faults == []
+        assert world.run_worker().faults == []
         assert (first.charged, second.charged) == (Decimal("19.90"), Decimal(0))
     finally:
         other.close()
@@ -160,11 +160,11 @@ def test_a_saleor_that_was_taken_out_of_the_settings_begins_nothing_and_what_it_
     saleor: SaleorDouble, world: World, settings: Any
 ) -> None:
     """The default account may be that of another shop, which its money must not go to, and whose number it must not see."""
-    transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "one", {"vendor": "alipay"})
+    transaction, said = saleor.initialize(saleor.checkout(Decimal("19.90")), "one", {"method": "alipay"})
     settings.TILLGATE_SALEOR = {"SALEORS": {"https://another.example": {}}}
     source = saleor.checkout(Decimal("5.00"))
-    assert saleor.gateway_initialize(source) == (200, {"data": {"vendors": []}})
-    refused = saleor.initialize(source, "two", {"vendor": "alipay"})[1]
+    assert saleor.gateway_initialize(source) == (200, {"data": {"methods": []}})
+    refused = saleor.initialize(source, "two", {"method": "alipay"})[1]
     assert (refused["result"], refused["message"]) == ("CHARGE_FAILURE", "No way of paying is offered in this channel.")
     headers = {"Authorization": f"Bearer {saleor.page_token()}", "Saleor-Api-Url": saleor.api_url}
     assert Client().post("/app/content", headers=headers).status_code == 401
@@ -185,10 +185,10 @@ def test_an_installation_is_listed_and_forgotten(saleor: SaleorDouble, world: Wo
     assert saleor.post(Event.PROCESS, raw, saleor.sign(raw))[0] == 401
     world.sandbox.control.pay(said["pspReference"])
     world.a_day_passes()
-    assert world.attentions() == ["delivery-failing"], "its money waits for a person"
+    assert world.reviews() == ["outbox_event-failing"], "its money waits for a person"
     assert saleor.install()[0] == 200
     world.a_day_passes()
-    assert world.attentions() == []
+    assert world.reviews() == []
     assert transaction.charged == Decimal("19.90")
 
 
@@ -198,12 +198,12 @@ def test_an_app_that_saleor_has_switched_off_for_a_while_reports_later(saleor: S
     tokens, saleor.tokens = saleor.tokens, {}
     world.sandbox.control.pay(said["pspReference"])
     world.a_day_passes()
-    assert world.attentions() == ["delivery-failing"]
+    assert world.reviews() == ["outbox_event-failing"]
     assert transaction.charged == 0
     saleor.tokens = tokens
     world.a_day_passes()
     assert transaction.charged == Decimal("19.90")
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_a_saleor_that_nobody_installed_cannot_be_forgotten(world: World) -> None:
@@ -237,7 +237,7 @@ def test_a_saleor_whose_domain_has_changed_goes_on_with_what_was_begun(
     world.sandbox.control.pay(said["pspReference"])
     world.a_day_passes()
     assert (transaction.charged, other.charged) == (Decimal("14.90"), Decimal("7.00"))
-    assert world.attentions() == []
+    assert world.reviews() == []
     assert Installation.objects.count() == 1
 
 
@@ -313,7 +313,7 @@ def test_a_token_that_no_key_fits_is_told_to_a_person_and_not_lost(saleor: Saleo
     settings.TILLGATE_SALEOR = {**settings.TILLGATE_SALEOR, "ENCRYPTION_KEYS": [NEW]}
     world.sandbox.control.pay(said["pspReference"])
     world.a_day_passes()
-    assert world.attentions() == ["delivery-failing"]
+    assert world.reviews() == ["outbox_event-failing"]
     settings.TILLGATE_SALEOR = {**settings.TILLGATE_SALEOR, "ENCRYPTION_KEYS": [NEW, settings.SECRET_KEY]}
     world.a_day_passes()
     assert transaction.charged == Decimal("19.90")

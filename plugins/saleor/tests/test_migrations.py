@@ -29,7 +29,7 @@ def test_migrations_run_forwards_backwards_to_nothing_and_forwards_again(world: 
         call_command("migrate", "tillgate_saleor", verbosity=0)
     assert tables() == built
     assert double.install()[0] == 200
-    _, said = double.initialize(double.checkout(Decimal("19.90")), "key", {"vendor": "alipay", "returnUrl": RETURN_URL})
+    _, said = double.initialize(double.checkout(Decimal("19.90")), "key", {"method": "alipay", "returnUrl": RETURN_URL})
     assert said["result"] == "CHARGE_ACTION_REQUIRED"
 
 

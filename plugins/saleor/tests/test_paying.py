@@ -18,18 +18,18 @@ from tests.double import DoubleTransaction, Noted, SaleorDouble, Source
 from tests.storefront import RETURN_URL
 from tillgate import hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Attention, Order, Payment, Refund
+from tillgate.django.models import Order, Payment, Refund, Review
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
 from tillgate.wire.money import WireNumber
-from tillgate_saleor import books, costs, deadline, paying, transactions
+from tillgate_saleor import costs, deadline, ledger, paying, transactions
 from tillgate_saleor.answers import moment
 from tillgate_saleor.bodies import Source as Told
 from tillgate_saleor.deadline import TooLate, within
 from tillgate_saleor.documents import Event
 from tillgate_saleor.models import Purchase, Transaction
 
-DATA = {"vendor": "alipay", "returnUrl": RETURN_URL}
+DATA = {"method": "alipay", "returnUrl": RETURN_URL}
 TOTAL = Decimal("19.90")
 NOTHING = Decimal(0)
 
@@ -38,27 +38,27 @@ def reports(saleor: SaleorDouble) -> int:
     return sum(name == "mutation Report" for name, _ in saleor.requests)
 
 
-def sweep(world: World) -> None:
+def run_worker(world: World) -> None:
     world.time.advance(seconds=10)
-    assert world.sweep().faults == []
+    assert world.run_worker().faults == []
 
 
 def charged_by_another_app(saleor: SaleorDouble, source: Source, amount: Decimal) -> None:
     """Let another App of the same Saleor take money for a checkout, such as a gift card's."""
-    theirs, _ = saleor.initialize(source, f"another App's {amount}", {"vendor": "none of ours"})
+    theirs, _ = saleor.initialize(source, f"another App's {amount}", {"method": "none of ours"})
     theirs.events = [Noted("CHARGE_SUCCESS", "theirs", amount, timezone.now())]
 
 
 def half_paid(saleor: SaleorDouble, world: World) -> Source:
-    """Return a checkout whose cart had grown to twice as much when the cashier page of before was paid."""
+    """Return a checkout whose cart had grown to twice as much when the payment page of before was paid."""
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA)
     source.total = TOTAL * 2
     saleor.gateway_initialize(source)
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
-    assert world.attentions() == ["underpaid"]
+    run_worker(world)
+    run_worker(world)
+    assert world.reviews() == ["underpaid"]
     return source
 
 
@@ -77,33 +77,33 @@ def given_up(saleor: SaleorDouble, world: World, reference: str) -> None:
     world.sandbox.control.pay(reference)
     for _ in range(6):
         world.time.advance(minutes=10)
-        world.sweep()
-    assert world.attentions() == ["delivery-failing"]
-    operations.perform(Attention.objects.get(resolved_at__isnull=True).pk, "accept", person="ann", note="I see to it")
+        world.run_worker()
+    assert world.reviews() == ["outbox_event-failing"]
+    operations.take_action(Review.objects.get(resolved_at__isnull=True).pk, "accept", staff="ann", note="I see to it")
     saleor.tokens = tokens
-    sweep(world)
+    run_worker(world)
 
 
 # Beginning --------------------------------------------------------------------------------------------------------------------------------
 
 
-def test_the_vendors_of_a_channel_are_offered_in_their_order(saleor: SaleorDouble, settings: Any) -> None:
-    channels = {"default-channel": {"VENDORS": ["paypal", "alipay"]}}
+def test_the_methods_of_a_channel_are_offered_in_their_order(saleor: SaleorDouble, settings: Any) -> None:
+    channels = {"default-channel": {"PAYMENT_METHODS": ["paypal", "alipay"]}}
     settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"CHANNELS": channels}}}
     _, said = saleor.gateway_initialize(saleor.checkout(TOTAL))
-    assert said == {"data": {"vendors": [{"id": "paypal", "name": "PayPal"}, {"id": "alipay", "name": "Alipay"}]}}
-    _, refused = saleor.initialize(saleor.checkout(TOTAL), "key", {"vendor": "wechatpay"})
+    assert said == {"data": {"methods": [{"id": "paypal", "name": "PayPal"}, {"id": "alipay", "name": "Alipay"}]}}
+    _, refused = saleor.initialize(saleor.checkout(TOTAL), "key", {"method": "wechatpay"})
     assert refused["result"] == "CHARGE_FAILURE"
 
 
 def test_a_channel_in_another_currency_is_offered_nothing(saleor: SaleorDouble) -> None:
-    assert saleor.gateway_initialize(saleor.checkout(TOTAL, "PLN"))[1] == {"data": {"vendors": []}}
+    assert saleor.gateway_initialize(saleor.checkout(TOTAL, "PLN"))[1] == {"data": {"methods": []}}
 
 
 def test_a_channel_is_paid_to_its_account(saleor: SaleorDouble, world: World, settings: Any) -> None:
     settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": dict.fromkeys(("default", "asia"), settings.TILLGATE["ACCOUNTS"]["default"])}
     settings.TILLGATE_SALEOR = {"SALEORS": {saleor.origin: {"CHANNELS": {"default-channel": {"ACCOUNT": "asia"}}}}}
-    _, said = saleor.initialize(saleor.checkout(TOTAL), "key", {"vendor": "alipay"})
+    _, said = saleor.initialize(saleor.checkout(TOTAL), "key", {"method": "alipay"})
     assert said["result"] == "CHARGE_ACTION_REQUIRED"
     assert Payment.objects.get().account == "asia"
 
@@ -115,12 +115,12 @@ def test_the_same_key_is_the_same_payment(saleor: SaleorDouble) -> None:
     assert Payment.objects.count() == 1
 
 
-def test_the_same_key_is_the_same_payment_though_its_vendor_is_not_offered_any_more(
+def test_the_same_key_is_the_same_payment_though_its_method_is_not_offered_any_more(
     saleor: SaleorDouble, world: World, settings: Any
 ) -> None:
     source = saleor.checkout(TOTAL)
     _, first = saleor.initialize(source, "key", DATA)
-    world.configure(VENDORS=["paypal"])
+    world.configure(PAYMENT_METHODS=["paypal"])
     assert saleor.initialize(source, "key", DATA)[1] == first
     world.sandbox.control.pay(first["pspReference"])
     settings.TILLGATE_SALEOR = {"SALEORS": {}}
@@ -145,7 +145,7 @@ def test_the_same_key_while_the_payment_is_being_created_waits_for_it_and_is_ans
     def slow(*arguments: Any) -> Any:
         is_creating.set()
         assert asked_again.wait(10)
-        time.sleep(0.3)  # until the second press has looked
+        time.sleep(0.3)  # until the second press has polled
         return real(*arguments)
 
     def press() -> Any:
@@ -163,7 +163,7 @@ def test_the_same_key_while_the_payment_is_being_created_waits_for_it_and_is_ans
     source = saleor.checkout(TOTAL)
     first, second = together(press, press_again)
     payment = Payment.objects.get()
-    is_there = ("CHARGE_ACTION_REQUIRED", payment.reference, {"cashierUrl": payment.cashier_url})
+    is_there = ("CHARGE_ACTION_REQUIRED", payment.reference, {"cashierUrl": payment.payment_url})
     assert first == second == (("CHARGE_FAILURE", payment.reference, None) if fault else is_there)
 
 
@@ -180,11 +180,11 @@ def test_two_transactions_for_the_same_lead_to_one_payment_and_one_of_them_is_ch
     world.sandbox.control.pay(again["pspReference"])
     assert saleor.process(first)["result"] == "CHARGE_FAILURE"
     assert saleor.process(second)["result"] == "CHARGE_SUCCESS"
-    sweep(world)
+    run_worker(world)
     assert (first.charged, second.charged) == (NOTHING, TOTAL)
 
 
-def test_two_transactions_for_the_same_in_the_same_moment_are_both_led_to_the_cashier_page(
+def test_two_transactions_for_the_same_in_the_same_moment_are_both_led_to_the_payment_page_page(
     saleor: SaleorDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second is begun and answered while the first is about to be."""
@@ -226,10 +226,10 @@ def test_a_shopper_who_has_paid_is_not_sent_to_pay_again(saleor: SaleorDouble, w
     source = saleor.checkout(TOTAL)
     first, said = saleor.initialize(source, "one", DATA)
     world.sandbox.control.pay(said["pspReference"])
-    _, again = saleor.initialize(source, "two", {"vendor": "paypal"}, TOTAL)
+    _, again = saleor.initialize(source, "two", {"method": "paypal"}, TOTAL)
     assert (again["result"], "pspReference" in again) == ("CHARGE_FAILURE", False)
     assert len(world.sandbox.service.transactions()) == 1
-    sweep(world)
+    run_worker(world)
     assert first.charged == TOTAL
 
 
@@ -245,7 +245,7 @@ def test_a_process_that_dies_between_creation_and_note_finds_its_payment_again(s
             if payment.reference in known:
                 world.sandbox.control.pay(payment.reference)
         world.time.advance(minutes=20)
-        assert world.sweep().faults == []
+        assert world.run_worker().faults == []
         held = sum(Decimal(world.sandbox.service.find(one.reference).amount) for one in created if one.reference in known)
         assert source.charged == held
         if not points.has_ended:
@@ -264,17 +264,17 @@ def test_more_is_paid_once_saleor_knows_what_is_paid_where_the_owner_trusts_it_t
     world.sandbox.control.pay(said["pspReference"])
     _, soon = saleor.initialize(source, "two", DATA, Decimal("14.90"))
     assert soon["result"] == "CHARGE_FAILURE", "Saleor has not heard of the first yet, and may mean the same money"
-    sweep(world)
-    assert source.books == []
+    run_worker(world)
+    assert source.ledger == []
     second, said = saleor.initialize(source, "three", DATA)
     assert second.amount == Decimal("14.90"), (source.charged, first.events)
     assert saleor.initialize(source, "three", DATA)[1] == said
     world.sandbox.control.pay(said["pspReference"])
     assert saleor.process(second)["result"] == "CHARGE_SUCCESS"
-    sweep(world)
-    assert (first.charged, second.charged, source.books) == (Decimal("5.00"), Decimal("14.90"), ["paid"])
+    run_worker(world)
+    assert (first.charged, second.charged, source.ledger) == (Decimal("5.00"), Decimal("14.90"), ["paid"])
     assert saleor.request_refund(second, Decimal("14.90"))[1]["result"] == "REFUND_SUCCESS"
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_nothing_more_is_paid_where_the_owner_has_not_said_so(saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +282,7 @@ def test_nothing_more_is_paid_where_the_owner_has_not_said_so(saleor: SaleorDoub
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA, Decimal("5.00"))
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
+    run_worker(world)
     assert saleor.initialize(source, "two", DATA)[1]["result"] == "CHARGE_FAILURE"
 
 
@@ -290,13 +290,13 @@ def test_what_a_storefront_names_is_not_taken_for_what_a_checkout_costs(saleor: 
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA)
     saleor.gateway_initialize(source, Decimal("0.01"))
-    for number, vendor in enumerate(("alipay", "paypal")):
-        _, refused = saleor.initialize(source, f"less {number}", {"vendor": vendor}, Decimal("0.01"))
+    for number, method in enumerate(("alipay", "paypal")):
+        _, refused = saleor.initialize(source, f"less {number}", {"method": method}, Decimal("0.01"))
         assert (refused["result"], "pspReference" in refused) == ("CHARGE_FAILURE", False)
         assert "USD 19.90 is left to be paid" in refused["message"]
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    assert (source.books, world.attentions()) == (["paid"], [])
+    run_worker(world)
+    assert (source.ledger, world.reviews()) == (["paid"], [])
     assert Payment.objects.count() == 1
 
 
@@ -308,15 +308,15 @@ def test_no_more_is_taken_than_what_is_left(saleor: SaleorDouble, world: World) 
     source.total = TOTAL * 2
     saleor.gateway_initialize(source)
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
-    assert world.attentions() == ["underpaid"]
-    _, rest = saleor.initialize(source, "two", {"vendor": "paypal"})
-    _, stale = saleor.initialize(source, "three", {"vendor": "gcash"}, TOTAL * 2)
+    run_worker(world)
+    run_worker(world)
+    assert world.reviews() == ["underpaid"]
+    _, rest = saleor.initialize(source, "two", {"method": "paypal"})
+    _, stale = saleor.initialize(source, "three", {"method": "gcash"}, TOTAL * 2)
     assert (rest["amount"], stale["amount"]) == (19.9, 19.9)
     world.sandbox.control.pay(rest["pspReference"])
-    sweep(world)
-    assert (source.books, world.attentions()) == (["paid"], [])
+    run_worker(world)
+    assert (source.ledger, world.reviews()) == (["paid"], [])
 
 
 @pytest.mark.parametrize("is_seen", [True, False])
@@ -328,24 +328,24 @@ def test_a_second_payment_that_comes_while_a_matter_is_concluded_is_told(
     source.total = TOTAL * 2
     saleor.gateway_initialize(source)
     world.sandbox.control.pay(little["pspReference"])
-    sweep(world)
-    sweep(world)
-    references = [saleor.initialize(source, vendor, {"vendor": vendor})[1]["pspReference"] for vendor in ("gcash", "paypal")]
+    run_worker(world)
+    run_worker(world)
+    references = [saleor.initialize(source, method, {"method": method})[1]["pspReference"] for method in ("gcash", "paypal")]
     for reference in references:
         world.sandbox.control.pay(reference)
-    operations.reconcile(Payment.objects.get(reference=references[0]), "notice")
+    operations.reconcile(Payment.objects.get(reference=references[0]), "webhook")
     real, later = costs._held, [Payment.objects.get(reference=references[1])]
 
     def overtaken(parts: Any) -> Any:
         held = None if is_seen else real(parts)
         while later:
-            operations.reconcile(later.pop(), "notice")
+            operations.reconcile(later.pop(), "webhook")
         return held or real(parts)
 
     with monkeypatch.context() as patched:
         patched.setattr(costs, "_held", overtaken)
         costs.conclude(list(Purchase.objects.all()))
-    assert world.attentions() == [*(["underpaid"] if is_seen else []), "second-payment"]
+    assert world.reviews() == [*(["underpaid"] if is_seen else []), "second-payment"]
 
 
 def test_what_is_paid_already_is_not_begun_for_whatever_a_storefront_names(saleor: SaleorDouble, world: World) -> None:
@@ -353,7 +353,7 @@ def test_what_is_paid_already_is_not_begun_for_whatever_a_storefront_names(saleo
     source = half_paid(saleor, world)
     source.total = TOTAL
     for amount in (Decimal("0.01"), TOTAL, TOTAL * 2):
-        _, refused = saleor.initialize(source, f"named {amount}", {"vendor": "paypal"}, amount)
+        _, refused = saleor.initialize(source, f"named {amount}", {"method": "paypal"}, amount)
         assert refused["message"] == "This is paid already."
     assert Payment.objects.count() == 1
 
@@ -371,9 +371,9 @@ def test_money_for_what_another_app_has_paid_meanwhile_is_told_and_its_page_not_
     again = saleor.process(transaction)
     assert (again["result"], again.get("data")) == ("CHARGE_ACTION_REQUIRED", None)
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
-    assert world.attentions() == ["paid-not-payable"]
+    run_worker(world)
+    run_worker(world)
+    assert world.reviews() == ["paid-not-payable"]
     assert transaction.charged == TOTAL, "Saleor's books hold it, so that its staff can give it back"
 
 
@@ -385,10 +385,10 @@ def test_money_for_what_another_app_has_paid_unheard_is_told_before_saleor_hears
     _, said = saleor.initialize(source, "ours", DATA)
     charged_by_another_app(saleor, source, theirs)
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
-    assert world.attentions() == ["overpaid"]
-    assert f"Saleor wants USD {TOTAL - theirs} by now" in Attention.objects.get().sentence
+    run_worker(world)
+    run_worker(world)
+    assert world.reviews() == ["overpaid"]
+    assert f"Saleor wants USD {TOTAL - theirs} by now" in Review.objects.get().message
 
 
 @pytest.mark.parametrize("door", ["report", "payment step", "process", "begun again"])
@@ -399,7 +399,7 @@ def test_a_checkout_that_became_dearer_unheard_is_told_and_the_rest_can_be_paid(
     source = saleor.checkout(TOTAL)
     transaction, said = saleor.initialize(source, "one", DATA)
     world.sandbox.control.pay(said["pspReference"])
-    operations.reconcile(Payment.objects.get(), "notice")
+    operations.reconcile(Payment.objects.get(), "webhook")
     assert Purchase.objects.get().paid_reference == said["pspReference"]
     source.total = TOTAL * 2
     match door:
@@ -410,15 +410,15 @@ def test_a_checkout_that_became_dearer_unheard_is_told_and_the_rest_can_be_paid(
         case "begun again":
             saleor.initialize(source, "one", DATA)
         case _:
-            sweep(world)
-    assert world.attentions() == ["underpaid"]
-    sweep(world)
-    _, rest = saleor.initialize(source, "rest", {"vendor": "paypal"}, TOTAL * 2)
+            run_worker(world)
+    assert world.reviews() == ["underpaid"]
+    run_worker(world)
+    _, rest = saleor.initialize(source, "rest", {"method": "paypal"}, TOTAL * 2)
     assert (rest["result"], rest["amount"]) == ("CHARGE_ACTION_REQUIRED", 19.9)
     world.sandbox.control.pay(rest["pspReference"])
-    sweep(world)
-    sweep(world)
-    assert (source.books, source.charged, world.attentions()) == (["paid"], TOTAL * 2, [])
+    run_worker(world)
+    run_worker(world)
+    assert (source.ledger, source.charged, world.reviews()) == (["paid"], TOTAL * 2, [])
     assert saleor.initialize(source, "third", DATA, TOTAL)[1]["message"] == "This is paid already."
     assert list(operations.audit(clock.now() - timedelta(days=2), clock.now() + timedelta(seconds=1))) == []
 
@@ -429,34 +429,34 @@ def test_a_checkout_that_becomes_cheaper_after_it_was_paid_is_told_and_is_over_o
     source = saleor.checkout(TOTAL)
     transaction, said = saleor.initialize(source, "one", DATA)
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
+    run_worker(world)
     source.total = Decimal("15.00")
     saleor.gateway_initialize(source)
-    assert world.attentions() == ["overpaid"]
+    assert world.reviews() == ["overpaid"]
     saleor.request_refund(transaction, Decimal("4.90"))
-    sweep(world)
-    assert world.attentions() == []
+    run_worker(world)
+    assert world.reviews() == []
 
 
-@pytest.mark.parametrize(("back", "says"), [("5.00", "This is paid already."), ("19.90", "This was paid, and the money was given back.")])
+@pytest.mark.parametrize(("back", "says"), [("5.00", "This is paid already."), ("19.90", "This was paid, and the money was refunded.")])
 def test_what_was_given_back_of_an_order_is_not_asked_for_again(back: str, says: str, saleor: SaleorDouble, world: World) -> None:
     order = begun_order(saleor, world)
     paid_at_the_gateway(world)
-    sweep(world)
-    sweep(world)
+    run_worker(world)
+    run_worker(world)
     saleor.request_refund(order.transactions[0], Decimal(back))
-    sweep(world)
-    assert saleor.initialize(order, "again", {"vendor": "paypal"}, TOTAL)[1]["message"] == says
-    assert world.attentions() == []
+    run_worker(world)
+    assert saleor.initialize(order, "again", {"method": "paypal"}, TOTAL)[1]["message"] == says
+    assert world.reviews() == []
 
 
-def pays(saleor: SaleorDouble, world: World, source: Source, key: str, vendor: str = "alipay") -> Any:
+def pays(saleor: SaleorDouble, world: World, source: Source, key: str, method: str = "alipay") -> Any:
     """Begin to pay, pay, and let all be told; return the transaction."""
-    transaction, said = saleor.initialize(source, key, {"vendor": vendor})
+    transaction, said = saleor.initialize(source, key, {"method": method})
     assert said["result"] == "CHARGE_ACTION_REQUIRED", said["message"]
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
+    run_worker(world)
+    run_worker(world)
     return transaction
 
 
@@ -464,12 +464,12 @@ def test_a_checkout_is_paid_once_more_after_all_of_it_was_given_back(saleor: Sal
     """It becomes an order by what it holds, and by nothing else."""
     source = saleor.checkout(TOTAL)
     saleor.request_refund(pays(saleor, world, source, "one"), TOTAL)
-    sweep(world)
+    run_worker(world)
     source.total = TOTAL * 2
     saleor.gateway_initialize(source)
-    assert world.attentions() == [], "nothing is held"
+    assert world.reviews() == [], "nothing is held"
     pays(saleor, world, source, "two", "paypal")
-    assert (source.charged, world.attentions()) == (TOTAL * 2, [])
+    assert (source.charged, world.reviews()) == (TOTAL * 2, [])
 
 
 def test_a_difference_that_went_back_is_paid_once_the_checkout_costs_it_again(saleor: SaleorDouble, world: World) -> None:
@@ -477,45 +477,45 @@ def test_a_difference_that_went_back_is_paid_once_the_checkout_costs_it_again(sa
     pays(saleor, world, source, "one")
     source.total = Decimal("15.00")
     saleor.gateway_initialize(source)
-    operations.perform(Attention.objects.get().pk, "refund", person="ann", amount="4.90")
-    sweep(world)
-    sweep(world)
-    assert (source.charged, world.attentions()) == (Decimal("15.00"), [])
+    operations.take_action(Review.objects.get().pk, "refund", staff="ann", amount="4.90")
+    run_worker(world)
+    run_worker(world)
+    assert (source.charged, world.reviews()) == (Decimal("15.00"), [])
     source.total = TOTAL + 5
     saleor.gateway_initialize(source)
-    assert world.attentions() == ["underpaid"]
+    assert world.reviews() == ["underpaid"]
     pays(saleor, world, source, "rest", "paypal")
-    assert (source.charged, world.attentions()) == (TOTAL + 5, [])
+    assert (source.charged, world.reviews()) == (TOTAL + 5, [])
 
 
 def test_the_rest_alone_does_not_pay_once_the_first_was_given_back(saleor: SaleorDouble, world: World) -> None:
     source = saleor.checkout(TOTAL)
     pays(saleor, world, source, "one")
     source.total = TOTAL * 2
-    _, rest = saleor.initialize(source, "rest", {"vendor": "paypal"})
-    operations.perform(Attention.objects.get().pk, "refund", person="ann", amount=str(TOTAL))
-    sweep(world)
+    _, rest = saleor.initialize(source, "rest", {"method": "paypal"})
+    operations.take_action(Review.objects.get().pk, "refund", staff="ann", amount=str(TOTAL))
+    run_worker(world)
     world.sandbox.control.pay(rest["pspReference"])
-    sweep(world)
-    sweep(world)
-    assert (source.charged, world.attentions()) == (TOTAL, ["underpaid"])
+    run_worker(world)
+    run_worker(world)
+    assert (source.charged, world.reviews()) == (TOTAL, ["underpaid"])
     pays(saleor, world, source, "third", "gcash")
-    assert (source.charged, world.attentions()) == (TOTAL * 2, [])
+    assert (source.charged, world.reviews()) == (TOTAL * 2, [])
 
 
 def test_a_checkout_whose_payer_was_given_back_in_place_of_its_double_can_be_paid_the_rest_of(saleor: SaleorDouble, world: World) -> None:
     source = saleor.checkout(TOTAL)
-    (first, one), (_, two) = (saleor.initialize(source, vendor, {"vendor": vendor}) for vendor in ("alipay", "paypal"))
+    (first, one), (_, two) = (saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal"))
     for said in (one, two):
         world.sandbox.control.pay(said["pspReference"])
-        sweep(world)
-        sweep(world)
+        run_worker(world)
+        run_worker(world)
     saleor.request_refund(first, TOTAL)
-    sweep(world)
-    assert (source.charged, world.attentions()) == (TOTAL, [])
+    run_worker(world)
+    assert (source.charged, world.reviews()) == (TOTAL, [])
     source.total = TOTAL * 2
     pays(saleor, world, source, "rest", "gcash")
-    assert (source.charged, world.attentions()) == (TOTAL * 2, [])
+    assert (source.charged, world.reviews()) == (TOTAL * 2, [])
 
 
 @pytest.mark.parametrize(("by", "reason"), [(5, "underpaid"), (-5, "overpaid")])
@@ -524,35 +524,35 @@ def test_a_rest_that_was_begun_and_left_keeps_nobody_from_being_told(by: int, re
     pays(saleor, world, source, "one")
     source.total = TOTAL * 2
     saleor.gateway_initialize(source)
-    saleor.initialize(source, "rest", {"vendor": "paypal"})
+    saleor.initialize(source, "rest", {"method": "paypal"})
     world.a_day_passes()
     source.total = TOTAL + by
     saleor.gateway_initialize(source)
-    assert world.attentions() == [reason]
+    assert world.reviews() == [reason]
 
 
 def test_i4_a_second_payment_of_what_a_person_had_accepted_as_too_little_is_told(saleor: SaleorDouble, world: World) -> None:
     source = saleor.checkout(TOTAL)
-    (_, one), (_, two) = (saleor.initialize(source, vendor, {"vendor": vendor}) for vendor in ("alipay", "paypal"))
+    (_, one), (_, two) = (saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal"))
     source.total = TOTAL * 2
     saleor.gateway_initialize(source)
     world.sandbox.control.pay(one["pspReference"])
-    sweep(world)
-    sweep(world)
-    operations.perform(Attention.objects.get().pk, "accept", person="ann", note="the shopper will take it out")
+    run_worker(world)
+    run_worker(world)
+    operations.take_action(Review.objects.get().pk, "accept", staff="ann", note="the shopper will take it out")
     source.total = TOTAL
     saleor.gateway_initialize(source)
     world.sandbox.control.pay(two["pspReference"])
-    sweep(world)
-    sweep(world)
-    assert (source.charged, world.attentions()) == (TOTAL * 2, ["overpaid"])
+    run_worker(world)
+    run_worker(world)
+    assert (source.charged, world.reviews()) == (TOTAL * 2, ["overpaid"])
 
 
 def test_too_little_is_nobodys_matter_once_the_cart_costs_as_much_again(saleor: SaleorDouble, world: World) -> None:
     source = half_paid(saleor, world)
     source.total = TOTAL
     saleor.gateway_initialize(source)
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_two_presses_for_the_rest_in_the_same_moment_make_one_part(
@@ -588,8 +588,8 @@ def test_a_saleor_that_cannot_say_what_it_costs_is_told_of_the_money_all_the_sam
 
     monkeypatch.setattr(saleor, "graphql", slowly)
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
+    run_worker(world)
+    run_worker(world)
     assert transaction.charged == TOTAL
 
 
@@ -597,26 +597,26 @@ def test_two_presses_for_the_rest_make_one_part(saleor: SaleorDouble, world: Wor
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA)
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
+    run_worker(world)
     source.total = TOTAL * 2
     rests = [saleor.initialize(source, f"rest {number}", DATA)[1] for number in range(2)]
     assert rests[0]["pspReference"] == rests[1]["pspReference"]
     assert Purchase.objects.count() == 2
     world.sandbox.control.pay(rests[1]["pspReference"])
-    sweep(world)
-    assert (source.charged, world.attentions()) == (TOTAL * 2, [])
+    run_worker(world)
+    assert (source.charged, world.reviews()) == (TOTAL * 2, [])
 
 
 def test_two_open_pages_that_pay_a_grown_cart_to_the_cent_have_paid_it(saleor: SaleorDouble, world: World) -> None:
     source = saleor.checkout(TOTAL)
-    references = [saleor.initialize(source, vendor, {"vendor": vendor})[1]["pspReference"] for vendor in ("alipay", "paypal")]
+    references = [saleor.initialize(source, method, {"method": method})[1]["pspReference"] for method in ("alipay", "paypal")]
     source.total = TOTAL * 2
     saleor.gateway_initialize(source)
     for reference in references:
         world.sandbox.control.pay(reference)
-        sweep(world)
-        sweep(world)
-    assert (source.books, source.charged, world.attentions()) == (["paid"], TOTAL * 2, [])
+        run_worker(world)
+        run_worker(world)
+    assert (source.ledger, source.charged, world.reviews()) == (["paid"], TOTAL * 2, [])
     assert saleor.initialize(source, "third", DATA, TOTAL * 2)[1]["message"] == "This is paid already."
 
 
@@ -624,15 +624,15 @@ def test_a_person_reads_what_it_costs_and_not_what_was_left(saleor: SaleorDouble
     source = saleor.checkout(TOTAL * 2)
     _, whole = saleor.initialize(source, "whole", DATA)
     source.total = TOTAL
-    _, half = saleor.initialize(source, "half", {"vendor": "paypal"})
+    _, half = saleor.initialize(source, "half", {"method": "paypal"})
     source.total = TOTAL * 2
     saleor.gateway_initialize(source)
     for said in (half, whole):
         world.sandbox.control.pay(said["pspReference"])
-        sweep(world)
-        sweep(world)
-    assert sorted(world.attentions()) == ["overpaid", "underpaid"]
-    assert "the order costs USD 39.80 by now" in Attention.objects.get(reason="underpaid").sentence
+        run_worker(world)
+        run_worker(world)
+    assert sorted(world.reviews()) == ["overpaid", "underpaid"]
+    assert "the order costs USD 39.80 by now" in Review.objects.get(reason="underpaid").message
 
 
 def test_i4_what_was_canceled_and_paid_all_the_same_is_not_begun_again(saleor: SaleorDouble, world: World) -> None:
@@ -640,25 +640,25 @@ def test_i4_what_was_canceled_and_paid_all_the_same_is_not_begun_again(saleor: S
     transaction, said = saleor.initialize(source, "one", DATA)
     saleor.request_cancel(transaction)
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
-    assert (source.charged, world.attentions()) == (TOTAL, ["paid-not-payable"])
-    assert saleor.initialize(source, "two", {"vendor": "paypal"}, TOTAL)[1]["result"] == "CHARGE_FAILURE"
+    run_worker(world)
+    run_worker(world)
+    assert (source.charged, world.reviews()) == (TOTAL, ["paid-not-payable"])
+    assert saleor.initialize(source, "two", {"method": "paypal"}, TOTAL)[1]["result"] == "CHARGE_FAILURE"
 
 
 def test_a_process_that_dies_after_the_rest_was_paid_leaves_no_matter_for_ever(
     saleor: SaleorDouble, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = half_paid(saleor, world)
-    _, rest = saleor.initialize(source, "two", {"vendor": "paypal"})
+    _, rest = saleor.initialize(source, "two", {"method": "paypal"})
     world.sandbox.control.pay(rest["pspReference"])
     with monkeypatch.context() as patched, suppress(Crash):
         patched.setattr(costs, "settle", raising(Crash("here")))
-        operations.reconcile(Payment.objects.get(reference=rest["pspReference"]), "notice")
-        sweep(world)
-    sweep(world)
+        operations.reconcile(Payment.objects.get(reference=rest["pspReference"]), "webhook")
+        run_worker(world)
+    run_worker(world)
     world.a_day_passes()
-    assert (source.books, world.attentions()) == (["paid"], [])
+    assert (source.ledger, world.reviews()) == (["paid"], [])
 
 
 def test_what_another_app_holds_is_not_left_to_be_paid(saleor: SaleorDouble, world: World) -> None:
@@ -667,8 +667,8 @@ def test_what_another_app_holds_is_not_left_to_be_paid(saleor: SaleorDouble, wor
     _, said = saleor.initialize(source, "rest", DATA)
     assert said["amount"] == 9.9
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    assert (source.books, world.attentions()) == (["paid"], [])
+    run_worker(world)
+    assert (source.ledger, world.reviews()) == (["paid"], [])
 
 
 def test_a_balance_says_what_an_order_costs_whoever_holds_what_of_it(saleor: SaleorDouble, world: World) -> None:
@@ -737,7 +737,7 @@ def test_a_transaction_that_was_never_begun_is_a_failure(saleor: SaleorDouble) -
 
 def test_the_shopper_comes_back_to_the_storefront_with_the_transaction(saleor: SaleorDouble, world: World) -> None:
     url = "http://testserver/storefront/back/?order=1&x=%C3%BC"
-    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", {"vendor": "alipay", "returnUrl": url})
+    transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", {"method": "alipay", "returnUrl": url})
     back = urlsplit(world.sandbox.control.pay(said["pspReference"]) or "")
     answer = Client().get(f"{back.path}?{back.query}")
     assert answer["Location"].startswith("http://testserver/storefront/back/?order=1&x=%C3%BC&transaction=")
@@ -746,7 +746,7 @@ def test_the_shopper_comes_back_to_the_storefront_with_the_transaction(saleor: S
 
 
 def test_a_shopper_without_a_way_back_stays_on_our_page(saleor: SaleorDouble, world: World) -> None:
-    _, said = saleor.initialize(saleor.checkout(TOTAL), "key", {"vendor": "alipay"})
+    _, said = saleor.initialize(saleor.checkout(TOTAL), "key", {"method": "alipay"})
     back = urlsplit(world.sandbox.control.pay(said["pspReference"]) or "")
     assert Client().get(f"{back.path}?{back.query}").status_code == 200
 
@@ -766,7 +766,7 @@ def test_what_process_has_answered_is_reported_under_the_same_reference(saleor: 
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     world.sandbox.control.pay(said["pspReference"])
     saleor.process(transaction)
-    sweep(world)
+    run_worker(world)
     assert (transaction.charged, transaction.references_charged, reports(saleor)) == (TOTAL, 1, 1)
 
 
@@ -776,11 +776,11 @@ def test_a_saleor_that_is_down_hears_of_it_later(saleor: SaleorDouble, world: Wo
     saleor.is_down = True
     world.a_day_passes()
     assert transaction.charged == 0
-    assert world.attentions() == ["delivery-failing"]
+    assert world.reviews() == ["outbox_event-failing"]
     saleor.is_down = False
     world.a_day_passes()
     assert transaction.charged == TOTAL
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_nobody_who_paid_is_reported_as_such_and_late_money_still_is(saleor: SaleorDouble, world: World) -> None:
@@ -789,9 +789,9 @@ def test_nobody_who_paid_is_reported_as_such_and_late_money_still_is(saleor: Sal
     assert transaction.has_failed
     world.sandbox.control.service.decide(said["pspReference"], "pay", late=True)
     world.time.advance(days=8)
-    world.sweep()
-    assert world.attentions() == ["paid-not-payable"]
-    sweep(world)
+    world.run_worker()
+    assert world.reviews() == ["paid-not-payable"]
+    run_worker(world)
     assert transaction.charged == TOTAL, "Saleor's books hold what came"
 
 
@@ -803,7 +803,7 @@ def test_money_counts_after_a_failure_though_the_services_clock_is_behind_saleor
     assert saleor.process(transaction)["result"] == "CHARGE_FAILURE"
     world.sandbox.control.service.decide(said["pspReference"], "pay", late=True)
     operations.reconcile(Payment.objects.get(), "test")
-    sweep(world)
+    run_worker(world)
     assert transaction.charged == TOTAL
 
 
@@ -813,7 +813,7 @@ def test_money_counts_after_a_failure_though_the_services_clock_is_ahead_of_sale
     assert transaction.has_failed
     world.sandbox.control.service.decide(said["pspReference"], "pay", late=True)
     assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
-    sweep(world)
+    run_worker(world)
     assert transaction.charged == TOTAL
 
 
@@ -825,12 +825,12 @@ def test_money_counts_after_a_failure_though_the_clock_was_put_back_between_them
     world.time.offset = timedelta(0)
     world.sandbox.control.service.decide(said["pspReference"], "pay", late=True)
     operations.reconcile(Payment.objects.get(), "test")
-    sweep(world)
+    run_worker(world)
     assert transaction.charged == TOTAL
     assert datetime.fromisoformat(saleor.process(transaction)["time"]) > timezone.now() + timedelta(minutes=2)
 
 
-@pytest.mark.parametrize("at", [datetime(2026, 7, 1, 8, 30), datetime(2026, 7, 1, 12, 30, tzinfo=UTC)])  # noqa: DTZ001  # without USE_TZ
+@pytest.mark.parametrize("at", [datetime(2026, 7, 1, 8, 30), datetime(2026, 7, 1, 12, 30, tzinfo=UTC)])  # without USE_TZ
 def test_saleor_is_told_moments_in_utc_whatever_the_project_stores(at: datetime, settings: Any) -> None:
     settings.TIME_ZONE = "America/New_York"
     assert moment(at) == "2026-07-01T12:30:00+00:00"
@@ -844,9 +844,9 @@ def test_a_checkout_that_was_given_up_can_be_paid_after_all(saleor: SaleorDouble
     transaction, said = saleor.initialize(source, "two", DATA)
     world.sandbox.control.pay(said["pspReference"])
     assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
-    sweep(world)
-    assert source.books == ["paid"]
-    assert world.attentions() == []
+    run_worker(world)
+    assert source.ledger == ["paid"]
+    assert world.reviews() == []
 
 
 def test_a_checkout_that_is_given_up_while_a_payment_is_about_to_begin_is_paid_by_it(
@@ -855,7 +855,7 @@ def test_a_checkout_that_is_given_up_while_a_payment_is_about_to_begin_is_paid_b
     source = saleor.checkout(TOTAL)
     _, said = saleor.initialize(source, "one", DATA)
     world.sandbox.control.decline(said["pspReference"])
-    real = operations.start
+    real = operations.start_payment
 
     def late(*arguments: Any, **named: Any) -> Any:
         world.a_day_passes()
@@ -868,9 +868,9 @@ def test_a_checkout_that_is_given_up_while_a_payment_is_about_to_begin_is_paid_b
     assert Purchase.objects.get().given_up_at is not None
     world.sandbox.control.pay(said["pspReference"])
     assert saleor.process(second)["result"] == "CHARGE_SUCCESS"
-    sweep(world)
-    assert source.books == ["paid"]
-    assert world.attentions() == []
+    run_worker(world)
+    assert source.ledger == ["paid"]
+    assert world.reviews() == []
 
 
 @pytest.mark.parametrize("tells_costs", [True, False])
@@ -884,15 +884,15 @@ def test_what_is_left_of_a_checkout_is_not_taken_for_what_it_costs(
     source.total = TOTAL * 2 - 1
     saleor.gateway_initialize(source)
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
+    run_worker(world)
+    run_worker(world)
     assert first.charged == TOTAL
-    assert world.attentions() == ["underpaid"]
+    assert world.reviews() == ["underpaid"]
     saleor.gateway_initialize(source)
-    attention = Attention.objects.get(resolved_at__isnull=True)
-    assert not operations.perform(attention.pk, "tell-again", person="ann").resolved
-    assert world.attentions() == ["underpaid"]
-    said = saleor.initialize(source, "two", {"vendor": "paypal"})[1]
+    review = Review.objects.get(resolved_at__isnull=True)
+    assert not operations.take_action(review.pk, "redeliver", staff="ann").resolved
+    assert world.reviews() == ["underpaid"]
+    said = saleor.initialize(source, "two", {"method": "paypal"})[1]
     assert said["result"] == "CHARGE_ACTION_REQUIRED", "the rest can be paid"
 
 
@@ -901,23 +901,23 @@ def test_what_was_too_little_is_nobodys_matter_any_more_once_the_rest_is_paid(
     saleor: SaleorDouble, world: World, is_told_again: bool
 ) -> None:
     source = half_paid(saleor, world)
-    _, rest = saleor.initialize(source, "two", {"vendor": "paypal"})
+    _, rest = saleor.initialize(source, "two", {"method": "paypal"})
     assert rest["amount"] == 19.9
     if is_told_again:
-        assert not operations.perform(Attention.objects.get().pk, "tell-again", person="ann").resolved
+        assert not operations.take_action(Review.objects.get().pk, "redeliver", staff="ann").resolved
     world.sandbox.control.pay(rest["pspReference"])
-    sweep(world)
-    assert (source.books, source.charged, world.attentions()) == (["paid"], TOTAL * 2, [])
+    run_worker(world)
+    assert (source.ledger, source.charged, world.reviews()) == (["paid"], TOTAL * 2, [])
 
 
 def test_what_was_too_little_and_is_on_its_way_back_pays_no_share(saleor: SaleorDouble, world: World) -> None:
     source = half_paid(saleor, world)
-    _, rest = saleor.initialize(source, "two", {"vendor": "paypal"})
+    _, rest = saleor.initialize(source, "two", {"method": "paypal"})
     operations.queue_refund(Payment.objects.earliest("pk").pk, "1.00")
     Refund.objects.update(status="unknown")
     world.sandbox.control.pay(rest["pspReference"])
-    sweep(world)
-    assert world.attentions().count("underpaid") == 2
+    run_worker(world)
+    assert world.reviews().count("underpaid") == 2
 
 
 def test_a_cart_that_costs_again_what_was_paid_can_be_told_of_that(saleor: SaleorDouble, world: World) -> None:
@@ -926,49 +926,51 @@ def test_a_cart_that_costs_again_what_was_paid_can_be_told_of_that(saleor: Saleo
     source.total = TOTAL * 2
     saleor.gateway_initialize(source)
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
+    run_worker(world)
     source.total = TOTAL
     saleor.gateway_initialize(source)
-    assert operations.perform(Attention.objects.get().pk, "tell-again", person="ann").resolved
-    assert world.attentions() == []
+    assert operations.take_action(Review.objects.get().pk, "redeliver", staff="ann").resolved
+    assert world.reviews() == []
 
 
 def test_money_that_came_twice_is_in_saleors_books_twice_and_told_to_a_person(saleor: SaleorDouble, world: World) -> None:
     source = saleor.checkout(TOTAL)
-    (first, one), (second, two) = (saleor.initialize(source, vendor, {"vendor": vendor}) for vendor in ("alipay", "paypal"))
+    (first, one), (second, two) = (saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal"))
     for said in (one, two):
         world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
-    assert world.attentions() == ["second-payment"]
+    run_worker(world)
+    run_worker(world)
+    assert world.reviews() == ["second-payment"]
     assert (first.charged, second.charged) == (TOTAL, TOTAL)
-    assert source.books == ["paid"]
+    assert source.ledger == ["paid"]
 
 
-def test_i4_a_shopper_who_has_paid_with_one_transaction_is_not_sent_to_the_cashier_page_of_another(
+def test_i4_a_shopper_who_has_paid_with_one_transaction_is_not_sent_to_the_payment_page_page_of_another(
     saleor: SaleorDouble, world: World
 ) -> None:
-    """Two tabs, two vendors: paid in one, and the other asks how its own transaction stands, before Saleor's books know and after."""
+    """Two tabs, two methods: paid in one, and the other asks how its own transaction stands, before Saleor's books know and after."""
     source = saleor.checkout(TOTAL)
-    (first, one), (second, two) = (saleor.initialize(source, vendor, {"vendor": vendor}) for vendor in ("alipay", "paypal"))
+    (first, one), (second, two) = (saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal"))
     assert saleor.process(second)["data"] == two["data"]
     world.sandbox.control.pay(one["pspReference"])
     with world.failing_handler("tillgate_payment_paid", times=1):
         assert saleor.process(first)["result"] == "CHARGE_SUCCESS"
-        answers = [saleor.process(second), saleor.initialize(source, "paypal", {"vendor": "paypal"})[1]]
-    sweep(world)
-    sweep(world)
-    assert source.books == ["paid"]
+        answers = [saleor.process(second), saleor.initialize(source, "paypal", {"method": "paypal"})[1]]
+    run_worker(world)
+    run_worker(world)
+    assert source.ledger == ["paid"]
     for said in (*answers, saleor.process(second)):
         assert (said["result"], "data" in said, "pspReference" in said) == ("CHARGE_FAILURE", False, False)
         assert said["message"] == "This is paid already, by another transaction."
     assert (first.charged, second.charged) == (TOTAL, NOTHING)
     world.sandbox.control.pay(two["pspReference"])
     assert saleor.process(second)["result"] == "CHARGE_SUCCESS", "money that comes all the same is in Saleor's books"
-    assert world.attentions() == ["second-payment"]
+    assert world.reviews() == ["second-payment"]
 
 
-def test_a_cashier_page_of_an_account_that_was_replaced_is_not_handed_out_again(saleor: SaleorDouble, world: World, settings: Any) -> None:
+def test_a_payment_page_page_of_an_account_that_was_replaced_is_not_handed_out_again(
+    saleor: SaleorDouble, world: World, settings: Any
+) -> None:
     transaction, _ = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     default = settings.TILLGATE["ACCOUNTS"]["default"]
     settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {"default": {**default, "MERCHANT_NO": "200044"}}}
@@ -993,7 +995,7 @@ def test_what_is_paid_cannot_be_canceled(saleor: SaleorDouble, world: World) -> 
     world.sandbox.control.pay(said["pspReference"])
     _, asked = saleor.request_cancel(transaction)
     assert (asked["result"], asked["pspReference"][:8]) == ("CANCEL_FAILURE", "refused-")
-    sweep(world)
+    run_worker(world)
     assert transaction.charged == TOTAL
 
 
@@ -1001,9 +1003,9 @@ def test_money_for_a_canceled_transaction_waits_for_a_person(saleor: SaleorDoubl
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     assert saleor.request_cancel(transaction)[1]["result"] == "CANCEL_SUCCESS"
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
-    sweep(world)
-    assert world.attentions() == ["paid-not-payable"]
+    run_worker(world)
+    run_worker(world)
+    assert world.reviews() == ["paid-not-payable"]
     assert transaction.charged == TOTAL
 
 
@@ -1013,27 +1015,27 @@ def test_money_that_comes_while_a_transaction_is_being_canceled_is_paid(
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "key", DATA)
     reconcile = operations.reconcile
 
-    def overtaken(payment: Payment, cause: str) -> Payment:
-        looked = reconcile(payment, cause)
+    def overtaken(payment: Payment, actor: str) -> Payment:
+        polled = reconcile(payment, actor)
         world.sandbox.control.pay(said["pspReference"])
-        reconcile(payment, "notice")
-        return looked
+        reconcile(payment, "webhook")
+        return polled
 
     monkeypatch.setattr(operations, "reconcile", overtaken)
     assert saleor.request_cancel(transaction)[1]["result"] == "CANCEL_FAILURE"
-    sweep(world)
+    run_worker(world)
     assert transaction.charged == TOTAL
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_a_canceled_transaction_leaves_the_checkout_to_another(saleor: SaleorDouble, world: World) -> None:
     source = saleor.checkout(TOTAL)
     canceled, _ = saleor.initialize(source, "one", DATA)
     saleor.request_cancel(canceled)
-    transaction, said = saleor.initialize(source, "two", {"vendor": "paypal"})
+    transaction, said = saleor.initialize(source, "two", {"method": "paypal"})
     world.sandbox.control.pay(said["pspReference"])
     assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 # In time ----------------------------------------------------------------------------------------------------------------------------------
@@ -1066,7 +1068,7 @@ def test_a_slow_gateway_is_answered_in_time_and_the_payment_goes_on(
     world.sandbox.control.set_options({"faults": {}})
     reference = said["pspReference"]
     until = time.monotonic() + 10
-    while not Payment.objects.get().cashier_url and time.monotonic() < until:
+    while not Payment.objects.get().payment_url and time.monotonic() < until:
         time.sleep(0.05)
     again = saleor.process(transaction)
     assert (again["result"], again["pspReference"]) == ("CHARGE_ACTION_REQUIRED", reference)
@@ -1086,18 +1088,18 @@ def test_stored_methods_are_none(saleor: SaleorDouble) -> None:
 # An order that was a checkout -------------------------------------------------------------------------------------------------------------
 
 
-def test_i4_a_shopper_who_pays_the_cashier_page_of_a_checkout_and_then_its_order_is_told_that_it_is_paid(
+def test_i4_a_shopper_who_pays_the_payment_page_page_of_a_checkout_and_then_its_order_is_told_that_it_is_paid(
     saleor: SaleorDouble, world: World
 ) -> None:
     checkout = saleor.checkout(TOTAL)
     _, said = saleor.initialize(checkout, "first", DATA)
     order = saleor.order(checkout)
-    world.sandbox.control.pay(said["pspReference"])  # in the tab that was left open; its notice is late
+    world.sandbox.control.pay(said["pspReference"])  # in the tab that was left open; its notification is late
     world.time.advance(seconds=20)
     _, again = saleor.initialize(order, "second", DATA)
     assert again["result"] == "CHARGE_FAILURE"
     assert "paid" in again["message"]
-    sweep(world)
+    run_worker(world)
     assert Order.objects.count() == 1
     assert [payment.status for payment in Payment.objects.all()] == ["paid"]
     assert sum(one.charged for one in order.transactions) == TOTAL
@@ -1107,12 +1109,12 @@ def test_i4_money_for_a_checkout_and_for_its_order_is_told_to_a_person(saleor: S
     checkout = saleor.checkout(TOTAL)
     _, first = saleor.initialize(checkout, "first", DATA)
     order = saleor.order(checkout)
-    _, second = saleor.initialize(order, "second", {**DATA, "vendor": "paypal"})
+    _, second = saleor.initialize(order, "second", {**DATA, "method": "paypal"})
     for said in (first, second):
         world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
+    run_worker(world)
     assert Order.objects.count() == 1
-    assert world.attentions() == ["second-payment"]
+    assert world.reviews() == ["second-payment"]
 
 
 @pytest.mark.parametrize("asked", [None, TOTAL], ids=["what is left", "the total again"])
@@ -1123,11 +1125,11 @@ def test_i4_an_order_whose_checkout_was_paid_is_not_paid_again(
     checkout = saleor.checkout(TOTAL)
     _, said = saleor.initialize(checkout, "first", DATA)
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
+    run_worker(world)
     order = saleor.order(checkout)
     if not is_told:
         monkeypatch.setattr(Source, "charge_status", None)
-    _, again = saleor.initialize(order, "second", {**DATA, "vendor": "paypal"}, asked)
+    _, again = saleor.initialize(order, "second", {**DATA, "method": "paypal"}, asked)
     assert again["result"] == "CHARGE_FAILURE"
     assert len(world.sandbox.service.transactions()) == 1
 
@@ -1137,12 +1139,12 @@ def test_i4_a_checkout_that_is_heard_of_after_its_order_is_the_same(saleor: Sale
     order = saleor.order(checkout)
     _, first = saleor.initialize(order, "first", DATA)
     checkout.status = "open"  # its webhook was on its way for longer
-    _, second = saleor.initialize(checkout, "second", {**DATA, "vendor": "paypal"})
+    _, second = saleor.initialize(checkout, "second", {**DATA, "method": "paypal"})
     for said in (first, second):
         world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
+    run_worker(world)
     assert Order.objects.count() == 1
-    assert world.attentions() == ["second-payment"]
+    assert world.reviews() == ["second-payment"]
 
 
 def test_two_orders_of_one_checkout_are_both_paid(saleor: SaleorDouble, world: World) -> None:
@@ -1152,10 +1154,10 @@ def test_two_orders_of_one_checkout_are_both_paid(saleor: SaleorDouble, world: W
         checkout.transactions = []
         transaction, said = saleor.initialize(order, str(number), DATA)
         world.sandbox.control.pay(said["pspReference"])
-        sweep(world)
+        run_worker(world)
         assert (transaction.charged, order.charged) == (TOTAL, TOTAL)
         assert saleor.initialize(order, "again", DATA, TOTAL)[1]["result"] == "CHARGE_FAILURE"
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 @pytest.mark.parametrize("has_parts", [True, False])
@@ -1166,15 +1168,15 @@ def test_what_an_order_costs_more_than_its_paid_checkout_can_be_paid(
     checkout = saleor.checkout(TOTAL)
     _, said = saleor.initialize(checkout, "first", DATA)
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
+    run_worker(world)
     order = saleor.order(checkout)
     order.total += 5
     _, more = saleor.initialize(order, "second", DATA)
     assert (more["result"], more["amount"]) == ("CHARGE_ACTION_REQUIRED", 5.0)
     world.sandbox.control.pay(more["pspReference"])
-    sweep(world)
+    run_worker(world)
     assert order.charged == TOTAL + 5
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 @pytest.mark.parametrize(
@@ -1213,7 +1215,7 @@ def test_an_order_of_which_saleor_says_that_it_wants_no_money_is_not_paid(
         ("UNFULFILLED", "FULL", True, False),
     ],
 )
-def test_no_shopper_is_led_to_the_cashier_page_of_what_saleor_wants_no_money_for_any_more(
+def test_no_shopper_is_led_to_the_payment_page_page_of_what_saleor_wants_no_money_for_any_more(
     order_status: str,
     charged: str,
     has_parts: bool,
@@ -1232,7 +1234,7 @@ def test_no_shopper_is_led_to_the_cashier_page_of_what_saleor_wants_no_money_for
         assert said["result"] == "CHARGE_ACTION_REQUIRED"
         assert ("data" in said, said["message"] == "The payment is being confirmed.") == (not is_over, is_over)
     paid_at_the_gateway(world)
-    sweep(world)
+    run_worker(world)
     assert order.transactions[0].charged == TOTAL
 
 
@@ -1240,7 +1242,7 @@ def test_no_shopper_is_led_to_the_cashier_page_of_what_saleor_wants_no_money_for
 
 
 def begun_order(saleor: SaleorDouble, world: World) -> Source:
-    """Return an order whose shopper has the cashier page open."""
+    """Return an order whose shopper has the payment page open."""
     order = saleor.order(saleor.checkout(TOTAL))
     assert saleor.initialize(order, "key", DATA)[1]["result"] == "CHARGE_ACTION_REQUIRED"
     return order
@@ -1258,7 +1260,7 @@ def paid_at_the_gateway(world: World) -> None:
 
 
 def told() -> list[tuple[str, str]]:
-    return [(one.reason, one.sentence) for one in Attention.objects.order_by("pk")]
+    return [(one.reason, one.message) for one in Review.objects.order_by("pk")]
 
 
 @pytest.mark.parametrize(
@@ -1271,12 +1273,12 @@ def test_money_for_what_was_ended_while_its_page_was_open_is_reported_and_a_pers
     order = begun_order(saleor, world)
     ended(order, how)
     paid_at_the_gateway(world)
-    sweep(world)
-    ((reason, sentence),) = told()
+    run_worker(world)
+    ((reason, message),) = told()
     assert reason == "paid-not-payable"
-    assert says in sentence
+    assert says in message
     assert order.transactions[0].charged == TOTAL
-    sweep(world)
+    run_worker(world)
     assert reports(saleor) == 1
     assert len(told()) == 1
 
@@ -1288,7 +1290,7 @@ def test_a_person_is_told_too_when_saleor_hears_of_it_as_the_shopper_comes_back(
     assert saleor.process(order.transactions[0])["result"] == "CHARGE_SUCCESS"
     assert [reason for reason, _ in told()] == ["paid-not-payable"]
     order.order_status = "UNFULFILLED"  # as Saleor has it from now on
-    sweep(world)
+    run_worker(world)
     assert len(told()) == 1
     assert reports(saleor) == 1
 
@@ -1297,11 +1299,11 @@ def test_the_matter_is_over_once_the_money_was_given_back(saleor: SaleorDouble, 
     order = begun_order(saleor, world)
     order.order_status = "CANCELED"
     paid_at_the_gateway(world)
-    sweep(world)
-    assert world.attentions() == ["paid-not-payable"]
+    run_worker(world)
+    assert world.reviews() == ["paid-not-payable"]
     saleor.request_refund(order.transactions[0], TOTAL)
-    sweep(world)
-    assert world.attentions() == []
+    run_worker(world)
+    assert world.reviews() == []
     assert order.transactions[0].charged == NOTHING
 
 
@@ -1311,10 +1313,10 @@ def test_money_for_an_order_that_was_paid_elsewhere_meanwhile_is_told(
     order = begun_order(saleor, world)
     monkeypatch.setattr(Source, "charge_status", "FULL")
     paid_at_the_gateway(world)
-    sweep(world)
-    ((reason, sentence),) = told()
+    run_worker(world)
+    ((reason, message),) = told()
     assert reason == "paid-not-payable"
-    assert "from elsewhere" in sentence
+    assert "from elsewhere" in message
     assert order.transactions[0].charged == TOTAL
 
 
@@ -1344,10 +1346,10 @@ def test_a_person_is_told_too_while_the_plugin_itself_has_not_heard_of_the_money
     order.order_status = "CANCELED"
     paid_at_the_gateway(world)
     with monkeypatch.context() as patch:
-        patch.setattr(books, "paid", lambda _: 1 / 0)
+        patch.setattr(ledger, "paid", lambda _: 1 / 0)
         assert saleor.process(order.transactions[0])["result"] == "CHARGE_SUCCESS"
     world.time.advance(seconds=60)
-    sweep(world)
+    run_worker(world)
     assert [reason for reason, _ in told()] == ["paid-not-payable"]
     assert reports(saleor) == 1
 
@@ -1356,12 +1358,12 @@ def test_nobody_is_told_of_money_that_went_back_before_saleor_could_hear_of_it(s
     order = begun_order(saleor, world)
     saleor.is_down = True
     paid_at_the_gateway(world)
-    sweep(world)
-    operations.refund(Payment.objects.get().pk, TOTAL, person="ann")
+    run_worker(world)
+    operations.refund(Payment.objects.get().pk, TOTAL, staff="ann")
     order.order_status = "CANCELED"
     saleor.is_down = False
     world.time.advance(minutes=10)
-    sweep(world)
+    run_worker(world)
     assert reports(saleor) == 2
     assert order.transactions[0].charged == NOTHING
     assert told() == []
@@ -1373,13 +1375,13 @@ def test_what_the_gateway_calls_paid_is_not_begun_to_be_paid_again(saleor: Saleo
     world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
     said = saleor.process(order.transactions[0])
     assert (said["result"], said.get("data")) == ("CHARGE_ACTION_REQUIRED", None)
-    for vendor in ("alipay", "paypal"):
-        _, again = saleor.initialize(order, f"with {vendor}", {"vendor": vendor})
+    for method in ("alipay", "paypal"):
+        _, again = saleor.initialize(order, f"with {method}", {"method": method})
         assert (again["result"], "has been paid" in again["message"]) == ("CHARGE_FAILURE", True)
     assert Payment.objects.count() == 1
     world.sandbox.control.clear_faults()
     world.time.advance(minutes=30)
-    sweep(world)
+    run_worker(world)
     assert order.transactions[0].charged == TOTAL
 
 
@@ -1390,20 +1392,20 @@ def test_an_order_that_is_cancelled_after_saleor_has_heard_of_its_money_is_the_s
     paid_at_the_gateway(world)
     assert saleor.process(order.transactions[0])["result"] == "CHARGE_SUCCESS"
     order.order_status = "CANCELED"
-    sweep(world)
+    run_worker(world)
     assert saleor.process(order.transactions[0])["result"] == "CHARGE_SUCCESS"
     assert told() == []
 
 
 def test_of_a_second_payment_only_that_is_told(saleor: SaleorDouble, world: World) -> None:
     source = saleor.checkout(TOTAL)
-    references = [saleor.initialize(source, vendor, DATA | {"vendor": vendor})[1]["pspReference"] for vendor in ("alipay", "paypal")]
+    references = [saleor.initialize(source, method, DATA | {"method": method})[1]["pspReference"] for method in ("alipay", "paypal")]
     for reference in references:
         world.sandbox.control.pay(reference)
-        sweep(world)
+        run_worker(world)
     source.status = "deleted"
-    sweep(world)
-    assert world.attentions() == ["second-payment"]
+    run_worker(world)
+    assert world.reviews() == ["second-payment"]
 
 
 @pytest.mark.parametrize(
@@ -1416,7 +1418,7 @@ def test_a_saleor_that_does_not_say_what_is_paid_is_told_of_the_money_all_the_sa
     paid_at_the_gateway(world)
     real = saleor.graphql
     monkeypatch.setattr(saleor, "graphql", lambda token, asked: answer if "PaidFor" in asked["query"] else real(token, asked))
-    sweep(world)
+    run_worker(world)
     assert order.transactions[0].charged == TOTAL
     assert told() == []
 
@@ -1427,11 +1429,11 @@ def test_a_saleor_that_is_silent_is_asked_again_before_it_is_told(saleor: Saleor
     paid_at_the_gateway(world)
     saleor.is_down = True
     world.time.advance(seconds=10)
-    world.sweep()
+    world.run_worker()
     assert (told(), reports(saleor)) == ([], 0)
     saleor.is_down = False
     world.time.advance(minutes=2)
-    assert world.sweep().faults == []
+    assert world.run_worker().faults == []
     assert [reason for reason, _ in told()] == ["paid-not-payable"]
     assert order.transactions[0].charged == TOTAL
 
@@ -1442,15 +1444,15 @@ def test_i4_an_order_whose_report_a_person_gave_up_is_not_begun_again(saleor: Sa
     given_up(saleor, world, said["pspReference"])
     order = saleor.order(checkout)
     assert order.charge_status == "NONE"
-    assert saleor.initialize(order, "second", {**DATA, "vendor": "paypal"})[1]["message"] == "This is paid already."
+    assert saleor.initialize(order, "second", {**DATA, "method": "paypal"})[1]["message"] == "This is paid already."
 
 
 def test_a_refund_of_money_whose_report_a_person_gave_up_leaves_saleor_with_nothing(saleor: SaleorDouble, world: World) -> None:
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "first", DATA)
     given_up(saleor, world, said["pspReference"])
-    operations.refund(Payment.objects.get().pk, TOTAL, person="ann")
-    sweep(world)
-    sweep(world)
+    operations.refund(Payment.objects.get().pk, TOTAL, staff="ann")
+    run_worker(world)
+    run_worker(world)
     assert transaction.charged == NOTHING
 
 
@@ -1460,14 +1462,14 @@ def test_i4_an_order_whose_money_is_on_its_way_back_is_not_taken_for_another_ord
     checkout = saleor.checkout(TOTAL)
     transaction, said = saleor.initialize(checkout, "first", DATA)
     world.sandbox.control.pay(said["pspReference"])
-    sweep(world)
+    run_worker(world)
     order = saleor.order(checkout)
     world.sandbox.control.fault("lost_response", occasion="refund")
     saleor.request_refund(transaction, TOTAL)
-    assert world.attentions() == ["refund-unknown"]
+    assert world.reviews() == ["refund-unknown"]
     monkeypatch.setattr(DoubleTransaction, "charged", NOTHING)  # Saleor takes what is pending off what is charged
     assert order.charge_status == "NONE"
-    _, again = saleor.initialize(order, "second", {**DATA, "vendor": "paypal"})
+    _, again = saleor.initialize(order, "second", {**DATA, "method": "paypal"})
     assert again["result"] == "CHARGE_FAILURE"
     assert Purchase.objects.count() == 1
 
@@ -1475,7 +1477,7 @@ def test_i4_an_order_whose_money_is_on_its_way_back_is_not_taken_for_another_ord
 def test_nobody_is_told_that_nothing_was_charged_of_what_the_gateway_calls_paid(saleor: SaleorDouble, world: World) -> None:
     transaction, said = saleor.initialize(saleor.checkout(TOTAL), "one", DATA)
     world.sandbox.control.decline(said["pspReference"])
-    operations.reconcile(Payment.objects.get(), "notice")
+    operations.reconcile(Payment.objects.get(), "webhook")
     assert saleor.process(transaction)["result"] == "CHARGE_FAILURE"
     world.sandbox.control.service.decide(said["pspReference"], "pay", late=True)
     world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
@@ -1494,7 +1496,7 @@ def test_what_the_gateway_calls_paid_is_not_canceled(saleor: SaleorDouble, world
     assert asked["result"] == "CANCEL_FAILURE"
     world.time.advance(seconds=30)
     assert saleor.process(transaction)["result"] == "CHARGE_SUCCESS"
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_too_little_is_not_said_to_have_paid_it(saleor: SaleorDouble, world: World) -> None:
@@ -1502,7 +1504,7 @@ def test_too_little_is_not_said_to_have_paid_it(saleor: SaleorDouble, world: Wor
     _, said = saleor.initialize(source, "first", DATA)
     source.total = TOTAL * 2
     saleor.gateway_initialize(source)
-    world.sandbox.control.pay(said["pspReference"])  # its notice is lost
+    world.sandbox.control.pay(said["pspReference"])  # its notification is lost
     world.time.advance(seconds=20)
-    _, again = saleor.initialize(source, "second", {"vendor": "paypal"})
+    _, again = saleor.initialize(source, "second", {"method": "paypal"})
     assert "paid already" not in again["message"]

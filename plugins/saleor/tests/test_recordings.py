@@ -112,7 +112,7 @@ def test_the_recorded_run_is_answered_as_saleor_requires(world: World, asked: As
     """One shopper pays, and gets some of it back; the others do not come so far."""
     installed()
     said = Run(send)
-    assert [vendor["id"] for vendor in said(3)["data"]["vendors"]][:2] == ["alipay", "wechatpay"]
+    assert [method["id"] for method in said(3)["data"]["methods"]][:2] == ["alipay", "wechatpay"]
 
     first, again = said(4), said(5)
     assert first["result"] == "CHARGE_ACTION_REQUIRED"
@@ -153,7 +153,7 @@ def test_the_recorded_run_is_reported_as_the_recorded_requests_were(world: World
     reference = send(recorded.capture(4))[1]["pspReference"]
     world.sandbox.control.pay(reference)
     world.time.advance(seconds=10)
-    assert world.sweep().faults == []
+    assert world.run_worker().faults == []
     (event,) = [one["variables"] for one in asked if "transactionEventReport" in one["query"]]
     like = recorded.read("graphql/002-charge-success.json")["request"]["body_json"]["variables"]
     assert {name: event[name] for name in ("type", "amount", "availableActions")} == {
@@ -182,11 +182,11 @@ def test_what_saleor_answers_to_a_report(answer: str, told: str, world: World, a
     world.a_day_passes()
     payment = Transaction.objects.get().payment
     assert payment is not None
-    (delivery,) = payment.deliveries.filter(kind="remote")
-    assert bool(delivery.done_at) == (told == "")
-    assert told in delivery.fault
-    assert recorded.TOKEN not in delivery.fault
-    assert world.attentions() == (["delivery-failing"] if told else [])
+    (outbox_event,) = payment.outbox_events.filter(kind="remote")
+    assert bool(outbox_event.done_at) == (told == "")
+    assert told in outbox_event.fault
+    assert recorded.TOKEN not in outbox_event.fault
+    assert world.reviews() == (["outbox_event-failing"] if told else [])
     assert payment.status == "paid", "whatever Saleor says of the report"
 
 
@@ -195,7 +195,7 @@ def test_a_report_says_the_money_to_the_cent(monkeypatch: pytest.MonkeyPatch, wo
     send(recorded.capture(4))
     told = Transaction.objects.select_related("purchase").get()
     reports.enqueue(told, "CHARGE_SUCCESS", "R-1", Decimal("0.1") + Decimal("0.2"), "Paid.", ["REFUND"])
-    operations.sweep()
+    operations.run_worker()
     assert [one["variables"]["amount"] for one in asked if "transactionEventReport" in one["query"]] == ["0.30"]
 
 

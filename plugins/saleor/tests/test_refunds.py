@@ -15,15 +15,15 @@ from django.urls import reverse
 from tests.double import DoubleTransaction, SaleorDouble
 from tests.storefront import RETURN_URL
 from tillgate.django import operations
-from tillgate.django.models import Attention, Delivery, Payment, Refund
+from tillgate.django.models import OutboxEvent, Payment, Refund, Review
 from tillgate.django.operations.locking import locked_order
-from tillgate.django.operations.refunds import settle_by_person
+from tillgate.django.operations.refunds import settle_by_staff
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
 from tillgate_saleor import refunds
 from tillgate_saleor.documents import Event
 
-DATA = {"vendor": "alipay", "returnUrl": RETURN_URL}
+DATA = {"method": "alipay", "returnUrl": RETURN_URL}
 TOTAL = Decimal("19.90")
 
 
@@ -36,13 +36,13 @@ def paid(saleor: SaleorDouble, world: World) -> DoubleTransaction:
     return transaction
 
 
-def given_back(world: World) -> Decimal:
+def refunded_amount(world: World) -> Decimal:
     return Decimal(world.sandbox.service.find(Payment.objects.get().reference).refunded_cents) / 100
 
 
 def told(world: World, transaction: DoubleTransaction) -> Decimal:
-    """Return what Saleor holds to be given back, after all reports."""
-    assert world.sweep().faults == []
+    """Return what Saleor holds to be refunded, after all reports."""
+    assert world.run_worker().faults == []
     return transaction.counted("REFUND")
 
 
@@ -58,7 +58,7 @@ def test_parts_and_the_rest_are_given_back_each_under_its_own_reference(
         status, said = saleor.request_refund(paid, Decimal(amount))
         assert (status, said["result"], said["amount"]) == (200, "REFUND_SUCCESS", float(amount))
         references.add(said["pspReference"])
-        assert given_back(world) == told(world, paid) == Decimal(sum_)
+        assert refunded_amount(world) == told(world, paid) == Decimal(sum_)
     assert len(references) == 4
     assert paid.actions == []
 
@@ -68,7 +68,7 @@ def test_an_amount_that_cannot_be_given_back_is_refused(amount: Any, saleor: Sal
     action = {"actionType": "REFUND", "amount": amount, "currency": "USD"}
     _, said = saleor.call(Event.REFUND, {"action": action, "transaction": {"id": paid.id}})
     assert (said["result"], set(said)) == ("REFUND_FAILURE", {"result", "pspReference", "message"})
-    assert given_back(world) == 0
+    assert refunded_amount(world) == 0
     assert not Refund.objects.exists()
 
 
@@ -94,18 +94,18 @@ def test_i5_what_a_person_was_told_of_is_over_when_the_staff_give_back_the_other
     parts: tuple[str, ...], saleor: SaleorDouble, world: World
 ) -> None:
     source = saleor.checkout(Decimal("19.90"))
-    (first, said), (second, again) = (saleor.initialize(source, vendor, {"vendor": vendor}) for vendor in ("alipay", "paypal"))
+    (first, said), (second, again) = (saleor.initialize(source, method, {"method": method}) for method in ("alipay", "paypal"))
     for reference in (said["pspReference"], again["pspReference"]):
         world.sandbox.control.pay(reference)
     world.a_day_passes()
-    assert world.attentions() == ["second-payment"]
+    assert world.reviews() == ["second-payment"]
     for part in parts:
-        assert world.attentions() == ["second-payment"]
+        assert world.reviews() == ["second-payment"]
         assert saleor.request_refund(first, Decimal(part))[1]["result"] == "REFUND_SUCCESS"
     world.time.advance(seconds=10)
-    world.sweep()
-    assert world.attentions() == []
-    assert Attention.objects.get().resolution == "Saleor holds as much as it wanted"
+    world.run_worker()
+    assert world.reviews() == []
+    assert Review.objects.get().resolution == "Saleor holds as much as it wanted"
     assert (first.charged, second.charged) == (Decimal(0), Decimal("19.90"))
 
 
@@ -125,10 +125,10 @@ def test_the_same_request_again_is_the_same_refund(saleor: SaleorDouble, world: 
     raw = raw_request(saleor, paid, 5.0)
     answers = [saleor.post(Event.REFUND, raw, saleor.sign(raw)) for _ in range(3)]
     assert answers[0] == answers[1] == answers[2]
-    assert given_back(world) == Decimal("5.00")
+    assert refunded_amount(world) == Decimal("5.00")
     again = raw_request(saleor, paid, 5.0)  # issued in another moment: another refund
     assert saleor.post(Event.REFUND, again, saleor.sign(again))[1]["pspReference"] != answers[0][1]["pspReference"]
-    assert given_back(world) == Decimal("10.00")
+    assert refunded_amount(world) == Decimal("10.00")
 
 
 def test_the_same_request_in_the_same_moment_is_the_same_refund(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
@@ -136,7 +136,7 @@ def test_the_same_request_in_the_same_moment_is_the_same_refund(saleor: SaleorDo
     signature = saleor.sign(raw)
     answers = together(*[lambda: saleor.post(Event.REFUND, raw, signature)[1]["pspReference"]] * 3)
     assert len(set(answers)) == 1
-    assert given_back(world) == Decimal("5.00")
+    assert refunded_amount(world) == Decimal("5.00")
 
 
 def test_a_refused_refund_is_a_failure_and_may_be_asked_for_again(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
@@ -145,7 +145,7 @@ def test_a_refused_refund_is_a_failure_and_may_be_asked_for_again(saleor: Saleor
     assert said["result"] == "REFUND_FAILURE"
     assert told(world, paid) == 0
     assert saleor.request_refund(paid, TOTAL)[1]["result"] == "REFUND_SUCCESS"
-    assert given_back(world) == told(world, paid) == TOTAL
+    assert refunded_amount(world) == told(world, paid) == TOTAL
     assert paid.counted("CHARGE") == TOTAL, "a failed refund is under a reference of its own"
 
 
@@ -160,29 +160,29 @@ def test_a_refund_of_unknown_outcome_stays_pending_until_it_is_known(
     world.a_day_passes()
     assert asked(world) == 1
     assert [event.type for event in paid.events if event.psp_reference == said["pspReference"]] == []
-    assert world.attentions() == ["refund-unknown"]
-    settle_by_person(Refund.objects.get().pk, done=was_done, person="ann")
+    assert world.reviews() == ["refund-unknown"]
+    settle_by_staff(Refund.objects.get().pk, done=was_done, staff="ann")
     assert told(world, paid) == (Decimal("5.00") if was_done else 0)
     (event,) = [event for event in paid.events if event.psp_reference == said["pspReference"]]
     assert event.type == ("REFUND_SUCCESS" if was_done else "REFUND_FAILURE")
-    assert event.message == ("Given back." if was_done else "Not given back."), "it is not known that the gateway refused it"
+    assert event.message == ("Refunded." if was_done else "Not refunded."), "it is not known that the gateway refused it"
 
 
-def test_the_gateways_notice_settles_it_and_saleor_hears(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
+def test_the_gateways_notification_settles_it_and_saleor_hears(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
     world.sandbox.control.fault("lost_response", occasion="refund")
     _, said = saleor.request_refund(paid, Decimal("5.00"))
-    address = reverse("tillgate:refund-notice", args=[Refund.objects.get().notice_key])
+    address = reverse("tillgate:refund-notification", args=[Refund.objects.get().notification_key])
     world.client.post(address, "status=success", content_type="application/x-www-form-urlencoded")
-    world.gateway_notice(Payment.objects.get(), "refund")
+    world.gateway_notification(Payment.objects.get(), "refund")
     assert told(world, paid) == Decimal("5.00")
     assert paid.events[-1].psp_reference == said["pspReference"]
 
 
 def test_a_refund_in_the_admin_is_reported(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
-    operations.refund(Payment.objects.get().pk, "5.00", person="ann")
+    operations.refund(Payment.objects.get().pk, "5.00", staff="ann")
     assert told(world, paid) == Decimal("5.00")
     world.sandbox.control.fault("refused", occasion="refund")
-    operations.refund(Payment.objects.get().pk, "5.00", person="ann")
+    operations.refund(Payment.objects.get().pk, "5.00", staff="ann")
     assert told(world, paid) == Decimal("5.00")
     assert "REFUND_FAILURE" not in [event.type for event in paid.events], "Saleor never asked for it"
 
@@ -194,28 +194,28 @@ def test_money_that_went_back_before_saleor_heard_of_it_leaves_nothing_for_anoth
     first, said = saleor.initialize(source, "one", DATA)
     world.sandbox.control.pay(said["pspReference"])
     with world.failing_handler("tillgate_payment_paid"):
-        operations.reconcile(Payment.objects.get(), "notice")
-    operations.refund(Payment.objects.get().pk, TOTAL, person="ann")
+        operations.reconcile(Payment.objects.get(), "webhook")
+    operations.refund(Payment.objects.get().pk, TOTAL, staff="ann")
     world.time.advance(minutes=1)
-    assert world.sweep().faults == []
+    assert world.run_worker().faults == []
     assert told(world, first) == first.counted("CHARGE") == TOTAL
     second, said = saleor.initialize(source, "two", DATA)
     assert second.amount == TOTAL
     world.sandbox.control.pay(said["pspReference"])
     assert saleor.process(second)["result"] == "CHARGE_SUCCESS"
     assert told(world, second) == 0
-    assert (source.charged, source.books) == (TOTAL, ["paid"])
+    assert (source.charged, source.ledger) == (TOTAL, ["paid"])
     assert [event.type for event in first.events if event.type.endswith("SUCCESS")] == ["CHARGE_SUCCESS", "REFUND_SUCCESS"]
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_a_charge_that_saleor_was_told_of_is_reported_once_whatever_is_given_back(
     saleor: SaleorDouble, world: World, paid: DoubleTransaction
 ) -> None:
     for _ in range(2):
-        operations.refund(Payment.objects.get().pk, "5.00", person="ann")
+        operations.refund(Payment.objects.get().pk, "5.00", staff="ann")
     assert told(world, paid) == Decimal("10.00")
-    assert Delivery.objects.filter(name="CHARGE_SUCCESS").count() == 1
+    assert OutboxEvent.objects.filter(name="CHARGE_SUCCESS").count() == 1
 
 
 def test_a_slow_gateway_is_answered_in_time_and_the_refund_is_sent_once(
@@ -230,7 +230,7 @@ def test_a_slow_gateway_is_answered_in_time_and_the_refund_is_sent_once(
     until = time.monotonic() + 10
     while Refund.objects.get().status == "sending" and time.monotonic() < until:
         time.sleep(0.05)
-    assert told(world, paid) == given_back(world) == Decimal("5.00")
+    assert told(world, paid) == refunded_amount(world) == Decimal("5.00")
     assert paid.events[-1].psp_reference == said["pspReference"]
     assert asked(world) == 1
 
@@ -238,7 +238,7 @@ def test_a_slow_gateway_is_answered_in_time_and_the_refund_is_sent_once(
 def test_a_refund_that_could_not_be_begun_in_time_is_not_begun_later(
     saleor: SaleorDouble, world: World, paid: DoubleTransaction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The database was held up by another; Saleor was told that nothing was given back, and so it is."""
+    """The database was held up by another; Saleor was told that nothing was refunded, and so it is."""
     monkeypatch.setattr(refunds, "ANSWER_WITHIN_SECONDS", 0.3)
     real, held_up = locked_order, threading.Event()
 
@@ -254,25 +254,25 @@ def test_a_refund_that_could_not_be_begun_in_time_is_not_begun_later(
     assert said["result"] == "REFUND_FAILURE"
     assert held_up.wait(10)
     world.a_day_passes()
-    assert given_back(world) == 0
+    assert refunded_amount(world) == 0
     assert not Refund.objects.exists()
 
 
 def test_a_process_that_dies_while_it_gives_back_gives_nothing_twice(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:
     """Saleor sends the request again, with an empty body or, where somebody replays it, as it was."""
     for number in range(1, 40):
-        before = given_back(world)
+        before = refunded_amount(world)
         raw = raw_request(saleor, paid, 0.05)
         signature = saleor.sign(raw)
         with Points(number).installed() as points, suppress(Crash):
             saleor.post(Event.REFUND, raw, signature)
         saleor.post(Event.REFUND, b"", saleor.sign(b""))
         saleor.post(Event.REFUND, raw, signature)
-        assert given_back(world) - before <= Decimal("0.05")
+        assert refunded_amount(world) - before <= Decimal("0.05")
         world.time.advance(minutes=20)
-        assert world.sweep().faults == []
+        assert world.run_worker().faults == []
         settled = Refund.objects.latest("pk").status
-        assert given_back(world) - before == (Decimal("0.05") if settled == "succeeded" else given_back(world) - before)
+        assert refunded_amount(world) - before == (Decimal("0.05") if settled == "succeeded" else refunded_amount(world) - before)
         if not points.has_ended:
             assert number > 5
             return

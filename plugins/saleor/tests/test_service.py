@@ -50,7 +50,7 @@ def environment(gateway: str, saleor: str, port: int, **more: str) -> dict[str, 
         "TILLGATE_SANDBOX": "true",
         "SALEOR_ORIGINS": saleor,
         "SALEOR_STOREFRONTS": STOREFRONT,
-        "ATTENTION_MAIL_TO": "owner@shop.example",
+        "REVIEW_MAIL_TO": "owner@shop.example",
         **more,
     }
 
@@ -92,7 +92,7 @@ def test_one_command_serves_the_app_and_loses_no_money_though_it_is_killed(tmp_p
             with serving(tmp_path, variables) as service:
                 assert double.install(variables["PUBLIC_URL"]) == (200, {"success": True})
                 transaction, said = double.initialize(
-                    double.checkout(Decimal("19.90")), "key", {"vendor": "alipay", "returnUrl": f"{STOREFRONT}/thanks"}
+                    double.checkout(Decimal("19.90")), "key", {"method": "alipay", "returnUrl": f"{STOREFRONT}/thanks"}
                 )
                 assert said["data"]["cashierUrl"].startswith(gateway.base_url)
                 page = httpx.get(f"{variables['PUBLIC_URL']}/app/", params={"saleorApiUrl": double.api_url})
@@ -121,7 +121,7 @@ def test_one_command_serves_the_app_and_loses_no_money_though_it_is_killed(tmp_p
         ({"SECRET_KEY": ""}, "SECRET_KEY"),
         ({"TILLGATE_TOKEN": ""}, "TILLGATE_TOKEN"),
         ({"SALEOR_ORIGINS": "shop.example"}, "shop.example"),
-        ({"VENDORS": "gold"}, "gold"),
+        ({"PAYMENT_METHODS": "gold"}, "gold"),
         ({"TILLGATE_SANDBOX": ""}, "variables TILLGATE_..."),
         ({"TILLGATE_SANDBOX": "maybe"}, "TILLGATE_SANDBOX"),
         ({"PUBLIC_URL": "https://pay.shop.example/app"}, "without a path"),
@@ -173,12 +173,12 @@ def test_a_port_that_is_taken_is_told_before_anything_listens(tmp_path: Path) ->
     assert "Listening" not in told
 
 
-def test_a_service_that_cannot_sweep_does_not_serve(tmp_path: Path) -> None:
-    """Without tables the sweeper ends at once. Money would be missed, and nobody would see it."""
+def test_a_service_that_cannot_worker_does_not_serve(tmp_path: Path) -> None:
+    """Without tables the worker ends at once. Money would be missed, and nobody would see it."""
     variables = environment("http://127.0.0.1:1", "http://127.0.0.1:2", 1)
     code, told = run(tmp_path, variables, "serve", "--port", "0", "--no-migrate")
     assert code != 0
-    assert "The sweeper has ended" in told
+    assert "The worker has ended" in told
     assert "Traceback" not in told
 
 

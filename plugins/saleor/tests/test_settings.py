@@ -35,9 +35,9 @@ STOREFRONTS = {"STOREFRONTS": ["https://www.shop.example"]}
         ({"SALEORS": {SHOP: {"STOREFRONTS": "https://x.example"}}}, "list"),
         ({"SALEORS": {SHOP: {"STOREFRONTS": ["https://x.example/shop"]}}}, "without a path"),
         ({"SALEORS": {SHOP: {"DASHBOARDS": ["*"]}}}, "origin"),
-        ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"VENDOR": []}}}}}, "VENDORS"),
-        ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"VENDORS": ["gold"]}}}}}, "alipay"),
-        ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"VENDORS": "alipay"}}}}}, "list"),
+        ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"METHOD": []}}}}}, "PAYMENT_METHODS"),
+        ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"PAYMENT_METHODS": ["gold"]}}}}}, "alipay"),
+        ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"PAYMENT_METHODS": "alipay"}}}}}, "list"),
         ({"SALEORS": {}, "ENCRYPTION_KEYS": []}, "ENCRYPTION_KEYS"),
         ({"SALEORS": {}, "APP_ID": "Tillgate!"}, "APP_ID"),
     ],
@@ -99,9 +99,9 @@ def test_what_is_missing_is_told_with_the_remedy(setting: str, value: Any, id_: 
     assert remedy in found()[id_]
 
 
-def test_a_vendor_of_a_channel_that_the_project_does_not_offer_is_told(settings: Any) -> None:
-    settings.TILLGATE_SALEOR = {"SALEORS": {SHOP: {**STOREFRONTS, "CHANNELS": {"a": {"VENDORS": ["gcash"]}}}}}
-    settings.TILLGATE = {**settings.TILLGATE, "VENDORS": ["alipay"]}
+def test_a_method_of_a_channel_that_the_project_does_not_offer_is_told(settings: Any) -> None:
+    settings.TILLGATE_SALEOR = {"SALEORS": {SHOP: {**STOREFRONTS, "CHANNELS": {"a": {"PAYMENT_METHODS": ["gcash"]}}}}}
+    settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": ["alipay"]}
     assert "gcash" in found()["W004"]
 
 

@@ -24,7 +24,7 @@ from tillgate_saleor.models import Installation, Purchase, Transaction
 from tillgate_saleor.webhooks import LARGEST_BODY_BYTES
 
 MONEY = {"actionType": "CHARGE", "amount": 19.9, "currency": "USD"}
-DATA = {"vendor": "alipay", "returnUrl": RETURN_URL}
+DATA = {"method": "alipay", "returnUrl": RETURN_URL}
 
 
 def fields(saleor: SaleorDouble, **changes: Any) -> dict[str, Any]:
@@ -328,23 +328,23 @@ def test_an_amount_is_exact_though_it_comes_as_a_float(amount: str, saleor: Sale
         (None, "data"),
         ([], "data"),
         ("alipay", "data"),
-        ({}, "vendor"),
-        ({"vendor": None}, "vendor"),
-        ({"vendor": ["alipay"]}, "vendor"),
-        ({"vendor": "gold"}, "vendor"),
-        ({"vendor": "Alipay"}, "vendor"),
-        ({"vendor": "alipay", "terminal": "FAX"}, "terminal"),
-        ({"vendor": "alipay", "terminal": []}, "terminal"),
-        ({"vendor": "alipay", "returnUrl": "https://elsewhere.example/"}, "returnUrl"),
-        ({"vendor": "alipay", "returnUrl": "http://testserver.elsewhere.example/"}, "returnUrl"),
-        ({"vendor": "alipay", "returnUrl": "http://testserver@elsewhere.example/"}, "returnUrl"),
-        ({"vendor": "alipay", "returnUrl": "https://testserver/"}, "returnUrl"),
-        ({"vendor": "alipay", "returnUrl": "//testserver/"}, "returnUrl"),
-        ({"vendor": "alipay", "returnUrl": "/thanks"}, "returnUrl"),
-        ({"vendor": "alipay", "returnUrl": "javascript:alert(1)"}, "returnUrl"),
-        ({"vendor": "alipay", "returnUrl": ""}, "returnUrl"),
-        ({"vendor": "alipay", "returnUrl": 5}, "returnUrl"),
-        ({"vendor": "alipay", "returnUrl": "http://testserver/" + "x" * 3000}, "returnUrl"),
+        ({}, "method"),
+        ({"method": None}, "method"),
+        ({"method": ["alipay"]}, "method"),
+        ({"method": "gold"}, "method"),
+        ({"method": "Alipay"}, "method"),
+        ({"method": "alipay", "terminal": "FAX"}, "terminal"),
+        ({"method": "alipay", "terminal": []}, "terminal"),
+        ({"method": "alipay", "returnUrl": "https://elsewhere.example/"}, "returnUrl"),
+        ({"method": "alipay", "returnUrl": "http://testserver.elsewhere.example/"}, "returnUrl"),
+        ({"method": "alipay", "returnUrl": "http://testserver@elsewhere.example/"}, "returnUrl"),
+        ({"method": "alipay", "returnUrl": "https://testserver/"}, "returnUrl"),
+        ({"method": "alipay", "returnUrl": "//testserver/"}, "returnUrl"),
+        ({"method": "alipay", "returnUrl": "/thanks"}, "returnUrl"),
+        ({"method": "alipay", "returnUrl": "javascript:alert(1)"}, "returnUrl"),
+        ({"method": "alipay", "returnUrl": ""}, "returnUrl"),
+        ({"method": "alipay", "returnUrl": 5}, "returnUrl"),
+        ({"method": "alipay", "returnUrl": "http://testserver/" + "x" * 3000}, "returnUrl"),
     ],
     ids=lambda value: json.dumps(value)[:60],
 )

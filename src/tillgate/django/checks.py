@@ -45,12 +45,12 @@ _OLDER_THAN_THE_LOCK: Final = "The isolation level is not “read committed”: 
 Found = Iterator[checks.CheckMessage]
 
 
-def _error(number: int, sentence: str, hint: str) -> checks.Error:
-    return checks.Error(sentence, hint=hint, id=f"tillgate.E{number:03}")
+def _error(number: int, message: str, hint: str) -> checks.Error:
+    return checks.Error(message, hint=hint, id=f"tillgate.E{number:03}")
 
 
-def _warning(number: int, sentence: str, hint: str) -> checks.Warning:
-    return checks.Warning(sentence, hint=hint, id=f"tillgate.W{number:03}")
+def _warning(number: int, message: str, hint: str) -> checks.Warning:
+    return checks.Warning(message, hint=hint, id=f"tillgate.W{number:03}")
 
 
 # The settings -----------------------------------------------------------------------------------------------------------------------------
@@ -65,9 +65,9 @@ def check_settings() -> Found:
         return
     if "default" not in settings.accounts and not _keepers_of_accounts():
         if settings.accounts:
-            sentence = "No account has the alias 'default', which the pay page uses: no payment can be made there."
-            hint = "Name one of ACCOUNTS 'default', or silence this if every payment is started with operations.start(..., account=...)."
-            yield _warning(13, sentence, hint)
+            message = "No account has the alias 'default', which the pay page uses: no payment can be made there."
+            hint = "Name one of ACCOUNTS 'default', or silence this if every start_payment(..., account=...) names its account."
+            yield _warning(13, message, hint)
         else:
             hint = 'Add one: TILLGATE = {"ACCOUNTS": {"default": {"BASE_URL": ..., "MERCHANT_NO": ..., "TOKEN": ...}}, ...}.'
             yield _error(2, "There is no account, so no payment can be made.", hint)
@@ -85,15 +85,15 @@ def check_public_url() -> Found:
     if settings and not project.DEBUG:
         host, _ = split_domain_port(urlsplit(settings.public_url).netloc)
         if not validate_host(host, project.ALLOWED_HOSTS):
-            sentence = f"ALLOWED_HOSTS does not have {host!r}, the host of PUBLIC_URL: notices and shoppers would get 400."
+            message = f"ALLOWED_HOSTS does not have {host!r}, the host of PUBLIC_URL: notifications and shoppers would get 400."
             hint = "Add it. If a proxy puts another name in its place on the way to Django, silence this."
-            yield _warning(14, sentence, hint)
+            yield _warning(14, message, hint)
     try:
-        reverse("tillgate:payment-notice", args=["key"])
-    except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
-        because = "" if type(error).__name__ == "NoReverseMatch" else f" ({type(error).__name__}: {error})"
+        reverse("tillgate:payment-notification", args=["key"])
+    except Exception as error:  # whatever the project's address configuration raises
+        detail = "" if type(error).__name__ == "NoReverseMatch" else f" ({type(error).__name__}: {error})"
         hint = 'Add path("payments/", include("tillgate.django.urls")) to the project\'s urlpatterns, or the plugin\'s that include it.'
-        yield _error(5, f"Tillgate's pages have no address: notices and shoppers would get 404{because}.", hint)
+        yield _error(5, f"Tillgate's pages have no address: notifications and shoppers would get 404{detail}.", hint)
 
 
 def check_plugins() -> Found:
@@ -106,36 +106,36 @@ def check_plugins() -> Found:
         return
     shops = [implementation.plugin_name for implementation in manager.hook.tillgate_describe_order.get_hookimpls()]
     if not shops:
-        sentence = "No plugin describes orders (tillgate_describe_order is not implemented), so none can be paid."
+        message = "No plugin describes orders (tillgate_describe_order is not implemented), so none can be paid."
         hint = "Add the app of the shop that registers its plugin to INSTALLED_APPS, or install a plugin; mark its hooks @hookimpl."
-        yield _warning(12, sentence, hint)
+        yield _warning(12, message, hint)
     for shop in shops:
         if not hooks.implements(shop, "tillgate_payment_paid"):
-            sentence = f"Plugin {shop!r} describes orders, and tillgate_payment_paid is not implemented: nothing would mark them paid."
-            yield _error(12, sentence, "Implement it in the plugin, marked @hookimpl.")
+            message = f"Plugin {shop!r} describes orders, and tillgate_payment_paid is not implemented: nothing would mark them paid."
+            yield _error(12, message, "Implement it in the plugin, marked @hookimpl.")
 
 
 def check_mail() -> Found:
-    """Whether somebody hears of what needs a person, and a hanging mail server cannot hold up the sweeper."""
+    """Whether somebody hears of what needs review, and a hanging mail server cannot hold up the worker."""
     settings = _settings()
     if settings is None:
         return
-    if not settings.attention_mail_to and not project.MANAGERS:
-        hint = "Set TILLGATE['ATTENTION_MAIL_TO'] or MANAGERS, or look at “needs a person” in the admin every day and silence this."
-        yield _warning(1, "Nobody is mailed when a payment needs a person.", hint)
+    if not settings.review_mail_to and not project.MANAGERS:
+        hint = "Set TILLGATE['REVIEW_MAIL_TO'] or MANAGERS, or look at “needs review” in the admin every day and silence this."
+        yield _warning(1, "Nobody is mailed when a payment needs review.", hint)
     elif project.EMAIL_BACKEND in _SENDING_NOTHING and not project.DEBUG:
-        sentence = f"Nobody is mailed when a payment needs a person: {project.EMAIL_BACKEND} sends nothing, and all counts as mailed."
-        hint = "Set EMAIL_BACKEND to one that sends, or look at “needs a person” in the admin every day and silence this."
-        yield _warning(1, sentence, hint)
+        message = f"Nobody is mailed when a payment needs a staff: {project.EMAIL_BACKEND} sends nothing, and all counts as mailed."
+        hint = "Set EMAIL_BACKEND to one that sends, or look at “needs review” in the admin every day and silence this."
+        yield _warning(1, message, hint)
     elif project.EMAIL_BACKEND == _SMTP and project.EMAIL_TIMEOUT is None:
-        yield _warning(2, "A mail server that hangs would hold up the sweeper for ever.", "Set EMAIL_TIMEOUT, to 10 for example.")
+        yield _warning(2, "A mail server that hangs would hold up the worker for ever.", "Set EMAIL_TIMEOUT, to 10 for example.")
 
 
 def check_clock() -> Found:
     """Whether time only ever goes forward."""
     if not project.USE_TZ:
-        sentence = "USE_TZ is off: when summer time ends, payments are looked at an hour late."
-        yield _warning(3, sentence, "Set USE_TZ = True.")
+        message = "USE_TZ is off: when summer time ends, payments are polled an hour late."
+        yield _warning(3, message, "Set USE_TZ = True.")
 
 
 # The database, by its settings ------------------------------------------------------------------------------------------------------------
@@ -146,22 +146,22 @@ def check_database_settings() -> Found:
     from tillgate.django.models import Order  # models cannot be imported while the apps are being loaded
 
     if (reads := router.db_for_read(Order)) != _database():
-        sentence = f"Tillgate's rows are read from database {reads!r} and written to {_database()!r}: what was just written may be unseen."
-        yield _error(11, sentence, f"Let the database router read the app `tillgate` from {_database()!r} too.")
+        message = f"Tillgate's rows are read from database {reads!r} and written to {_database()!r}: what was just written may be unseen."
+        yield _error(11, message, f"Let the database router read the app `tillgate` from {_database()!r} too.")
     connection = connections[_database()]
     if not connection.settings_dict.get("AUTOCOMMIT", True):
-        sentence = "AUTOCOMMIT is off: nothing would be kept before the gateway is called, so that no payment or refund is begun."
-        yield _error(13, sentence, f'Remove "AUTOCOMMIT" from DATABASES["{_database()}"].')
+        message = "AUTOCOMMIT is off: nothing would be kept before the gateway is called, so that no payment or refund is begun."
+        yield _error(13, message, f'Remove "AUTOCOMMIT" from DATABASES["{_database()}"].')
     options = connection.settings_dict.get("OPTIONS") or {}
     if connection.vendor == "sqlite" and str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
-        sentence = (
+        message = (
             "SQLite transactions begin without the lock for writing: two at once fail with “database is locked”, whatever the timeout."
         )
         hint = f'In DATABASES["{_database()}"] set "OPTIONS": {{"transaction_mode": "IMMEDIATE"}}{_SINCE}'
-        yield _warning(4, sentence, hint)
+        yield _warning(4, message, hint)
     if connection.vendor in _SHARED and connection.settings_dict.get("CONN_MAX_AGE") == 0 and not options.get("pool"):
-        sentence = "CONN_MAX_AGE is 0: a connection for every request makes notices several times slower."
-        yield _warning(5, sentence, 'Set "CONN_MAX_AGE": 60 and "CONN_HEALTH_CHECKS": True, or a connection pool.')
+        message = "CONN_MAX_AGE is 0: a connection for every request makes notifications several times slower."
+        yield _warning(5, message, 'Set "CONN_MAX_AGE": 60 and "CONN_HEALTH_CHECKS": True, or a connection pool.')
     if connection.vendor not in _TRIED:
         yield _warning(6, f"Tillgate has not been tried on {connection.display_name}.", "Use PostgreSQL, MariaDB or SQLite.")
     if connection.vendor in _SHARED and not _is_read_committed(connection, options):
@@ -186,44 +186,44 @@ def _is_read_committed(connection: BaseDatabaseWrapper, options: Mapping[str, An
 
 
 def check_database() -> Found:
-    """Whether the database keeps what it confirmed, and lets several sweepers work."""
+    """Whether the database keeps what it confirmed, and lets several workers work."""
     connection = connections[_database()]
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA synchronous")
             (level,) = cursor.fetchone() or (0,)
         if level < 2:
-            sentence = "SQLite does not wait for the disk (synchronous is not FULL): a power cut may lose a paid order."
+            message = "SQLite does not wait for the disk (synchronous is not FULL): a power cut may lose a paid order."
             hint = 'Set "OPTIONS": {"init_command": "PRAGMA synchronous=FULL;"}' + (
                 "." if django.VERSION >= (5, 1) else ", from Django 5.1."
             )
-            yield _warning(7, sentence, hint)
+            yield _warning(7, message, hint)
     elif setting := _forgets_what_it_confirmed(connection):
-        sentence = f"After a crash the database may have forgotten what it confirmed ({setting}): a refund could be sent twice."
-        yield _warning(7, sentence, "Let it wait for the disk: synchronous_commit = on, innodb_flush_log_at_trx_commit = 1.")
+        message = f"After a crash the database may have forgotten what it confirmed ({setting}): a refund could be sent twice."
+        yield _warning(7, message, "Let it wait for the disk: synchronous_commit = on, innodb_flush_log_at_trx_commit = 1.")
     if connection.vendor == "postgresql" and not _is_read_committed_by_default(connection):
         hint = "Set default_transaction_isolation to 'read committed' (ALTER ROLE or ALTER DATABASE), or \"isolation_level\" in OPTIONS."
         yield _error(7, _OLDER_THAN_THE_LOCK, hint)
     if connection.vendor != "sqlite" and not connection.features.has_select_for_update_skip_locked:
-        sentence = f"This {connection.display_name} has no SKIP LOCKED: several sweepers wait for each other."
-        yield _warning(8, sentence, "Use MariaDB 10.6, MySQL 8.0.1, PostgreSQL 9.5 or later, or run one sweeper.")
+        message = f"This {connection.display_name} has no SKIP LOCKED: several workers wait for each other."
+        yield _warning(8, message, "Use MariaDB 10.6, MySQL 8.0.1, PostgreSQL 9.5 or later, or run one worker.")
     if connection.vendor == _MYSQL and (tables := _tables_without_transactions(connection)):
-        sentence = f"These tables have no transactions: {', '.join(tables)}."
-        yield _error(8, sentence, "Convert them: ALTER TABLE ... ENGINE=InnoDB.")
+        message = f"These tables have no transactions: {', '.join(tables)}."
+        yield _error(8, message, "Convert them: ALTER TABLE ... ENGINE=InnoDB.")
     if connection.vendor == _MYSQL and (charset := _charset(connection)) != "utf8mb4":
-        sentence = f"The connection's character set is {charset}: a text with an emoji in it, of the gateway's or yours, cannot be kept."
-        yield _warning(15, sentence, f'In DATABASES["{_database()}"] set "OPTIONS": {{"charset": "utf8mb4"}}, Django\'s own from 5.2.')
+        message = f"The connection's character set is {charset}: a text with an emoji in it, of the gateway's or yours, cannot be kept."
+        yield _warning(15, message, f'In DATABASES["{_database()}"] set "OPTIONS": {{"charset": "utf8mb4"}}, Django\'s own from 5.2.')
     if connection.vendor == _MYSQL and (columns := _columns_without_every_letter(connection)):
-        sentence = f"These columns can keep no emoji, of the gateway's or yours: {', '.join(columns)}."
+        message = f"These columns can keep no emoji, of the gateway's or yours: {', '.join(columns)}."
         hint = (
             "Change each of them: ALTER TABLE ... MODIFY ... CHARACTER SET utf8mb4, with its type, NULL and default as they are. "
             "Not CONVERT TO, which would take from the tables' keys that they are equal only to themselves."
         )
-        yield _warning(15, sentence, hint)
+        yield _warning(15, message, hint)
     if connection.vendor == _MYSQL and (columns := _keys_that_are_not_exact(connection)):
-        sentence = f"These columns hold 'a' and 'A' to be the same, and so one shop's two orders: {', '.join(columns)}."
+        message = f"These columns hold 'a' and 'A' to be the same, and so one shop's two orders: {', '.join(columns)}."
         hint = "Give them what the migrations gave them: ALTER TABLE ... MODIFY ... COLLATE utf8mb4_nopad_bin; on MySQL utf8mb4_0900_bin."
-        yield _error(14, sentence, hint)
+        yield _error(14, message, hint)
 
 
 def _forgets_what_it_confirmed(connection: BaseDatabaseWrapper) -> str:
@@ -284,7 +284,7 @@ def _of_our_tables(connection: BaseDatabaseWrapper, found: str, what: str = "tab
     with connection.cursor() as cursor:
         places = ", ".join(["%s"] * len(ours))
         cursor.execute(
-            f"SELECT DISTINCT {what} FROM {found} AND table_schema = DATABASE() AND table_name IN ({places})",  # noqa: S608  # all are ours
+            f"SELECT DISTINCT {what} FROM {found} AND table_schema = DATABASE() AND table_name IN ({places})",  # all are ours
             ours,
         )
         return sorted(name for (name,) in cursor.fetchall())
@@ -296,26 +296,26 @@ def _our_models() -> list[type[Model]]:
     return list(Payment._meta.apps.get_app_config("tillgate").get_models())
 
 
-def check_sweeper() -> Found:
-    """Whether the sweeper runs, and keeps up."""
+def check_worker() -> Found:
+    """Whether the worker runs, and keeps up."""
     from tillgate.django.models import Heartbeat, Payment  # models cannot be imported while the apps are being loaded
-    from tillgate.django.operations.sweep import SWEEPER
+    from tillgate.django.operations.worker import WORKER
 
     settings = _settings()
-    late = timedelta(minutes=settings.sweeper_late_minutes if settings else 15)
-    now, hint = clock.now(), "Run `manage.py tillgate sweep` every minute, `manage.py tillgate sweep --loop`, or the Celery tasks."
-    last = Heartbeat.objects.using(_database()).filter(name=SWEEPER).values_list("at", flat=True).first()
+    late = timedelta(minutes=settings.worker_late_minutes if settings else 15)
+    now, hint = clock.now(), "Run `manage.py tillgate worker`, `manage.py tillgate worker --once` every minute, or the Celery tasks."
+    last = Heartbeat.objects.using(_database()).filter(name=WORKER).values_list("at", flat=True).first()
     if last is None:
-        yield _warning(9, "The sweeper has never run: payments whose notice is lost would not be found.", hint)
+        yield _warning(9, "The worker has never run: payments whose notification is lost would not be found.", hint)
     elif now - last > late:
-        yield _warning(10, f"The sweeper ran last {explain_age(now - last)} ago.", hint)
+        yield _warning(10, f"The worker ran last {explain_age(now - last)} ago.", hint)
     elif last - now > clock.SKEW:
-        sentence = f"The sweeper ran last {explain_age(last - now)} from now, by a clock that was wrong: whether it runs cannot be told."
-        yield _warning(10, sentence, f"{hint} Celery's beat waits for such a time too: delete its celerybeat-schedule and start it again.")
-    oldest = Payment.objects.using(_database()).aggregate(due=Min("next_look_at"))["due"]
+        message = f"The worker ran last {explain_age(last - now)} from now, by a clock that was wrong: whether it runs cannot be told."
+        yield _warning(10, message, f"{hint} Celery's beat waits for such a time too: delete its celerybeat-schedule and start it again.")
+    oldest = Payment.objects.using(_database()).aggregate(due=Min("next_poll_at"))["due"]
     if last is not None and oldest and now - oldest > late:
-        sentence = f"The sweeper does not keep up: a payment has been due for {explain_age(now - oldest)}."
-        yield _warning(11, sentence, "Run more sweepers, raise QUERIES_PER_SECOND, or see whether the gateway answers.")
+        message = f"The worker does not keep up: a payment has been due for {explain_age(now - oldest)}."
+        yield _warning(11, message, "Run more workers, raise QUERIES_PER_SECOND, or see whether the gateway answers.")
 
 
 def check_watched() -> Found:
@@ -331,16 +331,16 @@ def check_watched() -> Found:
     except ConfigurationError:
         return  # told by the checks of the settings
     for plugin in sorted(set(watched.values_list("order__plugin", flat=True).distinct()) - known):
-        sentence = f"Payments are open for orders of plugin {plugin!r}, which is not loaded: nobody could be told that they are paid."
-        yield _error(9, sentence, "Install the plugin again until its payments are settled.")
+        message = f"Payments are open for orders of plugin {plugin!r}, which is not loaded: nobody could be told that they are paid."
+        yield _error(9, message, "Install the plugin again until its payments are settled.")
     pinned = ("account", "merchant_no", "base_url", "sandbox")
     for fields in watched.values(*pinned).distinct():
         try:
             account_of(Payment(**fields))
-        except Exception as error:  # noqa: BLE001  # a plugin that keeps accounts may raise anything
-            because = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
-            sentence = f"Payments of account {fields['account']!r} are open, and it cannot be used: {because}"
-            yield _error(10, sentence, "Keep an account until its payments are settled; give a new one a new alias.")
+        except Exception as error:  # a plugin that keeps accounts may raise anything
+            detail = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
+            message = f"Payments of account {fields['account']!r} are open, and it cannot be used: {detail}"
+            yield _error(10, message, "Keep an account until its payments are settled; give a new one a new alias.")
 
 
 def explain_age(age: timedelta) -> str:
@@ -359,14 +359,14 @@ AREAS: Final[Mapping[str, Callable[[], Found]]] = {
     "clock": check_clock,
     "database settings": check_database_settings,
 }
-"""What is looked at without the database, by name."""
+"""What is polled without the database, by name."""
 
 DATABASE_AREAS: Final[Mapping[str, Callable[[], Found]]] = {
     "database": check_database,
-    "sweeper": check_sweeper,
+    "worker": check_worker,
     "watched payments": check_watched,
 }
-"""What is looked at in the database, by name."""
+"""What is polled in the database, by name."""
 
 
 def look_at(area: Callable[[], Found]) -> list[checks.CheckMessage]:

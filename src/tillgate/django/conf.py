@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from tillgate.account import Account
 from tillgate.errors import ConfigurationError
-from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES, Vendor
+from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES, PaymentMethod
 from tillgate.wire.urls import is_https, is_web_address, without_user
 
 __all__ = ["Settings", "get_settings"]
@@ -71,7 +71,7 @@ def _refuse_unknown(place: str, given: Iterable[object], known: list[str]) -> No
 def _addresses(value: object) -> tuple[str, ...]:
     if isinstance(value, list | tuple) and all(isinstance(one, str) and "@" in one for one in value):
         return tuple(value)
-    raise ConfigurationError("TILLGATE['ATTENTION_MAIL_TO']", value, 'must be a list of addresses, such as ["owner@shop.example"]')
+    raise ConfigurationError("TILLGATE['REVIEW_MAIL_TO']", value, 'must be a list of addresses, such as ["owner@shop.example"]')
 
 
 def _public_url(value: object) -> str:
@@ -82,13 +82,13 @@ def _public_url(value: object) -> str:
     raise ConfigurationError("TILLGATE['PUBLIC_URL']", without_user(value), remedy)
 
 
-def _vendors(value: object) -> tuple[Vendor, ...]:
+def _methods(value: object) -> tuple[PaymentMethod, ...]:
     if isinstance(value, list | tuple):
-        unknown = [vendor for vendor in value if vendor not in list(Vendor)]
+        unknown = [method for method in value if method not in list(PaymentMethod)]
         if not unknown and len(set(value)) == len(value):
-            return tuple(Vendor(vendor) for vendor in value)
+            return tuple(PaymentMethod(method) for method in value)
         value = unknown or value
-    raise ConfigurationError("TILLGATE['VENDORS']", value, f"must be a list, without repeats, of: {', '.join(Vendor)}")
+    raise ConfigurationError("TILLGATE['PAYMENT_METHODS']", value, f"must be a list, without repeats, of: {', '.join(PaymentMethod)}")
 
 
 _Minutes = Annotated[int, Field(ge=1, le=60 * 24 * 30)]
@@ -103,36 +103,36 @@ class Settings(BaseModel):
     """The accounts by alias; payments keep the alias of the one that made them. A plugin may know more."""
     public_url: Annotated[str, BeforeValidator(_public_url)]
     """The shop's own address, under which the gateway and shoppers reach the pages of `tillgate.django.urls`."""
-    vendors: Annotated[tuple[Vendor, ...], BeforeValidator(_vendors)] = tuple(Vendor)
-    """The vendors that shoppers may choose, in the order they are shown."""
+    payment_methods: Annotated[tuple[PaymentMethod, ...], BeforeValidator(_methods)] = tuple(PaymentMethod)
+    """The payment methods that shoppers may choose, in the order they are shown."""
     timeout_minutes: _Minutes = DEFAULT_TIMEOUT_MINUTES
-    """How long the cashier page stays open."""
+    """How long the payment page stays open."""
     expiry_grace_minutes: Annotated[int, Field(ge=0, le=60 * 24)] = 10
     """How long after that an answer must be given to make the payment expired."""
     order_unpaid_after_minutes: _Minutes = 60
     """How long a shopper may pay again after the last open payment ended, before the shop is told that the order is unpaid."""
-    notice_throttle_seconds: Annotated[float, Field(ge=0, le=3600)] = 5.0
-    """A payment is queried at most once in this time, however many notices arrive."""
+    notification_throttle_seconds: Annotated[float, Field(ge=0, le=3600)] = 5.0
+    """A payment is queried at most once in this time, however many notifications arrive."""
     queries_per_second: Annotated[float, Field(ge=0)] = 20.0
-    """The most queries a sweeper sends to one account in a second; 0 sets no limit."""
-    sweep_connections: Annotated[int, Field(ge=1, le=100)] = 8
-    """The most queries a sweeper has under way at one account."""
-    sweeper_late_minutes: _Minutes = 15
-    """How long the sweeper may be away before the checks complain."""
-    delivery_attempts_before_attention: Annotated[int, Field(ge=1, le=100)] = 3
+    """The most queries a worker sends to one account in a second; 0 sets no limit."""
+    poll_connections: Annotated[int, Field(ge=1, le=100)] = 8
+    """The most queries a worker has under way at one account."""
+    worker_late_minutes: _Minutes = 15
+    """How long the worker may be away before the checks complain."""
+    delivery_tries_before_review: Annotated[int, Field(ge=1, le=100)] = 3
     """How often a shop's handler may fail before a person is told; it is tried on after that."""
-    forged_notices_before_attention: Annotated[int, Field(ge=1)] = 20
-    """How many forged notices of one payment are taken silently."""
-    attention_mail_to: Annotated[tuple[str, ...], BeforeValidator(_addresses)] = ()
-    """Who is mailed when something needs a person; the project's MANAGERS when empty."""
-    attention_mail_minutes: _Minutes = 15
+    forged_notifications_before_review: Annotated[int, Field(ge=1)] = 20
+    """How many forged notifications of one payment are taken silently."""
+    review_mail_to: Annotated[tuple[str, ...], BeforeValidator(_addresses)] = ()
+    """Who is mailed when something needs review; the project's MANAGERS when empty."""
+    review_mail_minutes: _Minutes = 15
     """The least time between two such mails."""
 
     def address(self, name: str, *arguments: object) -> str:
         """Return the public address of a page.
 
         Django knows under which path the shop is mounted in threads that answer a request, and with FORCE_SCRIPT_NAME also in the one that
-        set it up. The sweeper has others.
+        set it up. The worker has others.
         """
         path, mount = reverse(name, args=arguments), settings.FORCE_SCRIPT_NAME
         if mount is not None:

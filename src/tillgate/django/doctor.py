@@ -12,10 +12,10 @@ from tillgate import doctor
 from tillgate.configuration import Configured
 from tillgate.django import checks, clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Attention, Delivery, Heartbeat, Payment, Refund
+from tillgate.django.models import Heartbeat, OutboxEvent, Payment, Refund, Review
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.locking import database
-from tillgate.django.operations.sweep import SWEEPER
+from tillgate.django.operations.worker import WORKER
 from tillgate.doctor import Check
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.lifecycle import RefundStatus
@@ -34,9 +34,9 @@ def examine() -> Iterator[Check]:
         if not migrations.passed:
             return
     for name, area in checks.DATABASE_AREAS.items():
-        yield _looked_at(name, area, _sweeper() if name == "sweeper" else "in order")
+        yield _looked_at(name, area, _worker() if name == "worker" else "in order")
     yield _due_work()
-    yield _attentions()
+    yield _reviews()
 
 
 def _looked_at(name: str, area: Callable[[], Iterator[CheckMessage]], well: str) -> Check:
@@ -52,7 +52,7 @@ def _accounts() -> Iterator[Check]:
     except ConfigurationError:
         return  # told already
     try:
-        watched = Payment.objects.using(database()).filter(next_look_at__isnull=False).order_by()
+        watched = Payment.objects.using(database()).filter(next_poll_at__isnull=False).order_by()
         aliases += sorted(set(watched.values_list("account", flat=True).distinct()) - set(aliases))
     except DatabaseError:
         pass  # told below
@@ -62,7 +62,7 @@ def _accounts() -> Iterator[Check]:
         except TillgateError as error:
             yield Check(name=f"account {alias}", passed=False, finding=str(error))
             continue
-        except Exception as error:  # noqa: BLE001  # a plugin that keeps accounts may raise anything
+        except Exception as error:  # a plugin that keeps accounts may raise anything
             finding = f"a plugin that was asked for it raised {described(error)}: correct it, or remove it"
             yield Check(name=f"account {alias}", passed=False, finding=finding)
             continue
@@ -84,23 +84,23 @@ def _migrations() -> Check:
     return Check(name="migrations", passed=True, finding="all applied")
 
 
-def _sweeper() -> str:
-    last = Heartbeat.objects.using(database()).filter(name=SWEEPER).values_list("at", flat=True).first()
+def _worker() -> str:
+    last = Heartbeat.objects.using(database()).filter(name=WORKER).values_list("at", flat=True).first()
     return f"ran last {checks.explain_age(clock.now() - last)} ago" if last else "has never run"
 
 
 def _due_work() -> Check:
-    """Count what is due; that it waits too long is told by the sweeper's check."""
+    """Count what is due; that it waits too long is told by the worker's check."""
     now = clock.now()
     counts = {
-        "payments": Payment.objects.using(database()).filter(next_look_at__lte=now).count(),
-        "deliveries": Delivery.objects.using(database()).filter(due_at__lte=now, done_at__isnull=True).count(),
+        "payments": Payment.objects.using(database()).filter(next_poll_at__lte=now).count(),
+        "outbox events": OutboxEvent.objects.using(database()).filter(due_at__lte=now, done_at__isnull=True).count(),
         "refunds": Refund.objects.using(database()).filter(due_at__lte=now, status=RefundStatus.QUEUED).count(),
     }
     return Check(name="due work", passed=True, finding=", ".join(f"{count} {name}" for name, count in counts.items()))
 
 
-def _attentions() -> Check:
-    count = Attention.objects.using(database()).filter(resolved_at__isnull=True).count()
-    finding = f"{count} open: see “needs a person” in the admin" if count else "nothing needs a person"
-    return Check(name="attentions", passed=not count, finding=finding)
+def _reviews() -> Check:
+    count = Review.objects.using(database()).filter(resolved_at__isnull=True).count()
+    finding = f"{count} open: see “needs review” in the admin" if count else "nothing needs review"
+    return Check(name="reviews", passed=not count, finding=finding)

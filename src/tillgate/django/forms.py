@@ -1,4 +1,4 @@
-"""The vendor choice: plain radio buttons in a fieldset, which a shop's own CSS can style."""
+"""The payment method choice: plain radio buttons in a fieldset, which a shop's own CSS can style."""
 
 from __future__ import annotations
 
@@ -11,52 +11,52 @@ from django.utils.translation import gettext_lazy as _
 
 from tillgate.django.conf import get_settings
 from tillgate.django.models import MOST_DIGITS
-from tillgate.wire.messages import Terminal, Vendor
+from tillgate.wire.messages import PaymentMethod, Terminal
 
-__all__ = ["VENDOR_LABELS", "RefundForm", "VendorForm", "terminal_of"]
+__all__ = ["METHOD_LABELS", "MethodForm", "RefundForm", "terminal_of"]
 
-VENDOR_LABELS: Final = {
-    Vendor.ALIPAY: "Alipay",
-    Vendor.WECHATPAY: "WeChat Pay",
-    Vendor.PAYPAL: "PayPal",
-    Vendor.VENMO: "Venmo",
-    Vendor.UNIONPAY: "UnionPay",
-    Vendor.CREDITCARD: _("Credit or debit card"),
-    Vendor.TRUEMONEY: "TrueMoney",
-    Vendor.ALIPAY_HK: "AlipayHK",
-    Vendor.TNG: "Touch 'n Go",
-    Vendor.GCASH: "GCash",
-    Vendor.DANA: "DANA",
-    Vendor.KAKAOPAY: "KakaoPay",
-    Vendor.BKASH: "bKash",
-    Vendor.EASYPAISA: "Easypaisa",
+METHOD_LABELS: Final = {
+    PaymentMethod.ALIPAY: "Alipay",
+    PaymentMethod.WECHATPAY: "WeChat Pay",
+    PaymentMethod.PAYPAL: "PayPal",
+    PaymentMethod.VENMO: "Venmo",
+    PaymentMethod.UNIONPAY: "UnionPay",
+    PaymentMethod.CREDITCARD: _("Credit or debit card"),
+    PaymentMethod.TRUEMONEY: "TrueMoney",
+    PaymentMethod.ALIPAY_HK: "AlipayHK",
+    PaymentMethod.TNG: "Touch 'n Go",
+    PaymentMethod.GCASH: "GCash",
+    PaymentMethod.DANA: "DANA",
+    PaymentMethod.KAKAOPAY: "KakaoPay",
+    PaymentMethod.BKASH: "bKash",
+    PaymentMethod.EASYPAISA: "Easypaisa",
 }
-"""What a shopper reads for each vendor."""
+"""What a shopper reads for each payment method."""
 
 
-class VendorForm(forms.Form):
-    """Choose one of the vendors that the owner enabled; the first is chosen beforehand, so that the keyboard needs one key."""
+class MethodForm(forms.Form):
+    """Choose one of the payment methods that the owner enabled; the first is chosen beforehand, so that the keyboard needs one key."""
 
-    vendor = forms.ChoiceField(widget=forms.RadioSelect, label=_("How would you like to pay?"))
+    method = forms.ChoiceField(widget=forms.RadioSelect, label=_("How would you like to pay?"))
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        field = self.fields["vendor"]
+        field = self.fields["method"]
         assert isinstance(field, forms.ChoiceField)
-        field.choices = [(vendor.value, VENDOR_LABELS[vendor]) for vendor in get_settings().vendors]
+        field.choices = [(method.value, METHOD_LABELS[method]) for method in get_settings().payment_methods]
         if field.choices:
-            self.initial.setdefault("vendor", get_settings().vendors[0].value)
+            self.initial.setdefault("method", get_settings().payment_methods[0].value)
 
 
 class RefundForm(forms.Form):
-    """How much of a payment is given back, and why. The operation has the last word; this one only spares a person the way there."""
+    """How much of a payment is refunded, and why. The operation has the last word; this one only spares a person the way there."""
 
     amount = forms.DecimalField(label=_("Amount in USD"), min_value=Decimal("0.01"), max_digits=MOST_DIGITS, decimal_places=2)
     reason = forms.CharField(label=_("Reason"), max_length=255, required=False)
 
     def __init__(self, left: Decimal, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        too_much = _("That is more than the USD %(limit_value)s that can still be given back.")
+        too_much = _("That is more than the USD %(limit_value)s that can still be refunded.")
         self.fields["amount"].validators.append(MaxValueValidator(left, too_much))
         self.fields["amount"].widget.attrs["max"] = str(left)
 

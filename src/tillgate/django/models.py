@@ -1,6 +1,7 @@
 """The rows. They know only `lifecycle`; the code that changes them is in `operations`, and nowhere else.
 
-No brand of a framework or vendor is in a stored value but the plugin's entry-point name and the vendor's word of the interface.
+No brand of a framework or payment method is in a stored value but the plugin's entry-point name and the payment method's word of the
+interface.
 """
 
 from __future__ import annotations
@@ -20,7 +21,18 @@ from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus, RefundStatu
 from tillgate.wire import money
 from tillgate.wire.money import CURRENCY
 
-__all__ = ["Attention", "Delivery", "DeliveryKind", "Heartbeat", "Notice", "NoticeKind", "Order", "Payment", "Refund", "TimelineEntry"]
+__all__ = [
+    "Heartbeat",
+    "Notification",
+    "NotificationKind",
+    "Order",
+    "OutboxEvent",
+    "OutboxEventKind",
+    "Payment",
+    "Refund",
+    "Review",
+    "TimelineEntry",
+]
 
 if apps.get_containing_app_config(__name__) is None:
     # Without the app all seems to work: the pages answer, and there are no tables, checks and commands.
@@ -86,11 +98,11 @@ class Order(models.Model):
 
 
 class Payment(models.Model):
-    """One attempt to pay one order with one vendor, pinned to the account that made it."""
+    """One attempt to pay one order with one payment method, pinned to the account that made it."""
 
     order = models.ForeignKey(Order, models.PROTECT, related_name="payments")
     reference = models.CharField(max_length=32, unique=True)
-    notice_key = ExactField(max_length=32, unique=True, default=new_key)
+    notification_key = ExactField(max_length=32, unique=True, default=new_key)
     return_key = ExactField(max_length=32, unique=True, default=new_key)
 
     account = models.CharField(_("account"), max_length=128)
@@ -98,7 +110,7 @@ class Payment(models.Model):
     base_url = models.CharField(max_length=255)
     sandbox = models.BooleanField()
 
-    vendor = models.CharField(max_length=32)
+    method = models.CharField(max_length=32)
     terminal = models.CharField(max_length=16)
     amount = MoneyField()
     currency = models.CharField(max_length=3, default=CURRENCY)
@@ -107,21 +119,21 @@ class Payment(models.Model):
 
     status = models.CharField(max_length=16, choices=_choices(PaymentStatus), default=PaymentStatus.CREATED.value)
     transaction_no = models.CharField(max_length=64, null=True, blank=True, db_index=True)  # null, since '' would be a number
-    cashier_url = models.TextField(blank=True)
+    payment_url = models.TextField(blank=True)
 
     created_at = models.DateTimeField(_("started"), db_index=True)
-    cashier_closes_at = models.DateTimeField()
+    page_closes_at = models.DateTimeField()
     expires_at = models.DateTimeField()
-    """When the cashier page has closed and the grace after it has passed."""
+    """When the payment page has closed and the grace after it has passed."""
     status_since = models.DateTimeField()
-    looked_at = models.DateTimeField(null=True, blank=True)
-    next_look_at = models.DateTimeField(null=True, blank=True)
+    last_polled_at = models.DateTimeField(null=True, blank=True)
+    next_poll_at = models.DateTimeField(null=True, blank=True)
     """When it is due; a worker that claims it moves this forward by the lease."""
-    notices = models.PositiveIntegerField(default=0)
-    forged_notices = models.PositiveIntegerField(default=0)
-    repeated_notices = models.PositiveIntegerField(default=0)
+    notifications = models.PositiveIntegerField(default=0)
+    forged_notifications = models.PositiveIntegerField(default=0)
+    repeated_notifications = models.PositiveIntegerField(default=0)
     """Those that came when it was paid already and said no more than the one before; they are counted here alone, and not kept."""
-    last_notice = models.CharField(max_length=32, blank=True)
+    last_notification = models.CharField(max_length=32, blank=True)
     """A hash of what the last one said that was kept."""
 
     class Meta:
@@ -129,7 +141,7 @@ class Payment(models.Model):
         verbose_name = _("payment")
         verbose_name_plural = _("payments")
         indexes = [
-            models.Index(fields=["account", "next_look_at"], name="tillgate_payment_due"),
+            models.Index(fields=["account", "next_poll_at"], name="tillgate_payment_due"),
             models.Index(fields=["order", "status"], name="tillgate_payment_of_order"),
             models.Index(fields=["status", "created_at"], name="tillgate_payment_by_status"),
         ]
@@ -143,17 +155,17 @@ class Payment(models.Model):
         return self.status in OPEN_PAYMENT_STATUSES
 
     @property
-    def given_back(self) -> Decimal:
+    def refunded_amount(self) -> Decimal:
         """How much of it went back for certain."""
         # Added up here: SQLite adds as floats.
         return money.total(self.refunds.filter(status=RefundStatus.SUCCEEDED).values_list("amount", flat=True))
 
 
 class Refund(models.Model):
-    """One request to give back part or all of a payment. `external` ones were made elsewhere and entered by a person."""
+    """One request to refund part or all of a payment. `external` ones were made elsewhere and entered by a person."""
 
     payment = models.ForeignKey(Payment, models.PROTECT, related_name="refunds")
-    notice_key = ExactField(max_length=32, unique=True, default=new_key)
+    notification_key = ExactField(max_length=32, unique=True, default=new_key)
     amount = MoneyField()
     status = models.CharField(max_length=16, choices=_choices(RefundStatus), default=RefundStatus.QUEUED.value)
     external = models.BooleanField(default=False)
@@ -165,9 +177,9 @@ class Refund(models.Model):
     status_since = models.DateTimeField()
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)
     """When a queued one is sent, or a sending one counts as lost."""
-    notices = models.PositiveIntegerField(default=0)
+    notifications = models.PositiveIntegerField(default=0)
     confirmed = models.BooleanField(default=False)
-    """Whether a notice on its own address has said that it was done (silence 14)."""
+    """Whether a notification on its own address has said that it was done (unspecified 14)."""
 
     class Meta:
         default_permissions = _PERMISSIONS
@@ -178,20 +190,20 @@ class Refund(models.Model):
         return f"{self.payment_id}/{self.pk}"
 
 
-class NoticeKind(models.TextChoices):
-    """Which door a notice came through."""
+class NotificationKind(models.TextChoices):
+    """Which door a notification came through."""
 
-    PAYMENT = "payment", _("payment notice")
-    REFUND = "refund", _("refund notice")
+    PAYMENT = "payment", _("payment notification")
+    REFUND = "refund", _("refund notification")
     RETURN = "return", _("shopper's return")
 
 
-class Notice(models.Model):
+class Notification(models.Model):
     """Something that arrived from outside, kept as evidence; the newest few per payment."""
 
-    payment = models.ForeignKey(Payment, models.CASCADE, related_name="kept_notices")
-    refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="kept_notices")
-    kind = models.CharField(max_length=16, choices=NoticeKind.choices)
+    payment = models.ForeignKey(Payment, models.CASCADE, related_name="kept_notifications")
+    refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="kept_notifications")
+    kind = models.CharField(max_length=16, choices=NotificationKind.choices)
     slot = models.PositiveSmallIntegerField()
     received_at = models.DateTimeField()
     method = models.CharField(max_length=8)
@@ -200,9 +212,9 @@ class Notice(models.Model):
 
     class Meta:
         default_permissions = _PERMISSIONS
-        verbose_name = _("notice")
-        verbose_name_plural = _("notices")
-        indexes = [models.Index(fields=["payment", "slot"], name="tillgate_notice_slot")]
+        verbose_name = _("notification")
+        verbose_name_plural = _("notifications")
+        indexes = [models.Index(fields=["payment", "slot"], name="tillgate_notification_slot")]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.received_at:%Y-%m-%d %H:%M:%S}"
@@ -216,8 +228,8 @@ class TimelineEntry(models.Model):
     refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="timeline")
     at = models.DateTimeField()
     event = models.CharField(max_length=64)
-    cause = models.CharField(max_length=160)
-    sentence = models.TextField()
+    actor = models.CharField(max_length=160)
+    message = models.TextField()
     evidence = models.JSONField(default=dict)
 
     class Meta:
@@ -230,20 +242,20 @@ class TimelineEntry(models.Model):
         return f"{self.at:%Y-%m-%d %H:%M:%S} {self.event}"
 
 
-class Attention(models.Model):
+class Review(models.Model):
     """Something that a person must look at: a reason, the evidence and how it was resolved."""
 
-    order = models.ForeignKey(Order, models.CASCADE, null=True, blank=True, related_name="attentions")
-    payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="attentions")
-    refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="attentions")
-    delivery = models.ForeignKey("Delivery", models.CASCADE, null=True, blank=True, related_name="attentions")
+    order = models.ForeignKey(Order, models.CASCADE, null=True, blank=True, related_name="reviews")
+    payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="reviews")
+    refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="reviews")
+    outbox_event = models.ForeignKey("OutboxEvent", models.CASCADE, null=True, blank=True, related_name="reviews")
     account = models.CharField(_("account"), max_length=128, blank=True)
     reason = models.CharField(max_length=64, db_index=True)
-    sentence = models.TextField()
+    message = models.TextField()
     evidence = models.JSONField(default=dict)
     open_key = models.CharField(max_length=190, unique=True, null=True, blank=True)
     """The same thing is open only once; null once resolved, so that it may come again."""
-    raised_at = models.DateTimeField(db_index=True)
+    opened_at = models.DateTimeField(db_index=True)
     mailed_at = models.DateTimeField(null=True, blank=True)
     mailed = models.JSONField(null=True, default=list)
     """The marks of the sentences that were mailed. Null where a version that did not know of this wrote the row."""
@@ -255,37 +267,37 @@ class Attention(models.Model):
 
     class Meta:
         default_permissions = _PERMISSIONS
-        verbose_name = _("attention")
-        verbose_name_plural = _("needs a person")
-        permissions = [("resolve_attention", _("Can resolve what needs a person")), ("refund_payment", _("Can refund payments"))]
+        verbose_name = _("review")
+        verbose_name_plural = _("needs review")
+        permissions = [("resolve_review", _("Can resolve what needs review")), ("refund_payment", _("Can refund payments"))]
 
     def __str__(self) -> str:
-        return self.sentence
+        return self.message
 
     @property
     def mark(self) -> str:
         """Return what tells whether it still says what a person has read."""
-        return hashlib.sha256(self.sentence.encode()).hexdigest()[:16]
+        return hashlib.sha256(self.message.encode()).hexdigest()[:16]
 
 
-class DeliveryKind(models.TextChoices):
+class OutboxEventKind(models.TextChoices):
     """What a shop is told. The last is carried over the network by the plugin, the others change only the database."""
 
     PAYMENT_PAID = "payment-paid", _("payment is paid")
     ORDER_UNPAID = "order-unpaid", _("order is unpaid")
     REFUND_CHANGED = "refund-changed", _("refund changed")
-    ATTENTION_RAISED = "attention-raised", _("needs a person")
+    REVIEW_OPENED = "review-opened", _("needs review")
     REMOTE = "remote", _("over the network")
 
 
-class Delivery(models.Model):
+class OutboxEvent(models.Model):
     """Telling the shop about a change: written with the change, carried out after it, in order per order (I3)."""
 
-    order = models.ForeignKey(Order, models.CASCADE, related_name="deliveries")
-    payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="deliveries")
-    refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="deliveries")
-    attention = models.ForeignKey(Attention, models.CASCADE, null=True, blank=True, related_name="deliveries")
-    kind = models.CharField(max_length=32, choices=DeliveryKind.choices)
+    order = models.ForeignKey(Order, models.CASCADE, related_name="outbox_events")
+    payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="outbox_events")
+    refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="outbox_events")
+    review = models.ForeignKey(Review, models.CASCADE, null=True, blank=True, related_name="outbox_events")
+    kind = models.CharField(max_length=32, choices=OutboxEventKind.choices)
     name = models.CharField(max_length=64, blank=True)
     data = models.JSONField(default=dict, blank=True)
     event_id = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
@@ -299,9 +311,9 @@ class Delivery(models.Model):
 
     class Meta:
         default_permissions = _PERMISSIONS
-        verbose_name = _("delivery")
-        verbose_name_plural = _("deliveries")
-        indexes = [models.Index(fields=["order", "done_at"], name="tillgate_delivery_of_order")]
+        verbose_name = _("outbox event")
+        verbose_name_plural = _("outbox events")
+        indexes = [models.Index(fields=["order", "done_at"], name="tillgate_outbox_event_of_order")]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.event_id}"

@@ -21,21 +21,21 @@ TELEMETRY_NAME: Final = "tillgate-opentelemetry"
 
 _log = logging.getLogger("tillgate.events")
 
-_WARNINGS: Final = frozenset({"attention.raised", "payment.outcome-unknown", "refund.unknown"})
+_WARNINGS: Final = frozenset({"review.opened", "payment.outcome-unknown", "refund.unknown"})
 _FIELDS: Final = (
     "order",
     "account",
-    "vendor",
+    "method",
     "amount",
     "status",
     "refund",
     "refund_amount",
     "refund_status",
     "reason",
-    "cause",
-    "sentence",
+    "actor",
+    "message",
 )
-"""What of an event's fields goes into the log. A closed list: a plugin's event may hold what nobody has looked at."""
+"""What of an event's fields goes into the log. A closed list: a plugin's event may hold what nobody has polled."""
 
 
 class LogObserver:
@@ -47,8 +47,9 @@ class LogObserver:
         known = {name: event.fields[name] for name in _FIELDS if name in event.fields}
         about = event.reference or known.get("order") or known.get("account") or ""
         level = logging.WARNING if event.name in _WARNINGS else logging.INFO
+        message = known.pop("message", "")  # a log record has a message of its own
         extra = {"event": event.name, "reference": event.reference, **known}
-        _log.log(level, "%s %s: %s", event.name, about, known.get("sentence", ""), extra=extra)
+        _log.log(level, "%s %s: %s", event.name, about, message, extra=extra)
 
 
 def _telemetry() -> object | None:

@@ -1,6 +1,6 @@
-"""The sweeper's work as Celery tasks (`tillgate[celery]`), found by `app.autodiscover_tasks()`.
+"""The worker's work as Celery tasks (`tillgate[celery]`), found by `app.autodiscover_tasks()`.
 
-The database stays the queue: Celery only wakes and spreads the work. `tillgate.sweep`, which beat sends every few seconds, finds the
+The database stays the queue: Celery only wakes and spreads the work. `tillgate.run_worker`, which beat sends every few seconds, finds the
 accounts that have something due and sends a task for each. Every task claims its rows by lease, so that it may be lost, repeated or run by
 any number of workers at once. A task that came too late to be of use expires: the next wake-up finds the same work.
 """
@@ -18,9 +18,9 @@ from celery import shared_task  # type: ignore[import-untyped]  # Celery ships n
 from tillgate.django.clock import SKEW
 
 if TYPE_CHECKING:
-    from tillgate.django.operations.sweep import Swept
+    from tillgate.django.operations.worker import WorkDone
 
-__all__ = ["BEAT_SCHEDULE", "sweep", "sweep_account", "sweep_mail", "sweep_shop"]
+__all__ = ["BEAT_SCHEDULE", "run_account", "run_mail", "run_shop", "run_worker"]
 
 WAKE_SECONDS: Final = 10.0
 _EXPIRES_SECONDS: Final = 30.0 + SKEW.total_seconds()
@@ -32,7 +32,7 @@ _HARD_LIMIT_SECONDS: Final = 28 * 60
 """Shorter than RabbitMQ (30 min) and Redis (60 min) wait before they hand an unacknowledged task to somebody else."""
 
 BEAT_SCHEDULE: Final[Mapping[str, Any]] = {
-    "tillgate-sweep": {"task": "tillgate.sweep", "schedule": WAKE_SECONDS, "options": {"expires": _EXPIRES_SECONDS}},
+    "tillgate-worker": {"task": "tillgate.run_worker", "schedule": WAKE_SECONDS, "options": {"expires": _EXPIRES_SECONDS}},
 }
 """What to merge into the project's `beat_schedule`."""
 
@@ -45,43 +45,43 @@ def _task(name: str) -> Callable[[Callable[..., object]], Any]:
     return decorator
 
 
-@_task("tillgate.sweep")
-def sweep() -> dict[str, int]:
+@_task("tillgate.run_worker")
+def run_worker() -> dict[str, int]:
     """Wake the workers: send a task for every account that has something due, for the shops and for the mail."""
-    from tillgate.django.operations.sweep import wake
+    from tillgate.django.operations.worker import wake
 
     accounts = wake()
     for account in accounts:
-        sweep_account.apply_async((account,), expires=_EXPIRES_SECONDS)
-    for task in (sweep_shop, sweep_mail):
+        run_account.apply_async((account,), expires=_EXPIRES_SECONDS)
+    for task in (run_shop, run_mail):
         task.apply_async(expires=_EXPIRES_SECONDS)
     return {"accounts": len(accounts)}
 
 
-@_task("tillgate.sweep_account")
-def sweep_account(account: str) -> dict[str, Any]:
+@_task("tillgate.run_account")
+def run_account(account: str) -> dict[str, Any]:
     """Send the queued refunds of one account and look at its due payments, for the length of a turn."""
-    from tillgate.django.operations.sweep import sweep_account as turn
+    from tillgate.django.operations.worker import run_account as run
 
-    return _told(turn(account))
-
-
-@_task("tillgate.sweep_shop")
-def sweep_shop() -> dict[str, Any]:
-    """Carry out what is due for shops: lost refunds, unpaid orders, deliveries."""
-    from tillgate.django.operations.sweep import sweep_shop as turn
-
-    return _told(turn())
+    return _told(run(account))
 
 
-@_task("tillgate.sweep_mail")
-def sweep_mail() -> dict[str, Any]:
-    """Mail what needs a person, if it is time."""
-    from tillgate.django.operations.sweep import sweep_mail as turn
+@_task("tillgate.run_shop")
+def run_shop() -> dict[str, Any]:
+    """Carry out what is due for shops: lost refunds, unpaid orders, outbox events."""
+    from tillgate.django.operations.worker import run_shop as run
 
-    return _told(turn())
+    return _told(run())
 
 
-def _told(swept: Swept) -> dict[str, Any]:
+@_task("tillgate.run_mail")
+def run_mail() -> dict[str, Any]:
+    """Mail what needs review, if it is time."""
+    from tillgate.django.operations.worker import run_mail as run
+
+    return _told(run())
+
+
+def _told(work_done: WorkDone) -> dict[str, Any]:
     """Return what was done, for the worker's log."""
-    return {name: value for name, value in asdict(swept).items() if value}
+    return {name: value for name, value in asdict(work_done).items() if value}

@@ -57,7 +57,7 @@ class TelemetryObserver:
         """Count an event, and note it in the span in which it happened."""
         from opentelemetry import trace  # on first use, like the tracer
 
-        kinds = {f"tillgate.{name}": str(event.fields[name]) for name in ("vendor", "reason") if event.fields.get(name)}
+        kinds = {f"tillgate.{name}": str(event.fields[name]) for name in ("method", "reason") if event.fields.get(name)}
         self._events.add(1, {"tillgate.event": event.name, **kinds})
         about = {"tillgate.reference": event.reference} if event.reference else {}
         trace.get_current_span().add_event(event.name, {**kinds, **about})

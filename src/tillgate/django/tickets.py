@@ -33,18 +33,18 @@ def read_ticket(ticket: str) -> tuple[str, str] | None:
     return str(plugin), str(order_key)
 
 
-def start_url(plugin: str, order_key: str, vendor: str) -> str:
+def start_url(plugin: str, order_key: str, method: str) -> str:
     """Return the path that starts the payment which a shopper has just chosen; it is good for that one, and for an hour.
 
     For a shop that is inside a transaction when the choice is made: the gateway is called by the request that follows the redirect.
     """
-    return reverse("tillgate:start", args=[signing.dumps([plugin, order_key, vendor], salt=_START_SALT)])
+    return reverse("tillgate:start", args=[signing.dumps([plugin, order_key, method], salt=_START_SALT)])
 
 
 def read_start_ticket(ticket: str) -> tuple[str, str, str] | None:
-    """Return the plugin, the order's key and the vendor of such a ticket, or None when it is forged or too old."""
+    """Return the plugin, the order's key and the payment method of such a ticket, or None when it is forged or too old."""
     try:
-        plugin, order_key, vendor = signing.loads(ticket, salt=_START_SALT, max_age=_START_VALID_FOR)
+        plugin, order_key, method = signing.loads(ticket, salt=_START_SALT, max_age=_START_VALID_FOR)
     except (signing.BadSignature, ValueError, TypeError):
         return None
-    return str(plugin), str(order_key), str(vendor)
+    return str(plugin), str(order_key), str(method)

@@ -7,8 +7,8 @@ from tillgate.django import views
 app_name = "tillgate"
 
 urlpatterns = [
-    path("notice/<slug:key>/", views.payment_notice, name="payment-notice"),
-    path("refund-notice/<slug:key>/", views.refund_notice, name="refund-notice"),
+    path("notification/<slug:key>/", views.payment_notification, name="payment-notification"),
+    path("refund-notification/<slug:key>/", views.refund_notification, name="refund-notification"),
     path("return/<slug:key>/", views.return_page, name="return"),
     path("status/<slug:key>/", views.status, name="status"),
     path("assets/<str:name>", views.asset, name="asset"),

@@ -1,8 +1,8 @@
-"""The pages. The gateway posts to the notice addresses, shoppers come back to the return page, and nobody needs a session.
+"""The pages. The gateway posts to the notification addresses, shoppers come back to the return page, and nobody needs a session.
 
 Which faults answer what: an address that nobody has is 404 and leaves no row; everything that reaches a known one is stored and then
 acknowledged with 200, whatever it holds, since a gateway that is told "bad request" only sends the same again. If storing fails the answer
-is 500, and the gateway's next try, or the sweeper, makes it good.
+is 500, and the gateway's next try, or the worker, makes it good.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from django.views.decorators.http import require_http_methods, require_safe
 from tillgate import hooks
 from tillgate.django import operations
 from tillgate.django.assets import ASSETS
-from tillgate.django.forms import VENDOR_LABELS, VendorForm, terminal_of
+from tillgate.django.forms import METHOD_LABELS, MethodForm, terminal_of
 from tillgate.django.models import Payment
 from tillgate.django.operations.accounts import dialect_of
-from tillgate.django.operations.attention import called_paid
 from tillgate.django.operations.locking import database, without_atomic_requests
+from tillgate.django.operations.reviews import reported_paid
 from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_closed, is_order_paid, may_go_on
 from tillgate.django.operations.values import payment_value
 from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
 from tillgate.wire import money
-from tillgate.wire.messages import Vendor
-from tillgate.wire.notices import LARGEST_NOTICE_BYTES, Notice, read_notice
+from tillgate.wire.messages import PaymentMethod
+from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
 
 _log = logging.getLogger("tillgate")
 
@@ -56,17 +56,17 @@ def open_to_all(view: _View) -> _View:
     return view
 
 
-def _received(request: HttpRequest) -> Notice:
-    # One byte more than may be read tells `read_notice` that it is too long; the rest is left unread.
+def _received(request: HttpRequest) -> Notification:
+    # One byte more than may be read tells `read_notification` that it is too long; the rest is left unread.
     try:
-        body = request.read(LARGEST_NOTICE_BYTES + 1)
+        body = request.read(LARGEST_NOTIFICATION_BYTES + 1)
     except UnreadablePostError:  # the connection broke: that something came is the hint, and no fault of ours to be mailed about
         body = b""
-    return read_notice(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), body)
+    return read_notification(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), body)
 
 
 def acknowledgement(payment: Payment) -> HttpResponse:
-    """Return what the gateway expects to hear once a notice is kept (silence 9)."""
+    """Return what the gateway expects to hear once a notification is kept (unspecified 9)."""
     return HttpResponse(dialect_of(payment).acknowledgement, content_type="text/plain")
 
 
@@ -75,9 +75,9 @@ def acknowledgement(payment: Payment) -> HttpResponse:
 @without_atomic_requests
 @never_cache
 @require_http_methods(["GET", "POST"])
-def payment_notice(request: HttpRequest, key: str) -> HttpResponse:
-    """Take the gateway's notice about a payment (IPN)."""
-    payment = operations.receive_payment_notice(key, _received(request), request.method or "")
+def payment_notification(request: HttpRequest, key: str) -> HttpResponse:
+    """Take the gateway's notification about a payment (IPN)."""
+    payment = operations.receive_payment_notification(key, _received(request), request.method or "")
     if payment is None:
         raise Http404
     return acknowledgement(payment)
@@ -88,12 +88,12 @@ def payment_notice(request: HttpRequest, key: str) -> HttpResponse:
 @without_atomic_requests
 @never_cache
 @require_http_methods(["GET", "POST"])
-def refund_notice(request: HttpRequest, key: str) -> HttpResponse:
-    """Take the gateway's notice about a refund."""
+def refund_notification(request: HttpRequest, key: str) -> HttpResponse:
+    """Take the gateway's notification about a refund."""
     try:
-        refund = operations.receive_refund_notice(key, _received(request), request.method or "")
+        refund = operations.receive_refund_notification(key, _received(request), request.method or "")
     except operations.CannotBeJudged as error:
-        _log.warning("a notice of a refund of %s has to come again: the account that made the payment could not be found", error)
+        _log.warning("a notification of a refund of %s has to come again: the account that made the payment could not be found", error)
         return HttpResponse("try again later", status=503, content_type="text/plain")
     if refund is None:
         raise Http404
@@ -107,7 +107,7 @@ def refund_notice(request: HttpRequest, key: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def return_page(request: HttpRequest, key: str) -> HttpResponse:
     """Bring the shopper home, or say that the payment is being confirmed. Needs no session: wallets return in another browser."""
-    if request.GET.get("wait"):  # the page refreshing itself, which is no news and must not count as a return
+    if request.GET.get("wait"):  # the page refreshing itself, which is inconclusive and must not count as a return
         payment = Payment.objects.select_related("order").filter(return_key=key).first()
     else:
         payment = operations.receive_return(key, _received(request), request.method or "")
@@ -121,9 +121,9 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
     waits, is_paid = _waits(request), payment.status == PaymentStatus.PAID
     page = {
         "payment": payment,
-        "vendor": _vendor_label(payment),
+        "method": _method_label(payment),
         "is_paid": is_paid,
-        "is_called_paid": not is_paid and bool(called_paid([payment.pk])),
+        "is_reported_paid": not is_paid and bool(reported_paid([payment.pk])),
         "is_patient": waits < _PATIENT_POLLS,
         "poll_seconds": _POLL_SECONDS,
         "poll": {
@@ -137,7 +137,7 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         "next_url": f"{request.path}?wait={waits + 1}",
         "look_again_url": request.path,
         # The page that this very payment was begun on. It grants no other payment: that takes the shop's authority.
-        "cashier_url": payment.cashier_url if may_go_on(payment) and _is_wanted(payment) else "",
+        "payment_url": payment.payment_url if may_go_on(payment) and _is_wanted(payment) else "",
         "home_url": home,
     }
     return _private(render(request, "tillgate/return.html", page))
@@ -148,15 +148,15 @@ def _waits(request: HttpRequest) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 5 else 0
 
 
-def _vendor_label(payment: Payment) -> str:
-    return str(VENDOR_LABELS.get(Vendor(payment.vendor), payment.vendor))
+def _method_label(payment: Payment) -> str:
+    return str(METHOD_LABELS.get(PaymentMethod(payment.method), payment.method))
 
 
 def _tell_shop(payment: Payment) -> None:
     """Let the shop hear of a settled payment first, or its page might say that the order is open."""
     try:
         operations.deliver_due(payment.order_id)
-    except Exception:  # noqa: BLE001  # a lock that is held too long, for one; the sweeper tells the shop then
+    except Exception:  # a lock that is held too long, for one; the worker tells the shop then
         _log.exception("whether the shop was told of %s could not be seen", payment.reference)
 
 
@@ -165,7 +165,7 @@ def _home(payment: Payment) -> str | None:
     try:
         url = hooks.call_owner(payment.order.plugin, "tillgate_return_url", payment=payment_value(payment))
         return url if isinstance(url, str) and urlsplit(url).scheme in ("", "http", "https") else None
-    except Exception:  # noqa: BLE001  # a shop's fault must not look like a lost payment to a shopper who paid
+    except Exception:  # a shop's fault must not look like a lost payment to a shopper who paid
         _log.exception("the shop's page for %s could not be found", payment.reference)
         return None
 
@@ -175,13 +175,13 @@ def _is_wanted(payment: Payment) -> bool:
     try:
         described = _described(payment.order.plugin, payment.order.key)
         return bool(described and described.payable and (described.amount, described.currency) == (payment.amount, payment.currency))
-    except Exception:  # noqa: BLE001  # a shop's fault must not look like a lost payment to a shopper who paid
+    except Exception:  # a shop's fault must not look like a lost payment to a shopper who paid
         _log.exception("the order of %s could not be described", payment.reference)
         return False
 
 
 def _described(plugin: str, order_key: str) -> hooks.OrderDescription | None:
-    with transaction.atomic(using=database()):  # as at start and delivery: a plugin may lock what it looks at
+    with transaction.atomic(using=database()):  # as at start and outbox event: a plugin may lock what it looks at
         described: hooks.OrderDescription | None = hooks.call_owner(plugin, "tillgate_describe_order", order_key=order_key)
     return described
 
@@ -204,7 +204,7 @@ def status(request: HttpRequest, key: str) -> HttpResponse:
     if found is None:
         raise Http404
     number, stands = found
-    return _private(JsonResponse({"status": stands, "settled": stands not in OPEN_PAYMENT_STATUSES or bool(called_paid([number]))}))
+    return _private(JsonResponse({"status": stands, "settled": stands not in OPEN_PAYMENT_STATUSES or bool(reported_paid([number]))}))
 
 
 @open_to_all
@@ -213,7 +213,7 @@ def status(request: HttpRequest, key: str) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def pay(request: HttpRequest, ticket: str) -> HttpResponse:
-    """Pay an order, or pay it again with another vendor. The ticket is the shop's authority over the order."""
+    """Pay an order, or pay it again with another payment method. The ticket is the shop's authority over the order."""
     authority = read_ticket(ticket)
     if authority is None:
         raise Http404
@@ -226,33 +226,34 @@ def pay(request: HttpRequest, ticket: str) -> HttpResponse:
 @never_cache
 @require_safe
 def start(request: HttpRequest, ticket: str) -> HttpResponse:
-    """Start the payment that was chosen on a page of the shop's own. Asked again, it hands out the same cashier page."""
+    """Start the payment that was chosen on a page of the shop's own. Asked again, it hands out the same payment page."""
     chosen = read_start_ticket(ticket)
     if chosen is None:
         raise Http404
-    plugin, order_key, vendor = chosen
-    return _pay(request, plugin, order_key, {"vendor": vendor})
+    plugin, order_key, method = chosen
+    return _pay(request, plugin, order_key, {"method": method})
 
 
 def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str, Any] | None, told: str = "") -> HttpResponse:
     """Start the payment that was chosen and send the shopper on, or show the page where another can be; it posts to `tillgate:pay`.
 
-    `choice` holds the field `vendor`, or is None when nothing has been chosen. `told` names the payments whose money the shopper was told
+    `choice` holds the field `payment method`, or is None when nothing has been chosen. `told` names the payments whose money the shopper
+    was told
     of on that page: when more has come since, the page says so before it is paid again (I4). The payment carries the shopper's language,
     for mail.
     """
     payments = _payments_of(plugin, order_key)
-    form, is_asked_back = VendorForm(choice), False
+    form, is_asked_back = MethodForm(choice), False
     if choice is not None and _holds_news(payments, told):
-        form, is_asked_back, choice = VendorForm(initial={"vendor": choice.get("vendor")}), True, None
+        form, is_asked_back, choice = MethodForm(initial={"method": choice.get("method")}), True, None
     problem = ""
     if choice is not None and form.is_valid():
         try:
             terminal = terminal_of(request.headers.get("User-Agent", ""))
             data = {"language": get_language()}
-            started = operations.start(plugin, order_key, vendor=form.cleaned_data["vendor"], terminal=terminal, data=data)
+            started = operations.start_payment(plugin, order_key, method=form.cleaned_data["method"], terminal=terminal, data=data)
         except NotPayable as error:
-            problem = _("This order cannot be paid: %(because)s.") % {"because": error}
+            problem = _("This order cannot be paid: %(detail)s.") % {"detail": error}
         except TillgateError:
             _log.exception("payment of order %s:%s could not be started", plugin, order_key)
             problem = _("The payment could not be started, and nothing was charged. Please try again later or ask the shop.")
@@ -262,8 +263,8 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
             problem = _explain(started)
     held, under_review = _held(payments), _under_review(payments)
     paid_by = payments.filter(order__paid_by=F("pk")).first() or (held[0] if held and is_order_paid(held[0].order) else None)
-    is_given_back = paid_by is not None and paid_by.given_back >= paid_by.amount
-    if paid_by and not is_given_back:
+    is_refunded = paid_by is not None and paid_by.refunded_amount >= paid_by.amount
+    if paid_by and not is_refunded:
         return _private(render(request, "tillgate/pay.html", {"is_paid": True, "home_url": _home(paid_by)}), "same-origin")
     try:
         described = _described(plugin, order_key)
@@ -272,18 +273,18 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         described = None
     if described is None:
         raise Http404
-    because = described.not_payable_because or (_("the order is closed") if is_closed(plugin, order_key) else None)
-    if is_given_back and not held:
-        because = _("it was paid, and all of the money was given back")
+    detail = described.not_payable_detail or (_("the order is closed") if is_closed(plugin, order_key) else None)
+    if is_refunded and not held:
+        detail = _("it was paid, and all of the money was refunded")
     page = {
         "form": form,
         "problem": problem,
         "order": described,
         "is_asked_back": is_asked_back,
-        "not_payable": because,
+        "not_payable": detail,
         "begun": _begun(payments, described.amount),
         "held": _shown_held(held),
-        "under_review": ", ".join(dict.fromkeys(map(_vendor_label, under_review))),
+        "under_review": ", ".join(dict.fromkeys(map(_method_label, under_review))),
         # In the address, since a shop may have a form of its own.
         "pay_url": pay_url(plugin, order_key) + (f"?{urlencode({'held': names})}" if (names := _names([*held, *under_review])) else ""),
     }
@@ -296,15 +297,15 @@ def _payments_of(plugin: str, order_key: str) -> QuerySet[Payment]:
 
 
 def _held(payments: QuerySet[Payment]) -> list[Payment]:
-    """Return those of an order's payments that are paid and not given back entirely, whether they have paid the order or not."""
+    """Return those of an order's payments that are paid and not refunded entirely, whether they have paid the order or not."""
     newest_first = payments.filter(status=PaymentStatus.PAID).order_by("-id")
-    return [payment for payment in newest_first if payment.given_back < payment.amount]
+    return [payment for payment in newest_first if payment.refunded_amount < payment.amount]
 
 
 def _under_review(payments: QuerySet[Payment]) -> list[Payment]:
-    """Return those of an order's payments that the gateway calls paid though its answer is not in order: a person looks at them."""
+    """Return those of an order's payments that the gateway reports paid though its answer is not in order: a person looks at them."""
     newest_first = list(payments.exclude(status=PaymentStatus.PAID).order_by("-id"))
-    called = called_paid([payment.pk for payment in newest_first])
+    called = reported_paid([payment.pk for payment in newest_first])
     return [payment for payment in newest_first if payment.pk in called]
 
 
@@ -322,8 +323,11 @@ def _shown_held(held: list[Payment]) -> dict[str, Any] | None:
     """Return what is told of money that has come and has not paid the order, such as too little: a person has been told (I4)."""
     if not held:
         return None
-    vendors = dict.fromkeys(map(_vendor_label, held))
-    return {"vendor": ", ".join(vendors), "amount": money.total(money.left_of(payment.amount, [payment.given_back]) for payment in held)}
+    methods = dict.fromkeys(map(_method_label, held))
+    return {
+        "method": ", ".join(methods),
+        "amount": money.total(money.left_of(payment.amount, [payment.refunded_amount]) for payment in held),
+    }
 
 
 def _begun(payments: QuerySet[Payment], amount: Decimal) -> dict[str, Any] | None:
@@ -333,15 +337,15 @@ def _begun(payments: QuerySet[Payment], amount: Decimal) -> dict[str, Any] | Non
     if payment is None:
         return None
     return {
-        "vendor": _vendor_label(payment),
-        "cashier_url": payment.cashier_url,
+        "method": _method_label(payment),
+        "payment_url": payment.payment_url,
         "return_url": reverse("tillgate:return", args=[payment.return_key]),
     }
 
 
 def _way(started: Started) -> str:
     if started.outcome is StartOutcome.REDIRECT:
-        return started.payment.cashier_url
+        return started.payment.payment_url
     return reverse("tillgate:return", args=[started.payment.return_key])
 
 

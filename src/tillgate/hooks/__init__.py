@@ -13,13 +13,12 @@ from tillgate.errors import ConfigurationError, OutcomeUnknown, TillgateError
 from tillgate.hooks.adapter import GatewayAdapter
 from tillgate.hooks.hookspecs import hookimpl, hookspec
 from tillgate.hooks.manager import ADAPTER_NAME, ENTRY_POINT_GROUP, build_plugin_manager, call_owner, emit, implements, plugin_manager
-from tillgate.hooks.values import Attention, Event, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteDelivery
+from tillgate.hooks.values import Event, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
 
 __all__ = [
     "ADAPTER_NAME",
     "ENTRY_POINT_GROUP",
-    "Attention",
     "Event",
     "GatewayAdapter",
     "Order",
@@ -27,7 +26,8 @@ __all__ = [
     "PaidOutcome",
     "Payment",
     "Refund",
-    "RemoteDelivery",
+    "RemoteEvent",
+    "Review",
     "build_plugin_manager",
     "call_owner",
     "emit",
@@ -74,6 +74,6 @@ def _moving_money(kind: type[_T], operation: str, account: Account, request: Pay
                 raise
             raise OutcomeUnknown(operation, request.reference, f"a plugin raised {type(error).__name__}: {error}") from error
     if not isinstance(answer, kind):
-        because = f"{hook} returned {type(answer).__name__}; it {_DROPPED.format(f'a {kind.__name__}')}"
-        raise OutcomeUnknown(operation, request.reference, because)
+        detail = f"{hook} returned {type(answer).__name__}; it {_DROPPED.format(f'a {kind.__name__}')}"
+        raise OutcomeUnknown(operation, request.reference, detail)
     return answer

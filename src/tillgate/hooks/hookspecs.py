@@ -11,7 +11,7 @@ from __future__ import annotations
 from pluggy import HookimplMarker, HookspecMarker
 
 from tillgate.account import Account
-from tillgate.hooks.values import Attention, Event, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteDelivery
+from tillgate.hooks.values import Event, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
 
 hookspec = HookspecMarker("tillgate")
@@ -35,13 +35,13 @@ def tillgate_query(account: Account, reference: str) -> Transaction | None:
     """Ask the gateway what became of the payment of a reference, and return what it says; None leaves it to the next plugin.
 
     Called by `tillgate.hooks.query`, whenever somebody asks what became of a payment, the doctor included. Raises as `Gateway.query` does:
-    `OrderNotFound` when the gateway knows of no such payment; whatever else is raised is no news.
+    `OrderNotFound` when the gateway knows of no such payment; whatever else is raised is inconclusive.
     """
 
 
 @hookspec(firstresult=True)
 def tillgate_refund(account: Account, request: RefundRequest) -> Refunded | None:
-    """Ask the gateway to give money back, and return what was given back; None leaves it to the next plugin.
+    """Ask the gateway to refund money, and return what was refunded; None leaves it to the next plugin.
 
     Called by `tillgate.hooks.refund`, once for each refund. Raises as `Gateway.refund` does: `NotSent` or `Refused` when nothing was given
     back, and `OutcomeUnknown` when it may have been. A wrapper must never call twice. A plugin that sends with `Gateway` or `AsyncGateway`
@@ -75,8 +75,9 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
 def tillgate_payment_paid(payment: Payment) -> PaidOutcome | None:
     """Mark the order paid in the shop's database, and return whether the payment could be applied.
 
-    Called when the gateway's own query has verified the payment, inside the delivery's database transaction: both happen or neither. Touch
-    the database only. `NOT_PAYABLE` and `UNDERPAID` leave the order as it is and raise attention; whatever is raised takes everything back
+    Called when the gateway's own query has verified the payment, inside the outbox event's database transaction: both happen or neither.
+    Touch
+    the database only. `NOT_PAYABLE` and `UNDERPAID` leave the order as it is and open a review; whatever is raised takes everything back
     and is tried again. Every plugin of a shop must implement it.
     """
 
@@ -85,8 +86,8 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome | None:
 def tillgate_order_unpaid(order: Order) -> None:
     """Release what the order holds: no payment of it is open or paid any more.
 
-    Called inside the delivery's database transaction, `ORDER_UNPAID_AFTER_MINUTES` after the last payment came to nothing, or after the
-    order was expected and nobody paid, or after money that never paid the order was given back entirely; never before. Money may still
+    Called inside the outbox event's database transaction, `ORDER_UNPAID_AFTER_MINUTES` after the last payment came to nothing, or after the
+    order was expected and nobody paid, or after money that never paid the order was refunded entirely; never before. Money may still
     come later, and then waits for a person if the order is given up.
     """
 
@@ -95,17 +96,17 @@ def tillgate_order_unpaid(order: Order) -> None:
 def tillgate_refund_changed(refund: Refund) -> None:
     """Let a refund take effect in the shop: the one place for that, wherever the refund was asked for.
 
-    Called inside the delivery's database transaction, once for each id and status: *succeeded*, *refused*, or *unknown*, which a person
-    settles and which must not be taken for money given back.
+    Called inside the outbox event's database transaction, once for each id and status: *succeeded*, *refused*, or *unknown*, which a person
+    settles and which must not be taken for money refunded.
     """
 
 
 @hookspec(firstresult=True)
-def tillgate_attention_raised(attention: Attention) -> None:
+def tillgate_review_opened(review: Review) -> None:
     """Show the shop's staff something of their order that a person must look at.
 
-    Called inside the delivery's database transaction, once for each attention about an order. Only a failing delivery is not told of, since
-    that would wait behind it.
+    Called inside the outbox event's database transaction, once for each review about an order. Only a failing outbox event is not told of,
+    since that would wait behind it.
     """
 
 
@@ -119,7 +120,7 @@ def tillgate_return_url(payment: Payment) -> str | None:
 
 
 @hookspec(firstresult=True)
-def tillgate_deliver(delivery: RemoteDelivery) -> None:
+def tillgate_deliver(outbox_event: RemoteEvent) -> None:
     """Carry something that `operations.enqueue_remote` has queued over the network, as HTTP or mail.
 
     Called outside any transaction, at least once, the oldest of an order first. What it raises is tried again later with the same

@@ -63,7 +63,7 @@ def build_plugin_manager(*plugins: object, entry_points: bool = True) -> pluggy.
 def check_hooks(manager: pluggy.PluginManager) -> None:
     """Raise `ConfigurationError` naming a plugin with a hook that does not exist, would never run, or would run for others' orders.
 
-    What is registered with a manager that is built already can only be looked at afterwards: pluggy takes any name, and never calls it.
+    What is registered with a manager that is built already can only be polled afterwards: pluggy takes any name, and never calls it.
     """
     try:
         manager.check_pending()
@@ -139,5 +139,5 @@ def emit(event: Event) -> None:
     for implementation in plugin_manager().hook.tillgate_event.get_hookimpls():
         try:
             implementation.function(*(event for _ in implementation.argnames))  # pluggy lets a plugin leave arguments out
-        except Exception:  # noqa: BLE001  # an observer may raise anything, and must disturb nobody
+        except Exception:  # an observer may raise anything, and must disturb nobody
             _log.exception("plugin %s failed on event %s", implementation.plugin_name, event.name)

@@ -14,14 +14,14 @@ from tillgate.lifecycle import PaymentStatus, RefundStatus
 from tillgate.wire.messages import Goods
 from tillgate.wire.money import CURRENCY
 
-__all__ = ["Attention", "Event", "Order", "OrderDescription", "PaidOutcome", "Payment", "Refund", "RemoteDelivery"]
+__all__ = ["Event", "Order", "OrderDescription", "PaidOutcome", "Payment", "Refund", "RemoteEvent", "Review"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderDescription:
     """How an order becomes a payment: what is shown, what it costs in dollars, and whether it may be paid now.
 
-    `not_payable_because` is None for an order that may be paid, else a clause a shopper understands, such as "it was cancelled".
+    `not_payable_detail` is None for an order that may be paid, else a clause a shopper understands, such as "it was cancelled".
     """
 
     number: str
@@ -29,21 +29,21 @@ class OrderDescription:
     currency: str = CURRENCY
     lines: tuple[Goods, ...] = ()
     description: str | None = None
-    not_payable_because: str | None = None
+    not_payable_detail: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a truth value where a clause belongs: False would mean that the order may not be paid, "because False"."""
-        if isinstance(self.not_payable_because, bool):
-            raise InvalidRequest("not_payable_because", self.not_payable_because, "must be None, or a clause that a shopper understands")
+        if isinstance(self.not_payable_detail, bool):
+            raise InvalidRequest("not_payable_detail", self.not_payable_detail, "must be None, or a clause that a shopper understands")
 
     @property
     def payable(self) -> bool:
         """Whether the order may be paid now."""
-        return self.not_payable_because is None
+        return self.not_payable_detail is None
 
 
 class PaidOutcome(StrEnum):
-    """What a shop did with a paid payment. The last two raise attention."""
+    """What a shop did with a paid payment. The last two open a review."""
 
     APPLIED = "applied"
     NOT_PAYABLE = "not-payable"
@@ -62,12 +62,12 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payment:
-    """One attempt to pay one order with one vendor. `amount` is in dollars; `data` is the plugin's own."""
+    """One attempt to pay one order with one payment method. `amount` is in dollars; `data` is the plugin's own."""
 
     id: str
     order: Order
     reference: str
-    vendor: str
+    method: str
     amount: Decimal
     currency: str
     status: PaymentStatus
@@ -77,7 +77,7 @@ class Payment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refund:
-    """One request to give back part or all of a payment. `id` is the same however often it is reported."""
+    """One request to refund part or all of a payment. `id` is the same however often it is reported."""
 
     id: str
     payment: Payment
@@ -87,17 +87,17 @@ class Refund:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attention:
+class Review:
     """Something that a person must look at: why, about which order if any, and a sentence that says what happened."""
 
     id: str
     reason: str
-    sentence: str
+    message: str
     order: Order | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteDelivery:
+class RemoteEvent:
     """Something to carry to the shop over the network. `event_id` is the same at every try; `name` and `data` are the plugin's own."""
 
     event_id: str

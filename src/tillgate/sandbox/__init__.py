@@ -1,4 +1,4 @@
-"""An emulator of the payment gateway: the three endpoints, a cashier page, notices, and every fault on demand.
+"""An emulator of the payment gateway: the three endpoints, a payment page, notifications, and every fault on demand.
 
 It imports nothing of the rest of the package, so that it judges the wire format independently. `Service` needs nothing but the
 standard library; the server behind `Sandbox` and `serve` is loaded when it is first asked for.
@@ -13,7 +13,7 @@ from .clock import Clock
 from .contract import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 from .errors import NotPossible, SandboxError, UnknownOption, UnknownTransaction, WrongOption
 from .faults import FAULTS, MAGIC
-from .notices import NoticeAttempt
+from .notifications import NotificationAttempt
 from .options import Options
 from .service import Service
 from .transactions import Refund, Transaction
@@ -32,7 +32,7 @@ __all__ = [
     "Clock",
     "Control",
     "NotPossible",
-    "NoticeAttempt",
+    "NotificationAttempt",
     "Options",
     "Refund",
     "Sandbox",

@@ -2,8 +2,8 @@
 
 Bound to loopback is not enough: a web page in the developer's browser can name this server under a host of its own (DNS
 rebinding), can send it forms across sites, and a tunnel can bring strangers in. So the Host header must be loopback's, writing needs
-JSON and no foreign Origin, and a request that came through a proxy counts as public. Nor may a notice come back as a command: a
-stranger chooses where notices go, so what the sandbox itself sends is marked and refused.
+JSON and no foreign Origin, and a request that came through a proxy counts as public. Nor may a notification come back as a command: a
+stranger chooses where notifications go, so what the sandbox itself sends is marked and refused.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-NOTICE_AGENT = "payment-gateway-sandbox"
-"""The User-Agent of every notice, by which the sandbox knows its own."""
+NOTIFICATION_AGENT = "payment-gateway-sandbox"
+"""The User-Agent of every notification, by which the sandbox knows its own."""
 
 _PROXIED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
@@ -29,7 +29,7 @@ class Access:
 
     def may_look(self, request: Request) -> bool:
         """Say whether this request may see the developer's pages."""
-        if request.headers.get("user-agent") == NOTICE_AGENT:
+        if request.headers.get("user-agent") == NOTIFICATION_AGENT:
             return False
         if self.control_public:
             return True

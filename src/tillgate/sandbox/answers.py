@@ -66,7 +66,7 @@ def answer(envelope: object, http_status: int = 200) -> Answer:
 
 
 def sign(envelope: Envelope, token: str, how: str) -> None:
-    """Put a verifySign into an answer (silence 7): over the result's fields where there is a result, else the envelope's."""
+    """Put a verifySign into an answer (unspecified 7): over the result's fields where there is a result, else the envelope's."""
     result = envelope.get("result")
     place: Envelope = result if isinstance(result, dict) else envelope
     parameters = {name: str(value) for name, value in place.items()}
@@ -125,8 +125,8 @@ def _path_of(address: str) -> str:
 
 # Faults of what the answer says: each changes the result before it is written down.
 _CHANGES: Mapping[str, Callable[[Envelope], None]] = {
-    "cashier_missing": _drop("cashierUrl"),
-    "cashier_relative": _alter("cashierUrl", _path_of),
+    "payment_page_missing": _drop("cashierUrl"),
+    "payment_page_relative": _alter("cashierUrl", _path_of),
     "other_reference": _alter("reference", lambda text: f"{text}-OTHER"),
     "wrong_amount": _alter("amount", cent_more),
     "amount_number": _alter("amount", lambda text: Bare(money.number_of(text))),

@@ -10,7 +10,7 @@ from typing import Literal
 
 Operation = Literal["pay", "query", "refund"]
 
-VENDORS = MappingProxyType(
+PAYMENT_METHODS = MappingProxyType(
     {
         "alipay": "Alipay",
         "wechatpay": "WeChat Pay",
@@ -52,7 +52,7 @@ OPTIONAL: MappingProxyType[Operation, tuple[str, ...]] = MappingProxyType(
     {"pay": ("description", "timeout", "goodsInfo"), "query": (), "refund": ("ipnUrl",)}
 )
 
-# "The request examples for tran-query and refund use the path prefix /app-data-search/v1/" (Endpoints; silence 2).
+# "The request examples for tran-query and refund use the path prefix /app-data-search/v1/" (Endpoints; unspecified 2).
 PATHS: MappingProxyType[str, MappingProxyType[str, Operation]] = MappingProxyType(
     {
         "online": MappingProxyType({"/online/v1/secure-pay": "pay", "/online/v1/tran-query": "query", "/online/v1/refund": "refund"}),
@@ -75,7 +75,7 @@ PATHS: MappingProxyType[str, MappingProxyType[str, Operation]] = MappingProxyTyp
     }
 )
 
-# Only the first and the unknown order are named by the interface; the others are the family's (silence 12).
+# Only the first and the unknown order are named by the interface; the others are the family's (unspecified 12).
 SUCCESS = "000100"
 SYSTEM_ERROR = "000000"
 MISSING = "000020"
@@ -87,4 +87,4 @@ UNKNOWN_CODE = "000999"
 
 DEFAULT_TIMEOUT_MINUTES = 120
 PUBLISHED_MERCHANT_NO = "200043"
-PUBLISHED_TEST_TOKEN = "5cbfb079f15b150122261c8537086d77a"  # noqa: S105  printed in the family's public documentation
+PUBLISHED_TEST_TOKEN = "5cbfb079f15b150122261c8537086d77a"

@@ -1,4 +1,4 @@
-"""What a test or a developer does to a running emulator: one lock around the service, and a bell for whoever sends its notices.
+"""What a test or a developer does to a running emulator: one lock around the service, and a bell for whoever sends its notifications.
 
 `Sandbox.control` is one of these; `control_api` offers the same over HTTP.
 """
@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 
 from .answers import Answer
-from .book import Decision
 from .clock import Clock
 from .errors import NotPossible, WrongOption
 from .faults import Planned
+from .ledger import Decision
 from .money import cents_of, text_of
-from .notices import NoticeAttempt, NoticeKind
+from .notifications import NotificationAttempt, NotificationKind
 from .options import Options
 from .requests import Refusal
 from .service import Service
@@ -29,9 +29,9 @@ class Control:
     def __init__(self, service: Service, clock: Clock, *, public: bool = False) -> None:
         self.service = service
         self.clock = clock
-        self.public = public  # strangers can reach it, and could have notices sent to what they cannot reach themselves
+        self.public = public  # strangers can reach it, and could have notifications sent to what they cannot reach themselves
         self.lock = threading.RLock()
-        self.ring: Callable[[], None] = lambda: None  # set by the sender of notices
+        self.ring: Callable[[], None] = lambda: None  # set by the sender of notifications
         self.wakes_at = 0.0
 
     # The three calls of the interface, and the sender's side.
@@ -43,19 +43,19 @@ class Control:
             self._ring_if_earlier()
             return answer
 
-    def due_notices(self) -> tuple[list[NoticeAttempt], float | None]:
+    def due_notifications(self) -> tuple[list[NotificationAttempt], float | None]:
         """Take what is to be sent now, and hear in how many seconds to look again."""
         with self.lock:
             now = self.clock()
-            attempts = self.service.due_notices(now)
+            attempts = self.service.due_notifications(now)
             due = self.service.next_due()
             self.wakes_at = float("inf") if due is None else due
             return attempts, None if due is None else max(0.0, due - now)
 
-    def notice_answered(self, attempt: NoticeAttempt, http_status: int | None, body: bytes, error: str) -> None:
+    def notification_answered(self, attempt: NotificationAttempt, http_status: int | None, body: bytes, error: str) -> None:
         """Pass on how a sending went."""
         with self.lock:
-            self.service.notice_answered(attempt, http_status, body, error)
+            self.service.notification_answered(attempt, http_status, body, error)
             self._ring_if_earlier()
 
     def _ring_if_earlier(self) -> None:
@@ -82,10 +82,10 @@ class Control:
         return self.decide(key, "decline")
 
     def leave(self, key: str) -> str | None:
-        """Leave the cashier page in the shopper's place: nothing is paid, the payment stays open."""
+        """Leave the payment page in the shopper's place: nothing is paid, the payment stays open."""
         return self.decide(key, "leave")
 
-    def settle_at_cashier(self, transaction: Transaction, decision: Decision) -> str | None:
+    def settle_at_payment_page(self, transaction: Transaction, decision: Decision) -> str | None:
         """Do what the shopper's own button asks; only an open payment allows it."""
         with self.lock:
             redirect = self.service.decide(transaction.transaction_no, decision)
@@ -115,8 +115,8 @@ class Control:
             except Refusal as refusal:
                 raise NotPossible(refusal.message) from refusal
 
-    def notify(self, key: str, kind: NoticeKind = "payment", *, status: str = "") -> None:
-        """Send a notice now: true (`payment`, `refund`), `forged`, or `stale`, which says pending; `status` puts another word in it."""
+    def notify(self, key: str, kind: NotificationKind = "payment", *, status: str = "") -> None:
+        """Send a notification now: true (`payment`, `refund`), `forged`, or `stale`, which says pending; `status` changes its word."""
         with self.lock:
             self.service.notify(self.service.find(key), kind, status=status)
             self.ring()
@@ -151,12 +151,12 @@ class Control:
             self.service.use(Options.read({"faults": {}}, self.service.options))
 
     def reset(self) -> None:
-        """Forget every transaction, notice and planned fault; the options and the clock stay."""
+        """Forget every transaction, notification and planned fault; the options and the clock stay."""
         with self.lock:
             self.service.reset()
             self.ring()
 
-    def wait_for_notices(self, timeout_seconds: float = 5.0) -> bool:
+    def wait_for_notifications(self, timeout_seconds: float = 5.0) -> bool:
         """Wait until nothing is due or being sent, and say whether that came about in time."""
         until = time.monotonic() + timeout_seconds
         while time.monotonic() < until:
@@ -182,7 +182,7 @@ class Control:
                     {"fault": one.fault.name, "occasion": one.occasion, "reference": one.reference, "times": one.times}
                     for one in service.faults.planned
                 ],
-                "notices": {"waiting_until": service.outbox.next_due(), "sending": service.outbox.in_flight()},
+                "notifications": {"waiting_until": service.outbox.next_due(), "sending": service.outbox.in_flight()},
                 "transactions": [self.describe(one) for one in service.transactions()],
             }
 
@@ -198,7 +198,7 @@ class Control:
             "word": self.service.word(transaction),
             "refunded": text_of(transaction.refunded_cents),
             "refunds": [{"refundNo": one.refund_no, "amount": one.amount, "at": one.at} for one in transaction.refunds],
-            "cashierUrl": self.service.cashier_url(transaction),
+            "cashierUrl": self.service.payment_url(transaction),
             "createdAt": transaction.created_at,
             "expiresAt": transaction.expires_at,
             "decidedAt": transaction.decided_at,

@@ -15,37 +15,37 @@ from starlette.routing import Route
 from .access import Access
 from .control import Control
 from .errors import NotPossible, SandboxError, UnknownTransaction, WrongOption
-from .notices import NoticeKind
+from .notifications import NotificationKind
 
 Body = dict[str, object]
-Act = Callable[[Control, Request, Body], object]
+Action = Callable[[Control, Request, Body], object]
 
 
 def routes(control: Control, access: Access) -> list[Route]:
     """Every address of the control API."""
-    table: tuple[tuple[str, str, Act], ...] = (
+    table: tuple[tuple[str, str, Action], ...] = (
         ("GET", "/state", lambda control, request, body: control.state()),
         ("POST", "/clock", _advance),
         ("PATCH", "/options", _set_options),
         ("POST", "/faults", _fault),
         ("DELETE", "/faults", lambda control, request, body: control.clear_faults()),
         ("GET", "/transactions/{key}", _show),
-        ("POST", "/transactions/{key}/{act}", _act),
-        ("POST", "/transactions/{key}/notices", _notify),
+        ("POST", "/transactions/{key}/{action}", _act),
+        ("POST", "/transactions/{key}/notifications", _notify),
         ("POST", "/reset", lambda control, request, body: control.reset()),
     )
-    ordered = sorted(table, key=lambda row: "{act}" in row[1])
-    return [Route(f"/_control{path}", _guarded(act, control, access), methods=[method]) for method, path, act in ordered]
+    ordered = sorted(table, key=lambda row: "{action}" in row[1])
+    return [Route(f"/_control{path}", _guarded(action, control, access), methods=[method]) for method, path, action in ordered]
 
 
-def _guarded(act: Act, control: Control, access: Access) -> Callable[[Request], Awaitable[Response]]:
+def _guarded(action: Action, control: Control, access: Access) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
         writes = request.method not in ("GET", "HEAD")
         if not (access.may_act(request) if writes else access.may_look(request)):
             return JSONResponse({"error": "Not Found"}, 404)
         try:
             body = await _read(request) if writes else {}
-            return JSONResponse({"ok": True} if (answer := act(control, request, body)) is None else answer)
+            return JSONResponse({"ok": True} if (answer := action(control, request, body)) is None else answer)
         except UnknownTransaction as error:
             return JSONResponse({"error": str(error)}, 404)
         except NotPossible as error:
@@ -115,26 +115,26 @@ def _show(control: Control, request: Request, body: Body) -> object:
 
 
 def _act(control: Control, request: Request, body: Body) -> object:
-    key, act = request.path_params["key"], request.path_params["act"]
+    key, action = request.path_params["key"], request.path_params["action"]
     redirect: str | None = None
-    if act == "refund":
+    if action == "refund":
         _only(body, "amount")
         control.refund(key, _text(body, "amount", "") or "")
-    elif act in ("expire", "reverse"):
+    elif action in ("expire", "reverse"):
         _only(body)
-        (control.expire if act == "expire" else control.reverse)(key)
-    elif act in ("pay", "decline", "leave"):
+        (control.expire if action == "expire" else control.reverse)(key)
+    elif action in ("pay", "decline", "leave"):
         _only(body)
-        redirect = control.decide(key, act)
+        redirect = control.decide(key, action)
     else:
-        raise ValueError(f"there is no act {act!r}: pay, decline, leave, expire, reverse, refund, notices")
+        raise ValueError(f"there is no action {action!r}: pay, decline, leave, expire, reverse, refund, notifications")
     with control.lock:
         return {"redirect": redirect, "transaction": control.describe(control.service.find(key))}
 
 
 def _notify(control: Control, request: Request, body: Body) -> None:
     _only(body, "kind", "status")
-    kinds: tuple[NoticeKind, ...] = ("payment", "refund", "forged", "stale")
+    kinds: tuple[NotificationKind, ...] = ("payment", "refund", "forged", "stale")
     wanted = _text(body, "kind", "payment")
     kind = next((one for one in kinds if one == wanted), None)
     if kind is None:

@@ -3,7 +3,7 @@
 SandboxError
 ├── UnknownOption       a switch or fault of that name does not exist
 ├── WrongOption         a switch exists but cannot have that value
-├── UnknownTransaction  no transaction has that number, reference or cashier token
+├── UnknownTransaction  no transaction has that number, reference or payment page token
 └── NotPossible         the transaction is not in a state that allows what was asked
 """
 
@@ -29,7 +29,7 @@ class WrongOption(SandboxError):
 
 
 class UnknownTransaction(SandboxError):
-    """No transaction has that number, reference or cashier token."""
+    """No transaction has that number, reference or payment page token."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"no transaction is known by {key!r}")

@@ -1,7 +1,7 @@
 """Every way in which the emulated gateway can misbehave, as data, and the one place that decides when it does.
 
 A fault strikes at an *occasion*: one of the three operations, or one of the moments of a transaction's life (it was created,
-a shopper decides, the shopper goes back, a notice becomes due). Three things can call for a fault, asked in this order: the
+a shopper decides, the shopper goes back, a notification becomes due). Three things can call for a fault, asked in this order: the
 control API (planned), the amount of the transaction (magic), and chance (`Options.faults`, drawn from the seed).
 """
 
@@ -16,7 +16,7 @@ from typing import Literal
 
 from .errors import UnknownOption, WrongOption
 
-Occasion = Literal["pay", "query", "refund", "created", "decision", "callback", "notice"]
+Occasion = Literal["pay", "query", "refund", "created", "decision", "callback", "notification"]
 Stage = Literal["instead", "damage", "moment"]
 
 _CALLS: tuple[Occasion, ...] = ("pay", "query", "refund")
@@ -58,8 +58,8 @@ _ALL = (
     Fault("refused", "instead", ("pay", "refund"), "The gateway refuses with a code of its table."),
     Fault("unknown_code", "damage", _CALLS, "A ret_code that nobody knows, although the work is done."),
     Fault("denied", "instead", ("query",), "The query says 000022 order not found although the order exists."),
-    Fault("cashier_missing", "damage", ("pay",), "No cashierUrl in the answer."),
-    Fault("cashier_relative", "damage", ("pay",), "cashierUrl is a path without a host."),
+    Fault("payment_page_missing", "damage", ("pay",), "No cashierUrl in the answer."),
+    Fault("payment_page_relative", "damage", ("pay",), "cashierUrl is a path without a host."),
     Fault("other_reference", "damage", ("pay", "query"), "The answer names another reference."),
     Fault("wrong_amount", "damage", ("pay", "query"), "The answer names a cent more."),
     Fault("amount_number", "damage", ("pay", "query"), "The amount is a JSON number."),
@@ -70,16 +70,16 @@ _ALL = (
     Fault("wrong_settle_currency", "damage", ("pay", "query"), "settleCurrency is EUR."),
     Fault("wrong_transaction_no", "damage", ("pay", "query"), "The answer names another transactionNo."),
     Fault("unknown_status", "damage", ("query",), "A status word that nobody knows."),
-    Fault("notice_forged", "moment", ("created",), "A forged notice says success before anybody paid."),
+    Fault("notification_forged", "moment", ("created",), "A forged notification says success before anybody paid."),
     Fault("late_money", "moment", ("decision",), "Paying first fails; the money comes after `late_seconds`."),
     Fault("raw_macros", "moment", ("callback",), "The shopper comes back with the macros unreplaced."),
     Fault("no_return", "moment", ("callback",), "The shopper is not sent back."),
-    Fault("notice_missing", "moment", ("notice",), "The notice is never sent."),
-    Fault("notice_late", "moment", ("notice",), "The first notice comes after `late_seconds`."),
-    Fault("notice_duplicate", "moment", ("notice",), "The notice is sent twice at once."),
-    Fault("notice_reordered", "moment", ("notice",), "An older notice, saying pending, comes after this one."),
-    Fault("notice_bad_signature", "moment", ("notice",), "The notice is true, its signature is wrong."),
-    Fault("notice_wrong_amount", "moment", ("notice",), "The notice names a cent more."),
+    Fault("notification_missing", "moment", ("notification",), "The notification is never sent."),
+    Fault("notification_late", "moment", ("notification",), "The first notification comes after `late_seconds`."),
+    Fault("notification_duplicate", "moment", ("notification",), "The notification is sent twice at once."),
+    Fault("notification_reordered", "moment", ("notification",), "An older notification, saying pending, comes after this one."),
+    Fault("notification_bad_signature", "moment", ("notification",), "The notification is true, its signature is wrong."),
+    Fault("notification_wrong_amount", "moment", ("notification",), "The notification names a cent more."),
 )
 FAULTS: Mapping[str, Fault] = MappingProxyType({fault.name: fault for fault in _ALL})
 
@@ -119,8 +119,8 @@ _TABLE = (
     Magic(19, "bad_signature", "carrier"),
     Magic(21, "refused", "carrier"),
     Magic(22, "unknown_code", "carrier"),
-    Magic(23, "cashier_missing", "pay"),
-    Magic(24, "cashier_relative", "pay"),
+    Magic(23, "payment_page_missing", "pay"),
+    Magic(24, "payment_page_relative", "pay"),
     Magic(26, "other_reference", "pay"),
     Magic(27, "wrong_amount", "pay"),
     Magic(28, "amount_number", "pay"),
@@ -140,13 +140,13 @@ _TABLE = (
     Magic(47, "wrong_settle_currency", "query"),
     Magic(48, "wrong_transaction_no", "query"),
     Magic(51, "other_reference", "query"),
-    Magic(61, "notice_missing", "notice"),
-    Magic(62, "notice_late", "notice"),
-    Magic(63, "notice_duplicate", "notice"),
-    Magic(64, "notice_reordered", "notice"),
-    Magic(65, "notice_bad_signature", "notice"),
-    Magic(66, "notice_wrong_amount", "notice"),
-    Magic(67, "notice_forged", "created"),
+    Magic(61, "notification_missing", "notification"),
+    Magic(62, "notification_late", "notification"),
+    Magic(63, "notification_duplicate", "notification"),
+    Magic(64, "notification_reordered", "notification"),
+    Magic(65, "notification_bad_signature", "notification"),
+    Magic(66, "notification_wrong_amount", "notification"),
+    Magic(67, "notification_forged", "created"),
     Magic(71, "late_money", "decision"),
     Magic(72, "raw_macros", "callback"),
     Magic(73, "no_return", "callback"),

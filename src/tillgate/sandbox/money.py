@@ -8,7 +8,7 @@ _PLAIN = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2}))?", re.ASCII)
 
 
 def cents_of(text: str) -> int | None:
-    """Return the cents of a plain decimal with at most two decimals (silence 17), or None for anything else."""
+    """Return the cents of a plain decimal with at most two decimals (unspecified 17), or None for anything else."""
     found = _PLAIN.fullmatch(text)
     if found is None:
         return None

@@ -21,7 +21,7 @@ _FIELDS: dict[str, Schema] = {
     "verifySign": {"type": "string", "pattern": "^[0-9a-f]{32}$", "description": "Request signature."},
     "currency": {"type": "string", "enum": list(contract.CURRENCIES), "description": "Transaction currency."},
     "amount": {**_DECIMAL, "description": "Transaction amount, above 0."},
-    "vendor": {"type": "string", "enum": list(contract.VENDORS), "description": "Payment channel."},
+    "vendor": {"type": "string", "enum": list(contract.PAYMENT_METHODS), "description": "Payment channel."},
     "reference": {**_WORD, "description": "Merchant's invoice number for the transaction."},
     "terminal": {"type": "string", "enum": list(contract.TERMINALS), "description": "Terminal type."},
     "ipnUrl": {**_ADDRESS, "description": "Address for the asynchronous notification."},
@@ -98,7 +98,7 @@ def _request(operation: Operation, options: Options) -> Schema:
 
 
 def _result(operation: Operation, options: Options) -> Schema | None:
-    """Return the result object, the amount in the form that the switches give it (silences 4, 5 and 20)."""
+    """Return the result object, the amount in the form that the switches give it (unspecified 4, 5 and 20)."""
     if operation == "refund":
         return None
     shape = options.pay_amount if operation == "pay" else options.query_amount

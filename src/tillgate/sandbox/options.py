@@ -27,9 +27,9 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "pay_amount": ("text", "number"),
     "query_amount": ("number", "text", "missing"),
     "answer_signature": ("none", "valid", "wrong"),
-    "notice_method": ("POST", "GET"),
-    "notice_format": ("form", "json"),
-    "notice_signature": ("valid", "none", "wrong"),
+    "notification_method": ("POST", "GET"),
+    "notification_format": ("form", "json"),
+    "notification_signature": ("valid", "none", "wrong"),
     "acknowledgement": ("success", "any"),
     "repeated_reference": ("refuse", "replay"),
     "goods_characters": ("plain", "any"),
@@ -83,18 +83,18 @@ class Options:
     word_refunded: str = "success"  # 18
     expired_is_forgotten: bool = False  # 19: after the time-out the query says "order not found"
 
-    # Notices (8, 9) and the way back (10).
-    notice_method: str = "POST"
-    notice_format: str = "form"
-    notice_signature: str = "valid"
-    notice_on_paid: bool = True
-    notice_on_failed: bool = False
-    notice_on_expired: bool = False
-    notice_on_refund: bool = True
+    # Notifications (8, 9) and the way back (10).
+    notification_method: str = "POST"
+    notification_format: str = "form"
+    notification_signature: str = "valid"
+    notification_on_paid: bool = True
+    notification_on_failed: bool = False
+    notification_on_expired: bool = False
+    notification_on_refund: bool = True
     acknowledgement: str = "success"
-    notice_schedule_seconds: tuple[float, ...] = (0, 15, 60, 300, 900, 1800, 3600, 7200)
-    notice_timeout_seconds: float = 10.0
-    notice_hosts: tuple[str, ...] = ()  # empty: any; of a server bound to more than loopback, any public address
+    notification_schedule_seconds: tuple[float, ...] = (0, 15, 60, 300, 900, 1800, 3600, 7200)
+    notification_timeout_seconds: float = 10.0
+    notification_hosts: tuple[str, ...] = ()  # empty: any; of a server bound to more than loopback, any public address
     macros: tuple[str, ...] = ("amount", "status", "transactionNo", "reference")
 
     # Faults: `{"lost_response": 0.1, "query.server_error": 0.5}`, and how each behaves.
@@ -121,10 +121,10 @@ class Options:
             raise WrongOption(
                 "refusal_http_status", self.refusal_http_status, "a status from 200 to 499 that HTTP knows, and that has a body"
             )
-        schedule = self.notice_schedule_seconds
+        schedule = self.notification_schedule_seconds
         if not schedule or not all(map(_is_duration, schedule)) or list(schedule) != sorted(schedule):
-            raise WrongOption("notice_schedule_seconds", schedule, f"rising numbers up to {_MOST:,}, at least one")
-        for name in ("macros", "notice_hosts"):
+            raise WrongOption("notification_schedule_seconds", schedule, f"rising numbers up to {_MOST:,}, at least one")
+        for name in ("macros", "notification_hosts"):
             if not all(isinstance(text, str) for text in getattr(self, name)):
                 raise WrongOption(name, getattr(self, name), "texts")
         if cents_of(self.minimum_amount) is None or (self.maximum_amount and cents_of(self.maximum_amount) is None):
@@ -156,7 +156,7 @@ class Options:
 
 _COUNTS = (
     "rate_limit_per_second",
-    "notice_timeout_seconds",
+    "notification_timeout_seconds",
     "delay_seconds",
     "late_seconds",
     "drip_pause_seconds",

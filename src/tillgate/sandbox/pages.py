@@ -1,4 +1,4 @@
-"""The pages that people see: the cashier for the shopper, the ledger and the timelines for the developer. None needs JavaScript."""
+"""The pages that people see: the payment page for the shopper, the ledger and the timelines for the developer. None needs JavaScript."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from starlette.staticfiles import StaticFiles
 
 from . import contract, money
 from .access import Access
-from .book import Decision
 from .control import Control
 from .errors import NotPossible, UnknownTransaction
 from .faults import FAULTS, MAGIC
+from .ledger import Decision
 from .masking import shown
 from .openapi import document
 from .transactions import Transaction
@@ -28,7 +28,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
-    # No form-action: it would forbid the redirect to the shop that follows the cashier's form.
+    # No form-action: it would forbid the redirect to the shop that follows the payment page's form.
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'",
 }
 _REFRESHES = (2, 5, 15)
@@ -62,7 +62,7 @@ def _templates() -> Environment:
         "span": span,
         "money": money.shown,
         "body": shown,
-        "vendor": lambda vendor: contract.VENDORS[vendor],
+        "vendor": lambda vendor: contract.PAYMENT_METHODS[vendor],
     }
     environment.globals |= {"magic": MAGIC, "faults": FAULTS}
     return environment
@@ -97,8 +97,8 @@ def routes(control: Control, access: Access) -> list[BaseRoute]:
 
         return serve
 
-    async def cashier(request: Request) -> Response:
-        return await _cashier(control, request)
+    async def payment_page(request: Request) -> Response:
+        return await _payment_page(control, request)
 
     async def openapi(request: Request) -> Response:
         return JSONResponse(document(control.service.options))
@@ -109,35 +109,35 @@ def routes(control: Control, access: Access) -> list[BaseRoute]:
     return [
         Route("/", local(_ledger), methods=["GET"]),
         Route("/transactions/{key}", local(_timeline), methods=["GET"]),
-        Route("/cashier/{token}", cashier, methods=["GET", "POST"]),
+        Route("/cashier/{token}", payment_page, methods=["GET", "POST"]),
         Route("/openapi.json", openapi, methods=["GET"]),
         Route("/elsewhere", elsewhere, methods=["GET"]),
         Mount("/static", StaticFiles(directory=_HERE / "static")),
     ]
 
 
-async def _cashier(control: Control, request: Request) -> Response:
-    """Show the cashier page, or do what its form asks ("Create payment", cashierUrl)."""
+async def _payment_page(control: Control, request: Request) -> Response:
+    """Show the payment page, or do what its form asks ("Create payment", cashierUrl)."""
     try:
         with control.lock:
-            transaction = control.service.at_cashier(request.path_params["token"])
+            transaction = control.service.at_payment_page(request.path_params["token"])
     except UnknownTransaction:
-        return _problem(request, 404, "No such payment", "This cashier address is not known. Ask the shop for a new one.")
+        return _problem(request, 404, "No such payment", "This payment page address is not known. Ask the shop for a new one.")
     if request.method != "POST":
-        return _show_cashier(control, transaction)
+        return _show_payment_page(control, transaction)
     decision = await _read_decision(request)
     if decision is None:
-        return _show_cashier(control, transaction, 400, "Choose one of the three buttons.")
+        return _show_payment_page(control, transaction, 400, "Choose one of the three buttons.")
     try:
         with control.lock:
-            redirect = control.settle_at_cashier(transaction, decision)
+            redirect = control.settle_at_payment_page(transaction, decision)
     except NotPossible:
         if (decision, transaction.status) not in (("pay", "paid"), ("decline", "failed")):
-            return _show_cashier(control, transaction, 409, "This payment was settled before; nothing has changed.")
+            return _show_payment_page(control, transaction, 409, "This payment was settled before; nothing has changed.")
         with control.lock:  # a double click: the second one goes where the first one went
             redirect = control.service.way_back(transaction)
     if redirect is None:
-        return _show_cashier(control, transaction, 200, "The sandbox was asked not to send you back to the shop.")
+        return _show_payment_page(control, transaction, 200, "The sandbox was asked not to send you back to the shop.")
     response = RedirectResponse("/", 303, headers=_HEADERS)
     response.headers["location"] = redirect  # as it is: Starlette would escape the braces of an unreplaced macro
     return response
@@ -150,11 +150,11 @@ async def _read_decision(request: Request) -> Decision | None:
     return next((choice for choice in choices if choice == wanted), None)
 
 
-def _show_cashier(control: Control, transaction: Transaction, status: int = 200, message: str = "") -> Response:
+def _show_payment_page(control: Control, transaction: Transaction, status: int = 200, message: str = "") -> Response:
     with control.lock:
         service = control.service
         return _page(
-            "cashier.html",
+            "payment_page.html",
             status,
             transaction=transaction,
             merchant_name=service.options.merchant_name,
@@ -198,7 +198,7 @@ def _timeline(control: Control, request: Request) -> Response:
             "timeline.html",
             transaction=transaction,
             word=service.word(transaction),
-            cashier_url=service.cashier_url(transaction),
+            payment_url=service.payment_url(transaction),
             entries=service.journal.of(transaction),
             now=control.clock(),
             refresh=_refresh(request),

@@ -23,7 +23,7 @@ _QUANTITY = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 class Refusal(Exception):
-    """The gateway says no: a code of the family's table (silence 12) and a message that names the field."""
+    """The gateway says no: a code of the family's table (unspecified 12) and a message that names the field."""
 
     def __init__(self, code: str, message: str, http_status: int = 0) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ _DECODER = json.JSONDecoder(parse_float=Bare, parse_int=Bare, parse_constant=_re
 
 
 def read_body(content_type: str, body: bytes, encodings: str) -> dict[str, str]:
-    """Return the parameters of a JSON or form body (silence 3); an absent and an empty value are both ''."""
+    """Return the parameters of a JSON or form body (unspecified 3); an absent and an empty value are both ''."""
     if len(body) > MAXIMUM_BODY_BYTES:
         raise Refusal(contract.BAD_VALUE, f"the body is longer than {MAXIMUM_BODY_BYTES} bytes")
     kind = content_type.partition(";")[0].strip().lower()
@@ -149,7 +149,7 @@ def read_order(parameters: Mapping[str, str], options: Options) -> Order:
     """Read the fields of "Create payment", all of them, or refuse."""
     for name, allowed in (
         ("currency", contract.CURRENCIES),
-        ("vendor", tuple(contract.VENDORS)),
+        ("vendor", tuple(contract.PAYMENT_METHODS)),
         ("terminal", contract.TERMINALS),
     ):
         if parameters[name] not in allowed:
@@ -170,7 +170,7 @@ def read_order(parameters: Mapping[str, str], options: Options) -> Order:
 
 
 def read_amount(parameters: Mapping[str, str], options: Options) -> int:
-    """Read an amount: more than nothing, at most two decimals, within the limits that are set (silence 17)."""
+    """Read an amount: more than nothing, at most two decimals, within the limits that are set (unspecified 17)."""
     cents = cents_of(parameters["amount"])
     if cents is None:
         raise Refusal(contract.BAD_VALUE, "amount is not a decimal with at most two decimals")
@@ -231,5 +231,5 @@ def _read_goods_line(line: object, options: Options) -> Goods:
 
 
 def _is_plain(character: str) -> bool:
-    """Letters, their marks and digits of any script, space, and `-` `.` `,` (silence 15)."""
+    """Letters, their marks and digits of any script, space, and `-` `.` `,` (unspecified 15)."""
     return character in " -.," or unicodedata.category(character)[0] in "LMN"

@@ -1,8 +1,8 @@
-"""Sending notices: a background task that waits for the next one and hands it to a few threads.
+"""Sending notifications: a background task that waits for the next one and hands it to a few threads.
 
 Plain `http.client`, so that a merchant's redirect is not followed, a proxy of the environment is not used, and a receiver that
-never answers holds one thread for `notice_timeout_seconds` and no longer. Where strangers can reach the sandbox, notices go to public
-addresses only, unless `notice_hosts` names the hosts: it is no way into the network that it stands in.
+never answers holds one thread for `notification_timeout_seconds` and no longer. Where strangers can reach the sandbox, notifications go to
+public addresses only, unless `notification_hosts` names the hosts: it is no way into the network that it stands in.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
-from .access import NOTICE_AGENT
+from .access import NOTIFICATION_AGENT
 from .control import Control
-from .notices import NoticeAttempt
+from .notifications import NotificationAttempt
 
 _ANSWER_BYTES = 4096
 _THREADS = 8
 
 
 def send(
-    attempt: NoticeAttempt, timeout_seconds: float, hosts: tuple[str, ...] = (), *, public: bool = False
+    attempt: NotificationAttempt, timeout_seconds: float, hosts: tuple[str, ...] = (), *, public: bool = False
 ) -> tuple[int | None, bytes, str]:
-    """Send one notice and return the status, the start of the answer, and what went wrong if anything did.
+    """Send one notification and return the status, the start of the answer, and what went wrong if anything did.
 
     `public` says that strangers can reach the sandbox: without `hosts`, only public addresses are connected to.
     """
     parts = urlsplit(attempt.url)
     host = parts.hostname or ""
     if hosts and host not in hosts:
-        return None, b"", f"{host} is not one of the hosts that notices may go to"
+        return None, b"", f"{host} is not one of the hosts that notifications may go to"
     secure = parts.scheme == "https"
     try:
         connection = (http.client.HTTPSConnection if secure else http.client.HTTPConnection)(host, parts.port)
@@ -57,7 +57,7 @@ def _public_addresses(host: str) -> list[str]:
         known = ipaddress.ip_address(address)
         if not known.is_global or known.is_multicast:
             raise PermissionError(
-                f"{host} is at {address}, which is not public: notices of a public sandbox go there if notice_hosts says so"
+                f"{host} is at {address}, which is not public: notifications of a public sandbox go there if notification_hosts says so"
             )
     return addresses
 
@@ -75,10 +75,12 @@ def _connect(addresses: list[str], port: int, timeout_seconds: float) -> socket.
     raise failure
 
 
-def _exchange(connection: http.client.HTTPConnection, attempt: NoticeAttempt, timeout_seconds: float) -> tuple[int | None, bytes, str]:
+def _exchange(
+    connection: http.client.HTTPConnection, attempt: NotificationAttempt, timeout_seconds: float
+) -> tuple[int | None, bytes, str]:
     parts = urlsplit(attempt.url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    headers = {"User-Agent": NOTICE_AGENT, "Connection": "close"}
+    headers = {"User-Agent": NOTIFICATION_AGENT, "Connection": "close"}
     if attempt.content_type:
         headers["Content-Type"] = attempt.content_type
     until = time.monotonic() + timeout_seconds
@@ -114,7 +116,7 @@ class Sender:
     def __init__(self, control: Control) -> None:
         self._control = control
         self._bell = asyncio.Event()
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="sandbox-notice")
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="sandbox-notification")
         self._running: set[asyncio.Future[None]] = set()
 
     async def run(self) -> None:
@@ -124,7 +126,7 @@ class Sender:
         try:
             while True:
                 self._bell.clear()
-                attempts, wait_seconds = self._control.due_notices()
+                attempts, wait_seconds = self._control.due_notifications()
                 for attempt in attempts:
                     task = loop.run_in_executor(self._pool, self._deliver, attempt)
                     self._running.add(task)
@@ -139,7 +141,9 @@ class Sender:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to wake
             loop.call_soon_threadsafe(self._bell.set)
 
-    def _deliver(self, attempt: NoticeAttempt) -> None:
+    def _deliver(self, attempt: NotificationAttempt) -> None:
         options = self._control.service.options
-        http_status, body, error = send(attempt, options.notice_timeout_seconds, options.notice_hosts, public=self._control.public)
-        self._control.notice_answered(attempt, http_status, body, error)
+        http_status, body, error = send(
+            attempt, options.notification_timeout_seconds, options.notification_hosts, public=self._control.public
+        )
+        self._control.notification_answered(attempt, http_status, body, error)

@@ -1,4 +1,4 @@
-"""The emulated gateway itself, without any I/O: bytes and decisions go in, answers and notices to send come out.
+"""The emulated gateway itself, without any I/O: bytes and decisions go in, answers and notifications to send come out.
 
 It opens no socket, starts no thread and reads no clock but the one it is given, so that with one seed and one order of calls it
 always does the same. A server puts it behind HTTP; a simulator calls it directly, thousands of times per second. It is not
@@ -7,13 +7,13 @@ locked: whoever calls it from several threads holds a lock, as `control.Control`
 
 from __future__ import annotations
 
-from . import answers, contract, notices
+from . import answers, contract, notifications
 from .answers import Answer, Envelope
-from .book import Book
 from .contract import Operation
 from .faults import Fault
+from .ledger import Ledger
 from .money import number_of
-from .notices import NoticeAttempt
+from .notifications import NotificationAttempt
 from .requests import Bare, Refusal, check, read_address, read_amount, read_body, read_order
 from .transactions import Transaction
 
@@ -21,8 +21,8 @@ _LOST = Answer(404, (("content-type", "application/json"),), b'{"ret_code":"0000
 _TITLES: dict[Operation, str] = {"pay": "secure-pay", "query": "tran-query", "refund": "refund"}
 
 
-class Service(Book):
-    """The three endpoints over the book, and the sending of its notices."""
+class Service(Ledger):
+    """The three endpoints over the book, and the sending of its notifications."""
 
     _second = _requests_in_second = 0
 
@@ -122,7 +122,7 @@ class Service(Book):
             "currency": self.options.answer_currency,
             "transactionNo": transaction.transaction_no,
             "reference": transaction.reference,
-            "cashierUrl": self.cashier_url(transaction),
+            "cashierUrl": self.payment_url(transaction),
             "settleCurrency": self.options.answer_settle_currency,
         }
         return {"ret_code": contract.SUCCESS, "ret_msg": "prepay success", "result": _without_empty(result)}
@@ -145,7 +145,7 @@ class Service(Book):
         return {"ret_code": contract.SUCCESS, "ret_msg": "success", "result": _without_empty(result)}
 
     def _refund(self, merchant_no: str, parameters: dict[str, str], now: float) -> Envelope:
-        """Give back part or all of a payment ("3. Refund")."""
+        """Refund part or all of a payment ("3. Refund")."""
         cents = read_amount(parameters, self.options)
         ipn_url = read_address(parameters, "ipnUrl", self.options) if parameters.get("ipnUrl") else ""
         transaction = self._by_reference.get((merchant_no, parameters["reference"]))
@@ -156,30 +156,30 @@ class Service(Book):
 
     # What a server or simulator asks.
 
-    def due_notices(self, now: float) -> list[NoticeAttempt]:
-        """Take the notices to send now; tell `notice_answered` of each how it went."""
+    def due_notifications(self, now: float) -> list[NotificationAttempt]:
+        """Take the notifications to send now; tell `notification_answered` of each how it went."""
         self.settle(now)
         attempts = []
-        for notice in self.outbox.take_due(now):
-            token = self.options.merchants.get(notice.transaction.merchant_no, "")
-            attempt = notices.attempt(notice, token, self.options)
-            title = f"{notice.kind} notice {notice.notice_no}, send {notice.sends}"
-            self.journal.add(now, "out", title, notice.transaction, detail=attempt.body or attempt.url.encode())
+        for notification in self.outbox.take_due(now):
+            token = self.options.merchants.get(notification.transaction.merchant_no, "")
+            attempt = notifications.attempt(notification, token, self.options)
+            title = f"{notification.kind} notification {notification.notification_no}, send {notification.sends}"
+            self.journal.add(now, "out", title, notification.transaction, detail=attempt.body or attempt.url.encode())
             attempts.append(attempt)
         return attempts
 
-    def notice_answered(self, attempt: NoticeAttempt, http_status: int | None, body: bytes = b"", error: str = "") -> None:
+    def notification_answered(self, attempt: NotificationAttempt, http_status: int | None, body: bytes = b"", error: str = "") -> None:
         """Hear what the merchant answered, or with None that nothing came back."""
         now = self.clock()
-        settled = notices.acknowledges(http_status, body, self.options.acknowledgement)
-        notice = self.outbox.answered(attempt, acknowledged=settled, now=now, schedule=self.options.notice_schedule_seconds)
-        if notice is not None:
+        settled = notifications.acknowledges(http_status, body, self.options.acknowledgement)
+        notification = self.outbox.answered(attempt, acknowledged=settled, now=now, schedule=self.options.notification_schedule_seconds)
+        if notification is not None:
             outcome = {
-                "waiting": f"not acknowledged, send {notice.sends + 1} follows",
-                "given up": f"not acknowledged, given up after {notice.sends}",
-            }.get(notice.state, notice.state)
-            title = f"{notice.kind} notice {notice.notice_no}: {outcome}" + (f" ({error})" if error else "")
-            self.journal.add(now, "in", title, notice.transaction, http_status=http_status, detail=body[:2000])
+                "waiting": f"not acknowledged, send {notification.sends + 1} follows",
+                "given up": f"not acknowledged, given up after {notification.sends}",
+            }.get(notification.state, notification.state)
+            title = f"{notification.kind} notification {notification.notification_no}: {outcome}" + (f" ({error})" if error else "")
+            self.journal.add(now, "in", title, notification.transaction, http_status=http_status, detail=body[:2000])
 
     def _strike_call(self, operation: Operation, parameters: dict[str, str], reference: str) -> Fault | None:
         magic = self._magic(operation, self._named(parameters), parameters.get("amount", ""))
@@ -204,7 +204,7 @@ class Service(Book):
         )
 
     def _is_too_fast(self, now: float) -> bool:
-        """Count requests per second of the clock (silence 16)."""
+        """Count requests per second of the clock (unspecified 16)."""
         if not self.options.rate_limit_per_second:
             return False
         if int(now) != self._second:

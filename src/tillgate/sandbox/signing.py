@@ -20,14 +20,14 @@ def _digest(token: str) -> str:
 
 
 def signature(parameters: Mapping[str, str], token: str, *, keep_empty: bool = False) -> str:
-    """Return the signature of `parameters`; `keep_empty` picks between the two readings of silence 1."""
+    """Return the signature of `parameters`; `keep_empty` picks between the two readings of unspecified 1."""
     parts = [f"{name}={value}" for name, value in sorted(parameters.items()) if name != FIELD and (keep_empty or value)]
     parts.append(_digest(token))
     return md5("&".join(parts).encode(), usedforsecurity=False).hexdigest()
 
 
 def matches(parameters: Mapping[str, str], token: str, *, empty_parameters: str = "either") -> bool:
-    """Say in constant time whether `parameters` carry a right signature under the chosen reading of silence 1."""
+    """Say in constant time whether `parameters` carry a right signature under the chosen reading of unspecified 1."""
     given = parameters.get(FIELD, "").encode()
     readings = {"skip": (False,), "keep": (True,), "either": (False, True)}[empty_parameters]
     return any(hmac.compare_digest(given, signature(parameters, token, keep_empty=keep).encode()) for keep in readings)

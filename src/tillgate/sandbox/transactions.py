@@ -23,7 +23,7 @@ class Goods:
 
 @dataclass(slots=True)
 class Refund:
-    """One refund; the interface gives it no identity, so its number is ours alone (silence 14)."""
+    """One refund; the interface gives it no identity, so its number is ours alone (unspecified 14)."""
 
     refund_no: str
     amount: str
@@ -59,12 +59,12 @@ class Transaction:
 
     @property
     def refunded_cents(self) -> int:
-        """What was given back so far."""
+        """What was refunded so far."""
         return sum(refund.cents for refund in self.refunds)
 
     @property
     def refundable_cents(self) -> int:
-        """What can still be given back: nothing unless the transaction is paid."""
+        """What can still be refunded: nothing unless the transaction is paid."""
         return self.cents - self.refunded_cents if self.status == "paid" else 0
 
 

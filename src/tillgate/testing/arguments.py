@@ -90,7 +90,7 @@ def driver(text: str) -> ShopDriver:
     """Read MODULE:CLASS, set Django up, since a driver needs its shop's models, and return a driver of that class."""
     name, _, class_name = text.partition(":")
     if not (name and class_name):
-        raise argparse.ArgumentTypeError(f"{text!r} names no driver: give module and class, such as tests.driver:BookShopDriver")
+        raise argparse.ArgumentTypeError(f"{text!r} names no driver: give module and class, such as tests.driver:LedgerShopDriver")
     _set_up_django()
     there = vars(module(name))
     drivers: dict[str, type[ShopDriver]] = {one: value for one, value in there.items() if _is_driver(value)}

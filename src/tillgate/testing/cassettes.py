@@ -146,7 +146,7 @@ class Cassette:
         return self._shape(asked) == self._shape(recorded)
 
     def _only_ours(self, request: Any) -> Any:
-        # What goes elsewhere is no part of the conversation. The sandbox itself lives in this process, and sends notices over HTTP.
+        # What goes elsewhere is no part of the conversation. The sandbox itself lives in this process, and sends notifications over HTTP.
         return request if self._scrubber.is_ours(request.uri) or request.uri.startswith(f"{REPLAY_BASE_URL}/") else None
 
 
@@ -272,7 +272,7 @@ def _header(value: Any) -> str:
 
 _NEVER_FOLDED: Final = 1_000_000
 _OTHER_BREAKS: Final = frozenset("\r\x85\u2028\u2029")
-"""Ends of lines that YAML does not give back as they were unless they are escaped."""
+"""Ends of lines that YAML does not refund as they were unless they are escaped."""
 
 
 class _Dumper(yaml.SafeDumper):

@@ -45,12 +45,12 @@ class Points:
         """Die; a process of its own may do it for real."""
         raise Crash(self.names[-1])
 
-    def around(self, name: str, act: Callable[..., Any]) -> Callable[..., Any]:
+    def around(self, name: str, action: Callable[..., Any]) -> Callable[..., Any]:
         """Return the act with a point before and after it."""
 
         def acting(*arguments: Any, **named: Any) -> Any:
             self.reach(f"before {name}")
-            result = act(*arguments, **named)
+            result = action(*arguments, **named)
             self.reach(f"after {name}")
             return result
 

@@ -35,7 +35,7 @@ class ShopDriver(ABC):
 
     @abstractmethod
     def refunded(self, order_key: str) -> Decimal:
-        """Tell how much the shop holds to be given back, in dollars; 0 when nothing was. Add up its books rather than read one flag."""
+        """Tell how much the shop holds to be refunded, in dollars; 0 when nothing was. Add up its books rather than read one flag."""
 
     @abstractmethod
     def is_payable(self, order_key: str) -> bool:
@@ -47,7 +47,7 @@ class ShopDriver(ABC):
 
     @abstractmethod
     def close_order(self, order_key: str) -> None:
-        """Close the order as the shop's staff would, which the plugin hears of and passes on to `operations.close`."""
+        """Close the order as the shop's staff would, which the plugin hears of and passes on to `operations.close_order`."""
 
     @abstractmethod
     def edit_total(self, order_key: str, total: Decimal) -> None:
@@ -58,8 +58,8 @@ class ShopDriver(ABC):
     def pay_path(self, order_key: str) -> str:
         """Return the path of the page where a shopper chooses how to pay the order, first or again: Tillgate's own, or the shop's.
 
-        A POST of `vendor` there leads to the cashier page, by way of the shop's own redirects if it likes. The page works in a browser
-        that the shop has never seen.
+        A POST of `payment method` there leads to the payment page, by way of the shop's own redirects if it likes. The page works in a
+        browser that the shop has never seen.
         """
         from tillgate.django.tickets import pay_url
 
@@ -86,13 +86,13 @@ class ShopDriver(ABC):
         return None
 
     def heard_elsewhere(self, order_key: str) -> list[str] | None:
-        """Tell what others have heard of an order over the network: the event id of each remote delivery that arrived, each time it did.
+        """Tell what others have heard of an order over the network: the event id of each remote outbox event that arrived, once for each arrival.
 
-        None, if the plugin tells nobody that an order was paid or that money was given back. Only the simulator and the killing ask.
+        None, if the plugin tells nobody that an order was paid or that money was refunded. Only the simulator and the killing ask.
         """
         return None
 
-    def use_account(self, base_url: str, merchant_no: str, token: str) -> None:  # noqa: B027  # most have nothing to do
+    def use_account(self, base_url: str, merchant_no: str, token: str) -> None:  # most have nothing to do
         """Point the shop's account at a gateway; only for a plugin that keeps accounts itself and implements `tillgate_account`.
 
         All others find theirs in `TILLGATE["ACCOUNTS"]`, which is set before this is called.

@@ -145,10 +145,10 @@ def gateway_account(request: pytest.FixtureRequest, gateway_dialect: Dialect) ->
 def sandbox_options() -> Options:
     """Return how the sandbox behaves; override it for other switches.
 
-    Its merchant is drawn at random, so that one that scrubbing misses shows. Notices go to this machine only.
+    Its merchant is drawn at random, so that one that scrubbing misses shows. Notifications go to this machine only.
     """
     merchants = {str(10**9 + secrets.randbelow(9 * 10**9)): secrets.token_hex(16)}
-    return Options(seed=1, merchants=merchants, notice_hosts=("127.0.0.1", "localhost", "::1"))
+    return Options(seed=1, merchants=merchants, notification_hosts=("127.0.0.1", "localhost", "::1"))
 
 
 @pytest.fixture

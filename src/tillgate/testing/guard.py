@@ -29,13 +29,13 @@ def _port(peer: object) -> int | None:
 def guarded_sockets() -> Iterator[list[str]]:
     """Let every use of a socket inside a transaction of the same thread raise; gives the list of what was caught.
 
-    The list is for whoever swallows the exception: a plugin's error is no news, and the test must fail all the same.
+    The list is for whoever swallows the exception: a plugin's error is inconclusive, and the test must fail all the same.
     """
     caught: list[str] = []
     own = _ports_of_databases()
     real = {name: getattr(socket.socket, name) for name in _GUARDED}
 
-    def guard(name: str, act: Callable[..., Any]) -> Callable[..., Any]:
+    def guard(name: str, action: Callable[..., Any]) -> Callable[..., Any]:
         def guarded(sock: socket.socket, *arguments: Any) -> Any:
             if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
                 peer = arguments[0] if name.startswith("connect") else _peer(sock)
@@ -43,17 +43,17 @@ def guarded_sockets() -> Iterator[list[str]]:
                     caught.append(f"{name} to {peer} inside a transaction: {_REMEDY}")
                     sock.close()
                     raise NetworkInTransaction(caught[-1])
-            return act(sock, *arguments)
+            return action(sock, *arguments)
 
         return guarded
 
-    for name, act in real.items():
-        setattr(socket.socket, name, guard(name, act))
+    for name, action in real.items():
+        setattr(socket.socket, name, guard(name, action))
     try:
         yield caught
     finally:
-        for name, act in real.items():
-            setattr(socket.socket, name, act)
+        for name, action in real.items():
+            setattr(socket.socket, name, action)
 
 
 def _peer(sock: socket.socket) -> object:

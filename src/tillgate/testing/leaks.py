@@ -47,7 +47,7 @@ def find_leaks(folder: Path | str, *, secrets: Collection[str] = (), environment
     A folder that does not exist is a `FileNotFoundError`: a search that looks at nothing would never find anything.
     """
     if not Path(folder).is_dir():
-        raise FileNotFoundError(f"{folder} is not a folder, so nothing in it could be looked at")
+        raise FileNotFoundError(f"{folder} is not a folder, so nothing in it could be polled")
     known = {*secrets, PUBLISHED_TEST_TOKEN, environment.get("TILLGATE_TOKEN", "")} - {""}
     files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
     return [Leak(path, what) for path in files for what in leaks_in(path.read_text("utf-8", errors="replace"), secrets=known)]

@@ -109,9 +109,9 @@ class _Collector:
             return
         from tillgate.testing.conformance import Conformance
 
-        sentences = Conformance.scenarios()
+        messages = Conformance.scenarios()
         for table in self._tables.values():
-            table.results = {scenario: table.results.get(scenario, _NOT_RUN) for scenario in (*sentences, *table.results)}
+            table.results = {scenario: table.results.get(scenario, _NOT_RUN) for scenario in (*messages, *table.results)}
             terminalreporter.section(f"conformance of {table.plugin} ({table.name})")
             for line in _text(table, self._origin()):
                 terminalreporter.write_line(line)
@@ -121,7 +121,7 @@ class _Collector:
             if path.suffix == ".json":
                 text = json.dumps({"origin": self._origin(), "tables": [asdict(table) for table in tables]}, indent=2)
             else:
-                text = markdown(tables, sentences, self._origin(), self._command())
+                text = markdown(tables, messages, self._origin(), self._command())
             path.write_text(text, "utf-8")
             terminalreporter.write_line(f"written to {path}")
 
@@ -154,11 +154,11 @@ def _result(report: pytest.TestReport) -> str | None:
     return "held" if report.when == "call" else None
 
 
-def markdown(tables: Iterable[Table], sentences: Mapping[str, str], origin: str, command: str) -> str:
+def markdown(tables: Iterable[Table], messages: Mapping[str, str], origin: str, command: str) -> str:
     """Return the tables in markdown, with what each scenario promises, of which commit and day they are, and what printed them."""
     lines = []
     for table in tables:
-        rows = [f"| {name} | {sentences.get(name, '')} | {_cell(result)} |" for name, result in table.results.items()]
+        rows = [f"| {name} | {messages.get(name, '')} | {_cell(result)} |" for name, result in table.results.items()]
         lines += [
             f"## Conformance of {table.plugin}",
             "",
@@ -189,8 +189,8 @@ def _cell(text: str) -> str:
 def _git(folder: Path, *arguments: str) -> str:
     """Return what git says about a folder, or nothing where there is no git or no repository."""
     try:
-        done = subprocess.run(  # noqa: S603  # our own words
-            ["git", *arguments],  # noqa: S607  # whichever git the author has
+        done = subprocess.run(  # our own words
+            ["git", *arguments],  # whichever git the author has
             cwd=folder,
             capture_output=True,
             text=True,

@@ -44,7 +44,7 @@ SIGNATURE: Final = "SIGNATURE"
 WRONG_SIGNATURE: Final = "WRONG-SIGNATURE"
 """What an answer carries in place of a signature that was wrong when it was recorded; no token gives it."""
 
-_TOKEN = "TOKEN"  # noqa: S105  # stands where one was
+_TOKEN = "TOKEN"  # stands where one was
 _HIDDEN = "***"
 _DATE = "2000-01-01T00:00:00Z"
 
@@ -53,13 +53,13 @@ _KEPT_ANSWER_HEADERS = ("content-type", "retry-after")
 _INTERFACE = frozenset(
     [
         *("ret_code", "ret_msg", "result", "transactionNo", "reference", "amount", "currency", "settleCurrency", "cashierUrl"),
-        *("status", "merchantNo", "verifySign", "vendor", "terminal", "ipnUrl", "callbackUrl", "description", "timeout", "goodsInfo"),
+        *("status", "merchantNo", "verifySign", "method", "terminal", "ipnUrl", "callbackUrl", "description", "timeout", "goodsInfo"),
     ]
 )
 _CREDENTIAL = re.compile(r"token|secret|password|credential|apikey")
 _NAMED = re.compile(r"((?:merchantNo|verifySign)(?:=|%3D|%253D|\\?\"\s*:\s*\\?\"?))[^&%#\"'\\,}\s]+", re.IGNORECASE)
 _NUMBERED = re.compile(r"(transactionNo\\?\"\s*:\s*\\?\"?)([^\"'\\,}\s]+)")
-_CASHIER = re.compile(r"(cashierUrl\"\s*:\s*\")([^\"]+)")
+_PAYMENT_PAGE = re.compile(r"(cashierUrl\"\s*:\s*\")([^\"]+)")
 _DATE_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T +][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?")
 _HEX = re.compile(r"[0-9a-fA-F]{32,}")
 _START = r"(?:(?<!\w)|(?<=%[0-9A-Fa-f]{2}))"  # where a word starts, also behind a character in percent signs
@@ -106,7 +106,7 @@ class Scrubber:
         self._base = urlsplit(account.base_url)
         self._merchant_no = account.merchant_no
         self._numbers: dict[str, str] = {}
-        self._cashiers: dict[str, str] = {}
+        self._payment_pages: dict[str, str] = {}
         self._stand_ins = dict(stand_ins or {})
         self._rules = [*self._secret_rules(), *self._address_rules(), (_NAMED, self._named), self._merchant_rule()]
 
@@ -184,7 +184,7 @@ class Scrubber:
         found = read_json(_decoded(body)[0])
         for name, value in named_like(found, ("transactionNo", "cashierUrl")):
             if value and name == "cashierUrl":
-                self._learn_cashier(value)
+                self._learn_payment_page(value)
             elif value:
                 self._number(value)
 
@@ -207,7 +207,7 @@ class Scrubber:
         if in_answer and name == "transactionNo":
             return self._number(text) if text is value else WireNumber(self._number(text).rpartition("-")[2])
         if in_answer and name == "cashierUrl":
-            return self._cashier(text)
+            return self._payment_page(text)
         if in_answer and name and name not in _INTERFACE:
             return _HIDDEN if text is value else WireNumber("0")
         kept = self._text(text)
@@ -216,26 +216,26 @@ class Scrubber:
     def _number(self, text: str) -> str:
         return self._numbers.setdefault(text, f"TRANSACTION-{len(self._numbers) + 1}")
 
-    def _cashier(self, url: str) -> str:
+    def _payment_page(self, url: str) -> str:
         """Return another address of the same kind: whoever has the real one can open the shopper's page."""
-        if url not in self._cashiers:
+        if url not in self._payment_pages:
             start = url[:8].lower()
             host = REPLAY_BASE_URL if start.startswith(("http://", "https://")) else ""
             known = host or url.startswith("/")
-            self._cashiers[url] = f"{host}/cashier/{len(self._cashiers) + 1}" if known else self._text(url)
-        return self._cashiers[url]
+            self._payment_pages[url] = f"{host}/cashier/{len(self._payment_pages) + 1}" if known else self._text(url)
+        return self._payment_pages[url]
 
-    def _learn_cashier(self, url: str) -> None:
+    def _learn_payment_page(self, url: str) -> None:
         """Have it replaced also where another member or another answer names it, and before its host is."""
-        is_new, stand_in = url not in self._cashiers, self._cashier(url)
+        is_new, stand_in = url not in self._payment_pages, self._payment_page(url)
         path = url.split("/", 3)[3:]
         if is_new and stand_in.startswith(REPLAY_BASE_URL) and path and len(path[0]) >= _SHORTEST_TAIL:
             self._rules.insert(0, _replacing(url, stand_in))
 
-    def _cashier_in_json(self, text: str) -> str:
+    def _payment_page_in_json(self, text: str) -> str:
         """Do so with a JSON text that cannot be parsed, whose slashes may be escaped."""
         is_escaped = "\\/" in text
-        stand_in = self._cashier(text.replace("\\/", "/") if is_escaped else text)
+        stand_in = self._payment_page(text.replace("\\/", "/") if is_escaped else text)
         return stand_in.replace("/", "\\/") if is_escaped else stand_in
 
     def _text(self, text: str) -> str:
@@ -252,7 +252,7 @@ class Scrubber:
     def _loose(self, text: str) -> str:
         """Scrub a body that cannot be parsed, an HTML page or half a JSON object, whose end may be half a secret."""
         text = _NUMBERED.sub(lambda found: found[1] + self._number(found[2]), text)
-        text = _CASHIER.sub(lambda found: found[1] + self._cashier_in_json(found[2]), text)
+        text = _PAYMENT_PAGE.sub(lambda found: found[1] + self._payment_page_in_json(found[2]), text)
         for value, stand_in in {**self._stand_ins, self._base.netloc: urlsplit(REPLAY_BASE_URL).netloc}.items():
             for length in range(len(value) - 1, _SHORTEST_TAIL - 1, -1):
                 if text.endswith(value[:length]):

@@ -18,7 +18,7 @@ from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Option
 
 pytest.register_assert_rewrite("tillgate.testing.conformance", "tillgate.testing.world")  # before they are imported, to be heard
 
-from tillgate.testing.report import PROPERTY, describe, pytest_addoption, pytest_configure  # noqa: E402
+from tillgate.testing.report import PROPERTY, describe, pytest_addoption, pytest_configure
 
 if TYPE_CHECKING:
     from tillgate.testing.driver import ShopDriver
@@ -68,8 +68,8 @@ def time_(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 @pytest.fixture(scope="session")
 def running_sandbox() -> Iterator[Sandbox]:
-    """Run one emulator for all tests, which sends no notices by itself: the tests send them."""
-    with Sandbox(Options(notice_on_paid=False, notice_on_refund=False, magic_amounts=False, seed=1)) as running:
+    """Run one emulator for all tests, which sends no notifications by itself: the tests send them."""
+    with Sandbox(Options(notification_on_paid=False, notification_on_refund=False, magic_amounts=False, seed=1)) as running:
         yield running
 
 
@@ -96,7 +96,7 @@ def configure(settings: Any, shop_sandbox: Sandbox, shop_driver: ShopDriver) -> 
         settings.TILLGATE = {
             "ACCOUNTS": dict.fromkeys(aliases, fields),
             "PUBLIC_URL": project.get("PUBLIC_URL", "http://testserver"),
-            "NOTICE_THROTTLE_SECONDS": 0,
+            "NOTIFICATION_THROTTLE_SECONDS": 0,
             "QUERIES_PER_SECOND": 0,
             **changes,
         }

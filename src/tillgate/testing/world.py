@@ -21,9 +21,9 @@ from django.utils.html import strip_tags
 
 from tillgate import hooks
 from tillgate.django import operations
-from tillgate.django.models import Attention, Payment
-from tillgate.django.operations.sweep import Swept
-from tillgate.sandbox import NoticeAttempt, Sandbox
+from tillgate.django.models import Payment, Review
+from tillgate.django.operations.worker import WorkDone
+from tillgate.sandbox import NotificationAttempt, Sandbox
 from tillgate.testing.driver import ShopDriver
 
 __all__ = ["ShopIsDown", "Time", "World", "together"]
@@ -63,21 +63,21 @@ class Time:
             listener(step.total_seconds())
 
 
-def together(*acts: Callable[[], _T]) -> list[_T | Exception]:
+def together(*actions: Callable[[], _T]) -> list[_T | Exception]:
     """Do several things at the same moment, each in a thread of its own; return what each returned or raised."""
-    at_once = threading.Barrier(len(acts))
+    at_once = threading.Barrier(len(actions))
 
-    def do(act: Callable[[], _T]) -> _T | Exception:
+    def do(action: Callable[[], _T]) -> _T | Exception:
         try:
             at_once.wait()
-            return act()
-        except Exception as error:  # noqa: BLE001  # whatever it is, the test judges it
+            return action()
+        except Exception as error:  # whatever it is, the test judges it
             return error
         finally:
             connections.close_all()
 
-    with ThreadPoolExecutor(len(acts)) as pool:
-        return list(pool.map(do, acts))
+    with ThreadPoolExecutor(len(actions)) as pool:
+        return list(pool.map(do, actions))
 
 
 def _said(page: Any) -> str:
@@ -89,7 +89,7 @@ def _said(page: Any) -> str:
 
 
 class World:
-    """A shop, the gateway that it is on, the time, and everybody who acts: the shopper, the gateway, the staff, the sweeper."""
+    """A shop, the gateway that it is on, the time, and everybody who acts: the shopper, the gateway, the staff, the worker."""
 
     def __init__(self, shop: ShopDriver, sandbox: Sandbox, time: Time, client: Client, configure: Callable[..., None]) -> None:
         self.shop, self.sandbox, self.time, self.client, self.configure = shop, sandbox, time, client, configure
@@ -100,13 +100,13 @@ class World:
         """Place an order."""
         return self.shop.place_order(Decimal(total))
 
-    def choose(self, order_key: str, vendor: str = "alipay", client: Client | None = None, **hidden: str) -> Any:
-        """Choose a vendor on the order's page; return the answer after the shop's own redirects: a page, or the way to the cashier.
+    def choose(self, order_key: str, method: str = "alipay", client: Client | None = None, **hidden: str) -> Any:
+        """Choose a payment method on the order's page; return the answer after the shop's own redirects: a page, or the way to the cashier.
 
         `hidden` are the form's hidden fields.
         """
         shopper = client or self.client
-        here, chosen = self.shop.pay_path(order_key), {"vendor": vendor, **hidden}
+        here, chosen = self.shop.pay_path(order_key), {"method": method, **hidden}
         answer: Any = shopper.post(here, chosen)
         for _ in range(_MOST_REDIRECTS):
             to = answer.get("Location", "")
@@ -118,25 +118,25 @@ class World:
             answer = shopper.post(path, chosen) if answer.status_code in _AGAIN else shopper.get(path)
         raise AssertionError(f"the shop redirects for ever, at last to {to}")
 
-    def pay_page(self, order_key: str, vendor: str = "alipay", client: Client | None = None, **hidden: str) -> Payment:
-        """Choose a vendor and come to the cashier page; return the payment that it is for."""
-        answer = self.choose(order_key, vendor, client, **hidden)
+    def pay_page(self, order_key: str, method: str = "alipay", client: Client | None = None, **hidden: str) -> Payment:
+        """Choose a payment method and come to the payment page; return the payment that it is for."""
+        answer = self.choose(order_key, method, client, **hidden)
         to = answer.get("Location", "")
         assert to.startswith(self.sandbox.base_url), (
-            f"choosing {vendor} led to HTTP {answer.status_code}, and not to the cashier page{_said(answer)}"
+            f"choosing {method} led to HTTP {answer.status_code}, and not to the payment page{_said(answer)}"
         )
-        return Payment.objects.select_related("order").get(cashier_url=to, order__plugin=self.shop.plugin, order__key=order_key)
+        return Payment.objects.select_related("order").get(payment_url=to, order__plugin=self.shop.plugin, order__key=order_key)
 
-    def start(self, order_key: str, vendor: str = "alipay") -> Payment:
+    def start(self, order_key: str, method: str = "alipay") -> Payment:
         """Start a payment without the shop's pages."""
-        return operations.start(self.shop.plugin, order_key, vendor=vendor).payment
+        return operations.start_payment(self.shop.plugin, order_key, method=method).payment
 
     def shopper_pays(self, payment: Payment) -> str | None:
-        """Press Pay on the cashier page; return the address that the shopper is sent back to."""
+        """Press Pay on the payment page; return the address that the shopper is sent back to."""
         return self.sandbox.control.pay(payment.reference)
 
     def pays_late(self, payment: Payment) -> None:
-        """Let money come although the cashier page has closed."""
+        """Let money come although the payment page has closed."""
         self.sandbox.control.service.decide(payment.reference, "pay", late=True)
 
     def come_back(self, payment: Payment) -> Any:
@@ -147,43 +147,43 @@ class World:
         """Return a payment that is paid, of an order that the shop holds to be paid."""
         payment = self.start(self.order(total))
         self.shopper_pays(payment)
-        self.notice(payment)
+        self.notification(payment)
         return self.fresh(payment)
 
     # The gateway --------------------------------------------------------------------------------------------------------------------------
 
-    def notice(self, payment: Payment, body: str = "", content_type: str = _FORM) -> Any:
-        """Post something to the payment's notice address, by default an empty notice: it is a hint whatever it says."""
-        return self.client.post(reverse("tillgate:payment-notice", args=[payment.notice_key]), body, content_type=content_type)
+    def notification(self, payment: Payment, body: str = "", content_type: str = _FORM) -> Any:
+        """Post something to the payment's notification address, by default an empty notification: it is a hint whatever it says."""
+        return self.client.post(reverse("tillgate:payment-notification", args=[payment.notification_key]), body, content_type=content_type)
 
-    def gateway_notice(self, payment: Payment, kind: str = "payment", *, status: str = "") -> list[Any]:
-        """Let the gateway send a notice of its own, signed: `payment`, `refund`, `stale`, or `forged`, which is signed wrongly."""
+    def gateway_notification(self, payment: Payment, kind: str = "payment", *, status: str = "") -> list[Any]:
+        """Let the gateway send a notification of its own, signed: `payment`, `refund`, `stale`, or `forged`, which is signed wrongly."""
         return [self._carry(attempt) for attempt in self.sent(payment, kind, status=status)]
 
-    def sent(self, payment: Payment, kind: str = "payment", *, status: str = "") -> list[NoticeAttempt]:
-        """Return a notice that the gateway sends and that has not arrived: to be posted once, twice, or never."""
+    def sent(self, payment: Payment, kind: str = "payment", *, status: str = "") -> list[NotificationAttempt]:
+        """Return a notification that the gateway sends and that has not arrived: to be posted once, twice, or never."""
         control = self.sandbox.control
         with control.lock:  # before the emulator's own sender sees it
             control.service.notify(control.service.find(payment.reference), kind, status=status)  # type: ignore[arg-type]
-            return control.due_notices()[0]
+            return control.due_notifications()[0]
 
-    def post(self, attempt: NoticeAttempt) -> Any:
-        """Let a notice arrive at the shop, which the gateway may never hear of."""
+    def post(self, attempt: NotificationAttempt) -> Any:
+        """Let a notification arrive at the shop, which the gateway may never hear of."""
         parts = urlsplit(attempt.url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         return self.client.generic(attempt.method, path, attempt.body, content_type=attempt.content_type or _FORM)
 
-    def _carry(self, attempt: NoticeAttempt) -> Any:
+    def _carry(self, attempt: NotificationAttempt) -> Any:
         answer = self.post(attempt)
-        self.sandbox.control.notice_answered(attempt, answer.status_code, answer.content, "")
+        self.sandbox.control.notification_answered(attempt, answer.status_code, answer.content, "")
         return answer
 
     def queries(self) -> int:
         """Return how many queries the gateway has received."""
         return sum(entry.operation == "query" and entry.direction == "in" for entry in self.sandbox.service.journal.all())
 
-    def given_back(self, payment: Payment) -> Decimal:
-        """Return how much the gateway has given back of a payment."""
+    def refunded_amount(self, payment: Payment) -> Decimal:
+        """Return how much the gateway has refunded of a payment."""
         return Decimal(self.sandbox.service.find(payment.reference).refunded_cents) / 100
 
     # The shop -----------------------------------------------------------------------------------------------------------------------------
@@ -192,20 +192,20 @@ class World:
         """Return the payment as it now stands."""
         return Payment.objects.select_related("order").get(pk=payment.pk)
 
-    def sweep(self) -> Swept:
+    def run_worker(self) -> WorkDone:
         """Do everything that is due."""
-        return operations.sweep()
+        return operations.run_worker()
 
     def a_day_passes(self) -> None:
-        """Let a day pass, with a sweep now and then."""
+        """Let a day pass, with a worker run now and then."""
         for ahead in _A_DAY:
             self.time.advance(**ahead)
-            faults = self.sweep().faults
-            assert faults == [], f"the sweep failed: {faults}"
+            faults = self.run_worker().faults
+            assert faults == [], f"the worker run failed: {faults}"
 
-    def attentions(self) -> list[str]:
+    def reviews(self) -> list[str]:
         """Return the reasons why a person must look, oldest first."""
-        return list(Attention.objects.filter(resolved_at__isnull=True).order_by("id").values_list("reason", flat=True))
+        return list(Review.objects.filter(resolved_at__isnull=True).order_by("id").values_list("reason", flat=True))
 
     @contextmanager
     def failing_handler(self, hook: str, *, times: int = 1, late: bool = False) -> Iterator[list[str]]:

@@ -17,21 +17,21 @@ _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+/?", re.ASCII)
 
 
 class Encoding(StrEnum):
-    """How a request's body is written (silence 3). Both are shown in the interface."""
+    """How a request's body is written (unspecified 3). Both are shown in the interface."""
 
     JSON = "json"
     FORM = "form"
 
 
 class SignatureRule(StrEnum):
-    """What is asked of the signature of something received (silences 7 and 8)."""
+    """What is asked of the signature of something received (unspecified 7 and 8)."""
 
     CHECKED = "checked"
     """One that is present must be right; none is needed."""
     REQUIRED = "required"
     """There must be one and it must be right."""
     IGNORED = "ignored"
-    """It is not looked at."""
+    """It is not polled."""
 
 
 class TransactionStatus(StrEnum):
@@ -59,7 +59,7 @@ class Dialect:
     closed_words: frozenset[str] = frozenset({"closed", "reversed", "cancelled", "expired"})  # 6
     pending_words: frozenset[str] = frozenset({"pending", "init", "dealing"})  # 6
     answer_signature: SignatureRule = SignatureRule.CHECKED  # 7
-    notice_signature: SignatureRule = SignatureRule.CHECKED  # 8
+    notification_signature: SignatureRule = SignatureRule.CHECKED  # 8
     acknowledgement: str = "success"  # 9
     macros: tuple[str, ...] = ("amount", "status", "transactionNo", "reference")  # 10
     success_code: str = "000100"  # 12, Endpoints
@@ -90,7 +90,7 @@ class Dialect:
         object.__setattr__(self, "vendor_minimums", _minimums(self.vendor_minimums))
 
     def status(self, word: str) -> TransactionStatus:
-        """Return what a status word means; an unknown one is UNRECOGNISED and never paid (silence 6)."""
+        """Return what a status word means; an unknown one is UNRECOGNISED and never paid (unspecified 6)."""
         if word in self.paid_words:
             return TransactionStatus.PAID
         if word in self.failed_words:
@@ -105,7 +105,7 @@ class Dialect:
 _CHOICES: Final[dict[str, type[StrEnum]]] = {
     "encoding": Encoding,
     "answer_signature": SignatureRule,
-    "notice_signature": SignatureRule,
+    "notification_signature": SignatureRule,
 }
 
 

@@ -1,7 +1,7 @@
 """One exchange with the service: the request's bytes, and what an answer's bytes mean. No I/O.
 
 `write_*` turns a message into an `HttpRequest`. `read_*` turns an `HttpAnswer` into a value or raises the error of `tillgate.errors`
-that says exactly as much as the answer proves (silence 12): whatever leaves a doubt makes the outcome of a pay or refund *unknown*.
+that says exactly as much as the answer proves (unspecified 12): whatever leaves a doubt makes the outcome of a pay or refund *unknown*.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def write_pay(credentials: Credentials, request: PaymentRequest) -> HttpRequest:
     _require_https(credentials, "ipn_url", request.ipn_url)
     _require_https(credentials, "callback_url", request.callback_url)
     for vendor, minimum in credentials.dialect.vendor_minimums:
-        if vendor == request.vendor and request.amount < minimum:
+        if vendor == request.method and request.amount < minimum:
             raise InvalidRequest("amount", request.amount, f"is below the least that {vendor} takes, {minimum}")
     return _write("pay", credentials, credentials.dialect.pay_path, request.reference, request.parameters())
 
@@ -141,7 +141,7 @@ def _write(operation: str, credentials: Credentials, path: str, reference: str, 
 
 
 def read_pay(credentials: Credentials, request: PaymentRequest, answer: HttpAnswer) -> CreatedPayment:
-    """Return what was created; raise `Refused`, or `OutcomeUnknown` when the answer leaves any doubt (silences 12 and 13)."""
+    """Return what was created; raise `Refused`, or `OutcomeUnknown` when the answer leaves any doubt (unspecified 12 and 13)."""
     try:
         envelope = _read_envelope(credentials, answer)
         if not _succeeded(credentials, envelope, answer):
@@ -152,7 +152,7 @@ def read_pay(credentials: Credentials, request: PaymentRequest, answer: HttpAnsw
 
 
 def read_query(credentials: Credentials, reference: str, answer: HttpAnswer) -> Transaction:
-    """Return the transaction; raise `OrderNotFound` on HTTP 400 with 000022, and another error when the answer is no news."""
+    """Return the transaction; raise `OrderNotFound` on HTTP 400 with 000022, and another error when the answer is inconclusive."""
     envelope = _read_envelope(credentials, answer)
     if _succeeded(credentials, envelope, answer):
         return _read_transaction(credentials, reference, envelope.result)
@@ -162,7 +162,7 @@ def read_query(credentials: Credentials, reference: str, answer: HttpAnswer) -> 
 
 
 def read_refund(credentials: Credentials, request: RefundRequest, answer: HttpAnswer) -> Refunded:
-    """Return that the refund succeeded; raise `Refused` only for a code known to be a refusal, else `OutcomeUnknown` (silence 12)."""
+    """Return that the refund succeeded; raise `Refused` only for a code known to be a refusal, else `OutcomeUnknown` (unspecified 12)."""
     try:
         envelope = _read_envelope(credentials, answer, has_result=False)
         if _succeeded(credentials, envelope, answer):
@@ -301,14 +301,14 @@ def _text(result: Mapping[str, Any], name: str, longest: int = _LONGEST_WORD) ->
 def _read_created(credentials: Credentials, request: PaymentRequest, result: Mapping[str, Any]) -> CreatedPayment:
     created = CreatedPayment(
         transaction_no=_text(result, "transactionNo") or "",
-        cashier_url=_text(result, "cashierUrl", _LONGEST_ADDRESS) or "",
+        payment_url=_text(result, "cashierUrl", _LONGEST_ADDRESS) or "",
         reference=_text(result, "reference") or request.reference,
         amount=money.read_amount(result.get("amount")),
         currency=_text(result, "currency"),
         settle_currency=_text(result, "settleCurrency"),
         raw=dict(result),
     )
-    url = created.cashier_url
+    url = created.payment_url
     if not is_web_address(url) or not (credentials.sandbox or is_https(url)):
         # Only its beginning is shown: the rest holds the key of the page (I11).
         raise AnswerNotUnderstood(f"cashierUrl begins with {url[:8]!r} and is not an absolute https address")
@@ -334,7 +334,7 @@ def _read_transaction(credentials: Credentials, reference: str, result: Mapping[
         status=credentials.dialect.status(word),
         status_text=word,
         transaction_no=_text(result, "transactionNo"),
-        amount=money.read_amount(result.get("amount")),  # one that cannot be read is None: a paid answer is then held (silence 5)
+        amount=money.read_amount(result.get("amount")),  # one that cannot be read is None: a paid answer is then held (unspecified 5)
         currency=_text(result, "currency"),
         settle_currency=_text(result, "settleCurrency"),
         raw=dict(result),

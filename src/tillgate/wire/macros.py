@@ -1,4 +1,4 @@
-"""Macros: placeholders in the callback address that the service replaces (Create payment, callbackUrl; silence 10).
+"""Macros: placeholders in the callback address that the service replaces (Create payment, callbackUrl; unspecified 10).
 
 Only `{amount}` is named by the interface. What comes back is a hint for the shopper's page and is never trusted (I7).
 """

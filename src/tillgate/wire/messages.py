@@ -20,21 +20,21 @@ __all__ = [
     "DEFAULT_TIMEOUT_MINUTES",
     "CreatedPayment",
     "Goods",
+    "PaymentMethod",
     "PaymentRequest",
     "RefundRequest",
     "Refunded",
     "Terminal",
     "Transaction",
-    "Vendor",
 ]
 
 DEFAULT_TIMEOUT_MINUTES: Final = 120
-"""The cashier page's time-out when none is given (Limits)."""
+"""The payment page's time-out when none is given (Limits)."""
 
 _LONGEST_TIMEOUT_MINUTES = 60 * 24 * 30
 
 
-class Vendor(StrEnum):
+class PaymentMethod(StrEnum):
     """The payment channels of the interface."""
 
     ALIPAY = "alipay"
@@ -114,7 +114,7 @@ def _timeout(value: object) -> int:
 
 
 def _clean_name(name: str) -> str:
-    # "Special characters are not supported" (goodsInfo); silence 15 says which are kept.
+    # "Special characters are not supported" (goodsInfo); unspecified 15 says which are kept.
     return " ".join("".join(c if c.isalpha() or c.isdecimal() or c in "-.," else " " for c in name).split())
 
 
@@ -181,7 +181,7 @@ class PaymentRequest(_Message):
 
     reference: Annotated[str, BeforeValidator(references.reference)]
     amount: Annotated[Decimal, BeforeValidator(money.amount)]
-    vendor: Annotated[Vendor, _one_of(Vendor, "vendor")]
+    method: Annotated[PaymentMethod, _one_of(PaymentMethod, "method")]
     terminal: Annotated[Terminal, _one_of(Terminal, "terminal")]
     ipn_url: Annotated[str, _address("ipn_url")]
     callback_url: Annotated[str, _address("callback_url")]
@@ -197,7 +197,7 @@ class PaymentRequest(_Message):
             *,
             reference: str,
             amount: Decimal | str | int,
-            vendor: Vendor | str,
+            method: PaymentMethod | str,
             terminal: Terminal | str,
             ipn_url: str,
             callback_url: str,
@@ -208,11 +208,11 @@ class PaymentRequest(_Message):
         ) -> None: ...
 
     def parameters(self) -> dict[str, str]:
-        """Return the request's parameters as the texts that are signed and sent; an empty one is never sent (silence 1)."""
+        """Return the request's parameters as the texts that are signed and sent; an empty one is never sent (unspecified 1)."""
         sent = {
             "currency": self.currency,
             "amount": money.amount_text(self.amount),
-            "vendor": str(self.vendor),
+            "vendor": str(self.method),
             "reference": self.reference,
             "terminal": str(self.terminal),
             "ipnUrl": self.ipn_url,
@@ -228,7 +228,7 @@ class PaymentRequest(_Message):
 
 
 class RefundRequest(_Message):
-    """Refund: give back part or all of a paid transaction. `amount` is in US dollars."""
+    """Refund: refund part or all of a paid transaction. `amount` is in US dollars."""
 
     reference: Annotated[str, BeforeValidator(references.reference)]
     amount: Annotated[Decimal, BeforeValidator(money.amount)]
@@ -251,7 +251,7 @@ class CreatedPayment:
     """What the service answered to a creation: where to send the shopper."""
 
     transaction_no: str
-    cashier_url: str
+    payment_url: str
     reference: str
     amount: Decimal | None
     currency: str | None
@@ -278,7 +278,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refunded:
-    """The service took the refund: "On success ret_code is 000100" (Refund; silence 14)."""
+    """The service took the refund: "On success ret_code is 000100" (Refund; unspecified 14)."""
 
     reference: str
     amount: Decimal

@@ -1,4 +1,4 @@
-"""Money of the interface: US dollars as exact decimals, from text to text (silences 4 and 17).
+"""Money of the interface: US dollars as exact decimals, from text to text (unspecified 4 and 17).
 
 A float never holds money: JSON numbers are read from their text as `WireNumber`. Nothing is rounded: an amount that does not
 fit into cents is refused.

@@ -1,4 +1,4 @@
-"""References: the merchant's own name of one payment attempt (silence 11, I8)."""
+"""References: the merchant's own name of one payment attempt (unspecified 11, I8)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """verifySign: the MD5 signature of the interface (Authentication, steps 1 to 6).
 
 The two signing examples of the interface disagree about empty parameters. Tillgate sends none, which gives one signature under
-both readings; what is received is checked against both (silence 1).
+both readings; what is received is checked against both (unspecified 1).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator
 
 from example_shop import demo
 from tests.browser.conftest import ARTEFACTS
-from tests.browser.shop.books import Books
+from tests.browser.shop.ledger import Ledger
 from tests.browser.shop.visitors import Hand, Mouse, Shopper
 
 ROOT: Final = Path(__file__).parents[3]
@@ -80,7 +80,7 @@ class Running:
 
 @pytest.fixture(scope="package")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Shop, gateway and sweeper, started once for all tests here, with a database of their own."""
+    """Shop, gateway and worker, started once for all tests here, with a database of their own."""
     folder, password = tmp_path_factory.mktemp("shop"), secrets.token_hex(4)
     shop_port, gateway_port = demo._free_port(), demo._free_port()
     found = Running(f"http://127.0.0.1:{shop_port}", f"http://127.0.0.1:{gateway_port}", folder / "shop.sqlite3", password)
@@ -96,7 +96,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     commands = {
         "gateway": [str(Path(sys.executable).with_name("tillgate")), "sandbox", "--port", str(gateway_port)],
         "shop": [sys.executable, demo.MANAGE, "runserver", "--noreload", f"127.0.0.1:{shop_port}"],
-        "sweeper": [sys.executable, demo.MANAGE, "tillgate", "sweep", "--loop"],
+        "worker": [sys.executable, demo.MANAGE, "tillgate", "worker"],
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
@@ -108,11 +108,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 class Shop:
-    """The example shop as its visitors meet it. Every page is looked at; every word of the console and every request is heard."""
+    """The example shop as its visitors meet it. Every page is polled; every word of the console and every request is heard."""
 
-    def __init__(self, browser: Browser, running: Running, looked_at: set[str], *, update_images: bool) -> None:
-        self.browser, self.running, self._looked_at = browser, running, looked_at
-        self.books = Books(running.database, running.gateway)
+    def __init__(self, browser: Browser, running: Running, last_polled_at: set[str], *, update_images: bool) -> None:
+        self.browser, self.running, self._looked_at = browser, running, last_polled_at
+        self.ledger = Ledger(running.database, running.gateway)
         self.errors: list[str] = []
         self._contexts: list[BrowserContext] = []
         self._hosts = {urlsplit(running.shop).netloc, urlsplit(running.gateway).netloc}
@@ -132,7 +132,7 @@ class Shop:
         return page
 
     def shopper(self, hand: Hand | None = None, *, album: str = "", has_script: bool = True, **options: Any) -> Shopper:
-        """Let somebody in; with an album, each page is kept as a picture. Pages without script cannot be looked at."""
+        """Let somebody in; with an album, each page is kept as a picture. Pages without script cannot be polled."""
 
         def look(page: Page, name: str) -> None:
             if has_script:
@@ -198,16 +198,16 @@ class Shop:
 
 
 @pytest.fixture(scope="package")
-def looked_at() -> set[str]:
+def last_polled_at() -> set[str]:
     """The pages that were found accessible; the same page again is the same."""
     return set()
 
 
 @pytest.fixture
-def shop(chromium: Browser, running: Running, looked_at: set[str], request: pytest.FixtureRequest) -> Iterator[Shop]:
+def shop(chromium: Browser, running: Running, last_polled_at: set[str], request: pytest.FixtureRequest) -> Iterator[Shop]:
     """The shop, whose pages stay without faults, and whose books agree with the gateway's in the end."""
-    visited = Shop(chromium, running, looked_at, update_images=request.config.getoption("--update-images", default=False))
+    visited = Shop(chromium, running, last_polled_at, update_images=request.config.getoption("--update-images", default=False))
     yield visited
     visited.close()
     assert not visited.errors
-    visited.books.must_agree()
+    visited.ledger.must_agree()

@@ -8,14 +8,14 @@ import httpx
 import pytest
 from playwright.sync_api import Route, expect
 
-from tests.browser.shop.books import Money
 from tests.browser.shop.conftest import OSCARS_OWN, PHONE, Shop
+from tests.browser.shop.ledger import Money
 from tests.browser.shop.visitors import Finger, Keyboard
 
 
-def _vendors(shop: Shop) -> list[tuple[str, str]]:
+def _methods(shop: Shop) -> list[tuple[str, str]]:
     """What the gateway was asked to take, and what became of it."""
-    return [(payment["vendor"], payment["status"]) for payment in shop.books.payments()]
+    return [(payment["method"], payment["status"]) for payment in shop.ledger.payments()]
 
 
 def _send_and_hear_no_answer(route: Route) -> None:
@@ -29,63 +29,63 @@ def test_a_shopper_buys_and_comes_back_to_a_paid_order(shop: Shop) -> None:
     shopper.check_out("PayPal")
     total = shopper.place_order()
     shopper.pay()
-    order = shop.books.order()
+    order = shop.ledger.order()
     shopper.see_paid(order.number)
     assert shopper.total() == total
-    shop.books.must_agree()
-    order = shop.books.order()
+    shop.ledger.must_agree()
+    order = shop.ledger.order()
     assert (order.status, order.money.paid) == ("Paid", Decimal(total))
-    assert _vendors(shop) == [("paypal", "paid")]
+    assert _methods(shop) == [("paypal", "paid")]
 
 
-def test_a_shopper_who_pays_and_closes_the_tab_has_a_paid_order_by_the_notice_alone(shop: Shop) -> None:
+def test_a_shopper_who_pays_and_closes_the_tab_has_a_paid_order_by_the_notification_alone(shop: Shop) -> None:
     shopper = shop.shopper()
-    total = shopper.go_to_cashier()
+    total = shopper.go_to_payment_page()
     shopper.page.route("**/cashier/**", _send_and_hear_no_answer)
     with shopper.page.expect_event("requestfailed"):
         shopper.pay()
     shopper.page.close()
-    shop.books.must_agree()
-    assert shop.books.order().money.paid == Decimal(total)
-    assert shop.books.causes("payment.paid") == ["notice"]
-    staff = shop.staff(f"/dashboard/orders/{shop.books.order().number}/#payment")
+    shop.ledger.must_agree()
+    assert shop.ledger.order().money.paid == Decimal(total)
+    assert shop.ledger.actors("payment.paid") == ["webhook"]
+    staff = shop.staff(f"/dashboard/orders/{shop.ledger.order().number}/#payment")
     expect(staff.get_by_text("paid the order")).to_be_visible()
     shop.look(staff, "closed tab", beside=OSCARS_OWN)
 
 
-def test_a_shopper_who_leaves_the_cashier_pays_the_same_order_another_way(shop: Shop) -> None:
+def test_a_shopper_who_leaves_the_payment_page_pays_the_same_order_another_way(shop: Shop) -> None:
     shopper = shop.shopper()
-    total = shopper.go_to_cashier("PayPal")
+    total = shopper.go_to_payment_page("PayPal")
     shopper.press("Leave")
     shopper.see("Confirming your payment")
     shopper.page.go_back()
     shopper.page.go_back()
-    number = shop.books.order().number
+    number = shop.ledger.order().number
     shopper.see(f"Order {number}")
     shop.keep(shopper.page, "left")
     shopper.pay_again("Alipay")
-    shopper.see_cashier(total)
+    shopper.see_payment_page(total)
     shopper.pay()
     shopper.see_paid(number)
-    assert _vendors(shop) == [("paypal", "pending"), ("alipay", "paid")]
-    assert shop.books.order().money.paid == Decimal(total)
+    assert _methods(shop) == [("paypal", "pending"), ("alipay", "paid")]
+    assert shop.ledger.order().money.paid == Decimal(total)
 
 
 def test_a_declined_payment_takes_no_money_and_the_order_can_be_paid_again(shop: Shop) -> None:
     shopper = shop.shopper()
-    total = shopper.go_to_cashier("Credit or debit card")
+    total = shopper.go_to_payment_page("Credit or debit card")
     shopper.press("Decline")
-    number = shop.books.order().number
+    number = shop.ledger.order().number
     shopper.see(f"Order {number}")
     expect(shopper.page.get_by_text("This order has not been paid yet.")).to_be_visible()
     shop.keep(shopper.page, "declined")
-    shop.books.must_agree()
-    assert (shop.books.order().status, shop.books.order().money.paid) == ("Pending payment", Decimal())
+    shop.ledger.must_agree()
+    assert (shop.ledger.order().status, shop.ledger.order().money.paid) == ("Pending payment", Decimal())
     shopper.pay_again("WeChat Pay")
-    shopper.see_cashier(total)
+    shopper.see_payment_page(total)
     shopper.pay()
     shopper.see_paid(number)
-    assert _vendors(shop) == [("creditcard", "failed"), ("wechatpay", "paid")]
+    assert _methods(shop) == [("creditcard", "failed"), ("wechatpay", "paid")]
 
 
 @pytest.mark.parametrize("has_script", [True, False], ids=["with script", "without script"])
@@ -95,34 +95,34 @@ def test_two_presses_of_the_button_make_one_order_and_one_payment(shop: Shop, ha
     shopper.check_out("PayPal")
     total = shopper.total()
     shopper.press_twice("Place order", is_sent_twice=not has_script)  # Oscar's own script disables the button
-    shopper.see_cashier(total)
+    shopper.see_payment_page(total)
     shop.keep(shopper.page, "double click")
     shopper.press_twice(f"Pay USD {total}", is_sent_twice=True)
-    shopper.see_paid(shop.books.order().number)
-    assert _vendors(shop) == [("paypal", "paid")]
+    shopper.see_paid(shop.ledger.order().number)
+    assert _methods(shop) == [("paypal", "paid")]
 
 
-def test_back_from_the_cashier_leads_to_the_order_and_not_to_an_empty_cart(shop: Shop) -> None:
+def test_back_from_the_payment_page_leads_to_the_order_and_not_to_an_empty_cart(shop: Shop) -> None:
     shopper = shop.shopper()
-    total = shopper.go_to_cashier("Venmo")
+    total = shopper.go_to_payment_page("Venmo")
     shopper.page.go_back()
-    number = shop.books.order().number
+    number = shop.ledger.order().number
     shopper.see(f"Order {number}")
-    shop.keep(shopper.page, "back from the cashier")
+    shop.keep(shopper.page, "back from the payment page")
     shopper.pay_again("Venmo")
-    shopper.see_cashier(total)
+    shopper.see_payment_page(total)
     shopper.pay()
     shopper.see_paid(number)
-    assert _vendors(shop) == [("venmo", "paid")], "the cashier page that was open is handed out again"
+    assert _methods(shop) == [("venmo", "paid")], "the payment page that was open is handed out again"
 
 
 def test_a_return_in_another_browser_shows_the_status_of_the_order_and_nothing_else_of_it(shop: Shop) -> None:
     shopper = shop.shopper()
-    shopper.go_to_cashier("WeChat Pay")
+    shopper.go_to_payment_page("WeChat Pay")
     wallet = shop.shopper(Finger(), **PHONE)
     wallet.page.goto(shopper.page.url)
     wallet.pay()
-    order = shop.books.order()
+    order = shop.ledger.order()
     wallet.see(f"Order {order.number}")
     expect(wallet.page.get_by_text("Thank you, your payment has arrived.")).to_be_visible()
     shop.keep(wallet.page, "second browser")
@@ -136,16 +136,16 @@ def test_a_return_in_another_browser_shows_the_status_of_the_order_and_nothing_e
 
 def test_a_waiting_page_moves_on_by_itself_once_the_payment_is_made(shop: Shop) -> None:
     shopper = shop.shopper()
-    total = shopper.go_to_cashier("Alipay")
+    total = shopper.go_to_payment_page("Alipay")
     shopper.press("Leave")
     shopper.see("Confirming your payment")
     shop.keep(shopper.page, "pending")
-    assert shop.books.order().status == "Pending payment"
-    [payment] = shop.books.payments()
+    assert shop.ledger.order().status == "Pending payment"
+    [payment] = shop.ledger.payments()
     path = f"{shop.running.gateway}/_control/transactions/{payment['reference']}/pay"
     httpx.post(path, json={}).raise_for_status()
-    shopper.see_paid(shop.books.order().number)
-    assert shop.books.order().money.paid == Decimal(total)
+    shopper.see_paid(shop.ledger.order().number)
+    assert shop.ledger.order().money.paid == Decimal(total)
 
 
 def test_a_whole_purchase_fits_a_phone_second_thoughts_included(shop: Shop) -> None:
@@ -157,13 +157,13 @@ def test_a_whole_purchase_fits_a_phone_second_thoughts_included(shop: Shop) -> N
     shopper.see("Confirming your payment")
     shopper.page.go_back()
     shopper.page.go_back()
-    number = shop.books.order().number
+    number = shop.ledger.order().number
     shopper.see(f"Order {number}")
     shopper.pay_again("Alipay")
-    shopper.see_cashier(total)
+    shopper.see_payment_page(total)
     shopper.pay()
     shopper.see_paid(number)
-    assert _vendors(shop) == [("venmo", "pending"), ("alipay", "paid")]
+    assert _methods(shop) == [("venmo", "pending"), ("alipay", "paid")]
 
 
 def test_a_whole_purchase_needs_no_mouse_and_the_focus_is_always_visible(shop: Shop) -> None:
@@ -172,33 +172,33 @@ def test_a_whole_purchase_needs_no_mouse_and_the_focus_is_always_visible(shop: S
     shopper.check_out("WeChat Pay")
     shopper.place_order()
     shopper.pay()
-    shopper.see_paid(shop.books.order().number)
+    shopper.see_paid(shop.ledger.order().number)
     shop.keep(shopper.page, "keyboard")
-    assert _vendors(shop) == [("wechatpay", "paid")]
+    assert _methods(shop) == [("wechatpay", "paid")]
 
 
 def test_a_refund_of_a_part_made_in_the_dashboard_is_on_the_timeline(shop: Shop) -> None:
     shopper = shop.shopper()
-    shopper.go_to_cashier("Alipay")
+    shopper.go_to_payment_page("Alipay")
     shopper.pay()
-    number = shop.books.order().number
+    number = shop.ledger.order().number
     shopper.see_paid(number)
     page = shop.staff(f"/dashboard/orders/{number}/")
     page.get_by_role("link", name="Payment", exact=True).click()
     page.get_by_label("Amount in USD").fill("5.00")
     page.get_by_label("Reason").fill("The box is dented")
     page.get_by_label("Yes, give it back.").check()
-    page.get_by_role("button", name="Give back").click()
-    expect(page.get_by_text("USD 5.00 was given back.")).to_be_visible()
+    page.get_by_role("button", name="Refund").click()
+    expect(page.get_by_text("USD 5.00 was refunded.")).to_be_visible()
     timeline = page.locator("details").filter(has_text="Timeline")
-    expect(timeline.get_by_text("Money given back", exact=True)).to_be_visible()
+    expect(timeline.get_by_text("Money refunded", exact=True)).to_be_visible()
     shop.look(page, "refund", beside=OSCARS_OWN)
     shop.picture_for_readme(page.locator("section.tillgate"), "timeline.png")
-    shop.books.must_agree()
-    assert shop.books.order().money == Money(Decimal("23.85"), Decimal("5.00"))
+    shop.ledger.must_agree()
+    assert shop.ledger.order().money == Money(Decimal("23.85"), Decimal("5.00"))
 
 
-def test_the_payment_step_offers_the_owners_vendors_in_their_order_and_remembers_the_choice(shop: Shop) -> None:
+def test_the_payment_step_offers_the_owners_methods_in_their_order_and_remembers_the_choice(shop: Shop) -> None:
     shopper = shop.shopper(viewport={"width": 960, "height": 640}, device_scale_factor=2)
     shopper.fill_cart("Writing set")
     shopper.check_out("Alipay")

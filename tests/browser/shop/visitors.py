@@ -147,7 +147,7 @@ class Shopper:
         expect(self.page.get_by_text(f"{goods} has been added to your cart")).to_be_visible(timeout=_PATIENCE_MS)
         self._look(self.page, "In the cart")
 
-    def check_out(self, vendor: str) -> None:
+    def check_out(self, method: str) -> None:
         """Go from the cart to the preview of the order."""
         self.follow("View cart")
         self.see("Cart")
@@ -162,30 +162,30 @@ class Shopper:
         self.see("Shipping method")
         self.press("Send it by post")
         self.see("Payment")
-        self.hand.choose(self.page.get_by_label(vendor, exact=True))
+        self.hand.choose(self.page.get_by_label(method, exact=True))
         self._look(self.page, "Payment chosen")
         self.press("Continue")
         self.see("Preview order")
 
-    def go_to_cashier(self, vendor: str = "PayPal") -> str:
-        """Buy something, up to the cashier page; return the total."""
+    def go_to_payment_page(self, method: str = "PayPal") -> str:
+        """Buy something, up to the payment page; return the total."""
         self.fill_cart("Writing set")
-        self.check_out(vendor)
+        self.check_out(method)
         return self.place_order()
 
     def place_order(self) -> str:
-        """Place the order; return the total that the preview showed and the cashier asks for."""
+        """Place the order; return the total that the preview showed and the payment page asks for."""
         total = self.total()
         self.press("Place order")
-        self.see_cashier(total)
+        self.see_payment_page(total)
         return total
 
     def total(self) -> str:
         """Return the total that the page shows."""
         return self.page.get_by_role("row", name=re.compile("^Total")).get_by_role("cell").inner_text().removeprefix("$")
 
-    def see_cashier(self, total: str) -> None:
-        """Wait for the cashier page, which asks for the total that the shop showed."""
+    def see_payment_page(self, total: str) -> None:
+        """Wait for the payment page, which asks for the total that the shop showed."""
         expect(self.page.get_by_role("button", name=f"Pay USD {total}", exact=True)).to_be_visible(timeout=_PATIENCE_MS)
         self._look(self.page, "Cashier")
 
@@ -197,11 +197,11 @@ class Shopper:
         """Wait for the shop's page that thanks for the order."""
         self.see(f"Order {number}: confirmation")
 
-    def pay_again(self, vendor: str) -> None:
+    def pay_again(self, method: str) -> None:
         """Choose another way to pay, from the order's page."""
         self.follow("Pay now")
         self.see("Choose how to pay")
-        self.hand.choose(self.page.get_by_label(vendor, exact=True))
+        self.hand.choose(self.page.get_by_label(method, exact=True))
         self.press("Continue to payment")
 
 

@@ -27,7 +27,7 @@ def queue(payment: Payment, amount: str = "1.00") -> Refund:
 
 def due_in(world: World, payment: Payment) -> float:
     """Return in how many seconds a payment is due."""
-    due = world.fresh(payment).next_look_at
+    due = world.fresh(payment).next_poll_at
     assert due
     return (due - clock.now()).total_seconds()
 

@@ -19,18 +19,18 @@ from django.db import connections, transaction
 from django.db.models.signals import post_init
 
 from tests.django.conftest import World
-from tests.django.operations.test_sweep import many
+from tests.django.operations.test_worker import many
 from tests.smallest_shop.models import ShopOrder
 from tillgate import hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
-from tillgate.django.operations import turns
-from tillgate.django.operations.acts import perform
+from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
+from tillgate.django.operations import bounds
+from tillgate.django.operations.actions import take_action
 from tillgate.django.operations.audit import Audited, audit
-from tillgate.django.operations.books import Difference, DifferenceKind
+from tillgate.django.operations.ledger import Difference, DifferenceKind
 from tillgate.django.operations.locking import InsideTransaction, database
 from tillgate.django.operations.payments import ask
-from tillgate.lifecycle import Answer, Found, NoNews
+from tillgate.lifecycle import Answer, Found, Inconclusive
 from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.messages import Transaction
 
@@ -69,7 +69,7 @@ def on_the_way(world: World) -> Payment:
 def given_up(world: World) -> Payment:
     payment = world.start(world.order())
     world.time.advance(hours=4)
-    world.sweep()
+    world.run_worker()
     return world.fresh(payment)
 
 
@@ -79,7 +79,7 @@ def second_payment(world: World) -> Payment:
     first, second = world.start(order, "alipay"), world.start(order, "paypal")
     for payment in (first, second):
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
     return world.fresh(second)
 
 
@@ -96,14 +96,14 @@ def test_books_that_agree_have_no_difference_whatever_became_of_the_payments(wor
     given_up(world)
     declined, closed, late = (on_the_way(world) for _ in range(3))
     world.sandbox.control.decline(declined.reference)
-    world.notice(declined)
-    operations.close(closed.order.plugin, closed.order.key)
+    world.notification(declined)
+    operations.close_order(closed.order.plugin, closed.order.key)
     world.shopper_pays(closed)
-    world.notice(closed)
+    world.notification(closed)
     world.sandbox.control.decline(late.reference)
-    world.notice(late)
+    world.notification(late)
     world.pays_late(late)
-    world.notice(late)
+    world.notification(late)
     world.sandbox.control.fault("refused", occasion="pay")
     on_the_way(world)
     world.sandbox.control.fault("lost_request", occasion="pay")
@@ -165,30 +165,30 @@ def test_what_is_paid_there_and_not_here(world: World) -> None:
     assert (found.kind, found.reference, found.order) == (DifferenceKind.PAID_THERE, payment.reference, str(payment.order))
     assert found.here.startswith("pending, USD 12.50, transaction ")
     assert found.there.startswith("the gateway says 'success', USD 12.50, transaction ")
-    assert found.remedy.startswith("“Ask the gateway now” in the admin; the sweeper looks next at ")
+    assert found.remedy.startswith("“Ask the gateway now” in the admin; the worker looks next at ")
     assert found.told == ""
-    world.notice(payment)
+    world.notification(payment)
     assert look() == []
 
 
 def test_late_money_is_found_though_nobody_looks_any_more(world: World) -> None:
     payment = given_up(world)
     world.time.advance(days=31)
-    world.sweep()
-    assert world.fresh(payment).next_look_at is None
+    world.run_worker()
+    assert world.fresh(payment).next_poll_at is None
     world.pays_late(payment)
     found = only()
     assert found.kind is DifferenceKind.PAID_THERE
     assert found.here.startswith("closed")
-    assert found.remedy.endswith("the sweeper does not look any more")
+    assert found.remedy.endswith("the worker does not look any more")
 
 
 def test_what_is_over_there_and_open_here(world: World) -> None:
     world.sandbox.control.decline(on_the_way(world).reference)
     assert kinds() == ["open-here"]
-    world.sweep()
+    world.run_worker()
     world.time.advance(minutes=1)
-    world.sweep()
+    world.run_worker()
     assert look() == []
 
 
@@ -203,18 +203,18 @@ def test_what_the_gateway_does_not_know_though_it_created_it(world: World, statu
     payment = on_the_way(world)
     if status == "paid":
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
     world.sandbox.control.reset()
     found = only()
     assert (found.kind, found.there) == (DifferenceKind.UNKNOWN_THERE, "the gateway knows no such reference")
     assert "doctor" in found.remedy
     world.time.advance(minutes=20)
     world.time.advance(hours=2)
-    world.sweep()
-    assert world.attentions() == ["payment-unknown"]
+    world.run_worker()
+    assert world.reviews() == ["payment-unknown"]
     found = only()
-    assert found.told.startswith("needs a person since ")
-    assert found.remedy == "settle it under “needs a person” in the admin"
+    assert found.told.startswith("needs review since ")
+    assert found.remedy == "settle it under “needs review” in the admin"
 
 
 def test_what_the_gateway_does_not_know_is_told_of_each_payment(world: World) -> None:
@@ -222,19 +222,19 @@ def test_what_the_gateway_does_not_know_is_told_of_each_payment(world: World) ->
         world.paid_payment()
     world.sandbox.control.reset()
     world.time.advance(hours=2)
-    world.sweep()
-    assert world.attentions() == ["payment-unknown"] * 2
+    world.run_worker()
+    assert world.reviews() == ["payment-unknown"] * 2
     assert [bool(found.told) for found in look()] == [True, True]
 
 
 def test_what_was_told_of_another_payment_or_account_is_not_told_of_this_one(world: World) -> None:
     other = world.paid_payment()
     payment = world.paid_payment()
-    raised: dict[str, Any] = {"sentence": "x", "raised_at": clock.now()}
-    Attention.objects.create(payment=other, account="default", reason="amount-mismatch", open_key="1", **raised)
-    Attention.objects.create(account="another", reason="wrong-credentials", open_key="2", **raised)
+    raised: dict[str, Any] = {"message": "x", "opened_at": clock.now()}
+    Review.objects.create(payment=other, account="default", reason="amount-mismatch", open_key="1", **raised)
+    Review.objects.create(account="another", reason="wrong-credentials", open_key="2", **raised)
     by_reference = {one.reference: one.told for one in look(ask=saying(amount=Decimal("12.49")))}
-    assert by_reference[other.reference].startswith("needs a person since ")
+    assert by_reference[other.reference].startswith("needs review since ")
     assert by_reference[payment.reference] == ""
     world.sandbox.control.reset()
     assert [found.told for found in look()] == ["", ""]
@@ -278,7 +278,7 @@ def test_paid_money_must_agree_in_everything(world: World, status: str, differin
     found = only(ask=saying(**differing))
     assert (str(found.kind), found.reference) == (kind, payment.reference)
     assert there in found.there
-    assert found.remedy.endswith("that puts it under “needs a person”")
+    assert found.remedy.endswith("that puts it under “needs review”")
 
 
 def test_what_was_paid_and_is_something_else_there(world: World) -> None:
@@ -286,9 +286,9 @@ def test_what_was_paid_and_is_something_else_there(world: World) -> None:
     world.sandbox.control.reverse(payment.reference)
     assert kinds() == ["changed-after-paid"]
     world.time.advance(hours=2)
-    world.sweep()
-    assert only().told.startswith("needs a person since ")
-    perform(Attention.objects.get().pk, "accept", person="ann", note="the bank took it back")
+    world.run_worker()
+    assert only().told.startswith("needs review since ")
+    take_action(Review.objects.get().pk, "accept", staff="ann", note="the bank took it back")
     found = only()
     assert found.told == "ann resolved it: the bank took it back"
     assert found.remedy.startswith("nothing, if that still holds; otherwise: ")
@@ -301,7 +301,7 @@ def test_a_refund_made_elsewhere_shows_as_far_as_the_status_word_tells(world: Wo
     found = only()
     assert str(found.kind) == "changed-after-paid"
     assert "'partly refunded'" in found.there
-    world.sandbox.control.set_options({"word_partly_refunded": "success"})  # silence 18: then nobody can know
+    world.sandbox.control.set_options({"word_partly_refunded": "success"})  # unspecified 18: then nobody can know
     assert look() == []
 
 
@@ -338,11 +338,11 @@ def test_what_was_told_by_itself_and_taken_back_is_told_to_nobody(world: World) 
     payment = on_the_way(world)
     world.sandbox.control.fault("wrong_amount", occasion="query")
     world.shopper_pays(payment)
-    world.notice(payment)
-    assert world.attentions() == ["amount-mismatch"]
+    world.notification(payment)
+    assert world.reviews() == ["amount-mismatch"]
     world.time.advance(minutes=1)
-    world.sweep()
-    assert world.attentions() == []
+    world.run_worker()
+    assert world.reviews() == []
     assert only(ask=saying(amount=Decimal("1.00"))).told == ""
 
 
@@ -355,7 +355,7 @@ def test_an_account_that_is_silent_is_told_once_and_not_asked_on(world: World) -
 
     def silent(payment: Payment) -> Answer:
         asked.append(payment.reference)
-        return NoNews(because="connection refused")
+        return Inconclusive(detail="connection refused")
 
     found = only(ask=silent, connections=1)
     assert found.kind is DifferenceKind.NOT_ASKED
@@ -368,7 +368,7 @@ def test_an_account_that_is_silent_is_told_once_and_not_asked_on(world: World) -
 @pytest.mark.parametrize(("count", "rest"), [(5, ""), (6, ", …")])
 def test_what_could_not_be_asked_is_one_difference_that_names_the_first_five(world: World, count: int, rest: str) -> None:
     payments = many(world, count)
-    assert only(ask=lambda _: NoNews(because="connection refused"), connections=1) == Difference(
+    assert only(ask=lambda _: Inconclusive(detail="connection refused"), connections=1) == Difference(
         kind=DifferenceKind.NOT_ASKED,
         reference="",
         order="",
@@ -402,8 +402,8 @@ def test_a_shop_that_fails_is_told_once_with_its_orders_and_logged_with_the_firs
     with world.failing_handler("tillgate_describe_order", times=9):
         found = only()
     assert found.here == f"2 orders: {first.order}, {second.order}"
-    because = "ShopIsDown: tillgate_describe_order was made to fail by the test"
-    assert found.there == f"the shop, plugin smallest-shop, could not be asked: {because}"
+    detail = "ShopIsDown: tillgate_describe_order was made to fail by the test"
+    assert found.there == f"the shop, plugin smallest-shop, could not be asked: {detail}"
     logged = [record.getMessage() for record in caplog.records if record.exc_info]
     assert logged == [f"order {first.order} could not be described"]
 
@@ -413,9 +413,9 @@ def test_a_payment_that_changed_while_the_gateway_fell_silent_is_not_asked_about
 
     def falling_silent(payment: Payment) -> Answer:
         if payment.pk != changed.pk:
-            return NoNews(because="connection refused")
+            return Inconclusive(detail="connection refused")
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
         return ask(payment)
 
     found = only(ask=falling_silent, connections=1)
@@ -457,8 +457,8 @@ def test_an_audit_that_is_ended_when_it_has_reached_everything_missed_nothing(wo
     assert look(ask=count, connections=1, stop=lambda: len(asked) == 3) == []
 
 
-def test_an_audit_takes_as_long_as_it_takes_unlike_the_sweepers_turn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+def test_an_audit_takes_as_long_as_it_takes_unlike_the_workers_turn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "TURN_SECONDS", 0.0)
     world.paid_payment()
     assert look() == []
 
@@ -502,20 +502,20 @@ def test_a_paid_payment_that_the_shop_was_not_told(world: World) -> None:
         found = only()
         assert (found.kind, found.reference) == (DifferenceKind.NOT_DELIVERED, payment.reference)
         assert found.there.startswith("the shop was not told in 1 attempts: ShopIsDown")
-        assert (found.told, "the sweeper tries again at " in found.remedy) == ("", True)
+        assert (found.told, "the worker tries again at " in found.remedy) == ("", True)
         for _ in range(3):
             world.time.advance(minutes=10)
-            world.sweep()
-        assert world.attentions() == ["delivery-failing"]
-        assert only().told.startswith("needs a person since ")
+            world.run_worker()
+        assert world.reviews() == ["outbox_event-failing"]
+        assert only().told.startswith("needs review since ")
     world.time.advance(hours=1)
-    world.sweep()
+    world.run_worker()
     assert look() == []
 
 
-def test_a_paid_payment_whose_delivery_is_gone(world: World) -> None:
+def test_a_paid_payment_whose_outbox_event_is_gone(world: World) -> None:
     payment = world.paid_payment()
-    Delivery.objects.all().delete()
+    OutboxEvent.objects.all().delete()
     assert kinds() == ["not-delivered"]
     Order.objects.update(paid_by=None)
     found = only()
@@ -523,7 +523,7 @@ def test_a_paid_payment_whose_delivery_is_gone(world: World) -> None:
     assert found.reference == payment.reference
 
 
-def test_a_delivery_that_is_done_and_an_order_that_nothing_paid(world: World) -> None:
+def test_a_outbox_event_that_is_done_and_an_order_that_nothing_paid(world: World) -> None:
     world.paid_payment()
     Order.objects.update(paid_by=None)
     found = only()
@@ -533,7 +533,7 @@ def test_a_delivery_that_is_done_and_an_order_that_nothing_paid(world: World) ->
 
 def test_i4_two_payments_that_were_both_applied_to_one_order(world: World) -> None:
     second = second_payment(world)
-    Delivery.objects.filter(payment=second).update(outcome="applied")
+    OutboxEvent.objects.filter(payment=second).update(outcome="applied")
     found = only()
     assert (found.kind, found.reference) == (DifferenceKind.NOT_RECORDED, second.reference)
 
@@ -541,7 +541,7 @@ def test_i4_two_payments_that_were_both_applied_to_one_order(world: World) -> No
 def test_i4_a_second_paid_payment_that_no_person_was_told_of(world: World) -> None:
     second = second_payment(world)
     assert look() == []
-    Attention.objects.all().delete()
+    Review.objects.all().delete()
     found = only()
     assert (found.kind, found.reference) == (DifferenceKind.NOT_SHOWN, second.reference)
     assert "(second-payment), and no person knows" in found.there
@@ -593,8 +593,8 @@ def test_i6_a_refund_of_unknown_outcome_stays_a_difference_until_somebody_knows(
     refund = operations.refund(payment.pk, "2.50")
     found = only()
     assert (str(found.kind), found.there) == ("refund-unknown", "nobody can ask: the interface has no query for refunds")
-    assert found.told.startswith("needs a person since ")
-    perform(Attention.objects.get().pk, "refund-done", person="ann")
+    assert found.told.startswith("needs review since ")
+    take_action(Review.objects.get().pk, "refund-done", staff="ann")
     refund.refresh_from_db()
     assert refund.status == "succeeded"
     assert look() == []
@@ -605,7 +605,7 @@ def test_a_refund_that_the_shop_was_not_told(world: World) -> None:
     with world.failing_handler("tillgate_refund_changed"):
         operations.refund(payment.pk, "2.50")
     assert kinds() == ["not-delivered"]
-    Delivery.objects.filter(kind="refund-changed").delete()
+    OutboxEvent.objects.filter(kind="refund-changed").delete()
     found = only()
     assert (found.here, found.there) == ("refund of USD 2.50: succeeded", "nothing was ever queued to tell the shop")
 
@@ -613,7 +613,7 @@ def test_a_refund_that_the_shop_was_not_told(world: World) -> None:
 def test_a_refund_that_was_entered_by_a_person_is_in_order(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.refund(payment.reference, "2.50")
-    operations.refunds.enter_external_refund(payment.pk, "2.50", person="ann")
+    operations.refunds.record_external_refund(payment.pk, "2.50", staff="ann")
     assert look() == []
 
 
@@ -623,16 +623,16 @@ def test_two_payments_that_are_paid_by_one_transaction(world: World) -> None:
     found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
     assert [(one.reference, one.told) for one in found] == [(second.reference, "")]
     assert f"as is payment {first.reference} of order {first.order}" in found[0].here
-    Attention.objects.create(payment=first, reason="duplicate-transaction-no", sentence="x", open_key="x", raised_at=clock.now())
+    Review.objects.create(payment=first, reason="duplicate-transaction-no", message="x", open_key="x", opened_at=clock.now())
     found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
-    assert found[0].told.startswith("needs a person since ")
+    assert found[0].told.startswith("needs review since ")
 
 
 def test_a_number_that_a_sandbox_and_a_live_gateway_have_both_given_away_is_no_difference(world: World) -> None:
     first, second, third = (world.paid_payment() for _ in range(3))
     Payment.objects.filter(pk=first.pk).update(sandbox=False)
-    for twin in (second, third):
-        rewrite(twin, transaction_no=first.transaction_no)
+    for duplicate in (second, third):
+        rewrite(duplicate, transaction_no=first.transaction_no)
     found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
     assert [one.reference for one in found] == [third.reference]
     assert f"as is payment {second.reference} of order {second.order}" in found[0].here
@@ -647,9 +647,9 @@ def test_a_transaction_of_which_one_payment_is_paid_pays_no_two(world: World) ->
 def test_two_payments_of_one_transaction_are_not_known_to_a_person_who_was_told_of_something_else(world: World) -> None:
     first, second, other = (world.paid_payment() for _ in range(3))
     rewrite(second, transaction_no=first.transaction_no)
-    raised: dict[str, Any] = {"sentence": "x", "raised_at": clock.now()}
-    Attention.objects.create(payment=first, reason="forged-notices", open_key="1", **raised)
-    Attention.objects.create(payment=other, reason="duplicate-transaction-no", open_key="2", **raised)
+    raised: dict[str, Any] = {"message": "x", "opened_at": clock.now()}
+    Review.objects.create(payment=first, reason="forged-notifications", open_key="1", **raised)
+    Review.objects.create(payment=other, reason="duplicate-transaction-no", open_key="2", **raised)
     found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
     assert [(one.reference, one.told) for one in found] == [(second.reference, "")]
 
@@ -677,9 +677,9 @@ def test_books_are_read_in_the_order_in_which_they_were_written(world: World) ->
     second = second_payment(world)
     with rows_as_they_come():
         assert look() == []
-        Attention.objects.all().delete()
+        Review.objects.all().delete()
         now = clock.now()
-        Delivery.objects.create(
+        OutboxEvent.objects.create(
             order=second.order, payment=second, kind="payment-paid", created_at=now, due_at=now, done_at=now, outcome="not-payable"
         )
         assert "has not applied it (not-payable)" in only().there
@@ -693,10 +693,10 @@ def test_a_payment_that_changes_while_the_gateway_is_asked_is_asked_about_again(
     asked: list[Answer] = []
 
     def slow(one: Payment) -> Answer:
-        if not asked:  # its answer is older than what the notice brings meanwhile
+        if not asked:  # its answer is older than what the notification brings meanwhile
             world.shopper_pays(payment)
             asked.append(ask(one))
-            world.notice(payment)
+            world.notification(payment)
             return asked[0]
         asked.append(ask(one))
         return asked[-1]
@@ -725,12 +725,12 @@ def test_the_books_of_an_order_count_as_read_under_its_lock(world: World, monkey
     real, readings = auditing._read, list[int]()
 
     def torn(order_ids: list[int]) -> Any:
-        """Read a paid payment before its delivery is there to be seen, but under the lock."""
-        books = real(order_ids)
+        """Read a paid payment before its outbox event is there to be seen, but under the lock."""
+        ledger = real(order_ids)
         readings.append(len(order_ids))
         if not connections[database()].in_atomic_block:
-            books[0].deliveries.clear()
-        return books
+            ledger[0].outbox_events.clear()
+        return ledger
 
     monkeypatch.setattr(auditing, "_read", torn)
     assert look() == []
@@ -748,11 +748,11 @@ def every_difference(world: World) -> Iterator[None]:
     world.sandbox.control.decline(on_the_way(world).reference)
     world.sandbox.control.reverse(world.paid_payment().reference)
     second_payment(world)
-    Attention.objects.all().delete()
+    Review.objects.all().delete()
     unpaid, waiting, lost = (world.paid_payment() for _ in range(3))
     rewrite(unpaid, status="pending")
     ShopOrder.objects.filter(pk=waiting.order.key).update(status="open")
-    Delivery.objects.filter(order=lost.order).delete()
+    OutboxEvent.objects.filter(order=lost.order).delete()
     world.sandbox.control.fault("lost_response", occasion="refund")
     operations.refund(world.paid_payment().pk, "2.50")
     with world.failing_handler("tillgate_payment_paid", times=9):
@@ -772,7 +772,7 @@ def test_looking_changes_no_row_and_sends_only_queries(world: World) -> None:
     entries = world.sandbox.service.journal.all()[sent:]
     assert {entry.operation for entry in entries} == {"query"}
     world.time.advance(minutes=1)
-    assert world.sweep().changed >= 2  # what was due before is due still
+    assert world.run_worker().changed >= 2  # what was due before is due still
 
 
 def test_what_a_shops_description_writes_is_not_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -831,10 +831,10 @@ def test_no_more_queries_than_the_settings_allow_are_sent_in_a_second(
 ) -> None:
     many(world, 6)
     configure(QUERIES_PER_SECOND=4)
-    pauses: list[float] = []
-    monkeypatch.setattr(turns, "time", SimpleNamespace(sleep=pauses.append, monotonic=lambda: 1000.0))
+    circuit_breaker: list[float] = []
+    monkeypatch.setattr(bounds, "time", SimpleNamespace(sleep=circuit_breaker.append, monotonic=lambda: 1000.0))
     look(connections=1)
-    assert pauses == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25]
+    assert circuit_breaker == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25]
 
 
 # Many ---------------------------------------------------------------------------------------------------------------------------------
@@ -855,13 +855,13 @@ def paid_in_bulk(count: int, attempts: int = 1) -> None:
             merchant_no="200043",
             base_url="https://pay.example",
             sandbox=True,
-            vendor="alipay",
+            method="alipay",
             terminal="ONLINE",
             amount="12.50",
             status="paid" if attempt == attempts else "failed",
             transaction_no=f"{order.pk}-{attempt}",
             created_at=now + timedelta(microseconds=order.pk // 7),  # some at the same moment
-            cashier_closes_at=now,
+            page_closes_at=now,
             expires_at=now,
             status_since=now,
         )
@@ -875,8 +875,8 @@ def paid_in_bulk(count: int, attempts: int = 1) -> None:
         order.paid_by = payment
     Order.objects.bulk_update(orders, ["paid_by"], batch_size=200)
     shared: Any = {"created_at": now, "done_at": now, "attempts": 1, "kind": "payment-paid", "outcome": "applied"}
-    Delivery.objects.bulk_create([Delivery(order_id=one.order_id, payment=one, **shared) for one in paid])
-    told: Any = {"at": now, "cause": "test", "sentence": "as it was"}
+    OutboxEvent.objects.bulk_create([OutboxEvent(order_id=one.order_id, payment=one, **shared) for one in paid])
+    told: Any = {"at": now, "actor": "test", "message": "as it was"}
     entries = [TimelineEntry(order_id=one.order_id, payment=one, event=f"payment.{one.status}", **told) for one in payments]
     TimelineEntry.objects.bulk_create(entries)
 
@@ -906,7 +906,7 @@ def test_every_payment_is_asked_about_once_whatever_the_moments_and_the_batches(
     paid_in_bulk(9)
     now = clock.now()
     for place, payment in enumerate(Payment.objects.order_by("pk")):
-        rewrite(payment, created_at=now - timedelta(minutes=place // 4), next_look_at=now - timedelta(minutes=place))
+        rewrite(payment, created_at=now - timedelta(minutes=place // 4), next_poll_at=now - timedelta(minutes=place))
     asked: list[str] = []
     heard: list[tuple[int, int]] = []
 

@@ -13,25 +13,25 @@ from tillgate.testing.world import World
 
 def test_an_expected_order_whose_payment_nobody_starts_is_told_unpaid(world: World) -> None:
     order = world.order()
-    operations.expect(world.shop.plugin, order)
-    world.sweep()
+    operations.open_order(world.shop.plugin, order)
+    world.run_worker()
     assert world.shop.is_payable(order), "the shopper still has time"
     world.time.advance(minutes=61)
-    world.sweep()
+    world.run_worker()
     assert world.shop.is_released(order)
 
 
 def test_an_expected_order_is_paid_like_any_other_and_never_told_unpaid(world: World) -> None:
     order = world.shop.place_order(Decimal("12.50"))
-    operations.expect(world.shop.plugin, order)
+    operations.open_order(world.shop.plugin, order)
     payment = world.start(order)
     world.time.advance(minutes=61)
-    world.sweep()
+    world.run_worker()
     assert world.shop.is_payable(order), "a payment is open"
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     world.time.advance(days=1)
-    world.sweep()
+    world.run_worker()
     assert world.shop.is_paid(order)
     assert not world.shop.is_released(order)
 
@@ -39,35 +39,35 @@ def test_an_expected_order_is_paid_like_any_other_and_never_told_unpaid(world: W
 def test_expecting_an_order_again_or_too_late_changes_nothing(world: World) -> None:
     order = world.order()
     payment = world.start(order)
-    operations.expect(world.shop.plugin, order)
-    operations.expect(world.shop.plugin, order)
+    operations.open_order(world.shop.plugin, order)
+    operations.open_order(world.shop.plugin, order)
     assert Order.objects.get().unpaid_check_at is None
     assert world.fresh(payment).is_open
 
 
 def test_an_order_that_was_told_unpaid_may_be_expected_anew(world: World) -> None:
     order = world.order()
-    operations.expect(world.shop.plugin, order)
+    operations.open_order(world.shop.plugin, order)
     world.time.advance(minutes=61)
-    assert world.sweep().orders_unpaid == 1
+    assert world.run_worker().orders_unpaid == 1
     world.time.advance(days=1)
-    assert world.sweep().orders_unpaid == 0
-    operations.expect(world.shop.plugin, order)
-    assert world.sweep().orders_unpaid == 0
+    assert world.run_worker().orders_unpaid == 0
+    operations.open_order(world.shop.plugin, order)
+    assert world.run_worker().orders_unpaid == 0
     world.time.advance(minutes=61)
-    assert world.sweep().orders_unpaid == 1
+    assert world.run_worker().orders_unpaid == 1
 
 
 def test_an_order_that_is_paid_or_closed_is_not_expected_anew(world: World) -> None:
     paid, closed = world.paid_payment().order, world.order()
-    operations.close(world.shop.plugin, closed)
+    operations.close_order(world.shop.plugin, closed)
     for key in (paid.key, closed):
-        operations.expect(world.shop.plugin, key)
+        operations.open_order(world.shop.plugin, key)
     assert not Order.objects.filter(unpaid_check_at__isnull=False).exists()
 
 
 def test_an_order_that_is_rolled_back_is_not_expected(world: World) -> None:
     with transaction.atomic():
-        operations.expect(world.shop.plugin, "1")
+        operations.open_order(world.shop.plugin, "1")
         transaction.set_rollback(True)
     assert not Order.objects.exists()

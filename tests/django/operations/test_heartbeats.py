@@ -22,10 +22,10 @@ def test_a_heartbeat_that_is_there_is_not_begun_again() -> None:
 
 
 def test_a_heartbeat_is_set_over_an_older_one_and_no_other() -> None:
-    set_heartbeat("a", NOW, {"looked": 1})
-    set_heartbeat("b", NOW, {"looked": 2})
-    set_heartbeat("a", NOW + HOUR, {"looked": 3})
-    assert list(Heartbeat.objects.order_by("name").values_list("at", "detail")) == [(NOW + HOUR, {"looked": 3}), (NOW, {"looked": 2})]
+    set_heartbeat("a", NOW, {"polled": 1})
+    set_heartbeat("b", NOW, {"polled": 2})
+    set_heartbeat("a", NOW + HOUR, {"polled": 3})
+    assert list(Heartbeat.objects.order_by("name").values_list("at", "detail")) == [(NOW + HOUR, {"polled": 3}), (NOW, {"polled": 2})]
 
 
 @pytest.mark.parametrize(("after", "taken"), [(timedelta(), False), (HOUR - timedelta(seconds=1), False), (HOUR, True), (2 * HOUR, True)])

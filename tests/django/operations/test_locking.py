@@ -17,9 +17,8 @@ from tests.django import project
 from tests.django.conftest import World
 from tillgate import hooks
 from tillgate.django import operations
-from tillgate.django.models import Attention, Order, Payment, Refund
+from tillgate.django.models import Order, Payment, Refund, Review
 from tillgate.django.operations import accounts
-from tillgate.django.operations.attention import raise_attention
 from tillgate.django.operations.locking import (
     InsideTransaction,
     database,
@@ -28,8 +27,9 @@ from tillgate.django.operations.locking import (
     outside_transactions,
     without_atomic_requests,
 )
-from tillgate.django.operations.mail import mail_attentions
-from tillgate.lifecycle import AttentionReason
+from tillgate.django.operations.mail import mail_reviews
+from tillgate.django.operations.reviews import open_review
+from tillgate.lifecycle import ReviewReason
 
 
 class KeptElsewhere:
@@ -75,18 +75,18 @@ def by_hand() -> Iterator[None]:
 
 def test_i6_where_the_host_commits_by_hand_nothing_is_sent_that_its_rollback_would_forget(world: World) -> None:
     payment = world.paid_payment()
-    for send in (lambda: operations.refund(payment.pk, "1.00"), lambda: world.start(world.order()), operations.sweep):
+    for send in (lambda: operations.refund(payment.pk, "1.00"), lambda: world.start(world.order()), operations.run_worker):
         with by_hand(), pytest.raises(InsideTransaction, match="while autocommit of database 'default' is off"):
             send()
-    assert (world.given_back(payment), Refund.objects.count(), Payment.objects.count()) == (Decimal(0), 0, 1)
+    assert (world.refunded_amount(payment), Refund.objects.count(), Payment.objects.count()) == (Decimal(0), 0, 1)
 
 
-@pytest.mark.parametrize(("act", "operation"), [(lambda: outside_transactions("refund"), "refund"), (durable, "this")])
+@pytest.mark.parametrize(("action", "operation"), [(lambda: outside_transactions("refund"), "refund"), (durable, "this")])
 def test_an_operation_whose_host_commits_by_hand_says_where_it_was_called_and_what_to_do(
-    world: World, act: Callable[[], object], operation: str
+    world: World, action: Callable[[], object], operation: str
 ) -> None:
     with by_hand(), pytest.raises(InsideTransaction) as caught:
-        act()
+        action()
     assert str(caught.value) == (
         f"{operation} must be kept at once, and was called while autocommit of database 'default' is off: "
         "turn it on (transaction.set_autocommit(True), and no AUTOCOMMIT in the settings), or queue the work"
@@ -107,8 +107,8 @@ def test_before_there_is_a_connection_the_settings_say_whether_the_host_commits_
 def test_where_the_host_commits_by_hand_nothing_is_acknowledged_that_is_not_kept(world: World) -> None:
     payment = world.start(world.order())
     with by_hand(), pytest.raises(InsideTransaction, match="while autocommit of database 'default' is off"):
-        world.notice(payment)
-    assert world.fresh(payment).notices == 0
+        world.notification(payment)
+    assert world.fresh(payment).notifications == 0
 
 
 def test_where_the_host_commits_by_hand_a_refund_is_queued_with_what_it_commits(world: World) -> None:
@@ -121,7 +121,7 @@ def test_where_the_host_commits_by_hand_a_refund_is_queued_with_what_it_commits(
         transaction.commit()
         transaction.set_autocommit(True)
     assert Refund.objects.get().status == "succeeded"
-    assert world.given_back(payment) == 1
+    assert world.refunded_amount(payment) == 1
 
 
 def test_our_own_transactions_are_never_nested_in_the_hosts(world: World) -> None:
@@ -197,23 +197,23 @@ def cutting(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("cutting")
 def test_what_the_gateway_answered_is_kept_though_the_connection_was_cut_meanwhile(world: World) -> None:
     order = world.order()
-    started = operations.start(world.shop.plugin, order, vendor="alipay")
-    assert (started.payment.status, bool(started.payment.cashier_url)) == ("pending", True)
+    started = operations.start_payment(world.shop.plugin, order, method="alipay")
+    assert (started.payment.status, bool(started.payment.payment_url)) == ("pending", True)
     world.shopper_pays(started.payment)
-    assert operations.reconcile(world.fresh(started.payment), "person:ann").status == "paid"
+    assert operations.reconcile(world.fresh(started.payment), "staff:ann").status == "paid"
     assert world.shop.is_paid(order)
     assert operations.refund(started.payment.pk, "1.00").status == "succeeded"
 
 
 @cut
 @pytest.mark.usefixtures("cutting")
-def test_what_a_sweep_hears_is_kept_though_the_connection_was_cut_meanwhile(world: World, configure: Callable[..., None]) -> None:
-    configure(SWEEP_CONNECTIONS=1)
+def test_what_a_worker_hears_is_kept_though_the_connection_was_cut_meanwhile(world: World, configure: Callable[..., None]) -> None:
+    configure(POLL_CONNECTIONS=1)
     payments = [world.start(world.order()) for _ in range(2)]
     for payment in payments:
         world.shopper_pays(payment)
     world.time.advance(minutes=1)
-    assert world.sweep().changed == 2
+    assert world.run_worker().changed == 2
     assert {world.fresh(payment).status for payment in payments} == {"paid"}
 
 
@@ -231,16 +231,16 @@ def test_a_refund_that_has_not_left_is_sent_later_though_the_connection_was_cut_
 
     monkeypatch.setattr("tillgate.django.operations.refunds.account_of", account_of)
     refund = operations.refund(payment.pk, "1.00")
-    assert (refund.status, world.given_back(payment)) == ("queued", Decimal(0))
+    assert (refund.status, world.refunded_amount(payment)) == ("queued", Decimal(0))
     world.a_day_passes()
-    assert (Refund.objects.get().status, world.given_back(payment)) == ("succeeded", Decimal("1.00"))
+    assert (Refund.objects.get().status, world.refunded_amount(payment)) == ("succeeded", Decimal("1.00"))
 
 
 @cut
 def test_what_was_mailed_is_not_mailed_again_though_the_connection_was_cut_meanwhile(
     world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure(ATTENTION_MAIL_TO=["owner@shop.example"])
+    configure(REVIEW_MAIL_TO=["owner@shop.example"])
     real = EmailMessage.send
 
     def send(mail: EmailMessage) -> int:
@@ -249,6 +249,6 @@ def test_what_was_mailed_is_not_mailed_again_though_the_connection_was_cut_meanw
 
     monkeypatch.setattr(EmailMessage, "send", send)
     with durable():
-        raise_attention(AttentionReason.GATEWAY_SILENT, "Silent.", "sweep", account="default")
-    assert mail_attentions() == 1
-    assert Attention.objects.get().mailed_at is not None
+        open_review(ReviewReason.GATEWAY_SILENT, "Silent.", "worker", account="default")
+    assert mail_reviews() == 1
+    assert Review.objects.get().mailed_at is not None

@@ -13,99 +13,99 @@ from django.utils import translation
 
 from tests.django.conftest import World
 from tillgate.django import clock
-from tillgate.django.models import Attention
+from tillgate.django.models import Review
 from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.mail import mail_attentions, recipients_of_attentions
+from tillgate.django.operations.mail import mail_reviews, recipients_of_reviews
 
-WHERE = "See “needs a person” in the admin: https://shop.example/admin/tillgate/attention/"
+WHERE = "See “needs review” in the admin: https://shop.example/admin/tillgate/review/"
 
 
 @pytest.fixture(autouse=True)
 def owner(world: World, configure: Callable[..., None]) -> None:
-    configure(ATTENTION_MAIL_TO=["owner@shop.example", "ann@shop.example"], ATTENTION_MAIL_MINUTES=30, PUBLIC_URL="https://shop.example")
+    configure(REVIEW_MAIL_TO=["owner@shop.example", "ann@shop.example"], REVIEW_MAIL_MINUTES=30, PUBLIC_URL="https://shop.example")
 
 
-def matters(count: int) -> list[Attention]:
-    rows = [Attention(reason="underpaid", sentence=f"Matter {number}.", raised_at=clock.now()) for number in range(count)]
-    return Attention.objects.bulk_create(rows)
+def matters(count: int) -> list[Review]:
+    rows = [Review(reason="underpaid", message=f"Matter {number}.", opened_at=clock.now()) for number in range(count)]
+    return Review.objects.bulk_create(rows)
 
 
 @pytest.mark.parametrize(
     ("count", "subject", "more"),
     [
-        (1, "1 payment matter needs a person", []),
-        (20, "20 payment matters need a person", []),
-        (21, "21 payment matters need a person", ["... and 1 more."]),
-        (600, "500 payment matters need a person", ["... and 480 more."]),
+        (1, "1 payment matter needs review", []),
+        (20, "20 payment matters need review", []),
+        (21, "21 payment matters need review", ["... and 1 more."]),
+        (600, "500 payment matters need review", ["... and 480 more."]),
     ],
 )
 def test_the_mail_tells_the_oldest_matters_first_and_where_the_others_are(count: int, subject: str, more: list[str]) -> None:
     matters(count)
-    assert mail_attentions() == 1
+    assert mail_reviews() == 1
     [sent] = mail.outbox
     told = [f"- Matter {number}." for number in range(min(count, 20))]
     assert (sent.subject, sent.to) == (subject, ["owner@shop.example", "ann@shop.example"])
     assert sent.body == "\n\n".join([*told, *more, WHERE])
-    assert Attention.objects.filter(mailed_at__isnull=True).count() == max(0, count - 500)
+    assert Review.objects.filter(mailed_at__isnull=True).count() == max(0, count - 500)
 
 
 @pytest.mark.parametrize(("count", "more"), [(21, "... und 1 weiterer."), (22, "... und 2 weitere.")])
-def test_the_mail_is_in_the_language_that_the_sweeper_runs_in(count: int, more: str) -> None:
+def test_the_mail_is_in_the_language_that_the_worker_runs_in(count: int, more: str) -> None:
     matters(count)
     with translation.override("de"):
-        assert mail_attentions() == 1
+        assert mail_reviews() == 1
     [sent] = mail.outbox
     assert sent.subject == f"{count} Zahlungsvorgänge brauchen einen Menschen"
     assert sent.body.split("\n\n")[20:] == [
         more,
-        "Siehe „braucht einen Menschen“ in der Verwaltung: https://shop.example/admin/tillgate/attention/",
+        "Siehe „braucht einen Menschen“ in der Verwaltung: https://shop.example/admin/tillgate/review/",
     ]
 
 
 def test_what_was_mailed_or_resolved_is_not_mailed_and_takes_no_turn() -> None:
     mailed, resolved = matters(2)
-    Attention.objects.filter(pk=mailed.pk).update(mailed_at=clock.now())
-    Attention.objects.filter(pk=resolved.pk).update(resolved_at=clock.now())
-    assert mail_attentions() == 0
+    Review.objects.filter(pk=mailed.pk).update(mailed_at=clock.now())
+    Review.objects.filter(pk=resolved.pk).update(resolved_at=clock.now())
+    assert mail_reviews() == 0
     matters(1)
-    assert mail_attentions() == 1, "the turn was not taken for nothing"
-    assert mail.outbox[0].subject == "1 payment matter needs a person"
+    assert mail_reviews() == 1, "the turn was not taken for nothing"
+    assert mail.outbox[0].subject == "1 payment matter needs review"
 
 
 def test_a_mail_goes_once_in_an_interval(world: World) -> None:
     matters(1)
-    assert mail_attentions() == 1
+    assert mail_reviews() == 1
     matters(1)
     world.time.advance(minutes=29)
-    assert mail_attentions() == 0
+    assert mail_reviews() == 0
     world.time.advance(minutes=1)
-    assert mail_attentions() == 1
-    assert Attention.objects.latest("id").mailed_at >= clock.now() - timedelta(minutes=1)  # type: ignore[operator]
+    assert mail_reviews() == 1
+    assert Review.objects.latest("id").mailed_at >= clock.now() - timedelta(minutes=1)  # type: ignore[operator]
 
 
 def test_what_a_person_resolves_in_the_moment_of_mailing_is_not_mailed(monkeypatch: pytest.MonkeyPatch) -> None:
     matters(1)
 
     def quicker(*_: object) -> bool:
-        Attention.objects.update(resolved_at=clock.now())
+        Review.objects.update(resolved_at=clock.now())
         return True
 
     monkeypatch.setattr("tillgate.django.operations.mail.take_turn", quicker)
-    assert mail_attentions() == 0
+    assert mail_reviews() == 0
     assert mail.outbox == []
 
 
 def test_the_managers_are_mailed_as_any_django_names_them_unless_somebody_is_chosen(settings: Any, configure: Callable[..., None]) -> None:
     settings.MANAGERS = [("Bob", "bob@shop.example"), "eve@shop.example"]
-    assert recipients_of_attentions() == ["owner@shop.example", "ann@shop.example"]
+    assert recipients_of_reviews() == ["owner@shop.example", "ann@shop.example"]
     configure()
-    assert recipients_of_attentions() == ["bob@shop.example", "eve@shop.example"]
+    assert recipients_of_reviews() == ["bob@shop.example", "eve@shop.example"]
 
 
 def test_i12_no_mail_is_sent_inside_a_transaction() -> None:
     matters(1)
-    with pytest.raises(InsideTransaction, match=r"^mail_attentions uses the network"), transaction.atomic():
-        mail_attentions()
+    with pytest.raises(InsideTransaction, match=r"^mail_reviews uses the network"), transaction.atomic():
+        mail_reviews()
 
 
 def test_a_matter_that_says_something_else_while_it_is_mailed_is_mailed_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,19 +113,19 @@ def test_a_matter_that_says_something_else_while_it_is_mailed_is_mailed_once_mor
     send = mail.EmailMessage.send
 
     def told_anew(message: mail.EmailMessage) -> int:
-        Attention.objects.filter(sentence="Matter 1.").update(sentence="It is a charge-back.", mailed_at=None)
+        Review.objects.filter(message="Matter 1.").update(message="It is a charge-back.", mailed_at=None)
         return send(message)
 
     monkeypatch.setattr(mail.EmailMessage, "send", told_anew)
-    assert mail_attentions() == 1
-    assert list(Attention.objects.order_by("id").values_list("sentence", "mailed_at")[1]) == ["It is a charge-back.", None]
-    assert Attention.objects.earliest("id").mailed_at
+    assert mail_reviews() == 1
+    assert list(Review.objects.order_by("id").values_list("message", "mailed_at")[1]) == ["It is a charge-back.", None]
+    assert Review.objects.earliest("id").mailed_at
 
 
 def test_only_what_stood_in_a_mail_in_words_counts_as_mailed() -> None:
     matters(22)
-    assert mail_attentions() == 1
-    assert [len(mailed) for mailed in Attention.objects.order_by("pk").values_list("mailed", flat=True) if mailed is not None] == [
-        1
-    ] * 20 + [0] * 2
-    assert not Attention.objects.filter(mailed_at=None).exists()
+    assert mail_reviews() == 1
+    assert [len(mailed) for mailed in Review.objects.order_by("pk").values_list("mailed", flat=True) if mailed is not None] == [1] * 20 + [
+        0
+    ] * 2
+    assert not Review.objects.filter(mailed_at=None).exists()

@@ -15,21 +15,21 @@ from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import Account, ConfigurationError, InvalidRequest, NotSent, hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
+from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import NotPayable, StartOutcome
 from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.payments import apply_answer, ask, claim_look, facts_of, is_unchanged
-from tillgate.lifecycle import AttentionReason, Decision, Found, NoNews, PaymentFacts, PaymentStatus
+from tillgate.django.operations.payments import apply_answer, ask, claim_poll, facts_of, is_unchanged
+from tillgate.lifecycle import Decision, Found, Inconclusive, PaymentFacts, PaymentStatus, ReviewReason
 
 
 def test_i1_a_paid_order_is_one_that_the_gateways_own_query_said_is_paid(world: World) -> None:
     order = world.order()
     payment = world.start(order)
-    assert payment.cashier_url.startswith(world.sandbox.base_url)
-    world.notice(payment, f"status=success&amount=12.50&reference={payment.reference}")
+    assert payment.payment_url.startswith(world.sandbox.base_url)
+    world.notification(payment, f"status=success&amount=12.50&reference={payment.reference}")
     assert not world.shop.is_paid(order)
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     assert world.shop.is_paid(order)
     assert world.fresh(payment).status == "paid"
 
@@ -50,30 +50,30 @@ def test_i1_a_paid_answer_that_disagrees_is_held_for_a_person(world: World, faul
     payment = world.start(order)
     world.shopper_pays(payment)
     world.sandbox.control.fault(fault, occasion="query")
-    world.notice(payment)
-    assert world.attentions() == [reason]
+    world.notification(payment)
+    assert world.reviews() == [reason]
     assert not world.shop.is_paid(order)
-    world.notice(payment)  # the next answer is right
+    world.notification(payment)  # the next answer is right
     assert world.shop.is_paid(order)
 
 
-def test_i2_a_payment_whose_notice_and_return_are_lost_is_found_by_the_sweep(world: World) -> None:
+def test_i2_a_payment_whose_notification_and_return_are_lost_is_found_by_the_worker(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
     world.time.advance(seconds=6)
-    assert world.sweep().changed == 1
+    assert world.run_worker().changed == 1
     assert world.shop.is_paid(order)
 
 
 def test_i2_a_lost_creation_is_watched_and_its_money_found(world: World) -> None:
     order = world.order()
     world.sandbox.control.fault("lost_response", occasion="pay")
-    started = operations.start(world.shop.plugin, order, vendor="alipay")
+    started = operations.start_payment(world.shop.plugin, order, method="alipay")
     assert (started.outcome, started.payment.status) == (StartOutcome.UNKNOWN, "created")
     world.shopper_pays(started.payment)
     world.time.advance(seconds=6)
-    world.sweep()
+    world.run_worker()
     assert world.shop.is_paid(order)
 
 
@@ -82,11 +82,11 @@ def test_i2_late_money_is_found_by_a_tail_look(world: World, configure: Callable
     order = world.order()
     payment = world.start(order)
     world.time.advance(hours=3)
-    world.sweep()
+    world.run_worker()
     assert world.fresh(payment).status == "closed"
     world.pays_late(payment)
     world.time.advance(hours=2)
-    world.sweep()
+    world.run_worker()
     assert world.shop.is_paid(order)
 
 
@@ -94,26 +94,26 @@ def test_i2_late_money_for_an_order_given_up_is_raised(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     world.time.advance(hours=3)
-    world.sweep()
+    world.run_worker()
     world.time.advance(hours=2)
-    world.sweep()
+    world.run_worker()
     assert world.shop.is_released(order)
     world.pays_late(payment)
     world.time.advance(days=1)
-    world.sweep()
+    world.run_worker()
     assert world.fresh(payment).status == "paid"
-    assert world.attentions() == ["paid-not-payable"]
+    assert world.reviews() == ["paid-not-payable"]
 
 
-def test_i3_however_many_notices_arrive_the_shop_is_told_once(world: World) -> None:
+def test_i3_however_many_notifications_arrive_the_shop_is_told_once(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
     for _ in range(5):
-        assert world.notice(payment).content == b"success"
+        assert world.notification(payment).content == b"success"
         world.come_back(payment)
     assert world.shop.times_paid(order) == 1
-    assert Delivery.objects.count() == 1
+    assert OutboxEvent.objects.count() == 1
 
 
 def test_i4_a_second_paid_payment_is_recorded_and_raised_and_not_delivered(world: World) -> None:
@@ -121,11 +121,11 @@ def test_i4_a_second_paid_payment_is_recorded_and_raised_and_not_delivered(world
     first, second = world.start(order), world.start(order, "paypal")
     world.shopper_pays(first)
     world.shopper_pays(second)
-    world.notice(first)
-    world.notice(second)
+    world.notification(first)
+    world.notification(second)
     assert world.shop.times_paid(order) == 1
     assert world.fresh(second).status == "paid"
-    assert world.attentions() == ["second-payment"]
+    assert world.reviews() == ["second-payment"]
     assert Order.objects.get().paid_by == first
 
 
@@ -134,9 +134,9 @@ def test_i4_no_second_payment_starts_while_the_shop_cannot_be_told_of_the_first(
     payment = world.start(order)
     world.shopper_pays(payment)
     with world.failing_handler("tillgate_payment_paid", times=99):
-        world.notice(payment)
+        world.notification(payment)
         assert (world.fresh(payment).status, world.shop.is_paid(order)) == ("paid", False)
-        again = operations.start(world.shop.plugin, order, vendor="paypal")
+        again = operations.start_payment(world.shop.plugin, order, method="paypal")
     assert (again.outcome, again.payment.pk) == ("paid", payment.pk)
     assert len(world.sandbox.service.transactions()) == 1
 
@@ -146,9 +146,9 @@ def test_i4_money_for_a_closed_order_is_recorded_and_raised(world: World) -> Non
     payment = world.start(order)
     world.shop.close_order(order)
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     assert world.fresh(payment).status == "paid"
-    assert world.attentions() == ["paid-not-payable"]
+    assert world.reviews() == ["paid-not-payable"]
     assert world.shop.times_paid(order) == 0
 
 
@@ -158,20 +158,20 @@ def test_i4_an_order_that_grew_is_raised_and_one_that_shrank_is_paid_and_raised(
         payment = world.start(order)
         world.shop.edit_total(order, Decimal(total))
         world.shopper_pays(payment)
-        world.notice(payment)
-    assert world.attentions() == ["underpaid", "overpaid"]
+        world.notification(payment)
+    assert world.reviews() == ["underpaid", "overpaid"]
     assert not world.shop.is_paid(grown)
     assert world.shop.is_paid(shrunk)
 
 
-def test_i7_a_flood_of_notices_causes_one_query_per_throttle_interval(world: World, configure: Callable[..., None]) -> None:
-    configure(NOTICE_THROTTLE_SECONDS=5)
+def test_i7_a_flood_of_notifications_causes_one_query_per_throttle_interval(world: World, configure: Callable[..., None]) -> None:
+    configure(NOTIFICATION_THROTTLE_SECONDS=5)
     payment = world.start(world.order())
     before = world.queries()
     for _ in range(50):
-        world.notice(payment)
+        world.notification(payment)
     assert world.queries() == before + 1
-    due = world.fresh(payment).next_look_at
+    due = world.fresh(payment).next_poll_at
     assert due is not None
     assert due <= clock.now() + timedelta(seconds=5)
 
@@ -190,33 +190,33 @@ def test_i9_a_paid_payment_never_moves_back(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.reverse(payment.reference)
     world.time.advance(days=2)
-    world.sweep()
+    world.run_worker()
     assert world.fresh(payment).status == "paid"
-    assert world.attentions() == ["changed-after-paid"]
+    assert world.reviews() == ["changed-after-paid"]
 
 
 def test_i10_every_change_leaves_an_entry_and_an_unchanged_look_none(world: World) -> None:
     payment = world.start(world.order())
     before = TimelineEntry.objects.count()
-    world.notice(payment)
+    world.notification(payment)
     world.come_back(payment)
     assert TimelineEntry.objects.count() == before
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     assert list(TimelineEntry.objects.values_list("event", flat=True)) == [
         "payment.created",
         "payment.pending",
         "payment.paid",
-        "delivery.done",
+        "event.delivered",
     ]
 
 
 def test_i12_nothing_is_sent_inside_a_transaction_of_the_host(world: World) -> None:
     order = world.order()
     payment = world.start(order)
-    for act in (lambda: world.start(order), lambda: operations.reconcile(payment, "test"), operations.sweep):
+    for action in (lambda: world.start(order), lambda: operations.reconcile(payment, "test"), operations.run_worker):
         with pytest.raises(InsideTransaction, match="inside a transaction"), transaction.atomic():
-            act()
+            action()
 
 
 def test_a_double_click_makes_one_payment(world: World) -> None:
@@ -224,16 +224,16 @@ def test_a_double_click_makes_one_payment(world: World) -> None:
     assert world.start(order).pk == world.start(order).pk
 
 
-def test_another_vendor_is_another_payment(world: World) -> None:
+def test_another_method_is_another_payment(world: World) -> None:
     order = world.order()
     assert world.start(order).pk != world.start(order, "paypal").pk
 
 
-def test_a_start_finds_that_an_earlier_payment_is_paid_though_its_notice_was_lost(world: World) -> None:
+def test_a_start_finds_that_an_earlier_payment_is_paid_though_its_notification_was_lost(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
-    again = operations.start(world.shop.plugin, order, vendor="paypal")
+    again = operations.start_payment(world.shop.plugin, order, method="paypal")
     assert (again.outcome, again.payment.pk) == (StartOutcome.PAID, payment.pk)
     assert world.shop.is_paid(order)
 
@@ -241,9 +241,9 @@ def test_a_start_finds_that_an_earlier_payment_is_paid_though_its_notice_was_los
 def test_a_refused_creation_fails_and_the_shopper_may_try_again(world: World) -> None:
     order = world.order()
     world.sandbox.control.fault("refused", occasion="pay")
-    started = operations.start(world.shop.plugin, order, vendor="alipay")
+    started = operations.start_payment(world.shop.plugin, order, method="alipay")
     assert (started.outcome, started.payment.status) == (StartOutcome.REFUSED, "failed")
-    assert operations.start(world.shop.plugin, order, vendor="alipay").outcome is StartOutcome.REDIRECT
+    assert operations.start_payment(world.shop.plugin, order, method="alipay").outcome is StartOutcome.REDIRECT
 
 
 @pytest.mark.parametrize("state", ["paid", "cancelled"])
@@ -256,34 +256,34 @@ def test_an_order_that_is_not_payable_is_refused_and_nothing_is_sent(world: Worl
     assert not world.sandbox.service.transactions()
 
 
-def test_a_vendor_that_the_owner_does_not_offer_is_refused(world: World, configure: Callable[..., None]) -> None:
-    configure(VENDORS=["paypal"])
+def test_a_method_that_the_owner_does_not_offer_is_refused(world: World, configure: Callable[..., None]) -> None:
+    configure(PAYMENT_METHODS=["paypal"])
     with pytest.raises(InvalidRequest, match="not offered"):
         world.start(world.order())
 
 
-def test_a_wrong_merchant_number_closes_no_order_and_raises_one_attention(world: World, configure: Callable[..., None]) -> None:
+def test_a_wrong_merchant_number_closes_no_order_and_raises_one_review(world: World, configure: Callable[..., None]) -> None:
     payments = [world.start(world.order()) for _ in range(3)]
     configure({"TOKEN": "another token"})
     for _ in range(12):
         world.time.advance(minutes=15)
-        world.sweep()
+        world.run_worker()
     assert {world.fresh(payment).status for payment in payments} == {"pending"}
-    assert world.attentions() == ["wrong-credentials"]
+    assert world.reviews() == ["wrong-credentials"]
 
 
-def test_payments_of_a_changed_account_are_held_with_one_attention(world: World, configure: Callable[..., None]) -> None:
+def test_payments_of_a_changed_account_are_held_with_one_review(world: World, configure: Callable[..., None]) -> None:
     payment = world.start(world.order())
     configure({"MERCHANT_NO": "999"})
-    world.notice(payment)
-    world.notice(payment)
-    assert world.attentions() == ["account-gone"]
+    world.notification(payment)
+    world.notification(payment)
+    assert world.reviews() == ["account-gone"]
     assert world.fresh(payment).status == "pending"
 
 
 def test_an_unknown_account_is_an_error_before_anything_is_written(world: World) -> None:
     with pytest.raises(ConfigurationError, match="'elsewhere'"):
-        operations.start(world.shop.plugin, world.order(), vendor="alipay", account="elsewhere")
+        operations.start_payment(world.shop.plugin, world.order(), method="alipay", account="elsewhere")
     assert not Payment.objects.exists()
 
 
@@ -292,10 +292,10 @@ def test_an_unrecognised_status_past_expiry_is_raised(world: World) -> None:
     world.sandbox.control.set_options({"word_pending": "settling", "word_expired": "settling"})
     try:
         world.time.advance(hours=3)
-        world.sweep()
+        world.run_worker()
     finally:
         world.sandbox.control.set_options({"word_pending": "pending", "word_expired": "closed"})
-    assert world.attentions() == ["unrecognised-status"]
+    assert world.reviews() == ["unrecognised-status"]
     assert world.fresh(payment).status == "pending"
 
 
@@ -303,16 +303,16 @@ def test_the_shop_is_told_that_an_order_is_unpaid_only_when_no_payment_is_open(w
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     world.sandbox.control.decline(first.reference)
-    world.notice(first)
+    world.notification(first)
     assert world.fresh(first).status == "failed"
     world.time.advance(minutes=61)
-    world.sweep()
+    world.run_worker()
     assert world.shop.is_payable(order)
     world.sandbox.control.decline(second.reference)
-    world.notice(second)
+    world.notification(second)
     assert world.shop.is_payable(order)  # the shopper may still try again
     world.time.advance(minutes=61)
-    world.sweep()
+    world.run_worker()
     assert world.shop.is_released(order)
 
 
@@ -327,65 +327,65 @@ def about(moment: datetime | None, seconds: float) -> bool:
 def test_i7_a_look_is_claimed_once_in_the_throttle_interval_and_brought_forward_if_denied(
     world: World, configure: Callable[..., None]
 ) -> None:
-    configure(NOTICE_THROTTLE_SECONDS=30)
+    configure(NOTIFICATION_THROTTLE_SECONDS=30)
     payment = world.start(world.order())
     world.time.advance(minutes=7)
-    Payment.objects.update(next_look_at=clock.now() + timedelta(hours=1))
+    Payment.objects.update(next_poll_at=clock.now() + timedelta(hours=1))
     payment = world.fresh(payment)
-    assert claim_look(payment, "h" * 32, notices=1, forged_notices=2)
+    assert claim_poll(payment, "h" * 32, notifications=1, forged_notifications=2)
     row = world.fresh(payment)
-    assert (row.notices, row.forged_notices, row.last_notice) == (1, 2, "h" * 32)
-    assert (payment.notices, payment.looked_at, payment.next_look_at) == (1, row.looked_at, row.next_look_at)
-    assert about(row.looked_at, 0)
-    assert about(row.next_look_at, 30 + 60), "should this process die, the sweeper looks after a minute"
-    Payment.objects.update(next_look_at=clock.now() + timedelta(hours=1))
+    assert (row.notifications, row.forged_notifications, row.last_notification) == (1, 2, "h" * 32)
+    assert (payment.notifications, payment.last_polled_at, payment.next_poll_at) == (1, row.last_polled_at, row.next_poll_at)
+    assert about(row.last_polled_at, 0)
+    assert about(row.next_poll_at, 30 + 60), "should this process die, the worker looks after a minute"
+    Payment.objects.update(next_poll_at=clock.now() + timedelta(hours=1))
     payment = world.fresh(payment)
-    assert not claim_look(payment, notices=1)
-    assert about(world.fresh(payment).next_look_at, 30)
-    assert world.fresh(payment).last_notice == "h" * 32
-    Payment.objects.update(next_look_at=clock.now() + timedelta(seconds=10))
-    assert not claim_look(world.fresh(payment))
-    assert about(world.fresh(payment).next_look_at, 10), "it is not put off"
-    Payment.objects.update(next_look_at=None)
-    assert not claim_look(world.fresh(payment))
-    assert about(world.fresh(payment).next_look_at, 30)
+    assert not claim_poll(payment, notifications=1)
+    assert about(world.fresh(payment).next_poll_at, 30)
+    assert world.fresh(payment).last_notification == "h" * 32
+    Payment.objects.update(next_poll_at=clock.now() + timedelta(seconds=10))
+    assert not claim_poll(world.fresh(payment))
+    assert about(world.fresh(payment).next_poll_at, 10), "it is not put off"
+    Payment.objects.update(next_poll_at=None)
+    assert not claim_poll(world.fresh(payment))
+    assert about(world.fresh(payment).next_poll_at, 30)
     world.time.advance(seconds=30)
-    assert claim_look(world.fresh(payment))
+    assert claim_poll(world.fresh(payment))
 
 
 def test_i7_a_look_that_is_claimed_on_an_old_row_counts_what_came_since(world: World, configure: Callable[..., None]) -> None:
-    configure(NOTICE_THROTTLE_SECONDS=30)
+    configure(NOTIFICATION_THROTTLE_SECONDS=30)
     payment = world.start(world.order())
     old = world.fresh(payment)
-    assert claim_look(payment, notices=1)
-    assert not claim_look(old, "h" * 32, notices=1)
-    assert (old.notices, world.fresh(payment).notices) == (2, 2)
-    assert (old.last_notice, world.fresh(payment).last_notice) == ("h" * 32, "h" * 32)
+    assert claim_poll(payment, notifications=1)
+    assert not claim_poll(old, "h" * 32, notifications=1)
+    assert (old.notifications, world.fresh(payment).notifications) == (2, 2)
+    assert (old.last_notification, world.fresh(payment).last_notification) == ("h" * 32, "h" * 32)
 
 
 def test_i7_a_look_may_be_claimed_again_in_the_very_moment_in_which_the_interval_is_over(
     world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure(NOTICE_THROTTLE_SECONDS=30)
+    configure(NOTIFICATION_THROTTLE_SECONDS=30)
     payment, moment = world.start(world.order()), clock.now()
     claims = []
     for after in (0, 29, 30):
         monkeypatch.setattr(clock, "now", lambda after=after: moment + timedelta(seconds=after))
-        claims.append(claim_look(world.fresh(payment)))
+        claims.append(claim_poll(world.fresh(payment)))
     assert claims == [True, False, True]
 
 
-def test_a_notice_about_a_paid_payment_claims_no_look_and_a_person_may(world: World) -> None:
+def test_a_notification_about_a_paid_payment_claims_no_look_and_a_person_may(world: World) -> None:
     payment = world.paid_payment()
-    due = payment.next_look_at
-    assert not claim_look(payment, notices=1)
-    assert (world.fresh(payment).next_look_at, payment.notices) == (due, world.fresh(payment).notices)
-    assert claim_look(payment)
+    due = payment.next_poll_at
+    assert not claim_poll(payment, notifications=1)
+    assert (world.fresh(payment).next_poll_at, payment.notifications) == (due, world.fresh(payment).notifications)
+    assert claim_poll(payment)
 
 
 def test_reconcile_returns_the_payment_as_it_stands_when_it_was_looked_at_just_now(world: World, configure: Callable[..., None]) -> None:
     payment = world.start(world.order())
-    configure(NOTICE_THROTTLE_SECONDS=30)
+    configure(NOTIFICATION_THROTTLE_SECONDS=30)
     assert operations.reconcile(payment, "test").status == "pending"
     world.shopper_pays(payment)
     before = world.queries()
@@ -396,7 +396,7 @@ def test_reconcile_returns_the_payment_as_it_stands_when_it_was_looked_at_just_n
         operations.reconcile(payment, "test")
 
 
-def test_who_waits_gets_one_short_attempt_and_the_sweeper_takes_its_time(
+def test_who_waits_gets_one_short_attempt_and_the_worker_takes_its_time(
     world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[float, int, str]] = []
@@ -411,7 +411,7 @@ def test_who_waits_gets_one_short_attempt_and_the_sweeper_takes_its_time(
     payment = world.start(world.order())
     ask(payment)
     operations.reconcile(payment, "test")
-    world.notice(payment)
+    world.notification(payment)
     configure({"DEADLINE_SECONDS": 2, "QUERY_ATTEMPTS": 3})
     ask(payment, quickly=True)
     reference = payment.reference
@@ -428,20 +428,20 @@ def test_what_keeps_a_payment_from_being_asked_about_is_no_news(
 
     with monkeypatch.context() as patch:
         patch.setattr(hooks, "query", breaking)
-        assert ask(payment) == NoNews(because="ZeroDivisionError in a plugin")
+        assert ask(payment) == Inconclusive(detail="ZeroDivisionError in a plugin")
     assert f"the query of {payment.reference} failed in a plugin" in caplog.text
     with monkeypatch.context() as patch:
         patch.setattr(operations.payments, "account_of", breaking)
-        assert ask(payment) == NoNews(because="ZeroDivisionError in a plugin")
+        assert ask(payment) == Inconclusive(detail="ZeroDivisionError in a plugin")
     assert f"the account of {payment.reference} could not be found" in caplog.text
     with monkeypatch.context() as patch:
         error = NotSent("query", "x", "connection refused")
         patch.setattr(hooks, "query", lambda *_: (_ for _ in ()).throw(error))
-        assert ask(payment) == NoNews(because=str(error))
+        assert ask(payment) == Inconclusive(detail=str(error))
     configure({"MERCHANT_NO": "999"})
     gone = ask(payment)
-    assert isinstance(gone, NoNews)
-    assert (gone.attention, gone.because.startswith("merchant_no: '999' was ")) == (AttentionReason.ACCOUNT_GONE, True)
+    assert isinstance(gone, Inconclusive)
+    assert (gone.review, gone.detail.startswith("merchant_no: '999' was ")) == (ReviewReason.ACCOUNT_GONE, True)
 
 
 def test_what_is_known_of_a_payment_is_its_row_and_what_went_back_for_certain(world: World) -> None:
@@ -454,7 +454,7 @@ def test_what_is_known_of_a_payment_is_its_row_and_what_went_back_for_certain(wo
         amount=Decimal("12.50"),
         status=PaymentStatus.PAID,
         expires_at=payment.expires_at,
-        closes_at=payment.cashier_closes_at,
+        closes_at=payment.page_closes_at,
         currency="USD",
         transaction_no=payment.transaction_no,
         refunded=Decimal("3.30"),
@@ -472,35 +472,35 @@ def test_an_answer_that_leaves_all_as_it_was_sets_the_next_look(world: World) ->
     payment = world.fresh(world.start(world.order()))
     world.time.advance(seconds=20)
     apply_answer(payment, ask(payment), "test")
-    assert about(world.fresh(payment).next_look_at, 10), "thirty seconds after it was begun"
+    assert about(world.fresh(payment).next_poll_at, 10), "thirty seconds after it was begun"
     world.time.advance(minutes=30)
     apply_answer(payment, ask(payment), "test")
-    assert about(world.fresh(payment).next_look_at, 600)
-    apply_answer(payment, NoNews(because="time-out"), "test")
-    assert about(world.fresh(payment).next_look_at, 120)
-    Payment.objects.update(next_look_at=clock.now(), notices=7)
+    assert about(world.fresh(payment).next_poll_at, 600)
+    apply_answer(payment, Inconclusive(detail="time-out"), "test")
+    assert about(world.fresh(payment).next_poll_at, 120)
+    Payment.objects.update(next_poll_at=clock.now(), notifications=7)
     apply_answer(payment, ask(payment), "test")
-    assert about(world.fresh(payment).next_look_at, 0), "a notice that came since has brought it forward"
+    assert about(world.fresh(payment).next_poll_at, 0), "a notification that came since has brought it forward"
 
 
 def test_an_answer_sets_the_next_look_at_its_own_payment_and_at_no_other(world: World) -> None:
     first, second = world.start(world.order()), world.start(world.order())
     world.time.advance(minutes=30)
     later = clock.now() + timedelta(hours=5)
-    Payment.objects.update(status_since=first.status_since, next_look_at=later)
+    Payment.objects.update(status_since=first.status_since, next_poll_at=later)
     payment = world.fresh(first)
     apply_answer(payment, ask(payment), "test")
-    assert about(world.fresh(first).next_look_at, 600)
-    assert world.fresh(second).next_look_at == later
+    assert about(world.fresh(first).next_poll_at, 600)
+    assert world.fresh(second).next_poll_at == later
 
 
 def test_an_answer_leaves_the_next_look_of_a_payment_that_has_moved_since(world: World) -> None:
     payment = world.fresh(world.start(world.order()))
     answer = ask(payment)
     later = clock.now() + timedelta(hours=5)
-    Payment.objects.update(status="closed", status_since=clock.now(), next_look_at=later)
+    Payment.objects.update(status="closed", status_since=clock.now(), next_poll_at=later)
     apply_answer(payment, answer, "test")
-    assert world.fresh(payment).next_look_at == later
+    assert world.fresh(payment).next_poll_at == later
 
 
 def test_an_answer_teaches_the_number_of_a_payment_that_stays_where_it_is(world: World) -> None:
@@ -512,10 +512,10 @@ def test_an_answer_teaches_the_number_of_a_payment_that_stays_where_it_is(world:
     row = world.fresh(payment)
     assert (seen.transaction_no, row.transaction_no, row.status, row.status_since) == (number, number, "pending", payment.status_since)
     assert seen.order == payment.order
-    entry = TimelineEntry.objects.get(cause="test")
-    assert (entry.event, entry.sentence, entry.payment) == ("payment.identified", f"transaction {number}", row)
+    entry = TimelineEntry.objects.get(actor="test")
+    assert (entry.event, entry.message, entry.payment) == ("payment.identified", f"transaction {number}", row)
     apply_answer(row, ask(row), "test")
-    assert TimelineEntry.objects.get(cause="test") == entry, "it is learnt once"
+    assert TimelineEntry.objects.get(actor="test") == entry, "it is learnt once"
 
 
 def test_an_answer_to_a_question_from_before_the_payment_was_paid_is_no_change_whatever_the_askers_clock_says(world: World) -> None:
@@ -525,10 +525,10 @@ def test_an_answer_to_a_question_from_before_the_payment_was_paid_is_no_change_w
     pending = ask(read)
     assert isinstance(pending, Found)
     world.shopper_pays(read)
-    world.notice(read)
+    world.notification(read)
     assert world.fresh(read).status == "paid"
     seen = apply_answer(read, replace(pending, asked_at=clock.now() + timedelta(seconds=20)), "test")
-    assert (seen.status, world.attentions()) == ("paid", [])
+    assert (seen.status, world.reviews()) == ("paid", [])
 
 
 def test_an_answer_that_was_asked_for_in_the_moment_of_the_last_status_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -537,11 +537,11 @@ def test_an_answer_that_was_asked_for_in_the_moment_of_the_last_status_counts(wo
     payment = world.paid_payment()
     world.sandbox.control.reverse(payment.reference)
     apply_answer(payment, ask(payment), "test")
-    assert world.attentions() == ["changed-after-paid"]
-    attention = Attention.objects.get()
-    assert (attention.order, attention.payment, attention.account) == (payment.order, payment, "default")
-    assert attention.sentence.startswith(f"Payment {payment.reference}: it was paid, and now the gateway says ")
-    assert TimelineEntry.objects.get(event="attention.raised").cause == "test"
+    assert world.reviews() == ["changed-after-paid"]
+    review = Review.objects.get()
+    assert (review.order, review.payment, review.account) == (payment.order, payment, "default")
+    assert review.message.startswith(f"Payment {payment.reference}: it was paid, and now the gateway says ")
+    assert TimelineEntry.objects.get(event="review.opened").actor == "test"
     assert not TimelineEntry.objects.filter(event="payment.identified").exists(), "its number was known"
 
 
@@ -556,34 +556,34 @@ def test_an_answer_from_before_the_status_counts_only_where_no_right_clock_can_h
     Payment.objects.update(status_since=moment + clock.SKEW + more)
     payment = world.fresh(payment)
     apply_answer(payment, ask(payment), "test")
-    assert world.attentions() == raised
+    assert world.reviews() == raised
 
 
 def test_an_answer_says_nothing_new_where_persons_know_of_its_matter_already(world: World) -> None:
     payment = world.fresh(world.start(world.order()))
     of_account, of_payment = "wrong-credentials:account:default", f"amount-mismatch:payment:{payment.pk}"
     for reason, key, other in (
-        (AttentionReason.WRONG_CREDENTIALS, of_account, of_payment),
-        (AttentionReason.AMOUNT_MISMATCH, of_payment, of_account),
+        (ReviewReason.WRONG_CREDENTIALS, of_account, of_payment),
+        (ReviewReason.AMOUNT_MISMATCH, of_payment, of_account),
     ):
-        decision = Decision(status=PaymentStatus.PENDING, transaction_no=payment.transaction_no, because="so", attention=reason)
+        decision = Decision(status=PaymentStatus.PENDING, transaction_no=payment.transaction_no, detail="so", review=reason)
         assert is_unchanged(payment, decision, {key: f"Payment {payment.reference}: so."})
         assert not is_unchanged(payment, decision, {other: f"Payment {payment.reference}: so."})
-        is_of_account = reason is AttentionReason.WRONG_CREDENTIALS
+        is_of_account = reason is ReviewReason.WRONG_CREDENTIALS
         assert is_unchanged(payment, decision, {key: "It said something else."}) is is_of_account, "whichever payment met it"
 
 
 def test_no_news_that_a_person_must_see_is_raised_and_tried_again_soon(world: World, caplog: pytest.LogCaptureFixture) -> None:
     payment = world.fresh(world.start(world.order()))
     world.time.advance(minutes=30)
-    seen = apply_answer(payment, NoNews(because="bad signature", attention=AttentionReason.SIGNATURE_MISMATCH), "test")
+    seen = apply_answer(payment, Inconclusive(detail="bad signature", review=ReviewReason.SIGNATURE_MISMATCH), "test")
     assert seen.status == "pending"
-    attention = Attention.objects.get()
-    assert (attention.reason, attention.sentence) == ("signature-mismatch", "Account default: bad signature.")
-    assert (attention.payment, attention.account, attention.evidence) == (payment, "default", {"reference": payment.reference})
-    assert about(world.fresh(payment).next_look_at, 120)
+    review = Review.objects.get()
+    assert (review.reason, review.message) == ("signature-mismatch", "Account default: bad signature.")
+    assert (review.payment, review.account, review.evidence) == (payment, "default", {"reference": payment.reference})
+    assert about(world.fresh(payment).next_poll_at, 120)
     [heard] = [vars(entry) for entry in caplog.records if entry.name == "tillgate.events"]
-    assert (heard["event"], heard["cause"]) == ("attention.raised", "test")
+    assert (heard["event"], heard["actor"]) == ("review.opened", "test")
 
 
 @pytest.mark.parametrize(
@@ -607,65 +607,65 @@ def test_what_an_answer_brought_is_written_with_its_time_and_its_next_look(world
     assert row.transaction_no
     assert about(row.status_since, 0)
     assert row.status_since > began
-    assert about(row.next_look_at, seconds)
+    assert about(row.next_poll_at, seconds)
     entry = TimelineEntry.objects.get(event=f"payment.{status}")
-    assert (entry.payment, entry.cause, entry.evidence["status"]) == (payment, "test", word)
+    assert (entry.payment, entry.actor, entry.evidence["status"]) == (payment, "test", word)
     unpaid = row.order.unpaid_check_at
     assert about(unpaid, 3600) if status in ("failed", "closed") else unpaid is None
-    assert Delivery.objects.filter(kind="payment-paid", payment=payment).count() == (status == "paid")
+    assert OutboxEvent.objects.filter(kind="payment-paid", payment=payment).count() == (status == "paid")
 
 
-def test_i7_a_notice_that_comes_while_an_answer_is_under_way_keeps_the_look_that_it_brought_forward(world: World) -> None:
+def test_i7_a_notification_that_comes_while_an_answer_is_under_way_keeps_the_look_that_it_brought_forward(world: World) -> None:
     world.sandbox.control.fault("lost_response", occasion="pay")
     payment = world.fresh(world.start(world.order()))
     answer = ask(payment)
     soon = clock.now() + timedelta(seconds=1)
-    Payment.objects.update(notices=1, next_look_at=soon)
+    Payment.objects.update(notifications=1, next_poll_at=soon)
     apply_answer(payment, answer, "test")
-    assert (world.fresh(payment).status, world.fresh(payment).next_look_at) == ("pending", soon)
+    assert (world.fresh(payment).status, world.fresh(payment).next_poll_at) == ("pending", soon)
 
 
-def test_i7_a_notice_that_comes_while_an_answer_is_under_way_puts_no_look_off(world: World) -> None:
+def test_i7_a_notification_that_comes_while_an_answer_is_under_way_puts_no_look_off(world: World) -> None:
     world.sandbox.control.fault("lost_response", occasion="pay")
     payment = world.fresh(world.start(world.order()))
     world.time.advance(minutes=30)
     answer = ask(payment)
-    Payment.objects.update(notices=1, next_look_at=clock.now() + timedelta(hours=5))
+    Payment.objects.update(notifications=1, next_poll_at=clock.now() + timedelta(hours=5))
     apply_answer(payment, answer, "test")
-    assert about(world.fresh(payment).next_look_at, 600)
+    assert about(world.fresh(payment).next_poll_at, 600)
 
 
 def test_i9_an_answer_that_was_asked_for_before_the_status_it_finds_moves_nothing(world: World) -> None:
     payment = world.fresh(world.start(world.order()))
     before = ask(payment)
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     paid = world.fresh(payment)
     apply_answer(payment, before, "test")
     assert apply_answer(paid, before, "test").status == "paid"
-    assert world.attentions() == []
-    assert world.fresh(payment).next_look_at == paid.next_look_at
+    assert world.reviews() == []
+    assert world.fresh(payment).next_poll_at == paid.next_poll_at
 
 
 def test_a_number_that_the_gateway_gave_to_two_payments_is_raised_and_both_are_paid(world: World) -> None:
     first, second = world.paid_payment(), world.start(world.order())
     Payment.objects.filter(pk=first.pk).update(transaction_no=second.transaction_no)
     world.shopper_pays(second)
-    world.notice(second)
+    world.notification(second)
     assert world.shop.is_paid(second.order.key)
-    attention = Attention.objects.get()
-    assert (attention.reason, attention.payment, attention.order) == ("duplicate-transaction-no", second, second.order)
+    review = Review.objects.get()
+    assert (review.reason, review.payment, review.order) == ("duplicate-transaction-no", second, second.order)
     said = f"The gateway gave transaction {second.transaction_no} to {second.reference} and to {first.reference}."
-    assert (attention.sentence, TimelineEntry.objects.get(event="attention.raised").cause) == (said, "notice")
+    assert (review.message, TimelineEntry.objects.get(event="review.opened").actor) == (said, "notification")
 
 
 def test_a_number_that_a_sandbox_and_a_live_gateway_have_both_given_away_is_nobodys_matter(world: World) -> None:
     first, second = world.paid_payment(), world.start(world.order())
     Payment.objects.filter(pk=first.pk).update(transaction_no=second.transaction_no, sandbox=False)
     world.shopper_pays(second)
-    world.notice(second)
+    world.notification(second)
     assert world.shop.is_paid(second.order.key)
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 @pytest.mark.parametrize("word", ["pending", "failed"])
@@ -677,7 +677,7 @@ def test_a_number_that_the_gateway_gave_to_two_payments_is_nobodys_matter_before
     if word == "failed":
         world.sandbox.control.decline(second.reference)
     assert apply_answer(second, ask(second), "test").status == word
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_payments_that_have_no_number_have_not_the_same(world: World) -> None:
@@ -687,22 +687,22 @@ def test_payments_that_have_no_number_have_not_the_same(world: World) -> None:
         world.time.advance(hours=3)
         assert apply_answer(payment, ask(payment), "test").status == "expired"
         assert TimelineEntry.objects.get(event="payment.expired", payment=payment).evidence == {}
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_what_the_shop_must_hear_of_a_paid_payment_is_queued_with_it(world: World) -> None:
     payment = world.paid_payment()
-    delivery = Delivery.objects.get()
-    assert (delivery.kind, delivery.payment, delivery.order) == ("payment-paid", payment, payment.order)
-    assert about(delivery.created_at, 0)
+    outbox_event = OutboxEvent.objects.get()
+    assert (outbox_event.kind, outbox_event.payment, outbox_event.order) == ("payment-paid", payment, payment.order)
+    assert about(outbox_event.created_at, 0)
 
 
-def test_i3_what_the_shop_must_hear_is_told_by_the_sweeper_when_the_process_ends_before(
+def test_i3_what_the_shop_must_hear_is_told_by_the_worker_when_the_process_ends_before(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(operations.payments, "deliver", lambda order_id: 0)
         payment = world.paid_payment()
     assert (payment.status, world.shop.times_paid(payment.order.key)) == ("paid", 0)
-    world.sweep()
+    world.run_worker()
     assert world.shop.times_paid(payment.order.key) == 1

@@ -17,40 +17,42 @@ from tests.django.operations.conftest import queue
 from tests.smallest_shop.models import ShopOrder
 from tillgate import ConfigurationError, InvalidRequest, NotSent, Refunded, RefundRequest, Refused, hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
+from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import RefundNotPossible, accounts
-from tillgate.django.operations.attention import raise_attention
 from tillgate.django.operations.locking import InsideTransaction, locked_order
-from tillgate.django.operations.refunds import enter_external_refund, refundable, settle_by_notice, settle_by_person, withdraw
-from tillgate.lifecycle import AttentionReason
+from tillgate.django.operations.refunds import record_external_refund, refundable, settle_by_notification, settle_by_staff, withdraw
+from tillgate.django.operations.reviews import open_review
+from tillgate.lifecycle import ReviewReason
 from tillgate.testing.crashes import Crash
 
 
-def refund_notice(world: World, refund: Refund, body: str = "status=success") -> None:
-    answer = world.client.post(f"/payments/refund-notice/{refund.notice_key}/", body, content_type="application/x-www-form-urlencoded")
+def refund_notification(world: World, refund: Refund, body: str = "status=success") -> None:
+    answer = world.client.post(
+        f"/payments/refund-notification/{refund.notification_key}/", body, content_type="application/x-www-form-urlencoded"
+    )
     assert (answer.status_code, answer.content) == (200, b"success")
 
 
-def given_back(world: World, payment: Payment) -> Decimal:
+def refunded_amount(world: World, payment: Payment) -> Decimal:
     found = world.sandbox.service.find(payment.reference)
     return Decimal(found.refunded_cents) / 100
 
 
 def test_a_part_and_then_the_rest_are_given_back_and_the_shop_hears_of_each(world: World) -> None:
     payment = world.paid_payment("12.50")
-    assert operations.refund(payment.pk, "2.50", person="ann", reason="damaged").status == "succeeded"
+    assert operations.refund(payment.pk, "2.50", staff="ann", reason="damaged").status == "succeeded"
     assert operations.refund(payment.pk, Decimal("10.00")).status == "succeeded"
     assert world.shop.refunded(payment.order.key) == Decimal("12.50")
     assert refundable(payment) == 0
-    assert given_back(world, payment) == Decimal("12.50")
+    assert refunded_amount(world, payment) == Decimal("12.50")
 
 
 def test_i5_more_than_was_paid_is_refused_before_anything_is_sent(world: World) -> None:
     payment = world.paid_payment("12.50")
     operations.refund(payment.pk, "2.50")
-    with pytest.raises(InvalidRequest, match=r"more than the USD 10.00 that can still be given back"):
+    with pytest.raises(InvalidRequest, match=r"more than the USD 10.00 that can still be refunded"):
         operations.refund(payment.pk, "10.01")
-    assert given_back(world, payment) == Decimal("2.50")
+    assert refunded_amount(world, payment) == Decimal("2.50")
 
 
 @pytest.mark.parametrize("amount", ["0", "-1", "1.005", "1e1", "NaN", 1.5])
@@ -75,48 +77,48 @@ def test_i6_a_refund_of_unknown_outcome_is_held_blocks_its_amount_and_is_never_s
     world.sandbox.control.fault(fault, occasion="refund")
     refund = operations.refund(payment.pk, "12.50")
     assert refund.status == "unknown"
-    assert world.attentions() == ["refund-unknown"]
-    before = given_back(world, payment)
+    assert world.reviews() == ["refund-unknown"]
+    before = refunded_amount(world, payment)
     world.time.advance(days=2)
-    world.sweep()
+    world.run_worker()
     assert operations.send_refund(refund.pk).status == "unknown"
-    assert given_back(world, payment) == before
+    assert refunded_amount(world, payment) == before
     with pytest.raises(InvalidRequest, match=r"USD 0.00"):
         operations.refund(payment.pk, "0.01")
 
 
-def test_i7_a_notice_on_its_own_address_settles_a_refund_of_unknown_outcome(world: World) -> None:
+def test_i7_a_notification_on_its_own_address_settles_a_refund_of_unknown_outcome(world: World) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "12.50")
-    refund_notice(world, refund)
+    refund_notification(world, refund)
     refund.refresh_from_db()
     assert refund.status == "succeeded"
-    assert world.attentions() == []
+    assert world.reviews() == []
     assert world.shop.refunded(payment.order.key) == Decimal("12.50")
 
 
-def test_i7_a_forged_notice_settles_no_refund(world: World) -> None:
+def test_i7_a_forged_notification_settles_no_refund(world: World) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "12.50")
-    refund_notice(world, refund, "status=success&verifySign=00000000000000000000000000000000")
+    refund_notification(world, refund, "status=success&verifySign=00000000000000000000000000000000")
     refund.refresh_from_db()
     assert refund.status == "unknown"
 
 
-def test_i7_a_notice_that_is_kept_is_acknowledged_though_the_shop_cannot_be_told_at_once(
+def test_i7_a_notification_that_is_kept_is_acknowledged_though_the_shop_cannot_be_told_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "2.50")
     with monkeypatch.context() as patch:
-        patch.setattr(operations.notices, "deliver", failing(OperationalError("the lock is held")))
-        refund_notice(world, refund)
-    assert f"what a notice of {payment.reference} leads to could not be done" in caplog.text
+        patch.setattr(operations.notifications, "deliver", failing(OperationalError("the lock is held")))
+        refund_notification(world, refund)
+    assert f"what a notification of {payment.reference} leads to could not be done" in caplog.text
     assert (Refund.objects.get().status, world.shop.refunded(payment.order.key)) == ("succeeded", Decimal(0))
-    world.sweep()
+    world.run_worker()
     assert world.shop.refunded(payment.order.key) == Decimal("2.50")
 
 
@@ -129,7 +131,7 @@ def without_accounts() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("away", ["the plugin fails", "the alias is another merchant's"])
-def test_i7_a_notice_that_nobody_can_judge_is_not_acknowledged_and_settles_its_refund_when_it_comes_again(
+def test_i7_a_notification_that_nobody_can_judge_is_not_acknowledged_and_settles_its_refund_when_it_comes_again(
     world: World, configure: Callable[..., None], caplog: pytest.LogCaptureFixture, away: str
 ) -> None:
     payment = world.paid_payment("12.50")
@@ -137,33 +139,33 @@ def test_i7_a_notice_that_nobody_can_judge_is_not_acknowledged_and_settles_its_r
     refund = operations.refund(payment.pk, "2.50")
     if away == "the plugin fails":
         with without_accounts():
-            answer = world.client.post(f"/payments/refund-notice/{refund.notice_key}/", {"status": "success"})
+            answer = world.client.post(f"/payments/refund-notification/{refund.notification_key}/", {"status": "success"})
     else:
         configure({"MERCHANT_NO": "999999"})
-        answer = world.client.post(f"/payments/refund-notice/{refund.notice_key}/", {"status": "success"})
+        answer = world.client.post(f"/payments/refund-notification/{refund.notification_key}/", {"status": "success"})
         configure({})
     assert (answer.status_code, answer.content) == (503, b"try again later")
-    assert f"a notice of a refund of {payment.reference} has to come again" in caplog.text
-    assert (Refund.objects.get().status, refund.kept_notices.count()) == ("unknown", 0)
-    assert world.attentions() == ["refund-unknown", "account-gone"]
-    told = Attention.objects.get(reason="account-gone")
-    assert f"when a notice came of the refund of USD 2.50 of payment {payment.reference}" in told.sentence
+    assert f"a notification of a refund of {payment.reference} has to come again" in caplog.text
+    assert (Refund.objects.get().status, refund.kept_notifications.count()) == ("unknown", 0)
+    assert world.reviews() == ["refund-unknown", "account-gone"]
+    told = Review.objects.get(reason="account-gone")
+    assert f"when a notification came of the refund of USD 2.50 of payment {payment.reference}" in told.message
     assert (told.payment, told.account) == (payment, "default")
-    refund_notice(world, refund)
-    assert (Refund.objects.get().status, world.attentions()) == ("succeeded", ["account-gone"])
+    refund_notification(world, refund)
+    assert (Refund.objects.get().status, world.reviews()) == ("succeeded", ["account-gone"])
 
 
 def test_i6_a_confirmed_refund_is_neither_sent_nor_withdrawn_while_its_account_is_away(world: World) -> None:
     payment = world.paid_payment("12.50")
     refund = queued(payment)
-    refund_notice(world, refund)
+    refund_notification(world, refund)
     with without_accounts():
-        with pytest.raises(RefundNotPossible, match="a notice says that the refund was done"):
-            withdraw(refund.pk, person="ann")
+        with pytest.raises(RefundNotPossible, match="a notification says that the refund was done"):
+            withdraw(refund.pk, staff="ann")
         with pytest.raises(InvalidRequest, match=r"more than the USD 10\.00"):
-            enter_external_refund(payment.pk, "12.50", person="ann")
-        world.sweep()
-    assert (Refund.objects.get().status, given_back(world, payment)) == ("succeeded", Decimal(0))
+            record_external_refund(payment.pk, "12.50", staff="ann")
+        world.run_worker()
+    assert (Refund.objects.get().status, refunded_amount(world, payment)) == ("succeeded", Decimal(0))
 
 
 def test_i6_a_refund_that_is_confirmed_right_before_it_is_sent_is_not_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,38 +173,38 @@ def test_i6_a_refund_that_is_confirmed_right_before_it_is_sent_is_not_sent(world
     refund = queued(payment)
 
     def noticed(of: Payment) -> Any:
-        refund_notice(world, refund)
+        refund_notification(world, refund)
         return real(of)
 
     monkeypatch.setattr(operations.refunds, "account_of", noticed)
     world.time.advance(hours=4)
     assert operations.send_refund(refund.pk).status == "succeeded"
-    assert (given_back(world, payment), world.attentions()) == (Decimal(0), [])
+    assert (refunded_amount(world, payment), world.reviews()) == (Decimal(0), [])
 
 
-def test_i5_a_refund_cut_off_whose_notice_came_is_booked_though_its_account_is_away(world: World) -> None:
+def test_i5_a_refund_cut_off_whose_notification_came_is_booked_though_its_account_is_away(world: World) -> None:
     payment = world.paid_payment("12.50")
     refund = queued(payment)
     operations.refunds._claim(refund.pk)
-    refund_notice(world, refund)
+    refund_notification(world, refund)
     world.time.advance(minutes=16)
     with without_accounts():
-        world.sweep()
-    assert (Refund.objects.get().status, refundable(payment), world.attentions()) == ("succeeded", Decimal("10.00"), [])
+        world.run_worker()
+    assert (Refund.objects.get().status, refundable(payment), world.reviews()) == ("succeeded", Decimal("10.00"), [])
 
 
-def test_i5_a_queued_refund_that_a_notice_has_confirmed_is_booked_though_the_gateway_says_that_it_changed(
+def test_i5_a_queued_refund_that_a_notification_has_confirmed_is_booked_though_the_gateway_says_that_it_changed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     payment = world.paid_payment("12.50")
     refund = queued(payment, "12.50")
-    reason = AttentionReason.CHANGED_AFTER_PAID
-    raise_attention(reason, "Payment: it was paid, and now it is not.", "test", order=payment.order, payment=payment)
-    world.sweep()
+    reason = ReviewReason.CHANGED_AFTER_PAID
+    open_review(reason, "Payment: it was paid, and now it is not.", "test", order=payment.order, payment=payment)
+    world.run_worker()
     assert Refund.objects.get().status == "queued", "it may have been made elsewhere"
-    refund_notice(world, refund)
-    world.sweep()
-    assert (Refund.objects.get().status, given_back(world, payment), world.attentions()) == ("succeeded", Decimal(0), [])
+    refund_notification(world, refund)
+    world.run_worker()
+    assert (Refund.objects.get().status, refunded_amount(world, payment), world.reviews()) == ("succeeded", Decimal(0), [])
 
 
 def test_i5_refunds_never_exceed_the_payment_whatever_precision_the_host_counts_with(world: World) -> None:
@@ -214,21 +216,21 @@ def test_i5_refunds_never_exceed_the_payment_whatever_precision_the_host_counts_
         with pytest.raises(InvalidRequest, match=r"USD 0\.89"):
             operations.refund(payment.pk, "0.90")
         operations.refund(payment.pk, "0.89")
-        assert str(world.fresh(payment).given_back) == "1234567.89"
-    assert given_back(world, payment) == Decimal("1234567.89")
+        assert str(world.fresh(payment).refunded_amount) == "1234567.89"
+    assert refunded_amount(world, payment) == Decimal("1234567.89")
 
 
-@pytest.mark.parametrize(("done", "status", "left"), [(True, "succeeded", "0.00"), (False, "refused", "12.50")])
+@pytest.mark.parametrize(("done", "status", "left"), [(True, "succeeded", "0.00"), (False, "failed", "12.50")])
 def test_a_person_settles_what_nobody_knows(world: World, done: bool, status: str, left: str) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_request", occasion="refund")
     refund = operations.refund(payment.pk, "12.50")
-    assert settle_by_person(refund.pk, done=done, person="ann").status == status
+    assert settle_by_staff(refund.pk, done=done, staff="ann").status == status
     assert refundable(payment) == Decimal(left)
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
-@pytest.mark.parametrize("who", ["person", "notice"])
+@pytest.mark.parametrize("who", ["staff", "notification"])
 def test_a_process_that_dies_once_an_unknown_refund_is_settled_leaves_nobody_told_of_it(
     world: World, monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
@@ -239,15 +241,15 @@ def test_a_process_that_dies_once_an_unknown_refund_is_settled_leaves_nobody_tol
     def die(_: int) -> None:
         raise Crash
 
-    monkeypatch.setattr(operations.refunds if who == "person" else operations.notices, "deliver", die)
+    monkeypatch.setattr(operations.refunds if who == "staff" else operations.notifications, "deliver", die)
     with pytest.raises(Crash):
-        settle_by_person(refund.pk, done=True, person="ann") if who == "person" else refund_notice(world, refund)
+        settle_by_staff(refund.pk, done=True, staff="ann") if who == "staff" else refund_notification(world, refund)
     refund.refresh_from_db()
     assert refund.status == "succeeded"
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
-def test_the_sweeper_tells_the_shop_of_a_refund_whose_process_died_before_it_could(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worker_tells_the_shop_of_a_refund_whose_process_died_before_it_could(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("12.50")
 
     def die(_: int) -> None:
@@ -258,19 +260,19 @@ def test_the_sweeper_tells_the_shop_of_a_refund_whose_process_died_before_it_cou
         with pytest.raises(Crash):
             operations.refund(payment.pk, "2.50")
     assert world.shop.refunded(payment.order.key) == 0
-    world.sweep()
+    world.run_worker()
     assert world.shop.refunded(payment.order.key) == Decimal("2.50")
 
 
 def test_a_refused_refund_frees_its_amount(world: World) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("refused", occasion="refund")
-    assert operations.refund(payment.pk, "12.50").status == "refused"
+    assert operations.refund(payment.pk, "12.50").status == "failed"
     assert refundable(payment) == Decimal("12.50")
     assert world.shop.refunded(payment.order.key) == 0
 
 
-def test_a_refund_that_never_left_is_queued_again_and_sent_by_the_sweep(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refund_that_never_left_is_queued_again_and_sent_by_the_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from tillgate import NotSent
 
     payment = world.paid_payment("12.50")
@@ -282,8 +284,8 @@ def test_a_refund_that_never_left_is_queued_again_and_sent_by_the_sweep(world: W
         patch.setattr("tillgate.hooks.refund", refuse)
         assert operations.refund(payment.pk, "12.50").status == "queued"
     world.time.advance(minutes=2)
-    assert world.sweep().refunds_sent == 1
-    assert given_back(world, payment) == Decimal("12.50")
+    assert world.run_worker().refunds_sent == 1
+    assert refunded_amount(world, payment) == Decimal("12.50")
 
 
 def test_a_refund_cut_off_by_a_crash_is_unknown_after_a_while(world: World) -> None:
@@ -294,19 +296,19 @@ def test_a_refund_cut_off_by_a_crash_is_unknown_after_a_while(world: World) -> N
 
     Refund.objects.filter(pk=refund.pk).update(status="queued")
     assert _claim(refund.pk)
-    assert world.sweep().refunds_lost == 0
+    assert world.run_worker().refunds_lost == 0
     world.time.advance(minutes=16)
-    assert world.sweep().refunds_lost == 1
-    assert world.attentions() == ["refund-unknown"]
+    assert world.run_worker().refunds_lost == 1
+    assert world.reviews() == ["refund-unknown"]
 
 
 def test_i12_a_refund_inside_the_hosts_transaction_is_queued_and_sent_on_commit(world: World) -> None:
     payment = world.paid_payment("12.50")
     with transaction.atomic():
         refund = operations.queue_refund(payment.pk, "2.50")
-        assert given_back(world, payment) == 0
+        assert refunded_amount(world, payment) == 0
     refund.refresh_from_db()
-    assert (refund.status, given_back(world, payment)) == ("succeeded", Decimal("2.50"))
+    assert (refund.status, refunded_amount(world, payment)) == ("succeeded", Decimal("2.50"))
     with pytest.raises(InsideTransaction), transaction.atomic():
         operations.refund(payment.pk, "2.50")
 
@@ -316,7 +318,7 @@ def test_a_refund_that_somebody_has_not_seen_keeps_another_from_being_queued(wor
     operations.queue_refund(payment.pk, "2.50", seen=0)
     with pytest.raises(operations.RefundNotPossible, match="in the meantime"):
         operations.queue_refund(payment.pk, "2.50", seen=0)
-    assert given_back(world, payment) == Decimal("2.50")
+    assert refunded_amount(world, payment) == Decimal("2.50")
 
 
 def test_a_refund_whose_host_rolls_back_was_never_queued(world: World) -> None:
@@ -330,19 +332,19 @@ def test_a_refund_whose_host_rolls_back_was_never_queued(world: World) -> None:
     with pytest.raises(ZeroDivisionError):
         host()
     assert not Refund.objects.exists()
-    assert given_back(world, payment) == 0
+    assert refunded_amount(world, payment) == 0
 
 
 def test_a_refund_made_elsewhere_is_raised_blocks_further_ones_and_a_person_enters_it(world: World) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.reverse(payment.reference)
     world.time.advance(days=2)
-    world.sweep()
-    assert world.attentions() == ["changed-after-paid"]
+    world.run_worker()
+    assert world.reviews() == ["changed-after-paid"]
     with pytest.raises(RefundNotPossible, match="enter that amount first"):
         operations.refund(payment.pk, "1.00")
-    enter_external_refund(payment.pk, "2.50", person="ann")
-    assert world.attentions() == []
+    record_external_refund(payment.pk, "2.50", staff="ann")
+    assert world.reviews() == []
     assert refundable(payment) == Decimal("10.00")
     assert world.shop.refunded(payment.order.key) == Decimal("2.50")
 
@@ -352,13 +354,13 @@ def test_an_order_whose_only_money_did_not_pay_it_and_went_back_is_told_unpaid_i
     payment = world.start(order)
     world.shop.edit_total(order, Decimal("20.00"))
     world.shopper_pays(payment)
-    world.notice(payment)
-    assert world.attentions() == ["underpaid"]
+    world.notification(payment)
+    assert world.reviews() == ["underpaid"]
     operations.refund(payment.pk, "12.00")
     world.a_day_passes()
     assert world.shop.is_payable(order)  # a part of the money is still held
     operations.refund(payment.pk, "0.50")
-    world.sweep()
+    world.run_worker()
     assert world.shop.is_payable(order)  # the shopper may still try again
     world.a_day_passes()
     assert world.shop.is_released(order)
@@ -369,26 +371,26 @@ def test_money_that_went_back_releases_no_order_that_another_payment_has_paid(wo
     first, second = world.start(order), world.start(order, "paypal")
     for payment in (first, second):
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
     for payment in (second, first):
         operations.refund(payment.pk, payment.amount)
         world.a_day_passes()
-        assert world.shop.is_paid(order), "what becomes of an order that was paid and given back is the shop's own affair"
+        assert world.shop.is_paid(order), "what becomes of an order that was paid and refunded is the shop's own affair"
 
 
 # Word for word ----------------------------------------------------------------------------------------------------------------------------
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, act: Callable[[RefundRequest], Any]) -> None:
+def answering(monkeypatch: pytest.MonkeyPatch, action: Callable[[RefundRequest], Any]) -> None:
     """Let the gateway's place be taken by a function of the request."""
-    monkeypatch.setattr(hooks, "refund", lambda account, request: act(request))
+    monkeypatch.setattr(hooks, "refund", lambda account, request: action(request))
 
 
 def failing(error: Exception) -> Callable[[RefundRequest], Any]:
-    def act(_: RefundRequest) -> Any:
+    def action(_: RefundRequest) -> Any:
         raise error
 
-    return act
+    return action
 
 
 def queued(payment: Payment, amount: str = "2.50", **options: Any) -> Refund:
@@ -405,7 +407,7 @@ def about(moment: Any, expected: Any) -> bool:
 
 def test_a_queued_refund_is_written_in_every_field(world: World) -> None:
     payment = world.paid_payment()
-    refund = Refund.objects.get(pk=queued(payment, person="p" * 151, reason="r" * 256, data={"press": "x"}).pk)
+    refund = Refund.objects.get(pk=queued(payment, staff="p" * 151, reason="r" * 256, data={"press": "x"}).pk)
     assert (refund.payment, refund.amount, refund.status, refund.external) == (payment, Decimal("2.50"), "queued", False)
     assert (refund.requested_by, refund.reason, refund.data, refund.answer) == ("p" * 150, "r" * 255, {"press": "x"}, "")
     assert refund.created_at == refund.status_since == refund.due_at
@@ -414,11 +416,11 @@ def test_a_queued_refund_is_written_in_every_field(world: World) -> None:
     assert (given.payment, given.payment.order) == (payment, payment.order)
     plain = Refund.objects.get(pk=given.pk)
     assert (plain.requested_by, plain.reason, plain.data) == ("", "", {})
-    assert plain.notice_key != refund.notice_key
-    assert world.sweep().refunds_sent == 2
+    assert plain.notification_key != refund.notification_key
+    assert world.run_worker().refunds_sent == 2
 
 
-def test_a_refund_is_sent_with_its_own_address_for_notices(
+def test_a_refund_is_sent_with_its_own_address_for_notifications(
     world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(PUBLIC_URL="https://shop.example")
@@ -426,20 +428,20 @@ def test_a_refund_is_sent_with_its_own_address_for_notices(
     sent: list[RefundRequest] = []
     answering(monkeypatch, lambda request: sent.append(request) or failing(NotSent("refund", "x", "refused"))(request))  # type: ignore[func-returns-value]
     refund = operations.refund(payment.pk, "2.50")
-    url = f"https://shop.example/payments/refund-notice/{refund.notice_key}/"
+    url = f"https://shop.example/payments/refund-notification/{refund.notification_key}/"
     assert sent == [RefundRequest(reference=payment.reference, amount=Decimal("2.50"), ipn_url=url)]
 
 
 @pytest.mark.parametrize(
-    ("status", "sentence"),
+    ("status", "message"),
     [("pending", "is pending, and only a paid one can be refunded"), ("closed", "is closed, and only a paid one can be refunded")],
 )
-def test_what_cannot_be_refunded_is_refused_in_words(world: World, status: str, sentence: str) -> None:
+def test_what_cannot_be_refunded_is_refused_in_words(world: World, status: str, message: str) -> None:
     payment = world.start(world.order())
     Payment.objects.filter(pk=payment.pk).update(status=status)
     with pytest.raises(RefundNotPossible) as caught:
         operations.refund(payment.pk, "1.00")
-    assert str(caught.value) == f"payment {payment.reference} {sentence}"
+    assert str(caught.value) == f"payment {payment.reference} {message}"
     assert refundable(world.fresh(payment)) == 0
 
 
@@ -449,40 +451,40 @@ def test_what_was_refunded_elsewhere_or_meanwhile_or_is_too_much_is_refused_in_w
     newest = Refund.objects.get().pk
     with pytest.raises(InvalidRequest) as too_much:
         operations.refund(payment.pk, "10.01", seen=newest)
-    left = f"is more than the USD 10.00 that can still be given back of {payment.reference}"
+    left = f"is more than the USD 10.00 that can still be refunded of {payment.reference}"
     assert str(too_much.value) == f"amount: Decimal('10.01') {left}"
     with pytest.raises(InvalidRequest) as entered:
-        enter_external_refund(payment.pk, "10.01", person="ann")
+        record_external_refund(payment.pk, "10.01", staff="ann")
     assert str(entered.value) == f"amount: Decimal('10.01') {left}"
-    acts: list[Callable[[], object]] = [
+    actions: list[Callable[[], object]] = [
         lambda: operations.refund(payment.pk, "1.00", seen=0),
-        lambda: enter_external_refund(payment.pk, "1.00", person="ann", seen=0),
+        lambda: record_external_refund(payment.pk, "1.00", staff="ann", seen=0),
     ]
-    for act in acts:
+    for action in actions:
         with pytest.raises(RefundNotPossible) as meanwhile:
-            act()
+            action()
         assert str(meanwhile.value) == f"a refund of USD 2.50 of payment {payment.reference} was asked for in the meantime"
-    Attention.objects.create(payment=payment, reason="changed-after-paid", sentence="x", raised_at=clock.now())
+    Review.objects.create(payment=payment, reason="changed-after-paid", message="x", opened_at=clock.now())
     with pytest.raises(RefundNotPossible) as elsewhere:
         operations.refund(payment.pk, "1.00")
     assert str(elsewhere.value) == f"payment {payment.reference} may have been refunded elsewhere: enter that amount first"
     assert operations.refund(world.paid_payment().pk, "12.50").status == "succeeded", "another payment is another matter"
-    Attention.objects.update(resolved_at=clock.now())
+    Review.objects.update(resolved_at=clock.now())
     assert operations.refund(payment.pk, "10.00").status == "succeeded"
 
 
 def test_a_refund_that_waits_until_it_is_known_what_was_refunded_elsewhere_is_tried_in_an_hour(world: World) -> None:
     payment = world.paid_payment()
     refund = queued(payment)
-    attention = Attention.objects.create(payment=payment, reason="changed-after-paid", sentence="x", raised_at=clock.now())
+    review = Review.objects.create(payment=payment, reason="changed-after-paid", message="x", opened_at=clock.now())
     kept = operations.send_refund(refund.pk)
     assert (kept.pk, kept.status, kept.payment.order) == (refund.pk, "queued", payment.order)
     refund.refresh_from_db()
     assert (refund.status, about(refund.due_at, clock.now() + timedelta(hours=1))) == ("queued", True)
-    attention.delete()
+    review.delete()
     assert operations.send_refund(refund.pk).status == "succeeded"
     assert operations.send_refund(refund.pk).status == "succeeded", "one that is not queued any more is returned as it stands"
-    assert given_back(world, payment) == Decimal("2.50")
+    assert refunded_amount(world, payment) == Decimal("2.50")
 
 
 def test_a_refund_under_way_counts_as_lost_in_a_quarter_of_an_hour(world: World) -> None:
@@ -518,7 +520,7 @@ def test_what_is_settled_is_never_due_again(world: World) -> None:
         operations.refund(payment.pk, "1.00")
     assert list(Refund.objects.order_by("id").values_list("status", "due_at")) == [
         ("succeeded", None),
-        ("refused", None),
+        ("failed", None),
         ("unknown", None),
     ]
 
@@ -543,9 +545,9 @@ def test_a_refund_whose_account_is_gone_stays_queued_and_is_told(world: World, m
     answering(monkeypatch, failing(error))
     refund = operations.refund(payment.pk, "2.50")
     assert (refund.status, refund.answer) == ("queued", str(error))
-    attention = Attention.objects.get()
-    assert (attention.reason, attention.account, attention.payment, attention.order) == ("account-gone", "default", payment, None)
-    assert attention.sentence == f"Account default: {error}."
+    review = Review.objects.get()
+    assert (review.reason, review.account, review.payment, review.order) == ("account-gone", "default", payment, None)
+    assert review.message == f"Account default: {error}."
 
 
 def test_i6_an_answer_that_comes_after_the_refund_was_taken_for_lost_is_as_good_as_ever(
@@ -555,14 +557,14 @@ def test_i6_an_answer_that_comes_after_the_refund_was_taken_for_lost_is_as_good_
 
     def slow(account: Any, request: RefundRequest) -> Any:
         world.time.advance(minutes=16)
-        assert world.sweep().refunds_lost == 1
+        assert world.run_worker().refunds_lost == 1
         return real(account, request)
 
     monkeypatch.setattr(hooks, "refund", slow)
     refund = operations.refund(payment.pk, "2.50")
     assert (refund.status, refund.answer) == ("succeeded", "refund success")
-    assert (world.attentions(), world.shop.refunded(payment.order.key)) == ([], Decimal("2.50"))
-    assert TimelineEntry.objects.get(event="refund.succeeded").cause == "refund"
+    assert (world.reviews(), world.shop.refunded(payment.order.key)) == ([], Decimal("2.50"))
+    assert TimelineEntry.objects.get(event="refund.succeeded").actor == "refund"
     world.sandbox.control.fault("lost_response", occasion="refund")
     assert operations.refund(payment.pk, "1.00").status == "unknown", "an answer that says nothing changes nothing"
 
@@ -574,12 +576,12 @@ def test_i6_a_refund_that_was_taken_for_lost_is_not_queued_again_when_it_turns_o
 
     def slow(_: RefundRequest) -> Any:
         world.time.advance(minutes=16)
-        assert world.sweep().refunds_lost == 1
+        assert world.run_worker().refunds_lost == 1
         raise NotSent("refund", "x", "connection refused")
 
     answering(monkeypatch, slow)
     assert operations.refund(payment.pk, "2.50").status == "unknown"
-    assert world.attentions() == ["refund-unknown"]
+    assert world.reviews() == ["refund-unknown"]
 
 
 def test_i6_what_a_person_has_settled_stays_when_an_answer_comes_after_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -587,38 +589,40 @@ def test_i6_what_a_person_has_settled_stays_when_an_answer_comes_after_all(world
 
     def slow(account: Any, request: RefundRequest) -> Any:
         world.time.advance(minutes=16)
-        assert world.sweep().refunds_lost == 1
-        settle_by_person(Refund.objects.get().pk, done=False, person="ann")
+        assert world.run_worker().refunds_lost == 1
+        settle_by_staff(Refund.objects.get().pk, done=False, staff="ann")
         return real(account, request)
 
     monkeypatch.setattr(hooks, "refund", slow)
     refund = operations.refund(payment.pk, "2.50")
-    assert (refund.status, refund.answer) == ("refused", "ann found that it was not done")
-    assert world.attentions() == ["refund-contradicted"]
-    assert "the gateway's answer says that it was done" in Attention.objects.get(resolved_at=None).sentence
+    assert (refund.status, refund.answer) == ("failed", "ann found that it was not done")
+    assert world.reviews() == ["refund-contradicted"]
+    assert "the gateway's answer says that it was done" in Review.objects.get(resolved_at=None).message
     with pytest.raises(RefundNotPossible, match="enter that amount first"):
         operations.refund(payment.pk, "0.01")
 
 
-def test_i7_a_notice_that_came_before_the_answer_was_lost_settles_the_refund(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i7_a_notification_that_came_before_the_answer_was_lost_settles_the_refund(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment()
 
     def lost(request: RefundRequest) -> Any:
-        refund_notice(world, Refund.objects.get())
+        refund_notification(world, Refund.objects.get())
         raise TimeoutError
 
     answering(monkeypatch, lost)
     refund = operations.refund(payment.pk, "2.50")
-    assert (refund.status, refund.answer) == ("succeeded", "TimeoutError in a plugin; a notice had confirmed it")
-    assert world.attentions() == []
+    assert (refund.status, refund.answer) == ("succeeded", "TimeoutError in a plugin; a notification had confirmed it")
+    assert world.reviews() == []
 
 
 @pytest.mark.parametrize("body", ["status=failed", "status=success&verifySign=00000000000000000000000000000000"])
-def test_i7_a_notice_that_confirms_nothing_or_is_forged_settles_nothing(world: World, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+def test_i7_a_notification_that_confirms_nothing_or_is_forged_settles_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
     payment = world.paid_payment()
 
     def lost(request: RefundRequest) -> Any:
-        refund_notice(world, Refund.objects.get(), body)
+        refund_notification(world, Refund.objects.get(), body)
         raise TimeoutError
 
     answering(monkeypatch, lost)
@@ -629,12 +633,12 @@ def test_the_shop_is_told_each_outcome_once_and_of_no_attempt(world: World, monk
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "2.50")
-    settle_by_person(refund.pk, done=True, person="ann")
-    settle_by_person(refund.pk, done=False, person="bob")
+    settle_by_staff(refund.pk, done=True, staff="ann")
+    settle_by_staff(refund.pk, done=False, staff="bob")
     with monkeypatch.context() as patch:
         answering(patch, failing(NotSent("refund", "x", "connection refused")))
         operations.refund(payment.pk, "1.00")
-    told = Delivery.objects.filter(kind="refund-changed").order_by("id")
+    told = OutboxEvent.objects.filter(kind="refund-changed").order_by("id")
     assert [(one.refund, one.payment, one.data) for one in told] == [
         (refund, payment, {"status": "unknown"}),
         (refund, payment, {"status": "succeeded"}),
@@ -648,37 +652,37 @@ def test_an_order_that_was_paid_is_not_checked_when_its_money_goes_back_and_one_
     held = world.start(world.order())
     ShopOrder.objects.filter(pk=held.order.key).update(status="cancelled")
     world.shopper_pays(held)
-    world.notice(held)
+    world.notification(held)
     operations.refund(held.pk, "12.49")
-    assert world.attentions() == ["paid-not-payable"]
+    assert world.reviews() == ["paid-not-payable"]
     assert Order.objects.get(pk=held.order_id).unpaid_check_at is None
-    operations.refund(held.pk, "0.01", person="ann")
+    operations.refund(held.pk, "0.01", staff="ann")
     assert Order.objects.get(pk=paid.order_id).unpaid_check_at is None
     assert about(Order.objects.get(pk=held.order_id).unpaid_check_at, clock.now() + timedelta(minutes=60))
-    resolved = Attention.objects.get()
-    assert (resolved.resolution, resolved.resolved_by) == ("all of it was given back: USD 12.50", "ann")
+    resolved = Review.objects.get()
+    assert (resolved.resolution, resolved.resolved_by) == ("all of it was refunded: USD 12.50", "ann")
 
 
 def test_what_software_gave_back_is_concluded_by_itself(world: World) -> None:
     held = world.start(world.order())
     ShopOrder.objects.update(status="cancelled")
     world.shopper_pays(held)
-    world.notice(held)
-    Attention.objects.create(payment=held, reason="forged-notices", sentence="x", raised_at=clock.now())
+    world.notification(held)
+    Review.objects.create(payment=held, reason="forged-notifications", message="x", opened_at=clock.now())
     operations.refund(held.pk, "12.50")
-    assert list(Attention.objects.order_by("id").values_list("reason", "resolved_by")) == [
+    assert list(Review.objects.order_by("id").values_list("reason", "resolved_by")) == [
         ("paid-not-payable", "tillgate"),
-        ("forged-notices", ""),
+        ("forged-notifications", ""),
     ]
 
 
 def test_a_refund_made_elsewhere_is_written_in_every_field(world: World) -> None:
     payment = world.paid_payment()
-    entered = Refund.objects.get(pk=enter_external_refund(payment.pk, "2.50", person="p" * 151).pk)
+    entered = Refund.objects.get(pk=record_external_refund(payment.pk, "2.50", staff="p" * 151).pk)
     assert (entered.payment, entered.amount, entered.status, entered.external) == (payment, Decimal("2.50"), "succeeded", True)
     assert (entered.requested_by, entered.reason, entered.due_at) == ("p" * 150, "made elsewhere", None)
     assert entered.created_at == entered.status_since
-    told = Delivery.objects.get(kind="refund-changed")
+    told = OutboxEvent.objects.get(kind="refund-changed")
     assert (told.refund, told.payment, told.order, told.data) == (entered, payment, payment.order, {"status": "succeeded"})
 
 
@@ -686,19 +690,19 @@ def test_a_refund_made_elsewhere_of_all_concludes_what_a_person_was_asked_about_
     held = world.start(world.order())
     ShopOrder.objects.update(status="cancelled")
     world.shopper_pays(held)
-    world.notice(held)
-    other = Attention.objects.create(payment=world.paid_payment(), reason="changed-after-paid", sentence="x", raised_at=clock.now())
-    Attention.objects.create(payment=held, reason="changed-after-paid", sentence="x", raised_at=clock.now())
-    enter_external_refund(held.pk, "12.50", person="ann")
-    assert list(Attention.objects.exclude(pk=other.pk).order_by("id").values_list("resolution", "resolved_by")) == [
-        ("all of it was given back: USD 12.50", "ann"),
+    world.notification(held)
+    other = Review.objects.create(payment=world.paid_payment(), reason="changed-after-paid", message="x", opened_at=clock.now())
+    Review.objects.create(payment=held, reason="changed-after-paid", message="x", opened_at=clock.now())
+    record_external_refund(held.pk, "12.50", staff="ann")
+    assert list(Review.objects.exclude(pk=other.pk).order_by("id").values_list("resolution", "resolved_by")) == [
+        ("all of it was refunded: USD 12.50", "ann"),
         ("USD 12.50 was refunded elsewhere", "ann"),
     ]
     other.refresh_from_db()
     assert other.resolved_at is None
 
 
-def test_a_refund_that_cannot_be_sent_on_commit_is_for_the_sweeper(
+def test_a_refund_that_cannot_be_sent_on_commit_is_for_the_worker(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     payment = world.paid_payment()
@@ -711,18 +715,18 @@ def test_a_refund_that_cannot_be_sent_on_commit_is_for_the_sweeper(
         with transaction.atomic():
             refund = operations.queue_refund(payment.pk, "2.50")
     assert f"refund {refund.pk} could not be sent on commit" in caplog.text
-    assert world.sweep().refunds_sent == 1
+    assert world.run_worker().refunds_sent == 1
 
 
 def test_i12_no_refund_is_sent_inside_a_transaction(world: World) -> None:
     refund = queued(world.paid_payment())
-    acts: dict[str, Callable[[], object]] = {
+    actions: dict[str, Callable[[], object]] = {
         "refund": lambda: operations.refund(refund.payment_id, "1.00"),
         "send_refund": lambda: operations.send_refund(refund.pk),
     }
-    for name, act in acts.items():
+    for name, action in actions.items():
         with pytest.raises(InsideTransaction, match=rf"^{name} uses the network"), transaction.atomic():
-            act()
+            action()
 
 
 def test_what_concludes_one_payment_or_refund_leaves_the_others_open(world: World) -> None:
@@ -730,75 +734,75 @@ def test_what_concludes_one_payment_or_refund_leaves_the_others_open(world: Worl
     ShopOrder.objects.update(status="cancelled")
     for payment in (first, second):
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
     operations.refund(first.pk, "12.50")
-    assert list(Attention.objects.filter(resolved_at__isnull=True).values_list("payment", flat=True)) == [second.pk]
+    assert list(Review.objects.filter(resolved_at__isnull=True).values_list("payment", flat=True)) == [second.pk]
     unknown = []
     for _ in range(2):
         world.sandbox.control.fault("lost_response", occasion="refund")
         unknown.append(operations.refund(second.pk, "1.00"))
-    about_it = {"order": second.order, "payment": second, "refund": unknown[0], "sentence": "x", "raised_at": clock.now()}
-    failing_delivery = Attention.objects.create(reason="delivery-failing", **about_it)
-    settle_by_person(unknown[0].pk, done=False, person="ann")
-    open_ones = Attention.objects.filter(resolved_at__isnull=True).order_by("id")
+    about_it = {"order": second.order, "payment": second, "refund": unknown[0], "message": "x", "opened_at": clock.now()}
+    failing_outbox_event = Review.objects.create(reason="outbox_event-failing", **about_it)
+    settle_by_staff(unknown[0].pk, done=False, staff="ann")
+    open_ones = Review.objects.filter(resolved_at__isnull=True).order_by("id")
     assert [(one.reason, one.refund) for one in open_ones] == [
         ("paid-not-payable", None),
         ("refund-unknown", unknown[1]),
-        ("delivery-failing", unknown[0]),
+        ("outbox_event-failing", unknown[0]),
     ]
-    enter_external_refund(second.pk, "1.00", person="ann")
-    failing_delivery.refresh_from_db()
-    assert failing_delivery.resolved_at is None
+    record_external_refund(second.pk, "1.00", staff="ann")
+    failing_outbox_event.refresh_from_db()
+    assert failing_outbox_event.resolved_at is None
 
 
 @pytest.mark.parametrize(
     "body", ["status=pending", "status=rejected", "amount=2.50", '{"ret_code": "000030", "sta', "<status>failed</status>", '{"result": {}}']
 )
-def test_i7_a_notice_that_nobody_understands_settles_no_refund_neither_before_nor_after_its_answer_was_lost(
+def test_i7_a_notification_that_nobody_understands_settles_no_refund_neither_before_nor_after_its_answer_was_lost(
     world: World, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
     payment = world.paid_payment()
 
     def lost(request: RefundRequest) -> Any:
-        refund_notice(world, Refund.objects.get(), body)
+        refund_notification(world, Refund.objects.get(), body)
         raise TimeoutError
 
     answering(monkeypatch, lost)
     refund = operations.refund(payment.pk, "2.50")
-    refund_notice(world, refund, body)
+    refund_notification(world, refund, body)
     refund.refresh_from_db()
     assert refund.status == "unknown"
-    assert world.attentions() == ["refund-unknown"]
+    assert world.reviews() == ["refund-unknown"]
 
 
 def test_i5_news_that_a_refused_refund_was_done_is_told_once_and_nothing_more_goes_back_before_a_person_has_looked(world: World) -> None:
     payment = world.paid_payment("40.00")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "30.00")
-    settle_by_person(refund.pk, done=False, person="ann")
-    refund_notice(world, refund)
-    refund_notice(world, refund)
-    told = Attention.objects.get(reason="refund-contradicted")
-    assert "held to be refused (ann found that it was not done)" in told.sentence
-    assert world.attentions() == ["refund-contradicted"]
+    settle_by_staff(refund.pk, done=False, staff="ann")
+    refund_notification(world, refund)
+    refund_notification(world, refund)
+    told = Review.objects.get(reason="refund-contradicted")
+    assert "held to be refused (ann found that it was not done)" in told.message
+    assert world.reviews() == ["refund-contradicted"]
     with pytest.raises(RefundNotPossible, match="enter that amount first"):
         operations.refund(payment.pk, "30.00")
-    done = operations.perform(told.pk, "enter-refund", person="ann", amount="30.00")
+    done = operations.take_action(told.pk, "record-external-refund", staff="ann", amount="30.00")
     assert (done.resolved, refundable(payment), world.shop.refunded(payment.order.key)) == (True, Decimal("10.00"), Decimal("30.00"))
-    refund_notice(world, refund)
-    assert world.attentions() == []
+    refund_notification(world, refund)
+    assert world.reviews() == []
 
 
-def test_i5_a_refusal_that_a_notice_contradicts_is_told_to_a_person(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i5_a_refusal_that_a_notification_contradicts_is_told_to_a_person(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment()
 
     def refused(request: RefundRequest) -> Any:
-        refund_notice(world, Refund.objects.get())
+        refund_notification(world, Refund.objects.get())
         raise Refused("000021", "no", 400)
 
     answering(monkeypatch, refused)
-    assert operations.refund(payment.pk, "2.50").status == "refused"
-    assert world.attentions() == ["refund-contradicted"]
+    assert operations.refund(payment.pk, "2.50").status == "failed"
+    assert world.reviews() == ["refund-contradicted"]
 
 
 def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_those_for_which_nothing_is_left_are_withdrawn(
@@ -808,29 +812,29 @@ def test_i5_a_refund_made_elsewhere_is_entered_though_others_are_queued_and_thos
     answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
     small, large = operations.refund(payment.pk, "1.00"), operations.refund(payment.pk, "11.50")
     world.time.advance(hours=4)
-    world.sweep()
-    assert world.attentions() == ["refund-not-sent", "refund-not-sent"]
+    world.run_worker()
+    assert world.reviews() == ["refund-not-sent", "refund-not-sent"]
     with pytest.raises(InvalidRequest, match=r"more than the USD 12\.50"):
-        enter_external_refund(payment.pk, "12.51", person="ann")
-    enter_external_refund(payment.pk, "11.00", person="ann")
+        record_external_refund(payment.pk, "12.51", staff="ann")
+    record_external_refund(payment.pk, "11.00", staff="ann")
     small.refresh_from_db()
     large.refresh_from_db()
-    assert (small.status, large.status, large.due_at) == ("queued", "refused", None)
+    assert (small.status, large.status, large.due_at) == ("queued", "failed", None)
     assert large.answer == "withdrawn before it was sent: a refund made elsewhere left nothing for it"
-    assert world.attentions() == ["refund-not-sent"]
+    assert world.reviews() == ["refund-not-sent"]
     assert refundable(payment) == Decimal("0.50")
-    assert TimelineEntry.objects.get(refund=large, event="refund.refused").cause == "person:ann"
-    enter_external_refund(payment.pk, "0.50", person="ann")
+    assert TimelineEntry.objects.get(refund=large, event="refund.failed").actor == "staff:ann"
+    record_external_refund(payment.pk, "0.50", staff="ann")
     small.refresh_from_db()
     assert small.status == "queued", "just enough is left for it"
     sent = list[RefundRequest]()
     monkeypatch.setattr(hooks, "refund", lambda account, request: sent.append(request))
-    assert operations.send_refund(large.pk).status == "refused"
+    assert operations.send_refund(large.pk).status == "failed"
     assert sent == []
 
 
 @pytest.mark.parametrize(("status", "at_once"), [("queued", True), ("sending", False), ("unknown", False)])
-def test_a_notice_brings_forward_the_one_refund_that_it_confirms_and_only_while_that_waits(
+def test_a_notification_brings_forward_the_one_refund_that_it_confirms_and_only_while_that_waits(
     world: World, status: str, at_once: bool
 ) -> None:
     payment, later = world.paid_payment("12.50"), clock.now() + timedelta(minutes=30)
@@ -838,24 +842,24 @@ def test_a_notice_brings_forward_the_one_refund_that_it_confirms_and_only_while_
     Refund.objects.update(due_at=later)
     Refund.objects.filter(pk=told.pk).update(status=status)
     with locked_order(payment.order_id) as order:
-        settle_by_notice(order, told.pk)
+        settle_by_notification(order, told.pk)
     told.refresh_from_db()
     other.refresh_from_db()
     assert (told.due_at == later, other.due_at) == (status == "sending", later)
     assert (told.due_at is not None and told.due_at <= clock.now()) is at_once
 
 
-def test_i5_a_queued_refund_that_a_notice_has_confirmed_is_not_withdrawn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i5_a_queued_refund_that_a_notification_has_confirmed_is_not_withdrawn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("12.50")
     answering(monkeypatch, failing(NotSent("refund", "x", "connection refused")))
     refund = operations.refund(payment.pk, "11.50")
-    refund_notice(world, refund)
+    refund_notification(world, refund)
     with pytest.raises(InvalidRequest, match=r"more than the USD 1\.00"):
-        enter_external_refund(payment.pk, "11.50", person="ann")
+        record_external_refund(payment.pk, "11.50", staff="ann")
     refund.refresh_from_db()
     assert refund.status == "queued"
     world.time.advance(minutes=2)
-    world.sweep()
+    world.run_worker()
     refund.refresh_from_db()
     assert refund.status == "succeeded"
 
@@ -865,14 +869,14 @@ def test_i6_a_process_that_slept_until_its_refund_was_taken_for_lost_sends_nothi
 
     def asleep(payment: Payment) -> Any:
         world.time.advance(minutes=16)
-        assert world.sweep().refunds_lost == 1
-        settle_by_person(Refund.objects.get().pk, done=False, person="ann")
+        assert world.run_worker().refunds_lost == 1
+        settle_by_staff(Refund.objects.get().pk, done=False, staff="ann")
         return real(payment)
 
     monkeypatch.setattr(operations.refunds, "account_of", asleep)
     monkeypatch.setattr(hooks, "refund", lambda account, request: sent.append(request))
     refund = operations.refund(payment.pk, "2.50")
-    assert (refund.status, sent) == ("refused", [])
+    assert (refund.status, sent) == ("failed", [])
 
 
 def test_i6_a_process_that_slept_sends_nothing_though_nobody_has_noticed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -885,8 +889,8 @@ def test_i6_a_process_that_slept_sends_nothing_though_nobody_has_noticed(world: 
     monkeypatch.setattr(operations.refunds, "account_of", asleep)
     answering(monkeypatch, sent.append)
     refund = operations.refund(payment.pk, "2.50")
-    because = "the process slept until others took it for dead, a notice has confirmed it just now, or the database is away"
-    assert (refund.status, refund.answer, sent) == ("queued", str(NotSent("refund", payment.reference, because)), [])
+    detail = "the process slept until others took it for dead, a notification has confirmed it just now, or the database is away"
+    assert (refund.status, refund.answer, sent) == ("queued", str(NotSent("refund", payment.reference, detail)), [])
 
 
 def test_i6_a_refund_is_to_be_sent_until_the_time_for_it_is_over_or_its_row_says_otherwise(
@@ -908,13 +912,13 @@ def test_i6_a_refund_is_to_be_sent_until_the_time_for_it_is_over_or_its_row_says
 
 def test_what_was_overpaid_is_settled_by_giving_it_back_and_nothing_else_is(world: World) -> None:
     payment, other = world.paid_payment(), world.paid_payment()
-    for of, reason in ((payment, "overpaid"), (payment, "forged-notices"), (other, "overpaid")):
-        about = {"order": of.order, "payment": of, "sentence": "x", "raised_at": clock.now()}
-        Attention.objects.create(reason=reason, open_key=f"{reason}:{of.pk}", **about)
-    operations.refund(payment.pk, "1.00", reason="overpaid", person="ann")
-    [settled] = Attention.objects.filter(resolved_at__isnull=False)
+    for of, reason in ((payment, "overpaid"), (payment, "forged-notifications"), (other, "overpaid")):
+        about = {"order": of.order, "payment": of, "message": "x", "opened_at": clock.now()}
+        Review.objects.create(reason=reason, open_key=f"{reason}:{of.pk}", **about)
+    operations.refund(payment.pk, "1.00", reason="overpaid", staff="ann")
+    [settled] = Review.objects.filter(resolved_at__isnull=False)
     assert (settled.payment, settled.reason, settled.resolved_by) == (payment, "overpaid", "ann")
-    assert settled.resolution == "USD 1.00 was given back"
+    assert settled.resolution == "USD 1.00 was refunded"
 
 
 def test_i6_a_refund_that_was_taken_not_to_have_left_and_has_is_not_sent_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -927,12 +931,12 @@ def test_i6_a_refund_that_was_taken_not_to_have_left_and_has_is_not_sent_again(w
     answering(monkeypatch, left_after_all)
     refund = operations.refund(payment.pk, "2.50")
     assert refund.status == "queued"
-    refund_notice(world, refund)
+    refund_notification(world, refund)
     world.time.advance(minutes=2)
-    world.sweep()
+    world.run_worker()
     refund.refresh_from_db()
-    assert (refund.status, refund.answer, len(sent)) == ("succeeded", "a notice had confirmed it", 1)
-    assert TimelineEntry.objects.get(event="refund.succeeded").cause == "refund"
+    assert (refund.status, refund.answer, len(sent)) == ("succeeded", "a notification had confirmed it", 1)
+    assert TimelineEntry.objects.get(event="refund.succeeded").actor == "refund"
 
 
 def test_a_refund_that_cannot_be_sent_for_hours_is_told_to_a_person_until_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -942,17 +946,17 @@ def test_a_refund_that_cannot_be_sent_for_hours_is_told_to_a_person_until_it_is(
         operations.refund(payment.pk, "2.50")
         for _ in range(17):
             world.time.advance(minutes=10)
-            world.sweep()
-        assert world.attentions() == []
+            world.run_worker()
+        assert world.reviews() == []
         for _ in range(12):
             world.time.advance(minutes=10)
-            world.sweep()
-        assert world.attentions() == ["refund-not-sent"]
-        assert "could not be sent for 3 hours" in Attention.objects.get().sentence
+            world.run_worker()
+        assert world.reviews() == ["refund-not-sent"]
+        assert "could not be sent for 3 hours" in Review.objects.get().message
     world.time.advance(hours=1)
-    world.sweep()
+    world.run_worker()
     assert Refund.objects.get().status == "succeeded"
-    assert Attention.objects.get().resolution == "it waits no longer: succeeded"
+    assert Review.objects.get().resolution == "it waits no longer: succeeded"
 
 
 def test_a_refund_that_was_queued_while_the_clock_ran_ahead_is_told_and_tried_no_more_often(
@@ -968,48 +972,48 @@ def test_a_refund_that_was_queued_while_the_clock_ran_ahead_is_told_and_tried_no
 
     answering(monkeypatch, refuse)
     for _ in range(6):
-        world.sweep()
+        world.run_worker()
         world.time.advance(minutes=10)
     assert len(tried) == 1
-    assert world.attentions() == ["refund-not-sent"]
-    sentence = Attention.objects.get(refund=refund).sentence
-    assert "it could not be sent and a clock that was wrong keeps from telling since when (" in sentence
+    assert world.reviews() == ["refund-not-sent"]
+    message = Review.objects.get(refund=refund).message
+    assert "it could not be sent and a clock that was wrong keeps from telling since when (" in message
 
 
 def wrongly_refused(world: World, payment: Payment, amount: str) -> Refund:
     """Return a refund that was made, and that a person has said to be not done."""
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, amount)
-    return settle_by_person(refund.pk, done=False, person="ann")
+    return settle_by_staff(refund.pk, done=False, staff="ann")
 
 
 def test_i5_each_refund_that_was_refused_and_made_is_entered_for_itself(world: World) -> None:
     payment = world.paid_payment("100.00")
     for refund in [wrongly_refused(world, payment, amount) for amount in ("30.00", "40.00")]:
-        refund_notice(world, refund)
-    first, second = Attention.objects.filter(reason="refund-contradicted").order_by("id")
+        refund_notification(world, refund)
+    first, second = Review.objects.filter(reason="refund-contradicted").order_by("id")
     differences = operations.audit(clock.now() - timedelta(days=1), clock.now() + timedelta(seconds=1))
     assert [(one.kind, one.here, bool(one.told)) for one in differences] == [
-        ("refund-contradicted", "refund of USD 30.00: refused", True),
+        ("refund-contradicted", "refund of USD 30.00: failed", True),
         ("refund-contradicted", "refund of USD 40.00: refused", True),
     ]
-    done = operations.perform(first.pk, "enter-refund", person="ann", amount="30.00")
-    assert (done.sentence, world.attentions()) == ("USD 30.00 was given back elsewhere", ["refund-contradicted"])
+    done = operations.take_action(first.pk, "record-external-refund", staff="ann", amount="30.00")
+    assert (done.message, world.reviews()) == ("USD 30.00 was refunded elsewhere", ["refund-contradicted"])
     with pytest.raises(RefundNotPossible, match="enter that amount first"):
         operations.refund(payment.pk, "1.00")
-    operations.perform(second.pk, "enter-refund", person="ann", amount="40.00")
-    assert world.attentions() == []
-    assert (refundable(payment), given_back(world, payment)) == (Decimal("30.00"), Decimal("70.00"))
+    operations.take_action(second.pk, "record-external-refund", staff="ann", amount="40.00")
+    assert world.reviews() == []
+    assert (refundable(payment), refunded_amount(world, payment)) == (Decimal("30.00"), Decimal("70.00"))
 
 
 def test_i5_what_was_given_back_elsewhere_ends_no_doubt_about_a_refund_that_was_made(world: World) -> None:
     payment = world.paid_payment("100.00")
-    refund_notice(world, wrongly_refused(world, payment, "30.00"))
-    Attention.objects.create(payment=payment, order=payment.order, reason="changed-after-paid", sentence="x", raised_at=clock.now())
-    enter_external_refund(payment.pk, "10.00", person="bob")
-    assert world.attentions() == ["refund-contradicted"]
-    enter_external_refund(payment.pk, "90.00", person="bob")
-    assert world.attentions() == [], "all of it was given back, so nothing is left to doubt"
+    refund_notification(world, wrongly_refused(world, payment, "30.00"))
+    Review.objects.create(payment=payment, order=payment.order, reason="changed-after-paid", message="x", opened_at=clock.now())
+    record_external_refund(payment.pk, "10.00", staff="bob")
+    assert world.reviews() == ["refund-contradicted"]
+    record_external_refund(payment.pk, "90.00", staff="bob")
+    assert world.reviews() == [], "all of it was refunded, so nothing is left to doubt"
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
@@ -1020,8 +1024,8 @@ def test_i5_a_refused_refund_that_was_made_is_told_though_the_next_one_gave_all_
     first = wrongly_refused(world, payment, "5.00")
 
     def made(request: RefundRequest) -> Any:
-        refund_notice(world, first)  # after the second has left
-        Attention.objects.create(payment=payment, order=payment.order, reason="changed-after-paid", sentence="x", raised_at=clock.now())
+        refund_notification(world, first)  # after the second has left
+        Review.objects.create(payment=payment, order=payment.order, reason="changed-after-paid", message="x", opened_at=clock.now())
         if is_lost:
             raise TimeoutError
         return Refunded(reference=request.reference, amount=request.amount, ret_msg="refund success")
@@ -1029,27 +1033,27 @@ def test_i5_a_refused_refund_that_was_made_is_told_though_the_next_one_gave_all_
     answering(monkeypatch, made)
     second = operations.refund(payment.pk, "12.50")
     if is_lost:
-        refund_notice(world, second)
-    assert (payment.given_back, world.attentions()) == (Decimal("12.50"), ["refund-contradicted"])
-    told = Attention.objects.get(reason="refund-contradicted")
-    assert operations.perform(told.pk, "accept", person="ann", note="The gateway takes it back.").resolved
+        refund_notification(world, second)
+    assert (payment.refunded_amount, world.reviews()) == (Decimal("12.50"), ["refund-contradicted"])
+    told = Review.objects.get(reason="refund-contradicted")
+    assert operations.take_action(told.pk, "accept", staff="ann", note="The gateway takes it back.").resolved
 
 
-def test_i5_a_person_cannot_say_of_a_refund_that_a_notice_has_confirmed_that_it_was_not_done(
+def test_i5_a_person_cannot_say_of_a_refund_that_a_notification_has_confirmed_that_it_was_not_done(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "6.00")
     with monkeypatch.context() as patch:  # kept by a version that settled in another transaction, and died between the two
-        patch.setattr(operations.notices, "settle_by_notice", lambda *_: False)
-        refund_notice(world, refund)
-    settled = settle_by_person(refund.pk, done=False, person="ann")
-    assert (settled.status, settled.answer) == ("succeeded", "ann found that it was not done; a notice had confirmed it")
-    assert (refundable(payment), world.attentions()) == (Decimal("6.50"), [])
+        patch.setattr(operations.notifications, "settle_by_notification", lambda *_: False)
+        refund_notification(world, refund)
+    settled = settle_by_staff(refund.pk, done=False, staff="ann")
+    assert (settled.status, settled.answer) == ("succeeded", "ann found that it was not done; a notification had confirmed it")
+    assert (refundable(payment), world.reviews()) == (Decimal("6.50"), [])
 
 
-def test_i7_a_notice_of_a_refund_is_kept_and_believed_together_or_not_at_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i7_a_notification_of_a_refund_is_kept_and_believed_together_or_not_at_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "6.00")
@@ -1058,23 +1062,23 @@ def test_i7_a_notice_of_a_refund_is_kept_and_believed_together_or_not_at_all(wor
         raise Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr(operations.notices, "settle_by_notice", die)
+        patch.setattr(operations.notifications, "settle_by_notification", die)
         with pytest.raises(Crash):
-            refund_notice(world, refund)
-    assert not refund.kept_notices.exists(), "it was not acknowledged, and comes again"
-    refund_notice(world, refund)
+            refund_notification(world, refund)
+    assert not refund.kept_notifications.exists(), "it was not acknowledged, and comes again"
+    refund_notification(world, refund)
     refund.refresh_from_db()
-    assert (refund.status, world.attentions()) == ("succeeded", [])
+    assert (refund.status, world.reviews()) == ("succeeded", [])
 
 
 @pytest.mark.parametrize("error", [Crash, OperationalError])
-def test_i5_a_refusal_that_a_notice_contradicts_is_told_though_the_process_ends_after_the_commit(
+def test_i5_a_refusal_that_a_notification_contradicts_is_told_though_the_process_ends_after_the_commit(
     world: World, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
     payment = world.paid_payment("12.50")
 
     def refused(_: RefundRequest) -> Any:
-        refund_notice(world, Refund.objects.get())
+        refund_notification(world, Refund.objects.get())
         raise Refused("000021", "no", 400)
 
     def die(_: int) -> None:
@@ -1085,7 +1089,7 @@ def test_i5_a_refusal_that_a_notice_contradicts_is_told_though_the_process_ends_
         patch.setattr(operations.refunds, "deliver", die)
         with pytest.raises(error):
             operations.refund(payment.pk, "2.50")
-    assert (Refund.objects.get().status, world.attentions()) == ("refused", ["refund-contradicted"])
+    assert (Refund.objects.get().status, world.reviews()) == ("failed", ["refund-contradicted"])
 
 
 def test_i6_a_process_that_slept_sends_nothing_though_by_its_own_clock_it_is_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1095,16 +1099,16 @@ def test_i6_a_process_that_slept_sends_nothing_though_by_its_own_clock_it_is_in_
         monkeypatch.setattr(operations.refunds, "account_of", real)
         world.time.offset -= timedelta(days=1)  # the clock is put right
         for _ in range(4):
-            world.sweep()
+            world.run_worker()
             world.time.advance(minutes=61)
-        settle_by_person(Refund.objects.get().pk, done=False, person="ann")
+        settle_by_staff(Refund.objects.get().pk, done=False, staff="ann")
         assert operations.refund(payment.pk, "6.00").status == "succeeded"
         return real(of)
 
     monkeypatch.setattr(operations.refunds, "account_of", asleep)
     world.time.offset += timedelta(days=1)
-    assert operations.refund(payment.pk, "6.00").status == "refused"
-    assert (given_back(world, payment), world.attentions()) == (Decimal("6.00"), [])
+    assert operations.refund(payment.pk, "6.00").status == "failed"
+    assert (refunded_amount(world, payment), world.reviews()) == (Decimal("6.00"), [])
 
 
 def test_what_was_told_of_a_waiting_refund_is_over_once_it_is_sent_whatever_the_clock_did(
@@ -1115,12 +1119,12 @@ def test_what_was_told_of_a_waiting_refund_is_over_once_it_is_sent_whatever_the_
         answering(patch, failing(NotSent("refund", "x", "connection refused")))
         operations.refund(payment.pk, "2.50")
         world.time.offset += timedelta(days=1)
-        world.sweep()
-        assert world.attentions() == ["refund-not-sent"]
+        world.run_worker()
+        assert world.reviews() == ["refund-not-sent"]
     world.time.offset -= timedelta(days=1)
     world.time.advance(minutes=2)
-    world.sweep()
-    assert (Refund.objects.get().status, world.attentions()) == ("succeeded", [])
+    world.run_worker()
+    assert (Refund.objects.get().status, world.reviews()) == ("succeeded", [])
 
 
 def test_a_refund_that_can_never_leave_is_withdrawn_by_a_person_and_told_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1129,30 +1133,30 @@ def test_a_refund_that_can_never_leave_is_withdrawn_by_a_person_and_told_once(wo
     refund = operations.refund(payment.pk, "2.50")
     for _ in range(8):
         world.time.advance(hours=1)
-        world.sweep()
-    [attention] = Attention.objects.all()
-    assert operations.acts_for(attention) == ("withdraw",)
+        world.run_worker()
+    [review] = Review.objects.all()
+    assert operations.actions_for(review) == ("withdraw",)
     world.a_day_passes()
-    assert (Attention.objects.count(), refundable(payment)) == (1, Decimal("10.00"))
-    done = operations.perform(attention.pk, "withdraw", person="ann")
-    assert (done.resolved, done.sentence, done.refund) == (True, "USD 2.50: withdrawn before it was sent: by ann", refund)
-    assert TimelineEntry.objects.get(event="refund.refused").cause == "person:ann"
-    assert (world.attentions(), refundable(payment)) == ([], Decimal("12.50"))
-    assert list(refund.deliveries.values_list("kind", "outcome")) == [("refund-changed", "refused")]
+    assert (Review.objects.count(), refundable(payment)) == (1, Decimal("10.00"))
+    done = operations.take_action(review.pk, "withdraw", staff="ann")
+    assert (done.resolved, done.message, done.refund) == (True, "USD 2.50: withdrawn before it was sent: by ann", refund)
+    assert TimelineEntry.objects.get(event="refund.failed").actor == "staff:ann"
+    assert (world.reviews(), refundable(payment)) == ([], Decimal("12.50"))
+    assert list(refund.outbox_events.values_list("kind", "outcome")) == [("refund-changed", "failed")]
     with pytest.raises(RefundNotPossible, match="is refused by now, and only one that waits to be sent can be withdrawn"):
-        withdraw(refund.pk, person="ann")
+        withdraw(refund.pk, staff="ann")
 
 
-def test_a_refund_that_a_notice_has_confirmed_is_not_withdrawn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refund_that_a_notification_has_confirmed_is_not_withdrawn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("12.50")
     refund = queued(payment)
-    refund_notice(world, refund)
-    with pytest.raises(RefundNotPossible, match=r"^a notice says that the refund was done; ") as refused:
-        withdraw(refund.pk, person="ann")
+    refund_notification(world, refund)
+    with pytest.raises(RefundNotPossible, match=r"^a notification says that the refund was done; ") as refused:
+        withdraw(refund.pk, staff="ann")
     assert str(refused.value).endswith("; it is booked when it is sent next, and not sent again")
-    world.sweep()
+    world.run_worker()
     refund.refresh_from_db()
-    assert (refund.status, given_back(world, payment)) == ("succeeded", Decimal(0))
+    assert (refund.status, refunded_amount(world, payment)) == ("succeeded", Decimal(0))
 
 
 def test_a_database_that_is_away_right_before_a_refund_is_sent_leaves_it_queued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1171,8 +1175,8 @@ def test_a_database_that_is_away_right_before_a_refund_is_sent_leaves_it_queued(
         patch.setattr(operations.refunds, "account_of", found)
         assert operations.refund(payment.pk, "2.50").status == "queued"
     world.time.advance(minutes=2)
-    world.sweep()
-    assert (Refund.objects.get().status, given_back(world, payment)) == ("succeeded", Decimal("2.50"))
+    world.run_worker()
+    assert (Refund.objects.get().status, refunded_amount(world, payment)) == ("succeeded", Decimal("2.50"))
 
 
 @pytest.mark.parametrize(
@@ -1184,17 +1188,17 @@ def test_a_database_that_is_away_right_before_a_refund_is_sent_leaves_it_queued(
         'ret_code=000100&result= {"status":"failed"}',
     ],
 )
-def test_i7_a_notice_that_says_two_things_settles_no_refund(world: World, body: str) -> None:
+def test_i7_a_notification_that_says_two_things_settles_no_refund(world: World, body: str) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_request", occasion="refund")
     refund = operations.refund(payment.pk, "2.50")
-    refund_notice(world, refund, body)
+    refund_notification(world, refund, body)
     refund.refresh_from_db()
-    assert (refund.status, world.attentions()) == ("unknown", ["refund-unknown"])
-    assert settle_by_person(refund.pk, done=False, person="ann").status == "refused", "nor does it later"
+    assert (refund.status, world.reviews()) == ("unknown", ["refund-unknown"])
+    assert settle_by_staff(refund.pk, done=False, staff="ann").status == "failed", "nor does it later"
 
 
-def test_a_refunds_notice_that_was_kept_is_answered_as_such(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refunds_notification_that_was_kept_is_answered_as_such(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("12.50")
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "2.50")
@@ -1203,7 +1207,7 @@ def test_a_refunds_notice_that_was_kept_is_answered_as_such(world: World, monkey
         raise OperationalError("lock wait timeout exceeded")
 
     with monkeypatch.context() as patch:
-        patch.setattr(operations.notices, "deliver", busy)
-        refund_notice(world, refund)
-    world.sweep()
+        patch.setattr(operations.notifications, "deliver", busy)
+        refund_notification(world, refund)
+    world.run_worker()
     assert world.shop.refunded(payment.order.key) == Decimal("2.50")

@@ -18,9 +18,9 @@ from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown, Refused, hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Attention, Delivery, Order, Payment, TimelineEntry
-from tillgate.django.operations import NotPayable, StartOutcome, starting, turns
-from tillgate.django.operations.starting import is_being_created, is_cashier_live, may_go_on
+from tillgate.django.models import Order, OutboxEvent, Payment, Review, TimelineEntry
+from tillgate.django.operations import NotPayable, StartOutcome, bounds, starting
+from tillgate.django.operations.starting import is_being_created, is_page_live, may_go_on
 from tillgate.hooks import OrderDescription
 from tillgate.wire.dialects import Dialect
 from tillgate.wire.messages import Goods, PaymentRequest
@@ -58,7 +58,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[PaymentRequest]:
 
 
 def begin(world: World, order: str, **options: Any) -> operations.Started:
-    return operations.start(world.shop.plugin, order, **{"vendor": "alipay", **options})
+    return operations.start_payment(world.shop.plugin, order, **{"method": "alipay", **options})
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -73,27 +73,27 @@ def test_a_payment_is_written_and_asked_for_in_every_field(
 ) -> None:
     configure(TIMEOUT_MINUTES=60, EXPIRY_GRACE_MINUTES=7, PUBLIC_URL="https://shop.example")
     described(description="Two pots", lines=(Goods.named("Pot"),))
-    started = begin(world, "7", vendor="paypal", terminal="WAP", data={"language": "de"}, cause="checkout")
+    started = begin(world, "7", method="paypal", terminal="WAP", data={"language": "de"}, actor="checkout")
     payment = world.fresh(started.payment)
-    assert (started.outcome, started.because) == (StartOutcome.REDIRECT, "")
+    assert (started.outcome, started.detail) == (StartOutcome.REDIRECT, "")
     assert (payment.order.plugin, payment.order.key) == (world.shop.plugin, "7")
-    assert (payment.vendor, payment.terminal, payment.amount, payment.currency) == ("paypal", "WAP", Decimal("12.50"), "USD")
+    assert (payment.method, payment.terminal, payment.amount, payment.currency) == ("paypal", "WAP", Decimal("12.50"), "USD")
     assert (payment.account, payment.merchant_no, payment.base_url, payment.sandbox) == ("default", "200043", world.sandbox.base_url, True)
     assert (payment.description, payment.data, payment.status) == ("Two pots", {"language": "de"}, "pending")
     assert payment.reference.startswith("100017-")
-    assert payment.cashier_closes_at - payment.created_at == timedelta(minutes=60)
-    assert payment.expires_at - payment.cashier_closes_at == timedelta(minutes=7)
-    assert payment.next_look_at
-    assert payment.next_look_at - payment.created_at == timedelta(seconds=5)
+    assert payment.page_closes_at - payment.created_at == timedelta(minutes=60)
+    assert payment.expires_at - payment.page_closes_at == timedelta(minutes=7)
+    assert payment.next_poll_at
+    assert payment.next_poll_at - payment.created_at == timedelta(seconds=5)
     assert payment.status_since > payment.created_at
-    assert len({payment.notice_key, payment.return_key}) == 2
+    assert len({payment.notification_key, payment.return_key}) == 2
     [request] = sent
-    assert (request.reference, request.amount, request.vendor, request.terminal) == (payment.reference, Decimal("12.50"), "paypal", "WAP")
+    assert (request.reference, request.amount, request.method, request.terminal) == (payment.reference, Decimal("12.50"), "paypal", "WAP")
     assert (request.description, request.timeout, request.goods_info) == ("Two pots", 60, (Goods.named("Pot"),))
-    assert request.ipn_url == f"https://shop.example/payments/notice/{payment.notice_key}/"
+    assert request.ipn_url == f"https://shop.example/payments/notification/{payment.notification_key}/"
     assert request.callback_url.startswith(f"https://shop.example/payments/return/{payment.return_key}/?")
     entries = TimelineEntry.objects.order_by("id")
-    assert [entry.cause for entry in entries] == ["checkout"] * 2
+    assert [entry.actor for entry in entries] == ["checkout"] * 2
     assert entries[1].evidence["transactionNo"] == payment.transaction_no
 
 
@@ -113,20 +113,20 @@ def test_a_description_that_the_shop_does_not_give_is_the_orders_number_and_a_lo
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "sentence"),
+    ("changes", "error", "message"),
     [
-        ({"not_payable_because": "it was cancelled"}, NotPayable, "it was cancelled"),
+        ({"not_payable_detail": "it was cancelled"}, NotPayable, "it was cancelled"),
         ({"currency": "EUR"}, NotPayable, "only USD can be paid, and the order is in EUR"),
         ({"amount": Decimal(10**13)}, InvalidRequest, "amount: Decimal('10000000000000') is more than can be recorded exactly"),
     ],
 )
 def test_what_cannot_be_paid_is_refused_in_words_and_leaves_no_row(
-    world: World, described: Describe, changes: dict[str, Any], error: type[Exception], sentence: str
+    world: World, described: Describe, changes: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     described(**changes)
     with pytest.raises(error) as caught:
         begin(world, "7")
-    assert str(caught.value) == sentence
+    assert str(caught.value) == message
     assert not Order.objects.exists()
 
 
@@ -136,7 +136,7 @@ def test_the_largest_amount_that_can_be_recorded_is_recorded_exactly(world: Worl
 
 
 def test_an_order_that_is_closed_or_paid_is_refused_in_words(world: World, described: Describe) -> None:
-    operations.close(world.shop.plugin, "closed")
+    operations.close_order(world.shop.plugin, "closed")
     paid = world.paid_payment()
     described()
     with pytest.raises(NotPayable, match=r"^the order is closed$"):
@@ -145,18 +145,18 @@ def test_an_order_that_is_closed_or_paid_is_refused_in_words(world: World, descr
         begin(world, paid.order.key)
 
 
-def test_a_vendor_that_is_not_offered_and_a_shop_that_describes_nothing_are_told(
+def test_a_method_that_is_not_offered_and_a_shop_that_describes_nothing_are_told(
     world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure(VENDORS=["paypal", "creditcard"])
+    configure(PAYMENT_METHODS=["paypal", "creditcard"])
     with pytest.raises(InvalidRequest) as refused:
         begin(world, "7")
-    assert str(refused.value) == "vendor: 'alipay' is not offered by this shop: paypal, creditcard"
+    assert str(refused.value) == "payment method: 'alipay' is not offered by this shop: paypal, creditcard"
     monkeypatch.setattr(ShopOrder.objects, "filter", lambda **_: ShopOrder.objects.none())
     with pytest.raises(ConfigurationError) as silent:
-        begin(world, "7", vendor="paypal")
-    because = "the shop does not know it, or tillgate_describe_order is not implemented"
-    assert str(silent.value) == f"plugin: 'smallest-shop' describes no order '7': {because}"
+        begin(world, "7", method="paypal")
+    detail = "the shop does not know it, or tillgate_describe_order is not implemented"
+    assert str(silent.value) == f"plugin: 'smallest-shop' describes no order '7': {detail}"
 
 
 def test_i12_no_payment_is_started_inside_a_transaction(world: World) -> None:
@@ -170,7 +170,7 @@ def test_an_order_of_another_plugin_with_the_same_key_is_another_order(world: Wo
     foreign = Order.objects.create(plugin="another-shop", key="7", created_at=closed_at, closed_at=closed_at)
     payment = begin(world, "7").payment
     assert payment.order != foreign
-    operations.close(world.shop.plugin, "7")
+    operations.close_order(world.shop.plugin, "7")
     assert Order.objects.get(pk=payment.order.pk).closed_at
     assert Order.objects.get(pk=foreign.pk).closed_at == closed_at
 
@@ -182,9 +182,9 @@ def test_the_press_that_finds_the_order_paid_at_the_gateway_starts_nothing(world
     order = world.order()
     first = world.start(order)
     world.shopper_pays(first)
-    again = begin(world, order, vendor="paypal", cause="checkout")
+    again = begin(world, order, method="paypal", actor="checkout")
     assert (again.payment, again.payment.status, again.outcome) == (first, "paid", StartOutcome.PAID)
-    assert TimelineEntry.objects.get(event="payment.paid").cause == "checkout"
+    assert TimelineEntry.objects.get(event="payment.paid").actor == "checkout"
     assert Payment.objects.count() == 1
     assert world.shop.is_paid(order)
 
@@ -214,21 +214,21 @@ def test_a_second_press_writes_no_second_order(world: World) -> None:
     order = world.order()
     begin(world, order)
     with CaptureQueriesContext(connection) as statements:
-        begin(world, order, vendor="paypal")
+        begin(world, order, method="paypal")
     payments, orders = (f"INSERT INTO {connection.ops.quote_name(rows._meta.db_table)}" for rows in (Payment, Order))
     written = " ".join(statement["sql"] for statement in statements)
     assert (payments in written, orders in written) == (True, False)
 
 
-def test_a_second_press_gets_the_open_payment_for_the_same_vendor_amount_and_account(world: World, settings: Any) -> None:
+def test_a_second_press_gets_the_open_payment_for_the_same_method_amount_and_account(world: World, settings: Any) -> None:
     accounts = settings.TILLGATE["ACCOUNTS"]
     settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {**accounts, "other": accounts["default"]}}
     order = world.order()
     first = begin(world, order)
     again = begin(world, order)
     assert (again.payment, again.outcome) == (first.payment, StartOutcome.REDIRECT)
-    assert (again.payment.cashier_url, again.payment.order) == (first.payment.cashier_url, first.payment.order)
-    other = begin(world, order, vendor="paypal").payment
+    assert (again.payment.payment_url, again.payment.order) == (first.payment.payment_url, first.payment.order)
+    other = begin(world, order, method="paypal").payment
     elsewhere = begin(world, order, account="other").payment
     world.shop.edit_total(order, Decimal("13.00"))
     dearer = begin(world, order).payment
@@ -239,23 +239,23 @@ def test_a_second_press_gets_the_open_payment_for_the_same_vendor_amount_and_acc
 
 def test_i4_an_order_that_was_paid_before_its_shop_could_be_told_is_not_paid_again_with_a_payment_begun_later(world: World) -> None:
     order = world.order()
-    payments = [begin(world, order, vendor=vendor).payment for vendor in ("alipay", "paypal", "creditcard")]
+    payments = [begin(world, order, method=method).payment for method in ("alipay", "paypal", "creditcard")]
     world.shopper_pays(payments[1])
     with world.failing_handler("tillgate_payment_paid"):
-        world.notice(payments[1])
+        world.notification(payments[1])
     assert [may_go_on(world.fresh(payment)) for payment in payments] == [False] * 3
-    for vendor in ("alipay", "paypal", "creditcard"):
-        again = begin(world, order, vendor=vendor)
+    for method in ("alipay", "paypal", "creditcard"):
+        again = begin(world, order, method=method)
         assert (again.payment, again.outcome) == (payments[1], StartOutcome.PAID)
     world.time.advance(minutes=1)
-    world.sweep()
+    world.run_worker()
     assert world.shop.is_paid(order)
     assert [may_go_on(world.fresh(payment)) for payment in payments] == [False] * 3
     assert Payment.objects.count() == 3
 
 
 @pytest.mark.parametrize("changed", ["MERCHANT_NO", "BASE_URL"])
-def test_a_cashier_page_of_an_account_that_cannot_be_asked_any_more_is_not_handed_out_again(
+def test_a_payment_page_page_of_an_account_that_cannot_be_asked_any_more_is_not_handed_out_again(
     world: World, configure: Callable[..., None], changed: str
 ) -> None:
     order = world.order()
@@ -275,14 +275,14 @@ def test_a_cashier_page_of_an_account_that_cannot_be_asked_any_more_is_not_hande
 def test_i4_nobody_goes_on_with_a_payment_that_the_gateway_calls_paid(world: World) -> None:
     order = world.order()
     first = begin(world, order).payment
-    other = begin(world, order, vendor="paypal").payment
+    other = begin(world, order, method="paypal").payment
     world.shopper_pays(first)
     world.sandbox.control.fault("wrong_amount", occasion="query")
-    world.notice(first)
-    assert world.attentions() == ["amount-mismatch"]
+    world.notification(first)
+    assert world.reviews() == ["amount-mismatch"]
     assert [may_go_on(world.fresh(payment)) for payment in (first, other)] == [False, True]
     world.time.advance(minutes=10)
-    world.sweep()
+    world.run_worker()
     assert world.shop.is_paid(order)
 
 
@@ -292,26 +292,26 @@ def test_a_payment_that_paid_no_order_keeps_nobody_from_going_on_with_another(wo
     little = world.start(order)
     world.shopper_pays(little)
     world.shop.edit_total(order, Decimal("12.50"))
-    world.notice(little)
-    assert world.attentions() == ["underpaid"]
+    world.notification(little)
+    assert world.reviews() == ["underpaid"]
     whole = begin(world, order).payment
     assert [may_go_on(world.fresh(payment)) for payment in (whole, other)] == [True, True]
     assert begin(world, order).payment == whole
 
 
-def test_a_cashier_page_that_closes_in_two_minutes_is_not_handed_out_again(world: World, configure: Callable[..., None]) -> None:
+def test_a_payment_page_page_that_closes_in_two_minutes_is_not_handed_out_again(world: World, configure: Callable[..., None]) -> None:
     configure(TIMEOUT_MINUTES=60)
     first = world.start(world.order())
     for minutes, live in ((57, True), (1, False)):
         world.time.advance(minutes=minutes, seconds=30)
-        assert is_cashier_live(world.fresh(first)) is live
+        assert is_page_live(world.fresh(first)) is live
         assert (begin(world, first.order.key).payment == first) is live
-    first.cashier_url = ""
-    assert not is_cashier_live(first)
+    first.payment_url = ""
+    assert not is_page_live(first)
 
 
 @pytest.mark.parametrize(("minutes", "live_seconds"), [(1, 45), (2, 90), (8, 360)])
-def test_i4_a_cashier_page_that_is_open_for_minutes_only_is_handed_out_again_for_most_of_them(
+def test_i4_a_payment_page_page_that_is_open_for_minutes_only_is_handed_out_again_for_most_of_them(
     world: World, configure: Callable[..., None], minutes: int, live_seconds: int
 ) -> None:
     configure(TIMEOUT_MINUTES=minutes)
@@ -319,31 +319,31 @@ def test_i4_a_cashier_page_that_is_open_for_minutes_only_is_handed_out_again_for
     assert begin(world, first.order.key).payment == first, "a double click makes one payment"
     for seconds, live in ((live_seconds - 5, True), (10, False)):
         world.time.advance(seconds=seconds)
-        assert is_cashier_live(world.fresh(first)) is live
+        assert is_page_live(world.fresh(first)) is live
 
 
-def test_a_cashier_page_that_was_opened_far_ahead_of_the_clock_is_not_live(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_payment_page_page_that_was_opened_far_ahead_of_the_clock_is_not_live(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.start(world.order())
-    first = payment.created_at - (payment.cashier_closes_at - payment.created_at)
+    first = payment.created_at - (payment.page_closes_at - payment.created_at)
     for now, live in ((first, False), (first + timedelta(microseconds=1), True)):
         monkeypatch.setattr(clock, "now", lambda now=now: now)
-        assert is_cashier_live(payment) is live
+        assert is_page_live(payment) is live
 
 
-def test_a_cashier_page_that_closes_in_exactly_two_minutes_is_not_live(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_payment_page_page_that_closes_in_exactly_two_minutes_is_not_live(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.start(world.order())
-    last = payment.cashier_closes_at - timedelta(minutes=2)
+    last = payment.page_closes_at - timedelta(minutes=2)
     for now, live in ((last - timedelta(microseconds=1), True), (last, False)):
         monkeypatch.setattr(clock, "now", lambda now=now: now)
-        assert is_cashier_live(payment) is live
+        assert is_page_live(payment) is live
 
 
 @pytest.mark.parametrize("status", ["failed", "closed", "expired", "paid"])
-def test_a_cashier_page_of_what_is_over_is_not_live(world: World, status: str) -> None:
+def test_a_payment_page_page_of_what_is_over_is_not_live(world: World, status: str) -> None:
     payment = world.start(world.order())
-    assert is_cashier_live(payment)
+    assert is_page_live(payment)
     payment.status = status
-    assert not is_cashier_live(payment)
+    assert not is_page_live(payment)
 
 
 def being_created(world: World, monkeypatch: pytest.MonkeyPatch) -> Payment:
@@ -360,16 +360,16 @@ def test_the_press_that_comes_while_a_payment_is_being_created_waits_for_its_add
     def sleep(seconds: float) -> None:
         slept.append(seconds)
         if len(slept) == 3:
-            Payment.objects.filter(pk=payment.pk).update(status="pending", cashier_url="https://pay.example/1")
+            Payment.objects.filter(pk=payment.pk).update(status="pending", payment_url="https://pay.example/1")
 
     monkeypatch.setattr(time, "sleep", sleep)
     again = begin(world, payment.order.key)
     assert (again.payment, again.outcome, slept) == (payment, StartOutcome.REDIRECT, [0.1] * 3)
-    assert again.payment.cashier_url == "https://pay.example/1"
+    assert again.payment.payment_url == "https://pay.example/1"
 
 
 @pytest.mark.parametrize(
-    ("status", "outcome", "because"),
+    ("status", "outcome", "detail"),
     [
         ("paid", StartOutcome.PAID, ""),
         ("failed", StartOutcome.REFUSED, "the payment could not be started"),
@@ -377,7 +377,7 @@ def test_the_press_that_comes_while_a_payment_is_being_created_waits_for_its_add
     ],
 )
 def test_the_press_that_waited_in_vain_hears_what_became_of_the_payment(
-    world: World, monkeypatch: pytest.MonkeyPatch, status: str, outcome: StartOutcome, because: str
+    world: World, monkeypatch: pytest.MonkeyPatch, status: str, outcome: StartOutcome, detail: str
 ) -> None:
     payment = being_created(world, monkeypatch)
     seconds = [1000.0]
@@ -388,7 +388,7 @@ def test_the_press_that_waited_in_vain_hears_what_became_of_the_payment(
 
     monkeypatch.setattr(starting, "time", type("Clock", (), {"sleep": staticmethod(sleep), "monotonic": staticmethod(lambda: seconds[0])}))
     again = begin(world, payment.order.key)
-    assert (again.payment, again.outcome, again.because) == (payment, outcome, because)
+    assert (again.payment, again.outcome, again.detail) == (payment, outcome, detail)
     assert seconds[0] == (1010.0 if status == "created" else 1001.0)
 
 
@@ -415,13 +415,13 @@ def test_a_paid_payment_that_the_shop_was_told_of_makes_no_new_one_needless(worl
     payment = world.start(order)
     world.shopper_pays(payment)
     ShopOrder.objects.update(total=Decimal("20.00"))
-    world.notice(payment)
-    Delivery.objects.filter(payment=world.paid_payment("20.00")).update(done_at=None, due_at=clock.now() + timedelta(minutes=5))
+    world.notification(payment)
+    OutboxEvent.objects.filter(payment=world.paid_payment("20.00")).update(done_at=None, due_at=clock.now() + timedelta(minutes=5))
     again = begin(world, order)
     assert (again.payment != payment, again.payment.amount) == (True, Decimal("20.00"))
-    Delivery.objects.filter(payment=payment, kind="payment-paid").update(done_at=None, due_at=clock.now() + timedelta(minutes=5))
-    told = begin(world, order, vendor="paypal")
-    assert (told.payment, told.outcome, told.because) == (payment, StartOutcome.PAID, "")
+    OutboxEvent.objects.filter(payment=payment, kind="payment-paid").update(done_at=None, due_at=clock.now() + timedelta(minutes=5))
+    told = begin(world, order, method="paypal")
+    assert (told.payment, told.outcome, told.detail) == (payment, StartOutcome.PAID, "")
 
 
 def test_the_open_payment_is_handed_out_though_a_newer_one_was_paid_in_vain(world: World) -> None:
@@ -431,8 +431,8 @@ def test_the_open_payment_is_handed_out_though_a_newer_one_was_paid_in_vain(worl
     newer = world.start(order)
     world.shopper_pays(newer)
     world.shop.edit_total(order, Decimal("20.00"))
-    world.notice(newer)
-    assert world.attentions() == ["underpaid"]
+    world.notification(newer)
+    assert world.reviews() == ["underpaid"]
     again = begin(world, order)
     assert (again.payment, again.outcome) == (first, StartOutcome.REDIRECT)
 
@@ -444,9 +444,9 @@ def test_a_creation_that_may_have_arrived_is_watched_from_when_it_was_begun(worl
     refuse(monkeypatch, OutcomeUnknown("pay", "x", "time-out"))
     started = begin(world, world.order())
     payment = world.fresh(started.payment)
-    assert (started.outcome, payment.status, payment.cashier_url, payment.transaction_no) == (StartOutcome.UNKNOWN, "created", "", None)
-    assert payment.next_look_at
-    assert payment.next_look_at - payment.created_at == timedelta(seconds=5)
+    assert (started.outcome, payment.status, payment.payment_url, payment.transaction_no) == (StartOutcome.UNKNOWN, "created", "", None)
+    assert payment.next_poll_at
+    assert payment.next_poll_at - payment.created_at == timedelta(seconds=5)
     assert Order.objects.get().unpaid_check_at is None
 
 
@@ -454,7 +454,7 @@ def test_a_creation_that_may_have_arrived_is_watched_from_when_it_was_begun(worl
     ("error", "outcome"),
     [
         (NotSent("pay", "x", "connection refused"), StartOutcome.REFUSED),
-        (Refused("000030", "vendor is closed", 400), StartOutcome.REFUSED),
+        (Refused("000030", "payment method is closed", 400), StartOutcome.REFUSED),
         (ConfigurationError("token", "***", "is empty"), StartOutcome.REFUSED),
         (InvalidRequest("amount", "12.50", "is below the least that alipay takes, 50"), StartOutcome.REFUSED),
     ],
@@ -465,9 +465,9 @@ def test_a_creation_that_certainly_failed_is_looked_at_later_and_its_order_told_
     refuse(monkeypatch, error)
     started = begin(world, world.order())
     payment = world.fresh(started.payment)
-    assert (started.outcome, started.because, payment.status) == (outcome, str(error), "failed")
-    assert payment.next_look_at
-    assert payment.next_look_at - payment.status_since == timedelta(hours=1)
+    assert (started.outcome, started.detail, payment.status) == (outcome, str(error), "failed")
+    assert payment.next_poll_at
+    assert payment.next_poll_at - payment.status_since == timedelta(hours=1)
     check_at = Order.objects.get().unpaid_check_at
     assert check_at
     assert timedelta(0) <= check_at - payment.status_since - timedelta(minutes=60) < timedelta(seconds=5)
@@ -478,13 +478,13 @@ def test_silence_7_a_creation_whose_answer_is_wrongly_signed_is_a_matter_of_the_
         world.sandbox.control.fault("bad_signature", occasion="pay")
         started = begin(world, world.order())
         assert (started.outcome, started.payment.status) == (StartOutcome.UNKNOWN, "created")
-    told = Attention.objects.get()
+    told = Review.objects.get()
     assert (told.reason, told.account, told.payment, told.order) == ("signature-mismatch", "default", None, None)
-    assert told.sentence.startswith("Account default: the outcome of pay of ")
-    assert told.sentence.endswith(": its verifySign does not belong to the account's token.")
+    assert told.message.startswith("Account default: the outcome of pay of ")
+    assert told.message.endswith(": its verifySign does not belong to the account's token.")
     world.time.advance(minutes=1)
-    world.sweep()  # both payments are answered in order, which says nothing of how creations are signed
-    assert world.attentions() == ["signature-mismatch"]
+    world.run_worker()  # both payments are answered in order, which says nothing of how creations are signed
+    assert world.reviews() == ["signature-mismatch"]
 
 
 def test_a_plugin_that_raises_around_a_creation_leaves_it_watched(
@@ -492,7 +492,7 @@ def test_a_plugin_that_raises_around_a_creation_leaves_it_watched(
 ) -> None:
     refuse(monkeypatch, ZeroDivisionError())
     started = begin(world, world.order())
-    assert (started.outcome, started.because) == (StartOutcome.UNKNOWN, "ZeroDivisionError in a plugin")
+    assert (started.outcome, started.detail) == (StartOutcome.UNKNOWN, "ZeroDivisionError in a plugin")
     assert started.payment.status == "created"
     assert f"the creation of {started.payment.reference} failed in a plugin" in caplog.text
 
@@ -504,30 +504,30 @@ def test_a_creation_that_money_overtakes_is_paid(world: World, monkeypatch: pyte
         created = real(*arguments)
         payment = Payment.objects.get()
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
         return created
 
     monkeypatch.setattr(hooks, "pay", pay)
     started = begin(world, world.order())
     assert (started.outcome, started.payment.status) == (StartOutcome.PAID, "paid")
-    assert world.fresh(started.payment).cashier_url
+    assert world.fresh(started.payment).payment_url
 
 
-def test_a_creation_that_a_notice_overtakes_and_then_fails_stays_as_the_notice_found_it(
+def test_a_creation_that_a_notification_overtakes_and_then_fails_stays_as_the_notification_found_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = hooks.pay
 
     def pay(*arguments: Any) -> Any:
         real(*arguments)
-        world.notice(Payment.objects.get())
+        world.notification(Payment.objects.get())
         raise NotSent("pay", "x", "connection reset")
 
     monkeypatch.setattr(hooks, "pay", pay)
     started = begin(world, world.order())
     payment = world.fresh(started.payment)
-    assert (started.outcome, started.because) == (StartOutcome.UNKNOWN, str(NotSent("pay", "x", "connection reset")))
-    assert (payment.status, payment.cashier_url) == ("pending", "")
+    assert (started.outcome, started.detail) == (StartOutcome.UNKNOWN, str(NotSent("pay", "x", "connection reset")))
+    assert (payment.status, payment.payment_url) == ("pending", "")
     assert payment.transaction_no == world.sandbox.service.find(payment.reference).transaction_no
 
 
@@ -545,7 +545,7 @@ def test_the_number_of_a_creation_that_was_overtaken_without_one_is_kept(world: 
     assert payment.transaction_no == world.sandbox.service.find(payment.reference).transaction_no
 
 
-def test_a_creation_that_was_overtaken_overwrites_nothing_that_a_sweeper_claims_meanwhile(
+def test_a_creation_that_was_overtaken_overwrites_nothing_that_a_worker_claims_meanwhile(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claimed_until = clock.now() + timedelta(hours=1)
@@ -558,12 +558,12 @@ def test_a_creation_that_was_overtaken_overwrites_nothing_that_a_sweeper_claims_
 
     def refresh_and_then_a_claim(payment: Payment, **options: Any) -> None:
         refresh(payment, **options)
-        Payment.objects.update(next_look_at=claimed_until)
+        Payment.objects.update(next_poll_at=claimed_until)
 
     monkeypatch.setattr(hooks, "pay", pay)
     monkeypatch.setattr(Payment, "refresh_from_db", refresh_and_then_a_claim)
     payment = world.fresh(begin(world, world.order()).payment)
-    assert (payment.next_look_at, bool(payment.cashier_url)) == (claimed_until, True)
+    assert (payment.next_poll_at, bool(payment.payment_url)) == (claimed_until, True)
 
 
 # Expected and closed.
@@ -571,7 +571,7 @@ def test_a_creation_that_was_overtaken_overwrites_nothing_that_a_sweeper_claims_
 
 def test_an_expected_order_is_checked_after_the_time_to_pay(world: World, configure: Callable[..., None]) -> None:
     configure(ORDER_UNPAID_AFTER_MINUTES=45)
-    operations.expect(world.shop.plugin, "7")
+    operations.open_order(world.shop.plugin, "7")
     order = Order.objects.get()
     assert order.unpaid_check_at
     assert timedelta(0) <= order.created_at - (order.unpaid_check_at - timedelta(minutes=45)) < timedelta(seconds=5)
@@ -580,15 +580,15 @@ def test_an_expected_order_is_checked_after_the_time_to_pay(world: World, config
 
 def test_an_order_is_closed_once_and_no_other_with_it(world: World) -> None:
     first, second = world.start(world.order()).order, world.start(world.order()).order
-    operations.close(world.shop.plugin, first.key)
+    operations.close_order(world.shop.plugin, first.key)
     closed_at = Order.objects.get(pk=first.pk).closed_at
     world.time.advance(minutes=1)
-    operations.close(world.shop.plugin, first.key)
+    operations.close_order(world.shop.plugin, first.key)
     assert Order.objects.get(pk=first.pk).closed_at == closed_at
     assert closed_at
     assert Order.objects.get(pk=second.pk).closed_at is None
     with transaction.atomic():
-        operations.close(world.shop.plugin, second.key)
+        operations.close_order(world.shop.plugin, second.key)
         transaction.set_rollback(True)
     assert Order.objects.get(pk=second.pk).closed_at is None
 
@@ -599,11 +599,11 @@ def test_an_order_that_is_written_while_it_is_closed_is_closed_all_the_same(worl
     def exists(rows: QuerySet[Any]) -> bool:
         found = real(rows)
         if rows.model is Order and not found:
-            operations.expect(world.shop.plugin, "7")
+            operations.open_order(world.shop.plugin, "7")
         return found
 
     monkeypatch.setattr(QuerySet, "exists", exists)
-    operations.close(world.shop.plugin, "7")
+    operations.close_order(world.shop.plugin, "7")
     assert Order.objects.get().closed_at
 
 
@@ -611,7 +611,7 @@ def test_an_order_that_is_written_while_it_is_closed_is_closed_all_the_same(worl
 def test_a_payment_that_was_begun_while_the_clock_was_days_ahead_keeps_nobody_from_paying(
     world: World, monkeypatch: pytest.MonkeyPatch, days: int
 ) -> None:
-    """Neither its creation, whose answer was lost, nor its cashier page, which may be closed by now, is waited for."""
+    """Neither its creation, whose answer was lost, nor its payment page, which may be closed by now, is waited for."""
     lost, handed_out, right = world.order(), world.order(), clock.now
 
     def nothing(*_: Any) -> Any:
@@ -631,7 +631,7 @@ def test_a_shopper_waits_for_the_looks_at_so_many_open_payments_that_five_second
     world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]]
 ) -> None:
     order = world.order()
-    open_ones = [begin(world, order, vendor=vendor).payment for vendor in ("alipay", "wechatpay", "paypal")]
+    open_ones = [begin(world, order, method=method).payment for method in ("alipay", "wechatpay", "paypal")]
     world.time.advance(minutes=1)
     seconds, asked = [0.0], list[str]()
 
@@ -643,6 +643,6 @@ def test_a_shopper_waits_for_the_looks_at_so_many_open_payments_that_five_second
         return answer
 
     gateway.update({payment.reference: slow(payment.reference) for payment in open_ones})
-    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
-    assert begin(world, order, vendor="creditcard").outcome is StartOutcome.REDIRECT
+    monkeypatch.setattr(bounds, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+    assert begin(world, order, method="creditcard").outcome is StartOutcome.REDIRECT
     assert asked == [payment.reference for payment in reversed(open_ones[1:])]

@@ -13,12 +13,12 @@ from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import ConfigurationError, NotSent, hooks
 from tillgate.django import operations
-from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
-from tillgate.django.operations.refunds import enter_external_refund, settle_by_person
+from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
+from tillgate.django.operations.refunds import record_external_refund, settle_by_staff
 from tillgate.django.operations.timeline import record
 
-PAID = ("payment.paid", "notice", "the gateway says that it is paid", "payment")
-TOLD = ("delivery.done", "delivery", "the shop was told: payment-paid (applied)", "payment")
+PAID = ("payment.paid", "webhook", "the gateway says that it is paid", "payment")
+TOLD = ("event.delivered", "outbox", "the shop was told: payment-paid (applied)", "payment")
 
 
 def story(order_key: str) -> list[tuple[str, str, str, str]]:
@@ -26,35 +26,35 @@ def story(order_key: str) -> list[tuple[str, str, str, str]]:
     told = []
     for entry in TimelineEntry.objects.filter(order__key=order_key).order_by("id"):
         about = " ".join(name for name in ("payment", "refund") if getattr(entry, name))
-        cause = entry.cause.partition(":")[0] if entry.cause.startswith("delivery:") else entry.cause
-        told.append((entry.event, cause, entry.sentence, about))
+        actor = entry.actor.partition(":")[0] if entry.actor.startswith("outbox:") else entry.actor
+        told.append((entry.event, actor, entry.message, about))
     return told
 
 
 def begun(payment: Payment) -> list[tuple[str, str, str, str]]:
     return [
-        ("payment.created", "start", f"USD {payment.amount} with {payment.vendor}", "payment"),
+        ("payment.created", "start", f"USD {payment.amount} with {payment.method}", "payment"),
         ("payment.pending", "start", f"transaction {payment.transaction_no}", "payment"),
     ]
 
 
 def test_a_payment_and_its_refund(world: World) -> None:
     payment = world.paid_payment()
-    operations.refund(payment.pk, "2.50", person="ann", reason="damaged")
+    operations.refund(payment.pk, "2.50", staff="ann", reason="damaged")
     operations.refund(payment.pk, "1.00")
     both = "payment refund"
     assert story(payment.order.key) == [
         *begun(payment),
         PAID,
         TOLD,
-        ("refund.queued", "person:ann", "USD 2.50: damaged", both),
+        ("refund.queued", "staff:ann", "USD 2.50: damaged", both),
         ("refund.sending", "refund", "USD 2.50", both),
         ("refund.succeeded", "refund", "refund success", both),
-        ("delivery.done", "delivery", "the shop was told: refund-changed (succeeded)", both),
+        ("event.delivered", "outbox", "the shop was told: refund-changed (succeeded)", both),
         ("refund.queued", "shop", "USD 1.00", both),
         ("refund.sending", "refund", "USD 1.00", both),
         ("refund.succeeded", "refund", "refund success", both),
-        ("delivery.done", "delivery", "the shop was told: refund-changed (succeeded)", both),
+        ("event.delivered", "outbox", "the shop was told: refund-changed (succeeded)", both),
     ]
 
 
@@ -63,35 +63,37 @@ def test_a_refund_that_nobody_knows_of_until_a_person_looks(world: World, done: 
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "2.50")
-    settle_by_person(refund.pk, done=done, person="ann")
-    status, found = ("succeeded", "done") if done else ("refused", "not done")
+    settle_by_staff(refund.pk, done=done, staff="ann")
+    status, found = ("succeeded", "done") if done else ("failed", "not done")
     outcome = refund.answer
     both, whole = "payment refund", f"Refund of USD 2.50 of payment {payment.reference}: nobody knows whether it went out ({outcome}). "
     whole += "It is never sent again by itself. Look at the gateway and say whether it was done."
     assert story(payment.order.key)[6:] == [
         ("refund.unknown", "refund", outcome, both),
-        ("attention.raised", "refund", whole, both),
-        ("delivery.done", "delivery", "the shop was told: attention-raised", "payment"),
-        ("delivery.done", "delivery", "the shop was told: refund-changed (unknown)", both),
-        (f"refund.{status}", "person:ann", f"ann found that it was {found}", both),
-        ("attention.resolved", "person:ann", f"ann found that it was {found}", "payment"),
-        ("delivery.done", "delivery", f"the shop was told: refund-changed ({status})", both),
+        ("review.opened", "refund", whole, both),
+        ("event.delivered", "outbox", "the shop was told: review-opened", "payment"),
+        ("event.delivered", "outbox", "the shop was told: refund-changed (unknown)", both),
+        (f"refund.{status}", "staff:ann", f"ann found that it was {found}", both),
+        ("review.resolved", "staff:ann", f"ann found that it was {found}", "payment"),
+        ("event.delivered", "outbox", f"the shop was told: refund-changed ({status})", both),
     ]
-    attention = Attention.objects.get()
-    assert (attention.order, attention.payment, attention.refund, attention.account) == (payment.order, payment, refund, "default")
-    assert (attention.resolution, attention.resolved_by) == (f"ann found that it was {found}", "ann")
+    review = Review.objects.get()
+    assert (review.order, review.payment, review.refund, review.account) == (payment.order, payment, refund, "default")
+    assert (review.resolution, review.resolved_by) == (f"ann found that it was {found}", "ann")
 
 
-def test_a_refund_that_a_notice_confirms(world: World) -> None:
+def test_a_refund_that_a_notification_confirms(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "2.50")
-    world.client.post(f"/payments/refund-notice/{refund.notice_key}/", "status=success", content_type="application/x-www-form-urlencoded")
-    confirmed = "the gateway's notice confirmed it"
+    world.client.post(
+        f"/payments/refund-notification/{refund.notification_key}/", "status=success", content_type="application/x-www-form-urlencoded"
+    )
+    confirmed = "the gateway's notification confirmed it"
     assert story(payment.order.key)[10:] == [
-        ("refund.succeeded", "notice", confirmed, "payment refund"),
-        ("attention.resolved", "person:tillgate", confirmed, "payment"),
-        ("delivery.done", "delivery", "the shop was told: refund-changed (succeeded)", "payment refund"),
+        ("refund.succeeded", "webhook", confirmed, "payment refund"),
+        ("review.resolved", "staff:tillgate", confirmed, "payment"),
+        ("event.delivered", "outbox", "the shop was told: refund-changed (succeeded)", "payment refund"),
     ]
     refund.refresh_from_db()
     assert refund.answer == confirmed
@@ -106,8 +108,8 @@ def test_a_refund_whose_process_died_and_one_that_never_left(world: World, monke
         transaction.get_connection().run_on_commit.clear()
     refunds._claim(refund.pk)
     world.time.advance(minutes=16)
-    world.sweep()
-    assert ("refund.unknown", "sweep", "the process ended while it was being sent", "payment refund") in story(payment.order.key)
+    world.run_worker()
+    assert ("refund.unknown", "worker", "the process ended while it was being sent", "payment refund") in story(payment.order.key)
 
     def refuse(*_: object) -> None:
         raise NotSent("refund", payment.reference, "connection refused")
@@ -122,15 +124,15 @@ def test_a_refund_whose_process_died_and_one_that_never_left(world: World, monke
 def test_a_refund_made_elsewhere(world: World) -> None:
     payment = world.paid_payment()
     world.sandbox.control.reverse(payment.reference)
-    operations.look_again(payment, "ann")
-    entered = enter_external_refund(payment.pk, "12.50", person="bob")
-    sentence = "it was paid, and now the gateway says 'reversed'"
+    operations.poll_now(payment, "ann")
+    entered = record_external_refund(payment.pk, "12.50", staff="bob")
+    message = "it was paid, and now the gateway says 'reversed'"
     assert story(payment.order.key)[4:] == [
-        ("attention.raised", "person:ann", f"Payment {payment.reference}: {sentence}.", "payment"),
-        ("delivery.done", "delivery", "the shop was told: attention-raised", "payment"),
-        ("refund.external", "person:bob", "USD 12.50 was given back elsewhere", "payment refund"),
-        ("attention.resolved", "person:bob", "USD 12.50 was refunded elsewhere", "payment"),
-        ("delivery.done", "delivery", "the shop was told: refund-changed (succeeded)", "payment refund"),
+        ("review.opened", "staff:ann", f"Payment {payment.reference}: {message}.", "payment"),
+        ("event.delivered", "outbox", "the shop was told: review-opened", "payment"),
+        ("refund.external", "staff:bob", "USD 12.50 was refunded elsewhere", "payment refund"),
+        ("review.resolved", "staff:bob", "USD 12.50 was refunded elsewhere", "payment"),
+        ("event.delivered", "outbox", "the shop was told: refund-changed (succeeded)", "payment refund"),
     ]
     assert (entered.requested_by, entered.reason, entered.external, entered.due_at) == ("bob", "made elsewhere", True, None)
 
@@ -138,39 +140,39 @@ def test_a_refund_made_elsewhere(world: World) -> None:
 def test_a_refused_creation_and_an_order_that_nobody_pays(world: World) -> None:
     order = world.order()
     world.sandbox.control.fault("refused", occasion="pay")
-    operations.expect(world.shop.plugin, order)
-    started = operations.start(world.shop.plugin, order, vendor="alipay")
+    operations.open_order(world.shop.plugin, order)
+    started = operations.start_payment(world.shop.plugin, order, method="alipay")
     world.time.advance(minutes=61)
-    world.sweep()
+    world.run_worker()
     assert story(order) == [
-        ("order.expected", "shop", "the shop placed the order", ""),
+        ("order.opened", "shop", "the shop placed the order", ""),
         ("payment.created", "start", "USD 12.50 with alipay", "payment"),
-        ("payment.failed", "start", started.because, "payment"),
-        ("delivery.done", "delivery", "the shop was told: order-unpaid", ""),
+        ("payment.failed", "start", started.detail, "payment"),
+        ("event.delivered", "outbox", "the shop was told: order-unpaid", ""),
     ]
 
 
 def test_an_order_that_is_closed_before_and_after_a_payment_of_it_began(world: World) -> None:
-    operations.close(world.shop.plugin, "never begun", "staff")
-    operations.close(world.shop.plugin, "never begun", "staff")
+    operations.close_order(world.shop.plugin, "never begun", "staff")
+    operations.close_order(world.shop.plugin, "never begun", "staff")
     assert story("never begun") == [("order.closed", "staff", "the shop closed the order", "")]
     order = world.order()
     payment = world.start(order)
     world.shop.close_order(order)
     world.shopper_pays(payment)
-    world.notice(payment)
-    sentence = f"Payment {payment.reference}: it was paid, but it is cancelled."
+    world.notification(payment)
+    message = f"Payment {payment.reference}: it was paid, but it is cancelled."
     assert story(order) == [
         *begun(payment),
         ("order.closed", "shop", "the shop closed the order", ""),
         PAID,
-        ("attention.raised", "delivery", sentence, "payment"),
-        ("delivery.done", "delivery", "the shop was told: payment-paid (not-payable)", "payment"),
+        ("review.opened", "outbox", message, "payment"),
+        ("event.delivered", "outbox", "the shop was told: payment-paid (not-payable)", "payment"),
     ]
 
 
 @pytest.mark.parametrize(
-    ("change", "reason", "because", "outcome"),
+    ("change", "reason", "detail", "outcome"),
     [
         ({"total": Decimal("20.00")}, "underpaid", "USD 12.50 was paid, and the order costs USD 20.00 by now", "underpaid"),
         ({"total": Decimal("10.00")}, "overpaid", "USD 12.50 was paid, and the order costs USD 10.00 by now", "applied"),
@@ -179,20 +181,20 @@ def test_an_order_that_is_closed_before_and_after_a_payment_of_it_began(world: W
     ],
 )
 def test_an_order_that_changed_while_it_was_paid(
-    world: World, change: dict[str, Any] | None, reason: str, because: str, outcome: str
+    world: World, change: dict[str, Any] | None, reason: str, detail: str, outcome: str
 ) -> None:
     order = world.order()
     payment = world.start(order)
     ShopOrder.objects.update(**change) if change else ShopOrder.objects.all().delete()
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     assert story(order)[3:5] == [
-        ("attention.raised", "delivery", f"Payment {payment.reference}: {because}.", "payment"),
-        ("delivery.done", "delivery", f"the shop was told: payment-paid ({outcome})", "payment"),
+        ("review.opened", "outbox", f"Payment {payment.reference}: {detail}.", "payment"),
+        ("event.delivered", "outbox", f"the shop was told: payment-paid ({outcome})", "payment"),
     ]
-    attention = Attention.objects.get()
-    assert (attention.reason, attention.account, attention.payment, attention.order) == (reason, "default", payment, payment.order)
-    assert Delivery.objects.get(kind="payment-paid").outcome == outcome
+    review = Review.objects.get()
+    assert (review.reason, review.account, review.payment, review.order) == (reason, "default", payment, payment.order)
+    assert OutboxEvent.objects.get(kind="payment-paid").outcome == outcome
 
 
 def test_i4_a_second_payment(world: World) -> None:
@@ -200,12 +202,12 @@ def test_i4_a_second_payment(world: World) -> None:
     first, second = world.start(order), world.start(order, "paypal")
     for payment in (first, second):
         world.shopper_pays(payment)
-        world.notice(payment)
-    sentence = "the order was paid by another payment already; this one can be refunded"
-    assert ("attention.raised", "delivery", f"Payment {second.reference}: {sentence}.", "payment") in story(order)
-    assert ("delivery.done", "delivery", "the shop was told: payment-paid (second-payment)", "payment") in story(order)
-    operations.refund(second.pk, "12.50", person="ann")
-    assert ("attention.resolved", "person:ann", "all of it was given back: USD 12.50", "payment") in story(order)
+        world.notification(payment)
+    message = "the order was paid by another payment already; this one can be refunded"
+    assert ("review.opened", "outbox", f"Payment {second.reference}: {message}.", "payment") in story(order)
+    assert ("event.delivered", "outbox", "the shop was told: payment-paid (second-payment)", "payment") in story(order)
+    operations.refund(second.pk, "12.50", staff="ann")
+    assert ("review.resolved", "staff:ann", "all of it was refunded: USD 12.50", "payment") in story(order)
 
 
 def test_a_shop_that_is_told_again_after_it_reopened_an_order(world: World) -> None:
@@ -213,48 +215,48 @@ def test_a_shop_that_is_told_again_after_it_reopened_an_order(world: World) -> N
     payment = world.start(order)
     world.shop.close_order(order)
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     ShopOrder.objects.update(status="open")
-    attention = Attention.objects.get()
-    done = operations.perform(attention.pk, "tell-again", person="ann")
-    sentence = "the shop was told again, and has applied the payment"
-    assert (done.resolved, done.sentence) == (True, sentence)
+    review = Review.objects.get()
+    done = operations.take_action(review.pk, "redeliver", staff="ann")
+    message = "the shop was told again, and has applied the payment"
+    assert (done.resolved, done.message) == (True, message)
     assert story(order)[6:] == [
-        ("order.reopened", "person:ann", "the shop takes money for it again", ""),
-        ("delivery.repeated", "person:ann", "the shop is told again that it is paid", "payment"),
-        ("delivery.done", "delivery", "the shop was told: attention-raised", "payment"),
-        ("attention.resolved", "person:tillgate", sentence, "payment"),
-        ("delivery.done", "delivery", "the shop was told: payment-paid (applied)", "payment"),
+        ("order.reopened", "staff:ann", "the shop takes money for it again", ""),
+        ("event.requeued", "staff:ann", "the shop is told again that it is paid", "payment"),
+        ("event.delivered", "outbox", "the shop was told: review-opened", "payment"),
+        ("review.resolved", "staff:tillgate", message, "payment"),
+        ("event.delivered", "outbox", "the shop was told: payment-paid (applied)", "payment"),
     ]
     assert Order.objects.get().closed_at is None
-    assert Delivery.objects.filter(kind="payment-paid").latest("id").data == {"again": attention.pk}
+    assert OutboxEvent.objects.filter(kind="payment-paid").latest("id").data == {"again": review.pk}
 
 
-def test_a_creation_whose_answer_is_lost_and_one_that_a_notice_overtakes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_creation_whose_answer_is_lost_and_one_that_a_notification_overtakes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     order = world.order()
     world.sandbox.control.fault("lost_response", occasion="pay")
-    started = operations.start(world.shop.plugin, order, vendor="alipay")
-    assert story(order)[1] == ("payment.outcome-unknown", "start", started.because, "payment")
+    started = operations.start_payment(world.shop.plugin, order, method="alipay")
+    assert story(order)[1] == ("payment.outcome-unknown", "start", started.detail, "payment")
     assert TimelineEntry.objects.get(event="payment.outcome-unknown").evidence == {"error": "OutcomeUnknown"}
     overtaken, real = world.order(), hooks.pay
 
     def pay(*arguments: Any) -> Any:
         created = real(*arguments)
-        world.notice(Payment.objects.get(order__key=overtaken))
+        world.notification(Payment.objects.get(order__key=overtaken))
         return created
 
     monkeypatch.setattr("tillgate.hooks.pay", pay)
-    quick = operations.start(world.shop.plugin, overtaken, vendor="alipay")
+    quick = operations.start_payment(world.shop.plugin, overtaken, method="alipay")
     assert (quick.outcome, quick.payment.status) == ("redirect", "pending")
     number = quick.payment.transaction_no
     assert story(overtaken) == [
         ("payment.created", "start", "USD 12.50 with alipay", "payment"),
-        ("payment.pending", "notice", "the gateway waits for the shopper", "payment"),
+        ("payment.pending", "webhook", "the gateway waits for the shopper", "payment"),
         ("payment.answered-late", "start", f"transaction {number}", "payment"),
     ]
     fresh = world.fresh(quick.payment)
-    assert (fresh.transaction_no, bool(number), fresh.cashier_url) == (number, True, quick.payment.cashier_url)
-    assert fresh.cashier_url.startswith(world.sandbox.base_url)
+    assert (fresh.transaction_no, bool(number), fresh.payment_url) == (number, True, quick.payment.payment_url)
+    assert fresh.payment_url.startswith(world.sandbox.base_url)
     assert TimelineEntry.objects.get(event="payment.answered-late").evidence["transactionNo"] == number
 
 
@@ -283,17 +285,17 @@ def listener() -> Any:
 def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(world: World, listener: Listener) -> None:
     payment = world.paid_payment()
     world.sandbox.control.fault("lost_response", occasion="refund")
-    refund = operations.refund(payment.pk, "2.50", person="ann")
+    refund = operations.refund(payment.pk, "2.50", staff="ann")
     heard = {event.name: event for event in listener.heard}
-    entry = TimelineEntry.objects.get(event="attention.raised")
-    assert heard["attention.raised"].at == entry.at
-    assert heard["attention.raised"].reference == payment.reference
-    assert heard["attention.raised"].fields == {
-        "cause": "refund",
-        "sentence": entry.sentence,
+    entry = TimelineEntry.objects.get(event="review.opened")
+    assert heard["review.opened"].at == entry.at
+    assert heard["review.opened"].reference == payment.reference
+    assert heard["review.opened"].fields == {
+        "actor": "refund",
+        "message": entry.message,
         "order": str(payment.order),
         "reason": "refund-unknown",
-        "vendor": "alipay",
+        "method": "alipay",
         "amount": "12.50",
         "status": "paid",
         "refund": refund.pk,
@@ -302,27 +304,27 @@ def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(world: Worl
     }
     assert entry.evidence == {"reason": "refund-unknown"}
     assert heard["payment.paid"].fields == {
-        "cause": "notice",
-        "sentence": "the gateway says that it is paid",
+        "actor": "webhook",
+        "message": "the gateway says that it is paid",
         "order": str(payment.order),
-        "vendor": "alipay",
+        "method": "alipay",
         "amount": "12.50",
         "status": "paid",
     }
-    operations.expect(world.shop.plugin, world.order())
-    assert (listener.heard[-1].name, listener.heard[-1].reference) == ("order.expected", None)
+    operations.open_order(world.shop.plugin, world.order())
+    assert (listener.heard[-1].name, listener.heard[-1].reference) == ("order.opened", None)
 
 
 def test_observers_hear_of_an_accounts_matter_that_is_in_no_timeline(world: World, listener: Listener, configure: Any) -> None:
     payment = world.start(world.order())
     configure({"TOKEN": "another token"})
-    world.notice(payment)
-    [event] = [event for event in listener.heard if event.name == "attention.raised"]
-    attention = Attention.objects.get()
-    assert event.fields == {"reason": "wrong-credentials", "account": "default", "cause": "notice", "sentence": attention.sentence}
-    assert (event.at, event.reference) == (attention.raised_at, None)
-    assert attention.sentence.startswith("Account default: ")
-    assert (attention.evidence, attention.order, attention.payment) == ({"reference": payment.reference}, None, payment)
+    world.notification(payment)
+    [event] = [event for event in listener.heard if event.name == "review.opened"]
+    review = Review.objects.get()
+    assert event.fields == {"reason": "wrong-credentials", "account": "default", "actor": "webhook", "message": review.message}
+    assert (event.at, event.reference) == (review.opened_at, None)
+    assert review.message.startswith("Account default: ")
+    assert (review.evidence, review.order, review.payment) == ({"reference": payment.reference}, None, payment)
 
 
 def test_observers_hear_that_a_refund_met_an_accounts_matter(world: World, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,19 +335,19 @@ def test_observers_hear_that_a_refund_met_an_accounts_matter(world: World, liste
 
     monkeypatch.setattr("tillgate.hooks.refund", refuse)
     operations.refund(payment.pk, "2.50")
-    [event] = [event for event in listener.heard if event.name == "attention.raised"]
-    assert (event.fields["reason"], event.fields["account"], event.fields["cause"]) == ("account-gone", "default", "refund")
+    [event] = [event for event in listener.heard if event.name == "review.opened"]
+    assert (event.fields["reason"], event.fields["account"], event.fields["actor"]) == ("account-gone", "default", "refund")
 
 
-def test_observers_hear_that_a_refunds_notice_met_an_accounts_matter(
+def test_observers_hear_that_a_refunds_notification_met_an_accounts_matter(
     world: World, listener: Listener, configure: Callable[..., None]
 ) -> None:
     payment = world.paid_payment()
     refund = operations.refund(payment.pk, "2.50")
     configure({"MERCHANT_NO": "999999"})
-    assert world.client.post(f"/payments/refund-notice/{refund.notice_key}/", {"status": "success"}).status_code == 503
-    [event] = [event for event in listener.heard if event.name == "attention.raised"]
-    assert (event.fields["reason"], event.fields["account"], event.fields["cause"]) == ("account-gone", "default", "notice")
+    assert world.client.post(f"/payments/refund-notification/{refund.notification_key}/", {"status": "success"}).status_code == 503
+    [event] = [event for event in listener.heard if event.name == "review.opened"]
+    assert (event.fields["reason"], event.fields["account"], event.fields["actor"]) == ("account-gone", "default", "webhook")
 
 
 def test_evidence_is_kept_as_json_knows_it_and_within_bounds(world: World) -> None:
@@ -361,7 +363,7 @@ def test_evidence_is_kept_as_json_knows_it_and_within_bounds(world: World) -> No
     }
     record("test.event", payment.order, "c" * 161, "A sentence.", evidence=evidence)
     entry = TimelineEntry.objects.latest("id")
-    assert entry.cause == "c" * 160
+    assert entry.actor == "c" * 160
     assert entry.evidence == {
         "amount": "12.10",
         "flags": [True, False, None, 7],
@@ -391,7 +393,7 @@ def test_i2_what_lies_too_deep_in_an_answer_is_left_out_and_keeps_nothing_from_b
     for _ in range(depth):
         deep = [deep]
     with transaction.atomic():
-        record("payment.paid", payment.order, "sweep", "x", payment=payment, evidence={"x": deep})
+        record("payment.paid", payment.order, "worker", "x", payment=payment, evidence={"x": deep})
     kept = TimelineEntry.objects.latest("id").evidence["x"]
     while isinstance(kept, list):
         [kept] = kept

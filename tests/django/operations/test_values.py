@@ -9,17 +9,17 @@ import pytest
 from tests.django.conftest import World
 from tillgate import hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Attention, Delivery, Payment, Refund
-from tillgate.django.operations.values import attention_value, delivery_value, order_value, payment_value, refund_value
+from tillgate.django.models import OutboxEvent, Payment, Refund, Review
+from tillgate.django.operations.values import order_value, payment_value, refund_value, remote_event_value, review_value
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 
 
 @pytest.fixture
 def payment(world: World) -> Payment:
     order = world.order()
-    started = operations.start(world.shop.plugin, order, vendor="paypal", data={"language": "de"}).payment
+    started = operations.start_payment(world.shop.plugin, order, method="paypal", data={"language": "de"}).payment
     world.shopper_pays(started)
-    world.notice(started)
+    world.notification(started)
     return world.fresh(started)
 
 
@@ -29,7 +29,7 @@ def test_a_payments_value_is_its_row(world: World, payment: Payment) -> None:
         id=str(payment.pk),
         order=hooks.Order(plugin=world.shop.plugin, key=payment.order.key),
         reference=payment.reference,
-        vendor="paypal",
+        method="paypal",
         amount=Decimal("12.50"),
         currency="USD",
         status=PaymentStatus.PAID,
@@ -48,13 +48,13 @@ def test_a_refunds_value_has_the_status_that_is_being_told(payment: Payment) -> 
     assert refund_value(refund, "unknown").status is RefundStatus.UNKNOWN
 
 
-def test_an_attentions_value_names_its_order_if_it_has_one(payment: Payment) -> None:
-    attention = Attention.objects.create(reason="underpaid", sentence="Too little.", order=payment.order, raised_at=clock.now())
-    assert attention_value(attention) == hooks.Attention(
-        id=str(attention.pk), reason="underpaid", sentence="Too little.", order=order_value(payment.order)
+def test_an_reviews_value_names_its_order_if_it_has_one(payment: Payment) -> None:
+    review = Review.objects.create(reason="underpaid", message="Too little.", order=payment.order, opened_at=clock.now())
+    assert review_value(review) == hooks.Review(
+        id=str(review.pk), reason="underpaid", message="Too little.", order=order_value(payment.order)
     )
-    attention.order = None
-    assert attention_value(attention).order is None
+    review.order = None
+    assert review_value(review).order is None
 
 
 def test_a_remote_deliverys_value_is_all_that_was_queued(world: World, payment: Payment) -> None:
@@ -62,7 +62,7 @@ def test_a_remote_deliverys_value_is_all_that_was_queued(world: World, payment: 
     event = operations.enqueue_remote(
         world.shop.plugin, payment.order.key, "receipt", data={"to": "ann"}, payment_id=str(payment.pk), refund_id=str(refund.pk)
     )
-    assert delivery_value(Delivery.objects.get(event_id=event)) == hooks.RemoteDelivery(
+    assert remote_event_value(OutboxEvent.objects.get(event_id=event)) == hooks.RemoteEvent(
         event_id=event,
         name="receipt",
         order=order_value(payment.order),
@@ -70,29 +70,29 @@ def test_a_remote_deliverys_value_is_all_that_was_queued(world: World, payment: 
         refund=refund_value(Refund.objects.get(pk=refund.pk)),
         data={"to": "ann"},
     )
-    plain = delivery_value(Delivery.objects.get(event_id=operations.enqueue_remote(world.shop.plugin, payment.order.key, "hello")))
+    plain = remote_event_value(OutboxEvent.objects.get(event_id=operations.enqueue_remote(world.shop.plugin, payment.order.key, "hello")))
     assert (plain.payment, plain.refund, plain.data) == (None, None, {})
 
 
 def test_what_a_plugin_carries_over_the_network_is_the_value_of_what_was_queued(world: World, payment: Payment) -> None:
-    carried: list[hooks.RemoteDelivery] = []
+    carried: list[hooks.RemoteEvent] = []
 
     class Carrier:
         @hooks.hookimpl
-        def tillgate_deliver(self, delivery: hooks.RemoteDelivery) -> None:
-            carried.append(delivery)
+        def tillgate_deliver(self, outbox_event: hooks.RemoteEvent) -> None:
+            carried.append(outbox_event)
 
     hooks.plugin_manager().register(Carrier(), name="carrier")
     try:
         payment.order.plugin = "carrier"
         payment.order.save()
         event = operations.enqueue_remote("carrier", payment.order.key, "receipt", payment_id=str(payment.pk))
-        world.sweep()
+        world.run_worker()
     finally:
         hooks.plugin_manager().unregister(name="carrier")
     assert [(one.event_id, one.payment and one.payment.id) for one in carried] == [(event, str(payment.pk))]
-    delivery = Delivery.objects.get(event_id=event)
-    assert (delivery.attempts, delivery.due_at, delivery.fault, delivery.done_at is not None) == (1, None, "", True)
+    outbox_event = OutboxEvent.objects.get(event_id=event)
+    assert (outbox_event.attempts, outbox_event.due_at, outbox_event.fault, outbox_event.done_at is not None) == (1, None, "", True)
     entry = payment.order.timeline.latest("id")
-    assert (entry.event, entry.cause, entry.sentence) == ("delivery.done", f"delivery:{event}", "carried over the network: receipt")
+    assert (entry.event, entry.actor, entry.message) == ("event.delivered", f"outbox:{event}", "carried over the network: receipt")
     assert entry.payment == payment

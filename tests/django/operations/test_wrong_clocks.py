@@ -1,4 +1,4 @@
-"""What a clock that was wrong has put off is put right by the next sweep, and costs no storm of queries."""
+"""What a clock that was wrong has put off is put right by the next worker run, and costs no storm of queries."""
 
 from __future__ import annotations
 
@@ -14,65 +14,65 @@ import pytest
 from tests.django.conftest import World
 from tests.django.operations.conftest import clock_ahead, due_in, queue, silent
 from tillgate.django import clock, operations
-from tillgate.django.models import Delivery, Heartbeat, Payment, Refund
-from tillgate.django.operations import turns, wrong_clocks
-from tillgate.django.operations.sweep import SWEEPER, Swept, sweep, sweep_account, sweep_mail, sweep_shop, wake
+from tillgate.django.models import Heartbeat, OutboxEvent, Payment, Refund
+from tillgate.django.operations import bounds, wrong_clocks
+from tillgate.django.operations.worker import WORKER, WorkDone, run_account, run_mail, run_shop, run_worker, wake
 
-sweeping: Any = sys.modules["tillgate.django.operations.sweep"]  # the package gives its function under the same name
+working: Any = sys.modules["tillgate.django.operations.worker"]  # the package gives its function under the same name
 
 
 def by_tasks() -> None:
-    """Sweep in parts, as Celery's tasks do."""
+    """Worker run in parts, as Celery's tasks do."""
     for account in wake():
-        sweep_account(account)
-    sweep_shop()
-    sweep_mail()
+        run_account(account)
+    run_shop()
+    run_mail()
 
 
-@pytest.mark.parametrize("sweeps", [sweep, by_tasks])
+@pytest.mark.parametrize("worker_runs", [run_worker, by_tasks])
 @pytest.mark.parametrize("days", [1, 365])
 def test_i2_a_clock_that_ran_ahead_puts_off_neither_what_it_looked_at_nor_what_it_began(
-    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]], days: int, sweeps: Callable[[], object]
+    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]], days: int, worker_runs: Callable[[], object]
 ) -> None:
-    looked_at = world.start(world.order())
+    last_polled_at = world.start(world.order())
     with clock_ahead(monkeypatch, days):
         begun = world.start(world.order())
         gateway["*"] = silent
-        world.sweep()
+        world.run_worker()
         gateway.clear()
-    for payment in (looked_at, begun):
+    for payment in (last_polled_at, begun):
         assert due_in(world, payment) > 80_000
         world.shopper_pays(payment)
-    sweeps()
-    assert [world.fresh(payment).status for payment in (looked_at, begun)] == ["paid", "paid"]
+    worker_runs()
+    assert [world.fresh(payment).status for payment in (last_polled_at, begun)] == ["paid", "paid"]
 
 
-def test_i2_a_sweep_that_does_not_come_to_its_end_puts_right_what_a_clock_put_off_meanwhile(
+def test_i2_a_worker_that_does_not_come_to_its_end_puts_right_what_a_clock_put_off_meanwhile(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     payment = world.start(world.order())
     for _ in range(2):
         operations.enqueue_remote(world.shop.plugin, payment.order.key, "invoice")
         operations.enqueue_remote(world.shop.plugin, world.start(world.order()).order.key, "invoice")
-    monkeypatch.setattr(sweeping, "_MOST_AT_ONCE", 1)
-    real, rounds = sweeping.beat, list[str]()
+    monkeypatch.setattr(working, "_MOST_AT_ONCE", 1)
+    real, rounds = working.beat, list[str]()
     with ExitStack() as ahead:
 
-        def beat(swept: Swept) -> None:
+        def beat(work_done: WorkDone) -> None:
             rounds.append(world.fresh(payment).status)
-            real(swept)
+            real(work_done)
             if len(rounds) == 1:
                 ahead.close()  # the clock is put right between two rounds
                 world.shopper_pays(payment)
 
-        monkeypatch.setattr(sweeping, "beat", beat)
+        monkeypatch.setattr(working, "beat", beat)
         ahead.enter_context(clock_ahead(monkeypatch, 2))
-        world.sweep()
+        world.run_worker()
     assert rounds[:2] == ["expired", "paid"]
 
 
 @pytest.mark.parametrize(
-    ("looked_at", "status_since", "next_look_at", "is_due"),
+    ("last_polled_at", "status_since", "next_poll_at", "is_due"),
     [
         (0, 0, None, False),
         (2, 0, None, True),
@@ -85,21 +85,21 @@ def test_i2_a_sweep_that_does_not_come_to_its_end_puts_right_what_a_clock_put_of
     ids=str,
 )
 def test_only_what_was_looked_at_or_settled_at_a_time_to_come_and_is_not_soon_due_is_looked_at_again(
-    world: World, monkeypatch: pytest.MonkeyPatch, looked_at: float, status_since: float, next_look_at: float | None, is_due: bool
+    world: World, monkeypatch: pytest.MonkeyPatch, last_polled_at: float, status_since: float, next_poll_at: float | None, is_due: bool
 ) -> None:
     now, many = clock.now(), 120
     for _ in range(2):
         world.start(world.order())
     likeness = Payment.objects.values(*(field.attname for field in Payment._meta.concrete_fields if not field.primary_key)).earliest("pk")
-    hours = {"looked_at": looked_at, "status_since": status_since, "next_look_at": next_look_at}
+    hours = {"last_polled_at": last_polled_at, "status_since": status_since, "next_poll_at": next_poll_at}
     times = {name: None if ahead is None else now + timedelta(hours=ahead) for name, ahead in hours.items()}
     Payment.objects.all().delete()
     Payment.objects.bulk_create(
-        Payment(**likeness | {"status": "closed", "reference": f"R-{n}", "notice_key": f"n{n}", "return_key": f"r{n}"} | times)
+        Payment(**likeness | {"status": "closed", "reference": f"R-{n}", "notification_key": f"n{n}", "return_key": f"r{n}"} | times)
         for n in range(many)
     )
-    wrong_clocks.look_again()
-    assert Payment.objects.filter(next_look_at__gte=now, next_look_at__lte=clock.now()).count() == (many if is_due else 0)
+    wrong_clocks.poll_now()
+    assert Payment.objects.filter(next_poll_at__gte=now, next_poll_at__lte=clock.now()).count() == (many if is_due else 0)
     assert Heartbeat.objects.get(name="clock").detail == {"looked_again": many if is_due else 0}
 
 
@@ -110,25 +110,25 @@ def test_only_what_is_further_off_than_any_young_payment_waits_is_brought_forwar
     now = clock.now()
     payment = world.start(world.order())
     due = now + timedelta(hours=hours)
-    Payment.objects.update(created_at=now - timedelta(hours=created), next_look_at=due)
+    Payment.objects.update(created_at=now - timedelta(hours=created), next_poll_at=due)
     wrong_clocks.bring_forward()
-    assert (world.fresh(payment).next_look_at == due) is not is_due
+    assert (world.fresh(payment).next_poll_at == due) is not is_due
     assert (due_in(world, payment) <= 0) is is_due
 
 
-def test_a_refund_and_a_delivery_that_wait_for_a_wrong_clock_are_brought_forward_and_what_is_over_is_left(world: World) -> None:
+def test_a_refund_and_a_outbox_event_that_wait_for_a_wrong_clock_are_brought_forward_and_what_is_over_is_left(world: World) -> None:
     far = clock.now() + timedelta(days=1)
     waiting, over = (queue(world.paid_payment()) for _ in range(2))
-    done = Delivery.objects.latest("pk")
+    done = OutboxEvent.objects.latest("pk")
     key = operations.enqueue_remote(world.shop.plugin, waiting.payment.order.key, "invoice")
     Refund.objects.update(due_at=far)
-    Refund.objects.filter(pk=over.pk).update(status="refused")
-    Delivery.objects.update(due_at=far)
+    Refund.objects.filter(pk=over.pk).update(status="failed")
+    OutboxEvent.objects.update(due_at=far)
     wrong_clocks.bring_forward()
     assert Refund.objects.get(pk=waiting.pk).due_at <= clock.now()  # type: ignore[operator]
     assert Refund.objects.get(pk=over.pk).due_at == far
-    assert Delivery.objects.get(event_id=key).due_at <= clock.now()  # type: ignore[operator]
-    assert Delivery.objects.get(pk=done.pk).due_at == far
+    assert OutboxEvent.objects.get(event_id=key).due_at <= clock.now()  # type: ignore[operator]
+    assert OutboxEvent.objects.get(pk=done.pk).due_at == far
 
 
 def test_what_a_wrong_clock_put_off_and_cannot_be_put_right_keeps_nobody_from_their_turn(
@@ -141,7 +141,7 @@ def test_what_a_wrong_clock_put_off_and_cannot_be_put_right_keeps_nobody_from_th
     world.start(world.order())
     world.time.advance(minutes=1)
     assert wake() == ["default"]
-    assert Heartbeat.objects.get(name=SWEEPER).detail["faults"] == ["what was put off too far: RuntimeError: a bug"]
+    assert Heartbeat.objects.get(name=WORKER).detail["faults"] == ["what was put off too far: RuntimeError: a bug"]
 
 
 @pytest.mark.parametrize("days", [5, 40])
@@ -150,33 +150,33 @@ def test_i2_a_payment_that_a_clock_days_ahead_took_for_expired_is_looked_at_once
 ) -> None:
     payment = world.start(world.order())
     with clock_ahead(monkeypatch, days):
-        world.sweep()
+        world.run_worker()
     assert world.fresh(payment).status == "expired"
     world.shopper_pays(payment)
-    world.sweep()
+    world.run_worker()
     assert world.fresh(payment).status == "paid"
 
 
 @pytest.mark.parametrize("days", [2, 40])
-@pytest.mark.parametrize("door", ["sweep", "person"])
+@pytest.mark.parametrize("door", ["worker", "staff"])
 def test_i2_a_clock_that_leaps_while_the_gateway_is_asked_loses_no_tail_look(
     world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]], days: int, door: str
 ) -> None:
     payment = world.start(world.order())
     world.time.advance(hours=3)
-    world.sweep()
+    world.run_worker()
     assert world.fresh(payment).status == "closed"
     world.time.advance(hours=2)
     with ExitStack() as ahead:
         gateway["*"] = lambda: ahead.enter_context(clock_ahead(monkeypatch, days))
-        if door == "sweep":
-            world.sweep()
+        if door == "worker":
+            world.run_worker()
         else:
-            operations.reconcile(world.fresh(payment), "person:ann")
+            operations.reconcile(world.fresh(payment), "staff:ann")
         gateway.clear()
     world.pays_late(payment)
     world.time.advance(minutes=61)
-    world.sweep()
+    world.run_worker()
     assert world.fresh(payment).status == "paid"
 
 
@@ -188,13 +188,13 @@ def test_i2_a_clock_that_leaps_while_the_gateway_is_asked_loses_no_look_at_what_
     world.sandbox.control.reverse(payment.reference)
     with ExitStack() as ahead:
         gateway["*"] = lambda: ahead.enter_context(clock_ahead(monkeypatch, 40))
-        world.sweep()
+        world.run_worker()
         gateway.clear()
-    assert world.attentions() == ["changed-after-paid"]
-    assert world.fresh(payment).next_look_at is None
+    assert world.reviews() == ["changed-after-paid"]
+    assert world.fresh(payment).next_poll_at is None
     world.time.advance(minutes=61)
-    world.sweep()
-    assert world.fresh(payment).next_look_at
+    world.run_worker()
+    assert world.fresh(payment).next_poll_at
 
 
 def test_to_a_clock_that_lags_all_seems_to_be_of_a_time_to_come_and_is_made_due_a_part_at_a_time(
@@ -202,12 +202,12 @@ def test_to_a_clock_that_lags_all_seems_to_be_of_a_time_to_come_and_is_made_due_
 ) -> None:
     monkeypatch.setattr(wrong_clocks, "_MOST_AT_ONCE", 2)
     payments = [world.start(world.order()) for _ in range(3)]
-    Payment.objects.update(status="closed", next_look_at=None)
+    Payment.objects.update(status="closed", next_poll_at=None)
     due = list[list[int]]()
     with clock_ahead(monkeypatch, -365):
         for _ in range(3):
-            wrong_clocks.look_again()
-            due.append([place for place, payment in enumerate(payments) if world.fresh(payment).next_look_at])
+            wrong_clocks.poll_now()
+            due.append([place for place, payment in enumerate(payments) if world.fresh(payment).next_poll_at])
     assert due == [[1, 2], [0, 1, 2], [0, 1, 2]]
     assert Heartbeat.objects.get(name="clock").detail == {"looked_again": 1}, "then it rests"
 
@@ -216,47 +216,47 @@ def test_to_a_clock_that_lags_all_seems_to_be_of_a_time_to_come_and_is_made_due_
 def test_i2_the_tail_looks_that_a_clock_days_ahead_took_for_done_are_made(world: World, monkeypatch: pytest.MonkeyPatch, days: int) -> None:
     payment = world.start(world.order())
     world.time.advance(hours=3)
-    world.sweep()
+    world.run_worker()
     assert world.fresh(payment).status == "closed"
     world.time.advance(hours=2)
-    world.sweep()
+    world.run_worker()
     world.time.advance(hours=20)
     with clock_ahead(monkeypatch, days):
-        world.sweep()
+        world.run_worker()
     world.pays_late(payment)
-    world.sweep()
+    world.run_worker()
     assert world.fresh(payment).status == "paid"
 
 
-def test_what_settled_while_the_clock_was_months_ahead_is_not_asked_about_at_every_sweep(
+def test_what_settled_while_the_clock_was_months_ahead_is_not_asked_about_at_every_worker(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     with clock_ahead(monkeypatch, 60):
-        world.sweep()
+        world.run_worker()
     assert world.fresh(payment).status == "paid"
     before = world.queries()
     for _ in range(24):
         world.time.advance(minutes=5)
-        world.sweep()
+        world.run_worker()
     assert world.queries() - before <= 3, "now, and an hour after it came to its status"
 
 
 def test_what_another_machine_looked_at_ahead_of_time_is_looked_for_once_an_hour(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.start(world.order())
     world.time.advance(hours=3)
-    world.sweep()
+    world.run_worker()
     assert world.fresh(payment).status == "closed"
     world.time.advance(minutes=30)
     with clock_ahead(monkeypatch, 5):
         operations.reconcile(world.fresh(payment), "return")  # by a worker of the web
     before = world.queries()
     world.time.advance(minutes=20)
-    world.sweep()
+    world.run_worker()
     assert world.queries() == before
     world.time.advance(minutes=15)
-    world.sweep()
+    world.run_worker()
     assert world.queries() == before + 1
 
 
@@ -269,33 +269,33 @@ def test_two_machines_whose_clocks_differ_for_good_ask_no_more_often_than_one_an
     for payment in [world.paid_payment() for _ in range(3)]:
         assert payment.status == "paid"
     world.time.advance(minutes=65)
-    world.sweep()
+    world.run_worker()
     world.time.advance(minutes=5)
     rests = {ahead: wrong_clocks.Search(wrong_clocks._LOOK_AGAIN_EVERY) for ahead in (0, hours)}
-    monkeypatch.setattr(turns, "time", SimpleNamespace(monotonic=lambda: world.time.offset.total_seconds() + 0))
+    monkeypatch.setattr(bounds, "time", SimpleNamespace(monotonic=lambda: world.time.offset.total_seconds() + 0))
     before = world.queries()
     for _ in range(30):
         world.time.advance(minutes=1)
         for ahead, rest in rests.items():
             with clock_ahead(monkeypatch, ahead / 24):
                 monkeypatch.setattr(wrong_clocks, "_search", rest)
-                world.sweep()
+                world.run_worker()
     assert world.queries() - before <= 9, "each machine makes each of the three due once an hour, and a tail look may be due"
 
 
 @pytest.mark.parametrize("minutes", [-62, -30, 30])
-def test_a_sweeper_whose_clock_is_wrong_gives_up_no_fresh_order(world: World, monkeypatch: pytest.MonkeyPatch, minutes: float) -> None:
+def test_a_worker_whose_clock_is_wrong_gives_up_no_fresh_order(world: World, monkeypatch: pytest.MonkeyPatch, minutes: float) -> None:
     key = world.order()
-    operations.expect(world.shop.plugin, key)
+    operations.open_order(world.shop.plugin, key)
     with clock_ahead(monkeypatch, minutes / 24 / 60):
-        world.sweep()
-    world.sweep()
+        world.run_worker()
+    world.run_worker()
     assert not world.shop.is_released(key)
 
 
 def test_a_refund_that_was_cut_off_while_the_clock_ran_a_day_ahead_is_told_within_hours(world: World) -> None:
     refund = queue(world.paid_payment())
     Refund.objects.filter(pk=refund.pk).update(status="sending", due_at=clock.now() + timedelta(days=1))
-    assert not world.sweep().refunds_lost, "its process may be alive"
+    assert not world.run_worker().refunds_lost, "its process may be alive"
     world.time.advance(hours=2, seconds=1)
-    assert world.sweep().refunds_lost == 1
+    assert world.run_worker().refunds_lost == 1

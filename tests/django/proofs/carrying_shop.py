@@ -13,7 +13,7 @@ NAME = "carrying-shop"
 
 
 class CarryingShop:
-    """Queues two remote deliveries when it is told that a payment is paid."""
+    """Queues two remote outbox events when it is told that a payment is paid."""
 
     def __init__(self, carried: Path, reach: Callable[[str], object]) -> None:
         self._carried, self._reach = carried, reach
@@ -30,10 +30,10 @@ class CarryingShop:
         return outcome
 
     @hooks.hookimpl
-    def tillgate_deliver(self, delivery: hooks.RemoteDelivery) -> None:
+    def tillgate_deliver(self, outbox_event: hooks.RemoteEvent) -> None:
         self._reach("before the shop over the network")
         with self._carried.open("a") as file:
-            file.write(f"{delivery.order.key} {delivery.name} {delivery.event_id}\n")
+            file.write(f"{outbox_event.order.key} {outbox_event.name} {outbox_event.event_id}\n")
         self._reach("after the shop over the network")
 
 

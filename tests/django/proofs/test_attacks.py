@@ -20,17 +20,17 @@ from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import NotSent, TillgateError, hooks
 from tillgate.django import clock, operations
-from tillgate.django.models import Attention, Notice, Payment, Refund
-from tillgate.django.operations import pauses
-from tillgate.django.operations.attention import raise_attention
+from tillgate.django.models import Notification, Payment, Refund, Review
+from tillgate.django.operations import circuit_breaker
 from tillgate.django.operations.payments import facts_of
-from tillgate.django.operations.refunds import enter_external_refund
-from tillgate.lifecycle import AttentionReason, NotFound
+from tillgate.django.operations.refunds import record_external_refund
+from tillgate.django.operations.reviews import open_review
+from tillgate.lifecycle import NotFound, ReviewReason
 from tillgate.testing.world import together
 
-sweeping: Any = importlib.import_module("tillgate.django.operations.sweep")  # the package has a function of that name
+working: Any = importlib.import_module("tillgate.django.operations.worker")  # the package has a function of that name
 refunding: Any = importlib.import_module("tillgate.django.operations.refunds")
-noticing: Any = importlib.import_module("tillgate.django.operations.notices")
+noticing: Any = importlib.import_module("tillgate.django.operations.notifications")
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -45,7 +45,7 @@ def die(*_: object) -> None:
 
 def raise_changed(payment: Payment) -> None:
     with transaction.atomic():
-        raise_attention(AttentionReason.CHANGED_AFTER_PAID, "it says 'refunded'", "sweep", order=payment.order, payment=payment)
+        open_review(ReviewReason.CHANGED_AFTER_PAID, "it says 'refunded'", "worker", order=payment.order, payment=payment)
 
 
 def minutes_until_paid(world: World, *payments: Payment) -> float:
@@ -53,11 +53,11 @@ def minutes_until_paid(world: World, *payments: Payment) -> float:
         if all(world.fresh(payment).status == "paid" for payment in payments):
             return half_minutes / 2
         world.time.advance(seconds=30)
-        world.sweep()
+        world.run_worker()
     return float("inf")
 
 
-# The sweeper ------------------------------------------------------------------------------------------------------------------------------
+# The worker ------------------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("merchant", ["another", "the same"])
@@ -72,20 +72,20 @@ def test_i2_old_payments_without_news_do_not_keep_a_new_one_from_being_found(wor
             merchant_no="000001" if merchant == "another" else old.merchant_no,
             base_url=old.base_url,
             sandbox=True,
-            vendor="alipay",
+            method="alipay",
             terminal="ONLINE",
             amount="1.00",
             status="paid",
             transaction_no=f"t{number}",
             created_at=week_ago,
-            cashier_closes_at=week_ago,
+            page_closes_at=week_ago,
             expires_at=week_ago,
             status_since=week_ago,
-            next_look_at=now - timedelta(minutes=1),
+            next_poll_at=now - timedelta(minutes=1),
         )
     for _ in range(10):
         world.time.advance(minutes=1)
-        world.sweep()
+        world.run_worker()
     new = world.start(world.order())
     world.shopper_pays(new)
     assert minutes_until_paid(world, new) <= 10
@@ -106,7 +106,7 @@ def test_i2_payments_about_which_the_gateway_fails_do_not_keep_others_from_being
     monkeypatch.setattr(hooks, "query", query)
     for _ in range(6):
         world.time.advance(minutes=1)
-        world.sweep()
+        world.run_worker()
     others = [world.start(world.order()) for _ in range(3)]
     for payment in others:
         world.shopper_pays(payment)
@@ -116,45 +116,45 @@ def test_i2_payments_about_which_the_gateway_fails_do_not_keep_others_from_being
 def test_what_the_gateway_has_forgotten_is_not_asked_about_every_few_minutes_for_ever(world: World) -> None:
     payment = world.paid_payment()
     world.time.advance(days=31)
-    world.sweep()
+    world.run_worker()
     world.sandbox.control.reset()
-    Payment.objects.filter(pk=payment.pk).update(next_look_at=clock.now())
+    Payment.objects.filter(pk=payment.pk).update(next_poll_at=clock.now())
     before = world.queries()
     for _ in range(24 * 6):
         world.time.advance(minutes=10)
-        world.sweep()
+        world.run_worker()
     assert world.queries() - before <= 2
 
 
 def test_an_account_rests_no_longer_than_a_pause_when_the_clock_goes_back(world: World) -> None:
     payment = world.start(world.order())
     world.time.advance(days=1)
-    pauses.pause("default", "no answer", is_told=False)
+    circuit_breaker.pause("default", "no answer", is_told=False)
     world.time.offset -= timedelta(days=1)
     world.shopper_pays(payment)
     world.time.advance(minutes=10)
-    world.sweep()
+    world.run_worker()
     assert world.fresh(payment).status == "paid"
 
 
-# Answers that come late, and what they say of attentions --------------------------------------------------------------------------------
+# Answers that come late, and what they say of reviews --------------------------------------------------------------------------------
 
 
 @contextmanager
-def meanwhile(world: World, monkeypatch: pytest.MonkeyPatch, act: Callable[[Payment], object]) -> Iterator[None]:
-    """Let something happen between the sweeper's first answer and its being applied."""
-    real, done = sweeping.ask, list[bool]()
+def meanwhile(world: World, monkeypatch: pytest.MonkeyPatch, action: Callable[[Payment], object]) -> Iterator[None]:
+    """Let something happen between the worker's first answer and its being applied."""
+    real, done = working.ask, list[bool]()
 
     def slow(payment: Payment, **options: Any) -> Any:
         answer = real(payment, **options)
         if not done:
             done.append(True)
             world.time.advance(seconds=10)
-            act(payment)
+            action(payment)
         return answer
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweeping, "ask", slow)
+        patch.setattr(working, "ask", slow)
         yield
 
 
@@ -165,26 +165,26 @@ def test_i9_an_answer_given_before_the_payment_was_paid_raises_nothing(world: Wo
 
     def pays(payment: Payment) -> None:
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
 
     with meanwhile(world, monkeypatch, pays):
-        world.sweep()
+        world.run_worker()
     assert world.fresh(payment).status == "paid"
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
-def test_an_older_answer_takes_back_no_attention(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_answer_takes_back_no_review(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.start(world.order())
     world.time.advance(seconds=10)
 
     def pays(payment: Payment) -> None:
         world.shopper_pays(payment)
         world.sandbox.control.fault("wrong_amount", occasion="query")
-        world.notice(payment)
+        world.notification(payment)
 
     with meanwhile(world, monkeypatch, pays):
-        world.sweep()
-    assert world.attentions() == ["amount-mismatch"]
+        world.run_worker()
+    assert world.reviews() == ["amount-mismatch"]
 
 
 def test_an_amount_that_does_not_fit_stays_with_a_person_though_the_next_answer_knows_nothing(
@@ -195,26 +195,26 @@ def test_an_amount_that_does_not_fit_stays_with_a_person_though_the_next_answer_
     world.shopper_pays(payment)
     world.sandbox.control.fault("wrong_amount", occasion="query")
     world.time.advance(seconds=10)
-    world.sweep()
-    assert world.attentions() == ["amount-mismatch"]
-    monkeypatch.setattr(sweeping, "ask", lambda *_, **__: NotFound(asked_at=clock.now()))
+    world.run_worker()
+    assert world.reviews() == ["amount-mismatch"]
+    monkeypatch.setattr(working, "ask", lambda *_, **__: NotFound(asked_at=clock.now()))
     world.time.advance(minutes=3)
-    world.sweep()
-    assert world.attentions() == ["amount-mismatch"]
+    world.run_worker()
+    assert world.reviews() == ["amount-mismatch"]
 
 
 def test_silence_is_taken_back_though_the_process_died_on_the_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.start(world.order())
-    pauses.pause("default", "no answer", is_told=False)
+    circuit_breaker.pause("default", "no answer", is_told=False)
     world.time.advance(minutes=31)
-    pauses.pause("default", "no answer", is_told=False)
-    assert world.attentions() == ["gateway-silent"]
+    circuit_breaker.pause("default", "no answer", is_told=False)
+    assert world.reviews() == ["gateway-silent"]
     with monkeypatch.context() as patch:
-        patch.setattr(pauses, "settle", die)
+        patch.setattr(circuit_breaker, "settle", die)
         with pytest.raises(Killed):
-            pauses.resume("default")
+            circuit_breaker.resume("default")
     world.a_day_passes()
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_a_missing_account_met_by_a_refund_is_taken_back_once_it_is_there(world: World, settings: Any) -> None:
@@ -222,46 +222,46 @@ def test_a_missing_account_met_by_a_refund_is_taken_back_once_it_is_there(world:
     good = settings.TILLGATE
     settings.TILLGATE = {**good, "ACCOUNTS": {"other": good["ACCOUNTS"]["default"]}}
     assert operations.refund(payment.pk, "1.00").status == "queued"
-    assert world.attentions() == ["account-gone"]
+    assert world.reviews() == ["account-gone"]
     settings.TILLGATE = good
     world.a_day_passes()
     assert world.fresh(payment).refunds.get().status == "succeeded"
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 # Telling the shop again -------------------------------------------------------------------------------------------------------------------
 
 
-def underpaid(world: World) -> tuple[str, Payment, Attention]:
+def underpaid(world: World) -> tuple[str, Payment, Review]:
     order = world.order("12.50")
     payment = world.start(order)
     world.shop.edit_total(order, Decimal("20.00"))
     world.shopper_pays(payment)
-    world.notice(payment)
-    return order, payment, Attention.objects.get(reason="underpaid")
+    world.notification(payment)
+    return order, payment, Review.objects.get(reason="underpaid")
 
 
 @pytest.mark.parametrize(("amount", "fault"), [("12.00", None), ("12.50", "lost_response")])
 def test_an_order_is_not_marked_paid_with_money_that_was_or_may_have_been_given_back(world: World, amount: str, fault: str | None) -> None:
-    order, payment, attention = underpaid(world)
+    order, payment, review = underpaid(world)
     if fault:
         world.sandbox.control.fault(fault, occasion="refund")
     operations.refund(payment.pk, amount)
     world.shop.edit_total(order, Decimal("12.50"))
-    with pytest.raises(operations.ActNotPossible, match="given back"):
-        operations.perform(attention.pk, "tell-again", person="bob")
+    with pytest.raises(operations.ActionNotPossible, match="refunded"):
+        operations.take_action(review.pk, "redeliver", staff="bob")
     assert not world.shop.is_paid(order)
 
 
 def test_what_was_told_again_and_applied_later_needs_nobody_any_more(world: World) -> None:
-    order, _, attention = underpaid(world)
+    order, _, review = underpaid(world)
     world.shop.edit_total(order, Decimal("12.50"))
     with world.failing_handler("tillgate_payment_paid", times=1):
-        assert not operations.perform(attention.pk, "tell-again", person="bob").resolved
+        assert not operations.take_action(review.pk, "redeliver", staff="bob").resolved
         world.time.advance(minutes=1)
-        world.sweep()
+        world.run_worker()
     assert world.shop.is_paid(order)
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 def test_a_closed_order_that_the_shop_reopened_can_be_told_again(world: World) -> None:
@@ -269,9 +269,9 @@ def test_a_closed_order_that_the_shop_reopened_can_be_told_again(world: World) -
     payment = world.start(order)
     world.shop.close_order(order)
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     ShopOrder.objects.filter(pk=order).update(status="open")
-    assert operations.perform(Attention.objects.get().pk, "tell-again", person="bob").resolved
+    assert operations.take_action(Review.objects.get().pk, "redeliver", staff="bob").resolved
     assert world.shop.times_paid(order) == 1
 
 
@@ -289,24 +289,24 @@ def test_i5_a_queued_refund_waits_while_the_payment_may_have_been_refunded_elsew
         assert operations.refund(payment.pk, "5.00").status == "queued"
     raise_changed(payment)
     world.time.advance(minutes=2)
-    world.sweep()
-    assert world.given_back(payment) == 0
+    world.run_worker()
+    assert world.refunded_amount(payment) == 0
 
 
-def test_i5_an_external_refund_is_entered_and_its_attention_resolved_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i5_an_external_refund_is_entered_and_its_review_resolved_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment()
     raise_changed(payment)
     with monkeypatch.context() as patch:
         patch.setattr(refunding, "resolve", die)
         with pytest.raises(Killed):
-            enter_external_refund(payment.pk, "5.00", person="ann")
-    assert Refund.objects.exists() != ("changed-after-paid" in world.attentions())
+            record_external_refund(payment.pk, "5.00", staff="ann")
+    assert Refund.objects.exists() != ("changed-after-paid" in world.reviews())
 
 
 def test_a_payment_given_back_in_many_parts_is_given_back_to_the_cent(world: World) -> None:
     payment, now = world.paid_payment("10.00"), clock.now()
     part = {"payment": payment, "amount": Decimal("0.10"), "status": "succeeded", "created_at": now, "status_since": now}
-    Refund.objects.bulk_create([Refund(notice_key=f"k{number}", **part) for number in range(100)])
+    Refund.objects.bulk_create([Refund(notification_key=f"k{number}", **part) for number in range(100)])
     assert facts_of(payment).refunded == Decimal("10.00")
 
 
@@ -317,17 +317,17 @@ def test_a_refund_that_was_taken_for_lost_hears_its_answer(world: World, monkeyp
     def slept(account: Any, request: Any) -> Any:
         answer = real(account, request)
         world.time.advance(minutes=20)
-        world.sweep()
+        world.run_worker()
         return answer
 
     monkeypatch.setattr(hooks, "refund", slept)
     assert operations.refund(payment.pk, "12.50").status == "succeeded"
-    assert world.attentions() == []
+    assert world.reviews() == []
 
 
 @pytest.mark.parametrize("body", ["status=failed", "ret_code=000030&ret_msg=insufficient+balance", ""])
 @pytest.mark.parametrize("is_early", [False, True])
-def test_a_refund_notice_that_says_nothing_or_the_contrary_confirms_nothing(
+def test_a_refund_notification_that_says_nothing_or_the_contrary_confirms_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, body: str, *, is_early: bool
 ) -> None:
     payment = world.paid_payment()
@@ -335,13 +335,13 @@ def test_a_refund_notice_that_says_nothing_or_the_contrary_confirms_nothing(
 
     def heard_early(account: Any, request: Any) -> Any:
         if is_early:
-            world.client.post(f"/payments/refund-notice/{Refund.objects.get().notice_key}/", body, content_type=FORM)
+            world.client.post(f"/payments/refund-notification/{Refund.objects.get().notification_key}/", body, content_type=FORM)
         return real(account, request)
 
     monkeypatch.setattr(hooks, "refund", heard_early)
     world.sandbox.control.fault("lost_request", occasion="refund")
     refund = operations.refund(payment.pk, "12.50")
-    assert world.client.post(f"/payments/refund-notice/{refund.notice_key}/", body, content_type=FORM).status_code == 200
+    assert world.client.post(f"/payments/refund-notification/{refund.notification_key}/", body, content_type=FORM).status_code == 200
     refund.refresh_from_db()
     assert refund.status == "unknown"
 
@@ -350,7 +350,7 @@ def test_a_refund_notice_that_says_nothing_or_the_contrary_confirms_nothing(
 
 
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="one writer at a time is what SQLite is")
-def test_a_refunds_notice_and_another_refund_take_their_locks_in_one_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refunds_notification_and_another_refund_take_their_locks_in_one_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("100.00")
     first = operations.refund(payment.pk, "1.00")
     met = threading.Barrier(2, timeout=3)
@@ -366,13 +366,13 @@ def test_a_refunds_notice_and_another_refund_take_their_locks_in_one_order(world
     monkeypatch.setattr(noticing, "_keep", waiting(noticing._keep))
     monkeypatch.setattr(refunding, "_check_seen", waiting(refunding._check_seen))
     said = together(
-        lambda: Client(raise_request_exception=False).post(f"/payments/refund-notice/{first.notice_key}/").status_code,
+        lambda: Client(raise_request_exception=False).post(f"/payments/refund-notification/{first.notification_key}/").status_code,
         lambda: operations.refund(payment.pk, "2.00").status,
     )
     assert said == [200, "succeeded"]
 
 
-def test_notices_refunds_sweeps_and_a_person_all_at_once_lose_and_break_nothing(world: World) -> None:
+def test_notifications_refunds_worker_runs_and_a_person_all_at_once_lose_and_break_nothing(world: World) -> None:
     paid, opened = world.paid_payment("1000.00"), [world.start(world.order()) for _ in range(2)]
     first, times = operations.refund(paid.pk, "1.00"), 20
     forged = "status=success&verifySign=00000000000000000000000000000000"
@@ -382,41 +382,41 @@ def test_notices_refunds_sweeps_and_a_person_all_at_once_lose_and_break_nothing(
 
     def accept() -> list[object]:
         for _ in range(times):
-            for pk in Attention.objects.filter(resolved_at=None, reason="forged-notices").values_list("pk", flat=True):
-                operations.perform(pk, "accept", person="ann", note="a scan")
+            for pk in Review.objects.filter(resolved_at=None, reason="forged-notifications").values_list("pk", flat=True):
+                operations.take_action(pk, "accept", staff="ann", note="a scan")
             time.sleep(0.05)
         return []
 
-    acts: list[Callable[[], list[object]]] = [
-        lambda: post(f"/payments/refund-notice/{first.notice_key}/"),
+    actions: list[Callable[[], list[object]]] = [
+        lambda: post(f"/payments/refund-notification/{first.notification_key}/"),
         lambda: [operations.refund(paid.pk, "1.00").status for _ in range(times)],
-        lambda: [fault for _ in range(8) for fault in operations.sweep().faults],
-        lambda: [fault for _ in range(8) for fault in operations.sweep().faults],
+        lambda: [fault for _ in range(8) for fault in operations.run_worker().faults],
+        lambda: [fault for _ in range(8) for fault in operations.run_worker().faults],
         accept,
     ]
     for payment in (paid, *opened):
-        path = f"/payments/notice/{payment.notice_key}/"
-        acts += [lambda path=path: post(path), lambda path=path: post(path, forged)]  # type: ignore[misc]  # the loop's value
-    said = together(*acts)
+        path = f"/payments/notification/{payment.notification_key}/"
+        actions += [lambda path=path: post(path), lambda path=path: post(path, forged)]  # type: ignore[misc]  # the loop's value
+    said = together(*actions)
     assert {one for answers in said for one in (answers if isinstance(answers, list) else [repr(answers)])} <= {200, "succeeded", "sending"}
     for payment in (paid, *opened):
         fresh = world.fresh(payment)
-        assert (fresh.notices + fresh.repeated_notices, fresh.forged_notices) == (2 * times + (payment is paid), times)
-        assert Notice.objects.filter(payment=payment, refund=None).count() == 20
-    assert Refund.objects.get(pk=first.pk).notices == times
+        assert (fresh.notifications + fresh.repeated_notifications, fresh.forged_notifications) == (2 * times + (payment is paid), times)
+        assert Notification.objects.filter(payment=payment, refund=None).count() == 20
+    assert Refund.objects.get(pk=first.pk).notifications == times
 
 
 # What is kept and shown -------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("letter", ["\U0001f4b8", "\x01", "é"])
-def test_a_kept_notice_takes_no_more_than_8_kb_however_it_is_written(world: World, letter: str) -> None:
+def test_a_kept_notification_takes_no_more_than_8_kb_however_it_is_written(world: World, letter: str) -> None:
     payment = world.start(world.order())
-    world.notice(payment, json.dumps({"x": letter * 8000}, ensure_ascii=False), "application/json")
-    assert len(json.dumps(Notice.objects.get().evidence)) <= 8 * 1024
+    world.notification(payment, json.dumps({"x": letter * 8000}, ensure_ascii=False), "application/json")
+    assert len(json.dumps(Notification.objects.get().evidence)) <= 8 * 1024
 
 
-@pytest.mark.parametrize("field", ["notice_key", "return_key", "cashier_url"])
+@pytest.mark.parametrize("field", ["notification_key", "return_key", "payment_url"])
 def test_i11_staff_cannot_guess_hidden_addresses_by_filters(world: World, admin_client: Client, field: str) -> None:
     payment = world.start(world.order())
     address = f"/admin/tillgate/payment/?{field}__startswith={getattr(payment, field)[:9]}"

@@ -23,12 +23,12 @@ from tests.django.proofs.worker import storm, workers
 from tests.smallest_shop.models import ShopOrder
 from tillgate import InvalidRequest
 from tillgate.django import operations
-from tillgate.django.models import Attention, Delivery, Notice, Order, Payment, Refund, TimelineEntry
+from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import Started, StartOutcome
-from tillgate.django.operations.attention import raise_attention, resolve
 from tillgate.django.operations.locking import durable, locked_order
-from tillgate.django.operations.payments import claim_look
-from tillgate.lifecycle import AttentionReason
+from tillgate.django.operations.payments import claim_poll
+from tillgate.django.operations.reviews import open_review, resolve
+from tillgate.lifecycle import ReviewReason
 
 _T = TypeVar("_T")
 Configure = Callable[..., None]
@@ -41,57 +41,58 @@ def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setitem(connection.settings_dict["OPTIONS"], "isolation_level", request.param)
 
 
-def at_once(*acts: Callable[[], _T]) -> list[_T | Exception]:
+def at_once(*actions: Callable[[], _T]) -> list[_T | Exception]:
     """Do all of it at the same moment, each in a thread; return what each returned or raised."""
-    barrier = threading.Barrier(len(acts))
+    barrier = threading.Barrier(len(actions))
 
-    def act(own: Callable[[], _T]) -> _T | Exception:
+    def action(own: Callable[[], _T]) -> _T | Exception:
         barrier.wait()
         try:
             return own()
-        except Exception as error:  # noqa: BLE001  # whatever it is, the test judges it
+        except Exception as error:  # whatever it is, the test judges it
             return error
         finally:
             connections.close_all()
 
-    with ThreadPoolExecutor(len(acts)) as pool:
-        return list(pool.map(act, acts))
+    with ThreadPoolExecutor(len(actions)) as pool:
+        return list(pool.map(action, actions))
 
 
 def assert_paid_once(world: World, payment: Payment) -> None:
     order = payment.order
     assert world.shop.times_paid(order.key) == 1
-    assert Delivery.objects.filter(order=order, kind="payment-paid").count() == 1
+    assert OutboxEvent.objects.filter(order=order, kind="payment-paid").count() == 1
     assert TimelineEntry.objects.filter(order=order, event="payment.paid").count() == 1
-    assert TimelineEntry.objects.filter(order=order, event="delivery.done").count() == 1
+    assert TimelineEntry.objects.filter(order=order, event="event.delivered").count() == 1
 
 
-def test_i3_the_same_notice_return_and_sweep_by_32_threads_at_once_have_one_effect(world: World) -> None:
+def test_i3_the_same_notification_return_and_worker_by_32_threads_at_once_have_one_effect(world: World) -> None:
     for _ in range(3):
         payment = world.start(world.order())
         world.shopper_pays(payment)
-        world.time.advance(seconds=6)  # due for the sweep, too
-        said = storm([payment.notice_key], [payment.return_key], 32, time.time() + 0.2)
+        world.time.advance(seconds=6)  # due for the worker run, too
+        said = storm([payment.notification_key], [payment.return_key], 32, time.time() + 0.2)
         assert said["faults"] == []
         assert set(said["statuses"]) <= {200, 302}
         assert_paid_once(world, payment)
 
 
 def test_a_row_that_has_changed_is_read_again_under_no_stronger_lock_than_its_change_took(world: World) -> None:
-    """FOR UPDATE deadlocked once in thousands of notices: the shop was told of one while another waited, and PostgreSQL queued the two."""
+    """FOR UPDATE deadlocked once in thousands of notifications: the shop was told of one while another waited, and PostgreSQL queued
+    the two."""
     payment = world.start(world.order())
-    Payment.objects.filter(pk=payment.pk).update(notices=1)
+    Payment.objects.filter(pk=payment.pk).update(notifications=1)
     with CaptureQueriesContext(connection) as captured, durable():
-        claim_look(payment, notices=1)
+        claim_poll(payment, notifications=1)
     [again] = [query["sql"] for query in captured if query["sql"].startswith("SELECT")]
     features = connection.features
     kind = "FOR NO KEY UPDATE" if features.has_select_for_no_key_update else "FOR UPDATE" if features.has_select_for_update else ""
     assert again.endswith(kind)
     assert again.count("FOR ") == bool(kind)
-    assert world.fresh(payment).notices == 2
+    assert world.fresh(payment).notifications == 2
 
 
-def test_i3_the_same_notice_return_and_sweep_by_4_processes_at_once_have_one_effect(world: World, tmp_path: Path) -> None:
+def test_i3_the_same_notification_return_and_worker_by_4_processes_at_once_have_one_effect(world: World, tmp_path: Path) -> None:
     with workers(4, settings.TILLGATE, tmp_path / "carried") as shops:
         for _ in range(3):
             payment = world.start(world.order())
@@ -99,7 +100,7 @@ def test_i3_the_same_notice_return_and_sweep_by_4_processes_at_once_have_one_eff
             world.time.advance(seconds=6)
             at = time.time() + 0.5
             for shop in shops:
-                keys: dict[str, Any] = {"notice_keys": [payment.notice_key], "return_keys": [payment.return_key]}
+                keys: dict[str, Any] = {"notification_keys": [payment.notification_key], "return_keys": [payment.return_key]}
                 shop.begin("storm", **keys, threads=8, at=at, ahead=world.time.offset)
             for shop in shops:
                 said = shop.wait()["result"]
@@ -114,23 +115,23 @@ def test_i4_of_two_payments_of_one_order_found_paid_at_once_one_is_delivered_and
         first, second = world.start(order), world.start(order, "paypal")
         for payment in (first, second):
             world.shopper_pays(payment)
-        keys = [payment.notice_key for payment in (first, second)]
+        keys = [payment.notification_key for payment in (first, second)]
         said = storm(keys, [first.return_key, second.return_key], 16, time.time() + 0.2)
         assert said["faults"] == []
         assert set(said["statuses"]) <= {200, 302}
-        world.sweep()
+        world.run_worker()
         assert world.shop.times_paid(order) == 1
         assert {world.fresh(payment).status for payment in (first, second)} == {"paid"}
         assert Order.objects.get(key=order).paid_by in (first, second)
-        assert world.attentions() == ["second-payment"] * round_number
+        assert world.reviews() == ["second-payment"] * round_number
 
 
 def test_a_double_click_of_16_at_once_makes_one_payment_and_one_creation_at_the_gateway(world: World) -> None:
     for round_number in range(1, 5):
         order = world.order()
-        pressed = at_once(*[partial(operations.start, world.shop.plugin, order, vendor="alipay")] * 16)
+        pressed = at_once(*[partial(operations.start_payment, world.shop.plugin, order, method="alipay")] * 16)
         assert {getattr(one, "outcome", one) for one in pressed} == {StartOutcome.REDIRECT}
-        assert len({one.payment.cashier_url for one in pressed if isinstance(one, Started)}) == 1
+        assert len({one.payment.payment_url for one in pressed if isinstance(one, Started)}) == 1
         assert Payment.objects.count() == Order.objects.count() == round_number
         assert len(world.sandbox.service.transactions()) == round_number
 
@@ -145,7 +146,7 @@ def test_i5_of_two_people_who_refund_everything_at_once_one_is_refused(world: Wo
         assert str(world.shop.refunded(payment.order.key)) == "12.50"
 
 
-def test_i6_a_queued_refund_is_sent_once_by_however_many_sweepers(world: World) -> None:
+def test_i6_a_queued_refund_is_sent_once_by_however_many_workers(world: World) -> None:
     payment = world.paid_payment("12.50")
     refund = operations.refunds._queue(payment.pk, "5.00", "", "", {})
     said = at_once(*[lambda: operations.send_refund(refund.pk)] * 8)
@@ -154,78 +155,78 @@ def test_i6_a_queued_refund_is_sent_once_by_however_many_sweepers(world: World) 
     assert TimelineEntry.objects.filter(event="refund.sending").count() == 1
 
 
-def test_i7_simultaneous_notices_are_all_counted_and_at_most_20_are_kept(world: World, configure: Configure) -> None:
-    configure(NOTICE_THROTTLE_SECONDS=3600)
+def test_i7_simultaneous_notifications_are_all_counted_and_at_most_20_are_kept(world: World, configure: Configure) -> None:
+    configure(NOTIFICATION_THROTTLE_SECONDS=3600)
     payment = world.start(world.order())
     before = world.queries()
     for count in (16, 32):
-        said = storm([payment.notice_key], [payment.return_key], 16, time.time() + 0.2, sweeps=False)
+        said = storm([payment.notification_key], [payment.return_key], 16, time.time() + 0.2, worker_runs=False)
         assert said["faults"] == []
-        assert world.fresh(payment).notices == count
-        assert Notice.objects.count() == min(count, 20)
+        assert world.fresh(payment).notifications == count
+        assert Notification.objects.count() == min(count, 20)
     assert world.queries() == before + 1
-    assert Notice.objects.values("slot").distinct().count() == 20
+    assert Notification.objects.values("slot").distinct().count() == 20
 
 
-def test_attention_raised_and_resolved_at_once_blocks_nobody(world: World) -> None:
+def test_review_raised_and_resolved_at_once_blocks_nobody(world: World) -> None:
     payment = world.paid_payment()
 
     def raising() -> None:
         with locked_order(payment.order_id) as order:
-            raise_attention(AttentionReason.FORGED_NOTICES, "many", "test", order=order, payment=payment)
+            open_review(ReviewReason.FORGED_NOTIFICATIONS, "many", "test", order=order, payment=payment)
 
     for _ in range(5):
         with locked_order(payment.order_id) as order:
-            raised = raise_attention(AttentionReason.FORGED_NOTICES, "many", "test", order=order, payment=payment)
+            raised = open_review(ReviewReason.FORGED_NOTIFICATIONS, "many", "test", order=order, payment=payment)
         assert raised
-        acts: list[Callable[[], object]] = [raising, partial(resolve, raised.pk, "seen", "ann")]
-        said = at_once(*acts * 4)
+        actions: list[Callable[[], object]] = [raising, partial(resolve, raised.pk, "seen", "ann")]
+        said = at_once(*actions * 4)
         assert not [one for one in said if isinstance(one, Exception)]
-        for pk in Attention.objects.filter(resolved_at__isnull=True).values_list("pk", flat=True):
+        for pk in Review.objects.filter(resolved_at__isnull=True).values_list("pk", flat=True):
             resolve(pk, "seen", "ann")
 
 
-# Notices in every order -------------------------------------------------------------------------------------------------------------------
+# Notifications in every order -------------------------------------------------------------------------------------------------------------
 
 
-def test_i9_notices_out_of_order_duplicate_forged_and_late_lead_to_the_same_end(world: World) -> None:
+def test_i9_notifications_out_of_order_duplicate_forged_and_late_lead_to_the_same_end(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     world.shopper_pays(payment)
     for status in ("success", "pending", "failed", "success", "closed"):
-        assert world.notice(payment, f"status={status}&verifySign=00000000000000000000000000000000").status_code == 200
+        assert world.notification(payment, f"status={status}&verifySign=00000000000000000000000000000000").status_code == 200
     world.time.advance(hours=2)
-    assert world.notice(payment, "status=pending").status_code == 200
+    assert world.notification(payment, "status=pending").status_code == 200
     assert world.fresh(payment).status == "paid"
     assert_paid_once(world, payment)
 
 
-def test_i2_a_notice_that_never_comes_is_not_needed(world: World) -> None:
+def test_i2_a_notification_that_never_comes_is_not_needed(world: World) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
     world.time.advance(seconds=6)
-    world.sweep()
+    world.run_worker()
     assert_paid_once(world, payment)
 
 
-def test_i2_a_throttled_notice_of_late_money_brings_the_look_at_an_ended_payment_forward(world: World, configure: Configure) -> None:
-    configure(NOTICE_THROTTLE_SECONDS=5, ORDER_UNPAID_AFTER_MINUTES=600)
+def test_i2_a_throttled_notification_of_late_money_brings_the_look_at_an_ended_payment_forward(world: World, configure: Configure) -> None:
+    configure(NOTIFICATION_THROTTLE_SECONDS=5, ORDER_UNPAID_AFTER_MINUTES=600)
     payment = world.start(world.order())
     world.sandbox.control.decline(payment.reference)
-    world.notice(payment)
+    world.notification(payment)
     assert world.fresh(payment).status == "failed"
     world.pays_late(payment)
-    world.notice(payment)  # it was queried just now
+    world.notification(payment)  # it was queried just now
     assert world.fresh(payment).status == "failed"
     world.time.advance(seconds=6)
-    world.sweep()
+    world.run_worker()
     assert_paid_once(world, payment)
 
 
-def test_i7_a_notice_during_a_query_is_not_forgotten_by_the_answer(
+def test_i7_a_notification_during_a_query_is_not_forgotten_by_the_answer(
     world: World, configure: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configure(NOTICE_THROTTLE_SECONDS=5, ORDER_UNPAID_AFTER_MINUTES=600)
+    configure(NOTIFICATION_THROTTLE_SECONDS=5, ORDER_UNPAID_AFTER_MINUTES=600)
     payment = world.start(world.order())
     world.sandbox.control.decline(payment.reference)
     answer = operations.payments.ask(payment)
@@ -233,16 +234,16 @@ def test_i7_a_notice_during_a_query_is_not_forgotten_by_the_answer(
 
     def meanwhile(asked: Payment, **_: object) -> object:
         monkeypatch.undo()
-        configure(NOTICE_THROTTLE_SECONDS=5)
+        configure(NOTIFICATION_THROTTLE_SECONDS=5)
         monkeypatch.setattr("tillgate.django.clock.now", world.time.now)
-        Client().post(f"/payments/notice/{asked.notice_key}/")
+        Client().post(f"/payments/notification/{asked.notification_key}/")
         return answer
 
-    monkeypatch.setattr(operations.notices, "ask", meanwhile)
-    world.notice(payment)
+    monkeypatch.setattr(operations.notifications, "ask", meanwhile)
+    world.notification(payment)
     assert world.fresh(payment).status == "failed"
     world.time.advance(seconds=6)
-    world.sweep()
+    world.run_worker()
     assert_paid_once(world, payment)
 
 
@@ -254,7 +255,7 @@ def _started_slowly(world: World, order: str) -> tuple[ThreadPoolExecutor, Any, 
 
     def start() -> Started:
         try:
-            return operations.start(world.shop.plugin, order, vendor="alipay")
+            return operations.start_payment(world.shop.plugin, order, method="alipay")
         finally:
             connections.close_all()
 
@@ -265,27 +266,27 @@ def _started_slowly(world: World, order: str) -> tuple[ThreadPoolExecutor, Any, 
     return pool, starting, Payment.objects.select_related("order").get()
 
 
-def test_i2_a_notice_before_the_creation_was_answered_pays_the_order(world: World) -> None:
+def test_i2_a_notification_before_the_creation_was_answered_pays_the_order(world: World) -> None:
     pool, starting, payment = _started_slowly(world, world.order())
     with pool:
         assert payment.status == "created"
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
         assert_paid_once(world, payment)
         assert starting.result().outcome is StartOutcome.PAID
-    assert world.fresh(payment).cashier_url
+    assert world.fresh(payment).payment_url
     assert_paid_once(world, payment)
 
 
-def test_a_notice_before_the_creation_was_answered_costs_no_cashier_page(world: World) -> None:
+def test_a_notification_before_the_creation_was_answered_costs_no_payment_page_page(world: World) -> None:
     order = world.order()
     pool, starting, payment = _started_slowly(world, order)
     with pool:
-        world.notice(payment)
+        world.notification(payment)
         assert world.fresh(payment).status == "pending"
         assert starting.result().outcome is StartOutcome.REDIRECT
-    assert world.fresh(payment).cashier_url == starting.result().payment.cashier_url
-    again = operations.start(world.shop.plugin, order, vendor="alipay")
+    assert world.fresh(payment).payment_url == starting.result().payment.payment_url
+    again = operations.start_payment(world.shop.plugin, order, method="alipay")
     assert (again.payment.pk, again.outcome) == (payment.pk, StartOutcome.REDIRECT)
 
 
@@ -293,10 +294,10 @@ def test_a_notice_before_the_creation_was_answered_costs_no_cashier_page(world: 
 
 
 @pytest.mark.skipif(project.DATABASE == "sqlite", reason="one writer at a time is what SQLite is; the threads above prove it there")
-def test_i3_300_payments_and_16_simultaneous_copies_of_each_notice_have_exactly_300_effects(
+def test_i3_300_payments_and_16_simultaneous_copies_of_each_notification_have_exactly_300_effects(
     world: World, configure: Configure, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    configure(NOTICE_THROTTLE_SECONDS=0.05)  # so that several of the copies ask the gateway
+    configure(NOTIFICATION_THROTTLE_SECONDS=0.05)  # so that several of the copies ask the gateway
     payments, copies = [world.start(world.order()) for _ in range(300)], 16
     for payment in payments:
         world.shopper_pays(payment)
@@ -307,7 +308,7 @@ def test_i3_300_payments_and_16_simultaneous_copies_of_each_notice_have_exactly_
         client = Client(raise_request_exception=False)
         for payment in payments:
             barrier.wait(30)
-            statuses.append(client.post(f"/payments/notice/{payment.notice_key}/").status_code)
+            statuses.append(client.post(f"/payments/notification/{payment.notification_key}/").status_code)
 
     began = time.monotonic()
     said = at_once(*[send] * copies)
@@ -315,11 +316,11 @@ def test_i3_300_payments_and_16_simultaneous_copies_of_each_notice_have_exactly_
     effects = sum(ShopOrder.objects.values_list("times_paid", flat=True))
     with capsys.disabled():
         sys.stdout.write(
-            f"\n{project.DATABASE}: {len(statuses)} notices of {len(payments)} payments, {effects} effects,"
-            f" {len(statuses) / seconds:.0f} notices a second"
+            f"\n{project.DATABASE}: {len(statuses)} notifications of {len(payments)} payments, {effects} effects,"
+            f" {len(statuses) / seconds:.0f} notifications a second"
         )
     assert not [one for one in said if isinstance(one, Exception)]
     assert set(statuses) == {200}
     assert len(statuses) == 4800
     assert set(ShopOrder.objects.values_list("times_paid", flat=True)) == {1}
-    assert effects == Delivery.objects.count() == 300
+    assert effects == OutboxEvent.objects.count() == 300

@@ -1,4 +1,4 @@
-"""Processes that die: SIGKILL at every commit and every call over the network, one after the other; then a restart and a sweep.
+"""Processes that die: SIGKILL at every commit and every call over the network, one after the other; then a restart and a worker run.
 
 I2, I3, I5 and I6 hold whatever dies: money is never lost and never given twice, the shop hears of it once, and what nobody knows is raised.
 """
@@ -20,7 +20,7 @@ from tests.django.proofs import carrying_shop
 from tests.django.proofs.worker import Worker, workers
 from tillgate import hooks
 from tillgate.django import operations
-from tillgate.django.models import Delivery, Order, Payment, Refund
+from tillgate.django.models import Order, OutboxEvent, Payment, Refund
 
 MOST_POINTS = 80
 
@@ -53,24 +53,24 @@ def carrying(world: World, carried: Path) -> Iterator[None]:
 def walk(world: World, process: Worker, capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
     """Walk every point of an act: prepare, kill the process at the n-th point, restart, check; until it is done without having died."""
 
-    def walking(act: str, prepare: Callable[[], tuple[Any, dict[str, Any]]], check: Callable[[Any], None]) -> None:
+    def walking(action: str, prepare: Callable[[], tuple[Any, dict[str, Any]]], check: Callable[[Any], None]) -> None:
         for number in range(1, MOST_POINTS):
             subject, arguments = prepare()
-            said = process.do(act, kill_at=number, ahead=world.time.offset, **arguments)
+            said = process.do(action, kill_at=number, ahead=world.time.offset, **arguments)
             assert "error" not in said, said
             for ahead in ({"seconds": 10}, {"minutes": 20}, {"hours": 3}, {"hours": 3}, {"days": 1}):
                 world.time.advance(**ahead)
-                assert world.sweep().faults == []
+                assert world.run_worker().faults == []
             check(subject)
-            Payment.objects.update(next_look_at=None)  # the next round has nothing to do with this one
+            Payment.objects.update(next_poll_at=None)  # the next round has nothing to do with this one
             if not said.get("died"):
                 with capsys.disabled():
                     sys.stdout.write(
-                        f"\n{project.DATABASE}: {act} killed at each of its {len(said['points'])} points: {', '.join(said['points'])}"
+                        f"\n{project.DATABASE}: {action} killed at each of its {len(said['points'])} points: {', '.join(said['points'])}"
                     )
                 assert number == len(said["points"]) + 1
                 return
-        pytest.fail(f"{act} has more than {MOST_POINTS} points")
+        pytest.fail(f"{action} has more than {MOST_POINTS} points")
 
     return walking
 
@@ -82,8 +82,8 @@ def gateway_knows(world: World, order: str) -> list[Any]:
 
 def assert_paid(world: World, order: str) -> None:
     assert world.shop.times_paid(order) == 1
-    assert not Delivery.objects.filter(order__key=order, done_at__isnull=True).exists()
-    assert Delivery.objects.filter(order__key=order, kind="payment-paid").count() == 1
+    assert not OutboxEvent.objects.filter(order__key=order, done_at__isnull=True).exists()
+    assert OutboxEvent.objects.filter(order__key=order, kind="payment-paid").count() == 1
 
 
 def test_i2_a_start_that_dies_anywhere_loses_no_money_and_charges_nobody_unseen(world: World, walk: Callable[..., None]) -> None:
@@ -98,12 +98,12 @@ def test_i2_a_start_that_dies_anywhere_loses_no_money_and_charges_nobody_unseen(
         assert len(known) == len([one for one in world.sandbox.service.transactions() if one.reference.startswith(f"S{order}-")]) <= 1
         if known:
             world.pays_late(Payment.objects.get(order__key=order))
-            Payment.objects.filter(order__key=order).update(next_look_at=world.time.now())
-            world.sweep()
+            Payment.objects.filter(order__key=order).update(next_poll_at=world.time.now())
+            world.run_worker()
             assert Payment.objects.get(order__key=order).status == "paid"
             # The order was given up hours ago: late money for it is for a person to decide.
             assert world.shop.is_released(order)
-            assert world.attentions()[-1] == "paid-not-payable"
+            assert world.reviews()[-1] == "paid-not-payable"
         else:
             assert not Payment.objects.filter(order__key=order, status__in=["created", "pending", "paid"]).exists()
 
@@ -118,13 +118,13 @@ def test_i2_a_shopper_who_pays_although_the_start_died_has_a_paid_order(world: W
         for transaction in known:
             world.sandbox.control.pay(transaction.reference)
         world.time.advance(seconds=10)
-        assert world.sweep().faults == []
+        assert world.run_worker().faults == []
         if known:
             assert_paid(world, order)
         else:  # the shopper tries again
             payment = world.start(order)
             world.shopper_pays(payment)
-            world.notice(payment)
+            world.notification(payment)
             assert_paid(world, order)
         if not said.get("died"):
             return
@@ -136,12 +136,12 @@ def test_i2_i3_a_reconcile_that_dies_anywhere_pays_the_order_once(world: World, 
         order = world.order()
         payment = world.start(order)
         world.shopper_pays(payment)
-        return order, {"key": payment.notice_key}
+        return order, {"key": payment.notification_key}
 
-    walk("notice", prepare, lambda order: assert_paid(world, order))
+    walk("notification", prepare, lambda order: assert_paid(world, order))
 
 
-def test_i2_i3_a_sweep_that_dies_anywhere_pays_the_order_once(world: World, walk: Callable[..., None]) -> None:
+def test_i2_i3_a_worker_that_dies_anywhere_pays_the_order_once(world: World, walk: Callable[..., None]) -> None:
     def prepare() -> tuple[str, dict[str, Any]]:
         order = world.order()
         payment = world.start(order)
@@ -149,7 +149,7 @@ def test_i2_i3_a_sweep_that_dies_anywhere_pays_the_order_once(world: World, walk
         world.time.advance(seconds=6)
         return order, {}
 
-    walk("sweep", prepare, lambda order: assert_paid(world, order))
+    walk("run_worker", prepare, lambda order: assert_paid(world, order))
 
 
 def test_i5_i6_a_refund_that_dies_anywhere_gives_no_money_twice_and_none_unseen(world: World, walk: Callable[..., None]) -> None:
@@ -158,22 +158,22 @@ def test_i5_i6_a_refund_that_dies_anywhere_gives_no_money_twice_and_none_unseen(
         return payment, {"payment_id": payment.pk, "amount": "5.00"}
 
     def check(payment: Payment) -> None:
-        given_back = world.sandbox.service.find(payment.reference).refunds
+        refunded_amount = world.sandbox.service.find(payment.reference).refunds
         rows = list(Refund.objects.filter(payment=payment))
-        assert len(given_back) <= len(rows) <= 1
+        assert len(refunded_amount) <= len(rows) <= 1
         told = world.shop.refunded(payment.order.key)
         for row in rows:
             assert row.status in ("succeeded", "unknown")
             assert operations.refunds.refundable(payment) == Decimal("7.50")
             assert told == (row.amount if row.status == "succeeded" else 0)
-            assert len(given_back) == 1 or row.status == "unknown"
-            assert row.attentions.filter(reason="refund-unknown").exists() == (row.status == "unknown")
+            assert len(refunded_amount) == 1 or row.status == "unknown"
+            assert row.reviews.filter(reason="refund-unknown").exists() == (row.status == "unknown")
         assert_paid(world, payment.order.key)
 
     walk("refund", prepare, check)
 
 
-def test_i3_a_delivery_that_dies_anywhere_takes_effect_once_here_and_at_least_once_over_the_network(
+def test_i3_a_outbox_event_that_dies_anywhere_takes_effect_once_here_and_at_least_once_over_the_network(
     world: World, carrying: None, walk: Callable[..., None], carried: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def prepare() -> tuple[str, dict[str, Any]]:
@@ -182,14 +182,14 @@ def test_i3_a_delivery_that_dies_anywhere_takes_effect_once_here_and_at_least_on
         world.shopper_pays(payment)
         with monkeypatch.context() as patch:
             patch.setattr(operations.payments, "deliver", lambda _: 0)  # as when the process died before
-            world.notice(payment)
+            world.notification(payment)
         assert world.shop.times_paid(order) == 0
         return order, {"order_id": Order.objects.get(key=order).pk}
 
     def check(order: str) -> None:
         assert_paid(world, order)
         lines = [line.split()[1:] for line in carried.read_text().splitlines() if line.split()[0] == order]
-        assert {event for _, event in lines} == {str(one.event_id) for one in Delivery.objects.filter(order__key=order, kind="remote")}
+        assert {event for _, event in lines} == {str(one.event_id) for one in OutboxEvent.objects.filter(order__key=order, kind="remote")}
         names = [name for name, _ in lines]
         assert 2 <= len(names) <= 3
         assert names == sorted(names)  # the confirmation before the invoice, whichever came twice

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from tests.django.conftest import World
+from tests.proving.killing.judging import judge
+from tests.proving.killing.lines import EVERY, Lines
+from tests.proving.killing.results import Part, Result, Results, section, table
+from tests.proving.killing.runs import _name
 from tests.smallest_shop.models import ShopOrder
 from tillgate import Gateway, PaymentRequest, new_reference
 from tillgate.django import operations
-from tillgate.django.models import Attention, Delivery, Order, Payment, Refund, TimelineEntry
+from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations.accounts import find_account
 from tillgate.errors import ConfigurationError
-from tillgate.testing.killing.judging import judge
-from tillgate.testing.killing.lines import EVERY, Lines
-from tillgate.testing.killing.results import Part, Result, Results, section, table
-from tillgate.testing.killing.runs import _name
 
 ROOT = Path(__file__).parents[3]
 
@@ -36,8 +36,8 @@ ROOT = Path(__file__).parents[3]
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two packages: `watched`, and `others` whose function runs so many lines."""
     for package, code in {
-        "watched": "def act():\n    one = 1\n    two = 2\n    return one + two\n",
-        "others": "def act(times):\n    for _ in range(times):\n        pass\n",
+        "watched": "def action():\n    one = 1\n    two = 2\n    return one + two\n",
+        "others": "def action(times):\n    for _ in range(times):\n        pass\n",
     }.items():
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text(code)
@@ -47,24 +47,24 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_line_of_a_watched_package_is_a_point_and_every_50th_of_the_others(modules: Path) -> None:
     watched, others = importlib.import_module("watched"), importlib.import_module("others")
-    assert Lines([modules / "watched"]).watch(watched.act) == 3
-    act = 10 * EVERY  # each round is two lines, the loop's and its body's, and the loop ends with one
-    assert Lines([modules / "watched"]).watch(lambda: others.act(act)) == 2 * 10
-    assert Lines([modules / "others"]).watch(lambda: others.act(act)) == 2 * act + 1
+    assert Lines([modules / "watched"]).watch(watched.action) == 3
+    action = 10 * EVERY  # each round is two lines, the loop's and its body's, and the loop ends with one
+    assert Lines([modules / "watched"]).watch(lambda: others.action(action)) == 2 * 10
+    assert Lines([modules / "others"]).watch(lambda: others.action(action)) == 2 * action + 1
     assert sys.gettrace() is None or "killing" not in repr(sys.gettrace())
 
 
 _ZYGOTE = """
 import watched
 from pathlib import Path
-from tillgate.testing.killing.lines import Lines
-from tillgate.testing.killing.zygote import Zygote
+from tests.proving.killing.lines import Lines
+from tests.proving.killing.zygote import Zygote
 
 def carry(job, kill_at, tell):
     return Lines([Path(watched.__file__).parent], kill_at, tell).watch(getattr(watched, job))
 
 zygote = Zygote(carry, begin=lambda: None)
-print(*[zygote.do("act", kill_at=number) for number in (1, 2, 3, 4)], zygote.do("missing").fault.splitlines()[-1], sep="\\n")
+print(*[zygote.do("action", kill_at=number) for number in (1, 2, 3, 4)], zygote.do("missing").fault.splitlines()[-1], sep="\\n")
 zygote.end()
 """
 
@@ -79,7 +79,7 @@ def test_a_child_dies_at_its_line_by_sigkill_and_the_zygote_lives_on(modules: Pa
 
 _ENDS_ITSELF = """
 import os, signal
-from tillgate.testing.killing.zygote import Zygote
+from tests.proving.killing.zygote import Zygote
 
 def carry(job, kill_at, tell):
     if job == "exits":
@@ -123,27 +123,27 @@ def paid_at_the_gateway_alone(world: World, _: Payment) -> None:
         address = "https://shop.example/"
         gateway.pay(
             PaymentRequest(
-                reference=new_reference("S9"), amount="1.00", vendor="alipay", terminal="ONLINE", ipn_url=address, callback_url=address
+                reference=new_reference("S9"), amount="1.00", method="alipay", terminal="ONLINE", ipn_url=address, callback_url=address
             )
         )
 
 
-def cut_off_before_the_delivery(_: World, payment: Payment) -> None:
-    Delivery.objects.filter(payment=payment, kind="payment-paid").update(done_at=None)
+def cut_off_before_the_outbox_event(_: World, payment: Payment) -> None:
+    OutboxEvent.objects.filter(payment=payment, kind="payment-paid").update(done_at=None)
 
 
 def put_right_by_nobody(world: World, payment: Payment) -> None:
     world.sandbox.control.fault("lost_response", occasion="refund")
     operations.refund(payment.pk, "1.00")
-    Attention.objects.update(resolved_at=world.time.now())
+    Review.objects.update(resolved_at=world.time.now())
 
 
 BROKEN: dict[str, Callable[[World, Payment], object]] = {
     "knows nothing of": paid_at_the_gateway_alone,
     "being paid took effect 2 times": lambda _, payment: shop(payment).update(times_paid=2),
     "being paid took effect 0 times": lambda _, payment: shop(payment).update(times_paid=0, status="open"),
-    "the shop is never told": cut_off_before_the_delivery,
-    "the shop is told 0 times": lambda _, payment: Delivery.objects.filter(payment=payment, kind="payment-paid").delete(),
+    "the shop is never told": cut_off_before_the_outbox_event,
+    "the shop is told 0 times": lambda _, payment: OutboxEvent.objects.filter(payment=payment, kind="payment-paid").delete(),
     "the timeline says 0 times": lambda _, payment: TimelineEntry.objects.filter(event="payment.paid").delete(),
     "Tillgate holds it to be pending": lambda _, payment: Payment.objects.filter(pk=payment.pk).update(status="pending"),
     "has the number of another": lambda _, payment: Payment.objects.filter(pk=payment.pk).update(transaction_no="1"),
@@ -154,20 +154,20 @@ BROKEN: dict[str, Callable[[World, Payment], object]] = {
         shop(payment).update(times_paid=0, status="open"),
     ],
     "for ever": lambda _, payment: Refund.objects.filter(payment=payment).update(status="sending"),
-    "the gateway gave back 2 times": lambda world, payment: world.sandbox.control.refund(payment.reference, "5.00"),
-    "500 cents are gone": lambda _, payment: Refund.objects.filter(payment=payment).update(status="refused"),
+    "the gateway refunded 2 times": lambda world, payment: world.sandbox.control.refund(payment.reference, "5.00"),
+    "500 cents are gone": lambda _, payment: Refund.objects.filter(payment=payment).update(status="failed"),
     "the shop holds USD 0": lambda _, payment: shop(payment).update(refunded=0),
     "should be told ['refund-unknown']": put_right_by_nobody,
 }
 
 
-@pytest.mark.parametrize("sentence", BROKEN)
-def test_the_judge_says_which_promise_is_broken(world: World, sentence: str) -> None:
+@pytest.mark.parametrize("message", BROKEN)
+def test_the_judge_says_which_promise_is_broken(world: World, message: str) -> None:
     payment = a_sound_payment(world)
-    BROKEN[sentence](world, payment)
+    BROKEN[message](world, payment)
     with pytest.raises(AssertionError) as caught:
         judge(world, payment.order.key)
-    assert sentence in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_the_judge_wants_an_order_that_nobody_paid_to_be_given_up(world: World) -> None:
@@ -187,7 +187,7 @@ def test_the_judge_wants_an_order_that_nobody_paid_to_be_given_up(world: World) 
 def kill(tmp_path: Path, *arguments: str, driver: str = "tests.smallest_shop.driver:SmallestShopDriver", **environment: str) -> Any:
     name = f"{os.environ.get('TILLGATE_TEST_NAME', 'tillgate_tests')}_{os.getpid()}"
     return subprocess.run(
-        [sys.executable, "-m", "tillgate.testing.killing", "--driver", driver, "--results", str(tmp_path / "results.jsonl"), *arguments],
+        [sys.executable, "-m", "tests.proving.killing", "--driver", driver, "--results", str(tmp_path / "results.jsonl"), *arguments],
         cwd=ROOT,
         check=False,
         env={**os.environ, "DJANGO_SETTINGS_MODULE": "tests.django.project", "TILLGATE_TEST_NAME": name, **environment},
@@ -198,24 +198,24 @@ def kill(tmp_path: Path, *arguments: str, driver: str = "tests.smallest_shop.dri
 
 
 @pytest.mark.parametrize(
-    ("act", "mutant", "sentence"),
+    ("action", "mutant", "message"),
     [
         ("start", "does not watch a payment until the gateway has answered", "is created for ever"),
-        ("refund", "sends a refund again that was cut off", "the gateway gave back 2 times"),
+        ("refund", "sends a refund again that was cut off", "the gateway refunded 2 times"),
     ],
 )
-def test_a_core_that_is_broken_is_found(tmp_path: Path, act: str, mutant: str, sentence: str) -> None:
+def test_a_core_that_is_broken_is_found(tmp_path: Path, action: str, mutant: str, message: str) -> None:
     ran = kill(
-        tmp_path, "--act", act, "--sample", "24", "--seed", "8", driver="tests.django.proofs.broken_core:BrokenDriver", MUTANT=mutant
+        tmp_path, "--action", action, "--sample", "24", "--seed", "8", driver="tests.django.proofs.broken_core:BrokenDriver", MUTANT=mutant
     )
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert sentence in ran.stdout
-    assert f"--act {act} --point" in ran.stdout
+    assert message in ran.stdout
+    assert f"--action {action} --point" in ran.stdout
 
 
 def test_a_shop_that_breaks_a_promise_when_nobody_is_killed_is_told_so_and_nothing_is_killed(tmp_path: Path) -> None:
     mutant = "says applied and does nothing"
-    ran = kill(tmp_path, "--act", "deliver", "--sample", "3", driver="tests.django.proofs.broken_core:BrokenDriver", MUTANT=mutant)
+    ran = kill(tmp_path, "--action", "deliver", "--sample", "3", driver="tests.django.proofs.broken_core:BrokenDriver", MUTANT=mutant)
     assert ran.returncode == 1
     assert "deliver breaks a promise without any kill: " in ran.stderr
     assert ran.stderr.rstrip().endswith("make the shop pass the conformance kit first")
@@ -223,16 +223,16 @@ def test_a_shop_that_breaks_a_promise_when_nobody_is_killed_is_told_so_and_nothi
 
 
 def test_a_run_kills_and_holds_and_the_same_again_goes_on_where_it_was(tmp_path: Path) -> None:
-    first, second = (kill(tmp_path, "--act", "deliver", "--sample", "3", "--seed", "7") for _ in range(2))
+    first, second = (kill(tmp_path, "--action", "deliver", "--sample", "3", "--seed", "7") for _ in range(2))
     assert (first.returncode, second.returncode) == (0, 0), first.stdout + first.stderr
     assert ": 3 kills in" in first.stdout
     assert ": 0 kills in" in second.stdout
-    once_more = kill(tmp_path, "--act", "deliver", "--point", "5")
+    once_more = kill(tmp_path, "--action", "deliver", "--point", "5")
     assert re.search(r"^deliver, killed at tillgate/django/\S+:\d+, then \w+: held$", once_more.stdout, re.MULTILINE), once_more.stdout
 
 
 def test_an_act_that_is_over_before_its_point_says_so_and_is_no_success(tmp_path: Path) -> None:
-    ran = kill(tmp_path, "--act", "deliver", "--point", "99999999")
+    ran = kill(tmp_path, "--action", "deliver", "--point", "99999999")
     assert "deliver, over before point 99999999, and so not killed: give less, then " in ran.stdout
     assert ran.returncode == 1
 
@@ -264,7 +264,7 @@ def test_a_database_in_memory_is_refused_since_it_would_die_with_the_process() -
 
 
 def result(point: int, **changes: Any) -> Result:
-    fields = {"database": "sqlite", "act": "start", "recovery": "pay", "place": "tillgate/x.py:1", "outcome": "held", "commit": "c"}
+    fields = {"database": "sqlite", "action": "start", "recovery": "pay", "place": "tillgate/x.py:1", "outcome": "held", "commit": "c"}
     return Result(**{**fields, "source": "s", "point": point, **changes})
 
 

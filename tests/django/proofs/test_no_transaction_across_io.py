@@ -42,20 +42,20 @@ def test_i12_the_network_may_be_used_outside_and_the_database_inside(world: Worl
     assert network_in_transactions == []
 
 
-def test_i12_start_notice_return_refund_and_sweep_use_the_network_outside_every_transaction(
+def test_i12_start_notification_return_refund_and_worker_use_the_network_outside_every_transaction(
     world: World, network_in_transactions: list[str]
 ) -> None:
     payment = world.start(world.order())
     world.start(payment.order.key, "paypal")
     world.come_back(payment)
     world.shopper_pays(payment)
-    world.notice(payment)
+    world.notification(payment)
     from tillgate.django import operations
 
     operations.refund(payment.pk, "2.50")
     with transaction.atomic():
         operations.queue_refund(payment.pk, "2.50")
     world.time.advance(days=1)
-    world.sweep()
+    world.run_worker()
     assert world.queries() >= 3
     assert network_in_transactions == []

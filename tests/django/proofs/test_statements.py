@@ -16,7 +16,7 @@ from tests.django import project
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate.django import operations
-from tillgate.django.models import Delivery, Notice, Order, Payment, TimelineEntry
+from tillgate.django.models import Notification, Order, OutboxEvent, Payment, TimelineEntry
 from tillgate.django.operations.timeline import record
 
 _NOT_COUNTED = re.compile(r"(BEGIN|COMMIT|SAVEPOINT|RELEASE|ROLLBACK)|.*smallest_shop_", re.IGNORECASE | re.DOTALL)
@@ -38,7 +38,7 @@ def counted() -> Iterator[list[str]]:
 
 
 def crowd(world: World, count: int) -> None:
-    """Fill the tables with so many other orders, payments, notices, entries and deliveries."""
+    """Fill the tables with so many other orders, payments, notifications, entries and outbox events."""
     like = world.start(world.order())
     now = world.time.now()
     shops = ShopOrder.objects.bulk_create([ShopOrder(total="1.00") for _ in range(count)])
@@ -48,12 +48,12 @@ def crowd(world: World, count: int) -> None:
         order.save()
         payment = Payment.objects.get(pk=like.pk)
         payment.pk, payment.order, payment.reference, payment.transaction_no = None, order, f"CROWD-{order.pk}", f"crowd-{order.pk}"
-        payment.notice_key, payment.return_key = f"notice-{order.pk}", f"return-{order.pk}"
-        payment.status, payment.next_look_at = "paid", now + timedelta(days=1)
+        payment.notification_key, payment.return_key = f"notification-{order.pk}", f"return-{order.pk}"
+        payment.status, payment.next_poll_at = "paid", now + timedelta(days=1)
         payment._state.adding = True
         payment.save(force_insert=True)
-        Notice(payment=payment, kind="payment", slot=0, received_at=now, method="POST", signature="absent").save()
-        Delivery(order=order, payment=payment, kind="payment-paid", created_at=now, done_at=now).save()
+        Notification(payment=payment, kind="payment", slot=0, received_at=now, method="POST", signature="absent").save()
+        OutboxEvent(order=order, payment=payment, kind="payment-paid", created_at=now, done_at=now).save()
         record("payment.paid", order, "test", "paid", payment=payment)
 
 
@@ -69,9 +69,9 @@ def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others
 
     failed = world.start(again)
     world.sandbox.control.decline(failed.reference)
-    world.notice(failed)
+    world.notification(failed)
     with counted() as statements:
-        assert operations.start(world.shop.plugin, again, vendor="alipay").payment.pk != failed.pk
+        assert operations.start_payment(world.shop.plugin, again, method="alipay").payment.pk != failed.pk
     counts["start again"] = len(statements)
 
     with counted() as statements:
@@ -79,24 +79,24 @@ def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others
     counts["double click (with a look)"] = len(statements)
 
     with counted() as statements:
-        assert world.notice(payment).status_code == 200
-    counts["notice of an open payment"] = len(statements)
+        assert world.notification(payment).status_code == 200
+    counts["notification of an open payment"] = len(statements)
 
     world.shopper_pays(payment)
     with counted() as statements:
-        assert world.notice(payment).status_code == 200
+        assert world.notification(payment).status_code == 200
     assert world.shop.times_paid(order) == 1
-    counts["first notice that finds it paid, with its delivery"] = len(statements)
+    counts["first notification that finds it paid, with its outbox event"] = len(statements)
 
     with counted() as statements:
-        assert world.notice(payment).status_code == 200
-    counts["repeated notice"] = len(statements)
+        assert world.notification(payment).status_code == 200
+    counts["repeated notification"] = len(statements)
 
     for number in range(25):
-        world.notice(payment, f"remark={number}")
+        world.notification(payment, f"remark={number}")
     with counted() as statements:
-        assert world.notice(payment, "remark=another").status_code == 200
-    counts["another notice beyond those that are kept"] = len(statements)
+        assert world.notification(payment, "remark=another").status_code == 200
+    counts["another notification beyond those that are kept"] = len(statements)
 
     with counted() as statements:
         assert world.come_back(payment).status_code == 302
@@ -110,9 +110,9 @@ def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others
         sys.stdout.write(f"\n{project.DATABASE}, {others} other orders: " + "; ".join(f"{name} {count}" for name, count in counts.items()))
     assert counts["start"] <= 8
     assert counts["start again"] <= 8
-    assert counts["first notice that finds it paid, with its delivery"] <= 15
-    assert counts["repeated notice"] <= 2
-    assert counts["another notice beyond those that are kept"] <= 3
+    assert counts["first notification that finds it paid, with its outbox event"] <= 15
+    assert counts["repeated notification"] <= 2
+    assert counts["another notification beyond those that are kept"] <= 3
     assert counts["return of a paid payment"] <= 4
     assert counts["status poll"] <= 1
     assert counts == COUNTED.setdefault(project.DATABASE, counts)

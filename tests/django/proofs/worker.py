@@ -35,18 +35,18 @@ class Killing(Points):
 # What it can be told to do ---------------------------------------------------------------------------------------------------------------
 
 
-def start(order_key: str, plugin: str = "smallest-shop", vendor: str = "alipay") -> str:
+def start(order_key: str, plugin: str = "smallest-shop", method: str = "alipay") -> str:
     """Start a payment."""
     from tillgate.django import operations
 
-    return operations.start(plugin, order_key, vendor=vendor).outcome.value
+    return operations.start_payment(plugin, order_key, method=method).outcome.value
 
 
-def notice(key: str) -> int:
-    """Take the gateway's notice."""
+def notification(key: str) -> int:
+    """Take the gateway's notification."""
     from django.test import Client
 
-    return Client().post(f"/payments/notice/{key}/").status_code
+    return Client().post(f"/payments/notification/{key}/").status_code
 
 
 def refund(payment_id: int, amount: str) -> str:
@@ -58,21 +58,22 @@ def refund(payment_id: int, amount: str) -> str:
 
 def deliver(order_id: int) -> int:
     """Tell the shop what waits to be told, in its database and over the network."""
-    from tillgate.django.operations.deliveries import deliver as deliver_local
-    from tillgate.django.operations.deliveries import deliver_remote
+    from tillgate.django.operations.outbox import deliver as deliver_local
+    from tillgate.django.operations.outbox import deliver_remote
 
     return deliver_local(order_id) + deliver_remote(order_id)
 
 
-def sweep() -> list[str]:
+def run_worker() -> list[str]:
     """Do everything that is due."""
     from tillgate.django import operations
 
-    return operations.sweep().faults
+    return operations.run_worker().faults
 
 
-def storm(notice_keys: list[str], return_keys: list[str], threads: int, at: float, sweeps: bool = True) -> dict[str, list[Any]]:
-    """Deliver notices, returns and sweeps by many threads at the same moment; return the HTTP statuses and whatever was raised."""
+def storm(notification_keys: list[str], return_keys: list[str], threads: int, at: float, worker_runs: bool = True) -> dict[str, list[Any]]:
+    """Deliver notifications, returns and worker runs by many threads at the same moment; return the HTTP statuses and whatever was
+    raised."""
     from django.db import connections
     from django.test import Client
 
@@ -80,22 +81,22 @@ def storm(notice_keys: list[str], return_keys: list[str], threads: int, at: floa
 
     statuses, faults = list[int](), list[str]()
 
-    def act(number: int) -> None:
+    def action(number: int) -> None:
         client = Client(raise_request_exception=False)
         time.sleep(max(0.0, at - time.time()))
         try:
-            if sweeps and number % 4 == 3:
-                faults.extend(operations.sweep().faults)
+            if worker_runs and number % 4 == 3:
+                faults.extend(operations.run_worker().faults)
             elif number % 4 == 2:
                 statuses.append(client.get(f"/payments/return/{return_keys[number % len(return_keys)]}/").status_code)
             else:
-                statuses.append(client.post(f"/payments/notice/{notice_keys[number % len(notice_keys)]}/").status_code)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the test judges it
+                statuses.append(client.post(f"/payments/notification/{notification_keys[number % len(notification_keys)]}/").status_code)
+        except Exception as error:  # whatever it is, the test judges it
             faults.append(f"{type(error).__name__}: {error}")
         finally:
             connections.close_all()
 
-    acting = [threading.Thread(target=act, args=(number,)) for number in range(threads)]
+    acting = [threading.Thread(target=action, args=(number,)) for number in range(threads)]
     for thread in acting:
         thread.start()
     for thread in acting:
@@ -103,7 +104,7 @@ def storm(notice_keys: list[str], return_keys: list[str], threads: int, at: floa
     return {"statuses": statuses, "faults": faults}
 
 
-ACTS: dict[str, Callable[..., Any]] = {act.__name__: act for act in (start, notice, refund, deliver, sweep, storm)}
+ACTIONS: dict[str, Callable[..., Any]] = {action.__name__: action for action in (start, notification, refund, deliver, run_worker, storm)}
 
 
 # The process ------------------------------------------------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ def _child(told: dict[str, Any]) -> dict[str, Any]:
     points = Killing(told["kill_at"])
     carrying_shop.plug_in(Path(told["carried"]), points.reach)
     with points.installed():
-        result = ACTS[told["act"]](**told["arguments"])
+        result = ACTIONS[told["action"]](**told["arguments"])
     return {"result": result, "points": points.names}
 
 
@@ -149,7 +150,7 @@ def main() -> None:
         if child == 0:
             try:
                 said = _child(json.loads(line))
-            except BaseException as error:  # noqa: BLE001  # the parent waits for an answer
+            except BaseException as error:  # the parent waits for an answer
                 said = {"error": f"{type(error).__name__}: {error}"}
             os.write(writing, json.dumps(said).encode())
             os._exit(0)
@@ -183,10 +184,10 @@ class Worker:
         self._process.stdin.write(json.dumps(told) + "\n")
         self._process.stdin.flush()
 
-    def begin(self, act: str, *, kill_at: int = 0, ahead: timedelta = timedelta(), **arguments: Any) -> None:
+    def begin(self, action: str, *, kill_at: int = 0, ahead: timedelta = timedelta(), **arguments: Any) -> None:
         """Tell it to do something."""
         told = {
-            "act": act,
+            "action": action,
             "arguments": arguments,
             "kill_at": kill_at,
             "ahead_seconds": ahead.total_seconds(),
@@ -200,9 +201,9 @@ class Worker:
         said: dict[str, Any] = json.loads(self._process.stdout.readline())
         return said
 
-    def do(self, act: str, **arguments: Any) -> dict[str, Any]:
+    def do(self, action: str, **arguments: Any) -> dict[str, Any]:
         """Tell it to do something, and return what came of it."""
-        self.begin(act, **arguments)
+        self.begin(action, **arguments)
         return self.wait()
 
     def end(self) -> None:

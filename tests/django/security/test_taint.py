@@ -27,7 +27,7 @@ from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import NotSent
 from tillgate.django import operations
-from tillgate.django.models import Attention, Order, Payment, Refund
+from tillgate.django.models import Order, Payment, Refund, Review
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, Sandbox
 from tillgate.testing.cassettes import Cassette
 from tillgate.testing.scrubbing import digest
@@ -89,10 +89,10 @@ def seen(world: World, sandbox: Sandbox, settings: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(signing, "_digest", noted)
     with sandbox.control.lock:
         signing_answers = dataclasses.replace(
-            sandbox.options, merchants={PUBLISHED_MERCHANT_NO: CANARY}, answer_signature="valid", notice_signature="valid"
+            sandbox.options, merchants={PUBLISHED_MERCHANT_NO: CANARY}, answer_signature="valid", notification_signature="valid"
         )
         sandbox.control.service.use(signing_answers)
-    world.configure({"TOKEN": CANARY}, DELIVERY_ATTEMPTS_BEFORE_ATTENTION=1, ATTENTION_MAIL_TO=["owner@shop.example"])
+    world.configure({"TOKEN": CANARY}, DELIVERY_TRIES_BEFORE_REVIEW=1, REVIEW_MAIL_TO=["owner@shop.example"])
     settings.ADMINS = [("Admin", "admin@shop.example")]
     mails = AdminEmailHandler(include_html=True)
     mails.setLevel(logging.ERROR)
@@ -116,30 +116,30 @@ def sell_fail_and_refund(world: World, seen: Seen) -> None:
     seen.page(world.client.get(world.shop.pay_path(order)))
     payment = world.pay_page(order)
     world.shopper_pays(payment)
-    for answer in world.gateway_notice(payment):
+    for answer in world.gateway_notification(payment):
         seen.page(answer)
     seen.page(world.come_back(payment))
     seen.page(world.client.get(f"/payments/status/{payment.return_key}/"))
-    operations.refund(payment.pk, "1.00", person="ann")
-    for answer in world.gateway_notice(payment, "refund"):
+    operations.refund(payment.pk, "1.00", staff="ann")
+    for answer in world.gateway_notification(payment, "refund"):
         seen.page(answer)
     for fault in ("lost_response", "refused", "bad_signature", "broken_json", "server_error"):
         with contextlib.suppress(operations.RefundNotPossible):
             world.sandbox.control.fault(fault, occasion="refund")
-            operations.refund(payment.pk, "1.00", person="ann")
+            operations.refund(payment.pk, "1.00", staff="ann")
     for fault in ("lost_response", "bad_signature", "server_error"):
         world.sandbox.control.fault(fault, occasion="pay")
-        seen.page(world.client.post(world.shop.pay_path(world.order()), {"vendor": "paypal"}))
+        seen.page(world.client.post(world.shop.pay_path(world.order()), {"method": "paypal"}))
     forged = world.start(world.order())
     for _ in range(21):
-        seen.page(world.notice(forged, "status=success&verifySign=00000000000000000000000000000000"))
+        seen.page(world.notification(forged, "status=success&verifySign=00000000000000000000000000000000"))
     seen.page(world.come_back(forged))
     unhappy = world.start(world.order())
     world.shopper_pays(unhappy)
     with world.failing_handler("tillgate_payment_paid", times=2):
-        seen.page(world.notice(unhappy))
+        seen.page(world.notification(unhappy))
         world.time.advance(minutes=2)
-        world.sweep()
+        world.run_worker()
 
 
 def use_a_wrong_token(world: World, seen: Seen) -> None:
@@ -147,10 +147,10 @@ def use_a_wrong_token(world: World, seen: Seen) -> None:
     world.configure({"TOKEN": WRONG_CANARY})
     payment = Payment.objects.filter(status="pending").first()
     assert payment
-    seen.page(world.notice(payment))
-    seen.page(world.client.post(world.shop.pay_path(world.order()), {"vendor": "alipay"}))
+    seen.page(world.notification(payment))
+    seen.page(world.client.post(world.shop.pay_path(world.order()), {"method": "alipay"}))
     world.time.advance(minutes=10)
-    world.sweep()
+    world.run_worker()
     world.configure({"TOKEN": CANARY})
 
 
@@ -158,14 +158,14 @@ def look_at_everything(world: World, seen: Seen) -> None:
     """Look at all pages of the staff, the commands' words, the mails and the database."""
     staff = Client()
     staff.force_login(User.objects.create_superuser("ann"))
-    for name in ("payment", "order", "attention"):
+    for name in ("payment", "order", "review"):
         seen.page(staff.get(f"/admin/tillgate/{name}/"))
-    for row in (*Payment.objects.all(), *Order.objects.all(), *Attention.objects.all()):
+    for row in (*Payment.objects.all(), *Order.objects.all(), *Review.objects.all()):
         seen.page(staff.get(f"/admin/tillgate/{row._meta.model_name}/{row.pk}/change/"))
     for payment in Payment.objects.all():
         seen.page(staff.post(f"/admin/tillgate/payment/{payment.pk}/query/", follow=True))
         seen.page(staff.get(f"/admin/tillgate/payment/{payment.pk}/refund/", follow=True))
-    for words in (("doctor",), ("sweep",), ("sweep", "--verbosity", "3")):
+    for words in (("doctor",), ("worker", "--once"), ("worker", "--once", "--verbosity", "3")):
         said, complained = io.StringIO(), io.StringIO()
         with contextlib.suppress(SystemExit):
             call_command("tillgate", *words, stdout=said, stderr=complained)
@@ -190,12 +190,12 @@ def test_i11_no_token_digest_or_signature_is_seen_anywhere_in_the_life_of_a_shop
         "error report of tillgate",
         "log of httpcore",
         "GET /admin/",
-        "POST /payments/refund-notice",
+        "POST /payments/refund-notification",
     )
     assert [place for place in reached if place not in places] == []
-    assert {"succeeded", "refused", "unknown"} <= set(Refund.objects.values_list("status", flat=True))
-    assert {"signature-mismatch", "forged-notices", "refund-unknown", "delivery-failing"} <= set(
-        Attention.objects.values_list("reason", flat=True)
+    assert {"succeeded", "failed", "unknown"} <= set(Refund.objects.values_list("status", flat=True))
+    assert {"signature-mismatch", "forged-notifications", "refund-unknown", "outbox_event-failing"} <= set(
+        Review.objects.values_list("reason", flat=True)
     )
     assert len(seen.signatures) > 20
     assert seen.leaks() == []
@@ -226,7 +226,7 @@ PLACES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "while the answer is read from the socket": lambda patch: patch.setattr("tillgate.transport._DeadlineStream.read", fall),
     "in the pool of connections": lambda patch: patch.setattr(httpcore.ConnectionPool, "handle_request", fall),
     "while an answer is understood": lambda patch: patch.setattr("tillgate.wire.exchange._parse", fall),
-    "while an answer's signature is looked at": lambda patch: patch.setattr("tillgate.wire.exchange._signed_readings", fall),
+    "while an answer's signature is polled": lambda patch: patch.setattr("tillgate.wire.exchange._signed_readings", fall),
     "while the creation is noted": lambda patch: patch.setattr(starting, "decide_creation", fall),
     "in the shop's own code": lambda patch: patch.setattr(ShopOrder.objects, "filter", fall),
 }
@@ -242,17 +242,17 @@ def test_i11_whatever_fails_wherever_no_report_of_it_holds_a_token_or_signature(
     payment, paid, path = world.start(world.order()), world.paid_payment(), world.shop.pay_path(world.order())
     with monkeypatch.context() as patch:
         PLACES[place](patch)
-        seen.page(client.post(path, {"vendor": "alipay"}))
-        seen.page(client.post(f"/payments/notice/{payment.notice_key}/", {"status": "success"}))
+        seen.page(client.post(path, {"method": "alipay"}))
+        seen.page(client.post(f"/payments/notification/{payment.notification_key}/", {"status": "success"}))
         seen.page(client.get(f"/payments/return/{payment.return_key}/"))
-        for act in (lambda: operations.refund(paid.pk, "1.00"), world.sweep):
+        for action in (lambda: operations.refund(paid.pk, "1.00"), world.run_worker):
             try:
-                act()
-            except Exception:  # noqa: BLE001  # what an error tracker would be told of it
+                action()
+            except Exception:  # what an error tracker would be told of it
                 seen("error report of the caller", ExceptionReporter(None, *sys.exc_info()).get_traceback_html())
     for letter in mail.outbox:
         seen(f"mail {letter.subject}", letter.message().as_string())
-    assert any("TheRoofFell" in text for _, text in seen.texts), "nothing was reported, so nothing was looked at"
+    assert any("TheRoofFell" in text for _, text in seen.texts), "nothing was reported, so nothing was polled"
     assert seen.leaks() == []
 
 
@@ -267,7 +267,7 @@ def test_i11_what_a_test_records_holds_no_token_digest_or_signature(world: World
     with cassette.running():
         payment = world.start(world.order())
         world.shopper_pays(payment)
-        world.notice(payment)
+        world.notification(payment)
         world.sandbox.control.fault("server_error", occasion="refund")
         with contextlib.suppress(NotSent):
             operations.refund(payment.pk, "1.00")

@@ -1,7 +1,8 @@
-"""`make chaos MINUTES=30`: the example shop sells while its processes and its database are killed, and then the books are compared.
+"""`make chaos MINUTES=30`: the example shop sells while its processes and its database are killed, and then the ledger are compared.
 
-The shop runs as in production: gunicorn, Celery on RabbitMQ, a sweeper, and a PostgreSQL cluster of its own. Every few seconds `kill -9`
-hits one of them at random; the emulator loses requests and answers, and its notices come late, twice or never. The emulator is the gateway,
+The shop runs as in production: gunicorn, Celery on RabbitMQ, a worker, and a PostgreSQL cluster of its own. Every few seconds `kill -9`
+hits one of them at random; the emulator loses requests and answers, and its notifications come late, twice or never. The emulator is the
+gateway,
 and is not killed. In the end everything runs undisturbed until nothing is due, and all that the gateway took must be in the shop's books.
 """
 
@@ -40,10 +41,10 @@ _FAULTS: Final = (
         "query.server_error=0.05",
         "refund.lost_response=0.05",
     ),
-    *("query.wrong_amount=0.01", "notice_missing=0.15", "notice_duplicate=0.2", "notice_late=0.1"),
+    *("query.wrong_amount=0.01", "notification_missing=0.15", "notification_duplicate=0.2", "notification_late=0.1"),
 )
 _CALM_SECONDS: Final = 900.0
-"""Longer than ten minutes: so long may pass between two looks at an open payment, and its notices may all be lost."""
+"""Longer than ten minutes: so long may pass between two looks at an open payment, and its notifications may all be lost."""
 _STAFF: Final = "staff@example.com"
 
 
@@ -132,9 +133,9 @@ class _Chaos:
         commands = {
             "gateway": [str(programs / "tillgate"), "sandbox", "--port", str(gateway_port), "--seed", str(self._given.seed), *settings],
             "web": shop,
-            "worker": [*celery, "worker", "-Q", queue, "--concurrency", "2", "--loglevel", "warning"],
+            "celery": [*celery, "worker", "-Q", queue, "--concurrency", "2", "--loglevel", "warning"],
             "beat": [*celery, "beat", "--schedule", str(self._folder / "beat"), "--loglevel", "warning"],
-            "sweeper": [sys.executable, str(_ROOT / "example_shop" / "manage.py"), "tillgate", "sweep", "--loop"],
+            "worker": [sys.executable, str(_ROOT / "example_shop" / "manage.py"), "tillgate", "worker"],
         }
         for name, command in commands.items():
             self._running[name] = Supervised(name, command, os.environ, self._log(name))
@@ -166,13 +167,13 @@ class _Chaos:
         return sum((person.did for person in people), Counter())
 
     def _judge(self, did: Counter[str]) -> int:
-        """Let everything run undisturbed until nothing is due, and compare the books."""
+        """Let everything run undisturbed until nothing is due, and compare the ledger."""
         httpx.delete(f"{self._gateway}/_control/faults", timeout=10).raise_for_status()
         from django.db import OperationalError, connections
 
-        from tests.proving.chaos.books import Compared, compare
+        from tests.proving.chaos.ledger import Compared, compare
 
-        _say("nothing is killed any more; waiting until the books agree")
+        _say("nothing is killed any more; waiting until the ledger agree")
         until = time.monotonic() + _CALM_SECONDS
         told: Compared | None = None
         while (told is None or not told.is_right) and time.monotonic() < until:
@@ -197,8 +198,8 @@ class _Chaos:
             "paid": str(told.paid),
             "paid_orders": told.paid_orders,
             "refunds": told.refunds,
-            "given_back": str(told.given_back),
-            "attentions": dict(sorted(told.attentions.items())),
+            "refunded_amount": str(told.refunded_amount),
+            "reviews": dict(sorted(told.reviews.items())),
             "lost": told.lost,
             "doubled": told.doubled,
             "wrong": told.wrong,
@@ -206,7 +207,7 @@ class _Chaos:
         }
         _say(json.dumps(result, indent=1))
         if not told.is_right:
-            for name in ("web", "worker", "sweeper"):
+            for name in ("web", "celery", "worker"):
                 _say(f"--- the end of {name}'s log\n{self._log(name).read_text(errors='replace')[-3000:]}")
         if self._given.results:
             self._given.results.parent.mkdir(parents=True, exist_ok=True)

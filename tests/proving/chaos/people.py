@@ -1,4 +1,4 @@
-"""Shoppers who buy while everything dies, and a clerk who gives money back; each begins anew when the shop fails them."""
+"""Shoppers who buy while everything dies, and a clerk who refunds money; each begins anew when the shop fails them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from example_shop.walk import log_in, order
 __all__ = ["Clerk", "Person", "Shopper"]
 
 _GOODS: Final = ("Writing set", "Fountain pen", "Linen journal", "Sealing wax", "Gift card, 13.61")
-_VENDORS: Final = ("paypal", "venmo", "alipay", "wechatpay", "creditcard")
+_METHODS: Final = ("paypal", "venmo", "alipay", "wechatpay", "creditcard")
 _FAILURES: Final = (PageProblem, httpx.HTTPError)
 _REST_SECONDS: Final = 0.5
 
@@ -32,42 +32,42 @@ class Person(threading.Thread):
         self.last_failure = ""
 
     def run(self) -> None:
-        """Act, and rest a little after each act."""
+        """ReviewAction, and rest a little after each act."""
         while not self.stop_wanted.is_set():
             try:
-                self.act()
+                self.action()
             except _FAILURES as failure:
                 self.did[f"failed: {type(failure).__name__}"] += 1
                 self.last_failure = str(failure)
                 time.sleep(_REST_SECONDS)
 
-    def act(self) -> None:
+    def action(self) -> None:
         """Do one thing from beginning to end."""
         raise NotImplementedError
 
 
 class Shopper(Person):
-    """Buys one thing as a guest, and comes back from the cashier or not."""
+    """Buys one thing as a guest, and comes back from the payment page or not."""
 
-    def act(self) -> None:
+    def action(self) -> None:
         """Go through a whole purchase."""
         chance = self.chance
         with Browser(self.shop) as guest:
-            cashier, _ = order(guest, [chance.choice(_GOODS)], chance.choice(_VENDORS), lambda _: None)
+            payment_page, _ = order(guest, [chance.choice(_GOODS)], chance.choice(_METHODS), lambda _: None)
             self.did["ordered"] += 1
             for _ in range(3):
                 decision = chance.choices(("pay", "decline", "leave"), (80, 10, 10))[0]
                 if decision == "pay" and chance.random() < 0.5:
-                    guest.submit_and_close(cashier, cashier.forms[0], decision="pay")
+                    guest.submit_and_close(payment_page, payment_page.forms[0], decision="pay")
                     self.did["paid and closed the tab"] += 1
                     return
-                back = guest.submit(cashier, cashier.forms[0], decision=decision)
+                back = guest.submit(payment_page, payment_page.forms[0], decision=decision)
                 self.did[{"pay": "paid and came back", "decline": "was declined", "leave": "left"}[decision]] += 1
                 if decision == "pay" or "Pay now" not in " ".join(back.links):
                     return
                 choice = guest.open(back.link("Pay now"))
-                cashier = guest.submit(choice, choice.form("vendor"), vendor=chance.choice(_VENDORS))
-                if "/cashier/" not in cashier.url:
+                payment_page = guest.submit(choice, choice.form("method"), method=chance.choice(_METHODS))
+                if "/cashier/" not in payment_page.url:
                     return
 
 
@@ -78,7 +78,7 @@ class Clerk(Person):
         super().__init__(shop, seed, stop)
         self._staff = staff
 
-    def act(self) -> None:
+    def action(self) -> None:
         """Give some money back."""
         with Browser(self.shop) as office:
             log_in(office, self._staff)
@@ -92,4 +92,4 @@ class Clerk(Person):
                 amount = f"{self.chance.randint(1, 400) / 100:.2f}"
                 form = page.form("order_action", "create_order_payment_event")
                 office.submit(page, form, amount=amount, reason="A page is creased")
-                self.did["gave money back"] += 1
+                self.did["refunded money"] += 1

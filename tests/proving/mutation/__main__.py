@@ -1,4 +1,5 @@
-"""`make mutation`: do the tests notice when the code is changed? mutmut changes a copy of it in one place, and runs the tests that come by.
+"""`make mutation`: do the tests notification when the code is changed? mutmut changes a copy of it in one place, and runs the tests that
+come by.
 
 What was tried stays in `mutants/`, so a run may be stopped and started again: only functions that have changed since, and mutants that had
 survived, are tried anew. Survivors must be argued in docs/reference/mutation-survivors.md.

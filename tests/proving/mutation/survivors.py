@@ -1,4 +1,4 @@
-"""The mutants that no test notices, and the document that argues each of them."""
+"""The mutants that no test notifications, and the document that argues each of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def argued(document: str) -> Iterable[Survivor]:
 
 
 def equivalent(document: str) -> Iterable[Survivor]:
-    """Yield those that do what the code does, which are under headings that say so: no test can notice them."""
+    """Yield those that do what the code does, which are under headings that say so: no test can notification them."""
     for section in document.split("\n## ")[1:]:
         if section.startswith("Equivalent"):
             yield from argued(section)

@@ -1,6 +1,7 @@
-"""`make storm PAYMENTS=1000`: everything at once, on a shop with gunicorn and sweepers, and then what was lost or doubled.
+"""`make storm PAYMENTS=1000`: everything at once, on a shop with gunicorn and workers, and then what was lost or doubled.
 
-One effect: for each payment many copies of its notice come at the same moment, while its return page is opened and sweepers look for it.
+One effect: for each payment many copies of its notification come at the same moment, while its return page is opened and workers look for
+it.
 The shop must be told once; nothing in it keeps a second effect out. As many copies of an event go to dj-stripe, to show what the storm is.
 
 Mixed: shoppers check out, pay at the gateway's emulator, pay again, come back or do not, and wait, on many connections for some seconds.
@@ -22,7 +23,7 @@ from typing import Any, Final
 import django
 
 from benchmarks import databases
-from benchmarks.notices import NO_PEER
+from benchmarks.notifications import NO_PEER
 from benchmarks.processes import PEER, ROOT, THREADS, WORKERS
 from tests.proving.storm.mixed import mixed
 from tests.proving.storm.one_effect import one_effect, peers_effects
@@ -38,8 +39,8 @@ def main() -> int:
     """Run the storm on each database; 0 when nothing was lost, doubled or an error."""
     parser = argparse.ArgumentParser("make storm", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--databases", nargs="+", choices=databases.NAMES, default=["postgresql", "mariadb"], help="by default the servers")
-    parser.add_argument("--payments", type=count, default=1000, help="whose notices are copied, by default 1000")
-    parser.add_argument("--copies", type=count, default=64, help="of each notice at once, by default 64")
+    parser.add_argument("--payments", type=count, default=1000, help="whose notifications are copied, by default 1000")
+    parser.add_argument("--copies", type=count, default=64, help="of each notification at once, by default 64")
     parser.add_argument("--peer-payments", type=_count_or_none, help="so many events go to dj-stripe, by default one per payment; 0: none")
     parser.add_argument("--seconds", type=size, default=60.0, help="how long shoppers come, by default 60")
     parser.add_argument("--connections", type=count, default=32, help="how many shoppers at once, by default 32")
@@ -50,8 +51,8 @@ def main() -> int:
         del os.environ[name]  # everything here is on loopback
     is_right = True
     for database in given.databases:
-        if because := databases.why_not(database):
-            _say(f"{database}: not run: {because}")
+        if detail := databases.why_not(database):
+            _say(f"{database}: not run: {detail}")
             continue
         with tempfile.TemporaryDirectory(prefix="tillgate-storm-") as folder:
             result = _storm(database, Path(folder), given)
@@ -82,7 +83,9 @@ def _storm(database: str, folder: Path, given: argparse.Namespace) -> dict[str, 
         "copies": given.copies,
         "connections": given.connections,
     }
-    say(f"{given.copies} copies of the notices of {given.payments:,} payments, on gunicorn with {WORKERS} workers of {THREADS} threads")
+    say(
+        f"{given.copies} copies of the notifications of {given.payments:,} payments, on gunicorn with {WORKERS} workers of {THREADS} threads"
+    )
     told = one_effect(database, folder / "one-effect", given.payments, given.copies, given.seed, say)
     peer = _peer(database, given, say)
     say(f"shoppers on {given.connections} connections for {given.seconds:g} s")
@@ -115,7 +118,7 @@ def _tell(result: dict[str, Any]) -> None:
     told, peer, traffic = result["one_effect"], result["peer"], result["mixed"]
     say = partial(_say_of, result["database"])
     say(
-        f"{told['payments']:,} payments, {result['copies']} copies of each notice: {told['effects']:,} effects on {told['orders']:,} orders"
+        f"{told['payments']:,} payments, {result['copies']} copies of each notification: {told['effects']:,} effects on {told['orders']:,} orders"
     )
     say(f"  found to be paid by: {_counts(told['doors'])}")
     _tell_times(say, told["kinds"])
@@ -127,7 +130,7 @@ def _tell(result: dict[str, Any]) -> None:
         f"{traffic['requests']:,} requests ({traffic['per_second']} a second) in {traffic['seconds']} s"
     )
     say(f"  found to be paid by: {_counts(traffic['doors'])}")
-    _tell_times(say, {**traffic["kinds"], "all of these": traffic, "notice, in the server": traffic["notices"]})
+    _tell_times(say, {**traffic["kinds"], "all of these": traffic, "notification, in the server": traffic["notifications"]})
     for part in (told, traffic):
         for name in ("lost", "doubled", "wrong"):
             for what in part[name][:_TOLD]:

@@ -51,10 +51,10 @@ class Tally:
         """How many were answered."""
         return sum(map(len, self.seconds.values()))
 
-    def fail(self, kind: str, because: str) -> Unexpected:
+    def fail(self, kind: str, detail: str) -> Unexpected:
         """Note an error, and return what to raise."""
-        self.errors[f"{kind}: {because}"] += 1
-        return Unexpected(kind, because)
+        self.errors[f"{kind}: {detail}"] += 1
+        return Unexpected(kind, detail)
 
     def figures(self) -> dict[str, Any]:
         """Return how many requests there were and how long they took, in all and by kind."""

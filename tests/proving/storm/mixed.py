@@ -23,9 +23,9 @@ from tests.proving.storm.shop import open_shop
 
 __all__ = ["mixed"]
 
-_VENDORS: Final = ("alipay", "wechatpay", "paypal", "creditcard")
+_METHODS: Final = ("alipay", "wechatpay", "paypal", "creditcard")
 _AGAIN: Final = 0.25
-"""So many choose another vendor at the cashier's, and pay with that."""
+"""So many choose another payment method at the payment page's, and pay with that."""
 _CLOSED: Final = 0.25
 """So many close the tab when they have paid."""
 _POLL_SECONDS: Final = 0.25
@@ -47,23 +47,23 @@ class _Shopper:
     async def buy(self, order_key: str) -> None:
         """Pay for an order; raise `Unexpected` where the shop or the gateway answers otherwise than it should."""
         pay = _target((await self._shop.ask("checkout", get(f"/checkout/{order_key}/"), 302)).header("location"))
-        vendor, other = self._chance.sample(_VENDORS, 2)
+        method, other = self._chance.sample(_METHODS, 2)
         page = await self._shop.ask("pay page", get(pay))
-        cashier = await self._choose("start", pay, page, vendor)
+        payment_page = await self._choose("start", pay, page, method)
         if self._chance.random() < _AGAIN:
             page = await self._shop.ask("pay page", get(pay))
-            cashier = await self._choose("pay again", pay, page, other)
-        way_back = (await self._gateway.ask("cashier", post(cashier, {"decision": "pay"}), 303)).header("location")
+            payment_page = await self._choose("pay again", pay, page, other)
+        way_back = (await self._gateway.ask("cashier", post(payment_page, {"decision": "pay"}), 303)).header("location")
         self.bought += 1
         if self._chance.random() >= _CLOSED:
             await self._come_back(_target(way_back))
 
-    async def _choose(self, kind: str, pay: str, page: Answer, vendor: str) -> str:
+    async def _choose(self, kind: str, pay: str, page: Answer, method: str) -> str:
         token = re.search(rb'name="csrfmiddlewaretoken" value="(\w+)"', page.body)
         if token is None:
             raise self._tally.fail(kind, "the page has no form")
         cookie = page.header("set-cookie").partition(";")[0]
-        answer = await self._shop.ask(kind, post(pay, {"csrfmiddlewaretoken": token[1].decode(), "vendor": vendor}, cookie), 302)
+        answer = await self._shop.ask(kind, post(pay, {"csrfmiddlewaretoken": token[1].decode(), "method": method}, cookie), 302)
         return _target(answer.header("location"))
 
     async def _come_back(self, return_page: str) -> None:
@@ -83,11 +83,11 @@ def _target(url: str) -> str:
 
 
 def mixed(database: str, folder: Path, seconds: float, connections: int, seed: int, say: Say) -> dict[str, Any]:
-    """Let shoppers buy for so many seconds, and return what that took and how the books compare afterwards."""
+    """Let shoppers buy for so many seconds, and return what that took and how the ledger compare afterwards."""
     tally, at_gateway = Tally(), Tally()
     with contextlib.ExitStack() as stack:
         port, emulator = stack.enter_context(_emulator(folder, seed))
-        shop = stack.enter_context(open_shop(database, emulator, folder / "mixed", throttle_seconds=5, sweep_seconds=5))  # the defaults
+        shop = stack.enter_context(open_shop(database, emulator, folder / "mixed", throttle_seconds=5, worker_seconds=5))  # the defaults
         shoppers = [
             _Shopper(Connection(shop.port, tally), Connection(port, at_gateway), tally, Random(f"{seed} shopper {number}"))
             for number in range(connections)
@@ -96,9 +96,9 @@ def mixed(database: str, folder: Path, seconds: float, connections: int, seed: i
         asyncio.run(_trade(shoppers, seconds, tally, say))
         took = time.perf_counter() - began
         compared = shop.settle(_paid(emulator))
-    notices = shop.served("/payments/notice/")
+    notifications = shop.served("/payments/notification/")
     errors = tally.errors + at_gateway.errors + shop.errors()
-    errors["notice: not acknowledged"] = sum(status != "200" for status, _ in notices)
+    errors["notification: not acknowledged"] = sum(status != "200" for status, _ in notifications)
     bought = sum(shopper.bought for shopper in shoppers)
     return {
         "seconds": round(took, 2),
@@ -106,7 +106,7 @@ def mixed(database: str, folder: Path, seconds: float, connections: int, seed: i
         "payments_per_second": round(bought / took, 1),
         "per_second": round(tally.requests / took, 1),
         **tally.figures(),
-        "notices": spread([spent for _, spent in notices]),
+        "notifications": spread([spent for _, spent in notifications]),
         **compared,
         "errors": +errors,
         "log": shop.log(),
@@ -144,10 +144,10 @@ async def _trade(shoppers: list[_Shopper], seconds: float, tally: Tally, say: Sa
 
 
 def _paid(emulator: str) -> list[str]:
-    """Return the references of what is paid at the gateway, once its notices have gone out; or after a while, if they do not."""
+    """Return the references of what is paid at the gateway, once its notifications have gone out; or after a while, if they do not."""
     until = time.monotonic() + _CALM_SECONDS
     while True:
         state = httpx.get(f"{emulator}/_control/state", timeout=60, trust_env=False).raise_for_status().json()
-        if state["notices"] == {"waiting_until": None, "sending": 0} or time.monotonic() > until:
+        if state["notifications"] == {"waiting_until": None, "sending": 0} or time.monotonic() > until:
             return [each["reference"] for each in state["transactions"] if each["status"] == "paid"]
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""One effect: many copies of each notice at the same moment, while its return pages are opened and sweepers want the same payment."""
+"""One effect: many copies of each notification at the same moment, while its return pages are opened and workers want the same payment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from benchmarks import processes, server
-from benchmarks.notices import environment, notice
+from benchmarks.notifications import environment, notification
 from benchmarks.peer.events import event
 from benchmarks.processes import PEER
 from tests.proving.storm.connection import Connection, Tally, Unexpected, get, post
@@ -22,9 +22,10 @@ __all__ = ["one_effect", "peers_effects"]
 _RETURNS: Final = 4
 """So many browsers open the return page of each payment at once, half of them by POST."""
 _APART_SECONDS: Final = 0.1
-"""A payment is due at once, and its notices and returns come at moments within this time: each of the three doors is often the first."""
-_SWEEP_SECONDS: Final = 0.15
-"""Between two sweeps: much less than a sweeper of a real shop waits, for the same reason."""
+"""A payment is due at once, and its notifications and returns come at moments within this time: each of the three doors is often the
+first."""
+_WORKER_SECONDS: Final = 0.15
+"""Between two worker runs: much less than a worker of a real shop waits, for the same reason."""
 _REPORT_SECONDS: Final = 5.0
 
 Say = Callable[[str], None]
@@ -49,26 +50,26 @@ def one_effect(database: str, folder: Path, payments: int, copies: int, seed: in
     with contextlib.ExitStack() as stack:
         gateway = stack.enter_context(server.running())
         # No throttle: whoever comes before the payment is paid may ask the gateway, so that many apply the same answer at once.
-        shop = stack.enter_context(open_shop(database, gateway, folder, throttle_seconds=0, sweep_seconds=_SWEEP_SECONDS))
+        shop = stack.enter_context(open_shop(database, gateway, folder, throttle_seconds=0, worker_seconds=_WORKER_SECONDS))
         shop.actor.do("seed", count=payments, letter="P")
         addresses = shop.actor.do("addresses")
         chance = Random(f"{seed} one effect")  # repeatable on purpose
 
         async def press() -> None:
-            notices = [Connection(shop.port, tally) for _ in range(copies)]
+            notifications = [Connection(shop.port, tally) for _ in range(copies)]
             returns = [Connection(shop.port, tally) for _ in range(_RETURNS)]
             progress = _Progress(say, payments, tally)
-            for number, (reference, (notice_key, return_key)) in enumerate(addresses.items(), 1):
-                copy = notice(f"/payments/notice/{notice_key}/", reference)
+            for number, (reference, (notification_key, return_key)) in enumerate(addresses.items(), 1):
+                copy = notification(f"/payments/notification/{notification_key}/", reference)
                 page = f"/payments/return/{return_key}/"
                 visits = [get(page), post(page, {"reference": reference, "status": "success"})]
                 shop.actor.do("make_due", reference=reference)
                 await asyncio.gather(
-                    _together((_sent(connection, "notice", copy) for connection in notices), chance),
+                    _together((_sent(connection, "notification", copy) for connection in notifications), chance),
                     _together((_sent(connection, "return", visits[at % 2]) for at, connection in enumerate(returns)), chance),
                 )
                 progress.show(number)
-            for connection in (*notices, *returns):
+            for connection in (*notifications, *returns):
                 connection.close()
 
         began = time.perf_counter()

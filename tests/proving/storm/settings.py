@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from benchmarks.shop.settings import *  # noqa: F403  # the same shop
+from benchmarks.shop.settings import *  # the same shop
 from benchmarks.shop.settings import TILLGATE as _TILLGATE
 
 ROOT_URLCONF = "tests.proving.storm.urls"
@@ -25,5 +25,5 @@ LOGGING = {
 TILLGATE = {
     **_TILLGATE,
     "PUBLIC_URL": os.environ["STORM_PUBLIC_URL"],
-    "NOTICE_THROTTLE_SECONDS": float(os.environ["STORM_THROTTLE_SECONDS"]),
+    "NOTIFICATION_THROTTLE_SECONDS": float(os.environ["STORM_THROTTLE_SECONDS"]),
 }

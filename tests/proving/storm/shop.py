@@ -1,4 +1,4 @@
-"""The shop in the storm: a database of its own, gunicorn in front of it, and sweepers beside it."""
+"""The shop in the storm: a database of its own, gunicorn in front of it, and workers beside it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.notices import environment
+from benchmarks.notifications import environment
 from benchmarks.processes import Actor, acting, serving, surroundings
 from tests.proving.processes import Supervised, free_port
 
 __all__ = ["Shop", "open_shop"]
 
-_SWEEPERS: Final = 2
+_WORKERS: Final = 2
 _CALM_SECONDS: Final = 60.0
 _LINES_KEPT: Final = 40
 
@@ -29,11 +29,11 @@ class Shop:
 
     port: int
     actor: Actor
-    sweepers: list[Supervised]
+    workers: list[Supervised]
     folder: Path
 
     def settle(self, paid: Iterable[str]) -> dict[str, Any]:
-        """Let the sweepers finish and stop them; return how what the gateway holds as paid, by reference, compares with the shop."""
+        """Let the workers finish and stop them; return how what the gateway holds as paid, by reference, compares with the shop."""
         references = list(paid)
         until = time.monotonic() + _CALM_SECONDS
         while time.monotonic() < until:
@@ -41,8 +41,8 @@ class Shop:
             if not compared["lost"] and not compared["wrong"]:
                 break
             time.sleep(0.2)
-        for sweeper in self.sweepers:
-            sweeper.stop()
+        for worker in self.workers:
+            worker.stop()
         settled: dict[str, Any] = self.actor.do("compare", paid=references)
         return settled
 
@@ -50,7 +50,7 @@ class Shop:
         """Return what went wrong by the shop's own account. What Django says of an answer is left to who had that answer."""
         logged = [line.split(" ", 2)[1] for line in _lines(self.folder / "errors.log") if line.startswith(("ERROR ", "CRITICAL "))]
         errors = Counter(f"logged by {logger.rstrip(':')}" for logger in logged if logger != "django.request:")
-        errors["a sweeper died"] = sum(sweeper.restarts for sweeper in self.sweepers)
+        errors["a worker died"] = sum(worker.restarts for worker in self.workers)
         return +errors
 
     def log(self) -> str:
@@ -68,10 +68,10 @@ def _lines(file: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def open_shop(database: str, gateway: str, folder: Path, *, throttle_seconds: float, sweep_seconds: float) -> Iterator[Shop]:
+def open_shop(database: str, gateway: str, folder: Path, *, throttle_seconds: float, worker_seconds: float) -> Iterator[Shop]:
     """Open a shop on a database and a gateway; its logs go to a folder.
 
-    A payment is asked about by notices and returns once in `throttle_seconds`; sweepers pause for `sweep_seconds`.
+    A payment is asked about by notifications and returns once in `throttle_seconds`; workers pause for `worker_seconds`.
     """
     folder.mkdir()
     port = free_port()
@@ -84,18 +84,18 @@ def open_shop(database: str, gateway: str, folder: Path, *, throttle_seconds: fl
         "STORM_PUBLIC_URL": f"http://127.0.0.1:{port}",
         "STORM_THROTTLE_SECONDS": str(throttle_seconds),
     }
-    sweep = [sys.executable, "-m", "django", "tillgate", "sweep", "--loop", "--interval", str(sweep_seconds), "--verbosity", "0"]
+    run_worker = [sys.executable, "-m", "django", "tillgate", "worker", "--interval", str(worker_seconds), "--verbosity", "0"]
     with contextlib.ExitStack() as stack:
-        actor = stack.enter_context(acting("tests.proving.storm.acts", chosen))
+        actor = stack.enter_context(acting("tests.proving.storm.actions", chosen))
         actor.do("create")
         stack.callback(actor.do, "destroy")
-        sweepers = []
-        for number in range(_SWEEPERS):
-            sweepers.append(Supervised(f"sweeper {number}", sweep, surroundings(chosen), folder / f"sweeper-{number}.log"))
-            stack.callback(sweepers[-1].stop)
+        workers = []
+        for number in range(_WORKERS):
+            workers.append(Supervised(f"worker {number}", run_worker, surroundings(chosen), folder / f"worker-{number}.log"))
+            stack.callback(workers[-1].stop)
         stack.enter_context(serving("django.core.wsgi:get_wsgi_application()", chosen, port=port))
-        while not actor.do("is_swept"):
-            if sweepers[0].restarts:
-                raise RuntimeError(f"the sweeper does not start: {(folder / 'sweeper-0.log').read_text('utf-8', 'replace')[-1000:]}")
+        while not actor.do("is_worked"):
+            if workers[0].restarts:
+                raise RuntimeError(f"the worker does not start: {(folder / 'worker-0.log').read_text('utf-8', 'replace')[-1000:]}")
             time.sleep(0.1)
-        yield Shop(port, actor, sweepers, folder)
+        yield Shop(port, actor, workers, folder)

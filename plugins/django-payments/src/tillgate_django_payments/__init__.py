@@ -1,4 +1,4 @@
-"""Tillgate for django-payments: one provider, for a shop that lets shoppers choose the vendor here or on a page of its own.
+"""Tillgate for django-payments: one provider, for a shop that lets shoppers choose the payment method here or on a page of its own.
 
 Importing it needs neither settings nor apps: settings build their variants with it, and Tillgate's command line loads its plugins.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tillgate_django_payments.variants import PROVIDER, vendor_variants
+from tillgate_django_payments.variants import PROVIDER, method_variants
 
 if TYPE_CHECKING:
     from tillgate_django_payments.provider import TillgateProvider
 
-__all__ = ["PROVIDER", "TillgateProvider", "vendor_variants"]
+__all__ = ["PROVIDER", "TillgateProvider", "method_variants"]
 
 __version__ = "0.1.0.dev0"
 

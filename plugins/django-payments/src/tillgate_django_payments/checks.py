@@ -26,12 +26,12 @@ _STATIC_NAME: Final = re.compile(r"[a-z-]+", re.ASCII)
 Found = Iterator[checks.CheckMessage]
 
 
-def _error(number: int, sentence: str, hint: str) -> checks.Error:
-    return checks.Error(sentence, hint=hint, id=f"tillgate_django_payments.E{number:03}")
+def _error(number: int, message: str, hint: str) -> checks.Error:
+    return checks.Error(message, hint=hint, id=f"tillgate_django_payments.E{number:03}")
 
 
-def _warning(number: int, sentence: str, hint: str) -> checks.Warning:
-    return checks.Warning(sentence, hint=hint, id=f"tillgate_django_payments.W{number:03}")
+def _warning(number: int, message: str, hint: str) -> checks.Warning:
+    return checks.Warning(message, hint=hint, id=f"tillgate_django_payments.W{number:03}")
 
 
 def check_apps() -> Found:
@@ -52,8 +52,8 @@ def check_model() -> Found:
         return
     theirs, ours = router.db_for_write(model), router.db_for_write(apps.get_model("tillgate", "Order"))
     if theirs != ours:
-        sentence = f"The shop's payments are in database {theirs!r} and Tillgate's rows in {ours!r}: they cannot change together."
-        yield _error(3, sentence, "Let DATABASE_ROUTERS send both to one database.")
+        message = f"The shop's payments are in database {theirs!r} and Tillgate's rows in {ours!r}: they cannot change together."
+        yield _error(3, message, "Let DATABASE_ROUTERS send both to one database.")
 
 
 def check_variants() -> Found:
@@ -64,7 +64,7 @@ def check_variants() -> Found:
 
     ours = own_variants()
     if not ours:
-        hint = f'Add one to PAYMENT_VARIANTS: "online": ("{PROVIDER}", {{}}) lets the shopper choose among the vendors.'
+        hint = f'Add one to PAYMENT_VARIANTS: "online": ("{PROVIDER}", {{}}) lets the shopper choose among the payment methods.'
         yield _error(4, "No variant is paid with Tillgate.", hint)
     for name, options in ours.items():
         yield from _check_variant(name, options)
@@ -74,25 +74,25 @@ def _check_variant(name: str, options: dict[str, Any]) -> Found:
     from tillgate_django_payments.provider import TillgateProvider  # for the same reason
 
     if not _STATIC_NAME.fullmatch(name):
-        sentence = f"PAYMENT_VARIANTS[{name!r}]: the library's static addresses take only small letters and hyphens in a name."
-        yield _warning(1, sentence, "Rename the variant, also in the payments that carry its name.")
+        message = f"PAYMENT_VARIANTS[{name!r}]: the library's static addresses take only small letters and hyphens in a name."
+        yield _warning(1, message, "Rename the variant, also in the payments that carry its name.")
     try:
-        vendor = TillgateProvider(**options).vendor
+        method = TillgateProvider(**options).method
     except (ConfigurationError, TypeError) as error:
-        hint = 'Give {} or {"vendor": "alipay"}.'
+        hint = 'Give {} or {"method": "alipay"}.'
         yield _error(5, f"PAYMENT_VARIANTS[{name!r}] cannot be used: {error}", hint)
         return
     try:
-        offered = get_settings().vendors
+        offered = get_settings().payment_methods
     except ConfigurationError:
         return  # told by Tillgate's own checks
-    if vendor and vendor not in offered:
-        sentence = f"PAYMENT_VARIANTS[{name!r}]: {vendor} is not among TILLGATE['VENDORS'], so its shoppers have to choose another vendor."
-        yield _warning(2, sentence, f"Add {vendor!r} to TILLGATE['VENDORS'], or remove the variant.")
+    if method and method not in offered:
+        message = f"PAYMENT_VARIANTS[{name!r}]: {method} is not among TILLGATE['PAYMENT_METHODS'], so its shoppers must choose another."
+        yield _warning(2, message, f"Add {method!r} to TILLGATE['PAYMENT_METHODS'], or remove the variant.")
 
 
 AREAS: Final[Sequence[Callable[[], Found]]] = (check_apps, check_model, check_variants)
-"""What is looked at."""
+"""What is polled."""
 
 
 @checks.register(TAG)

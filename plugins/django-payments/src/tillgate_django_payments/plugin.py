@@ -39,7 +39,7 @@ def tillgate_order_unpaid(order: Order) -> None:
 
 @hookimpl
 def tillgate_refund_changed(refund: Refund) -> None:
-    """Take money that was given back off the shop's payment."""
+    """Take money that was refunded off the shop's payment."""
     from tillgate_django_payments import rows
 
     rows.refund_changed(refund)

@@ -1,7 +1,7 @@
 """The provider: what django-payments calls for a payment whose variant is ours.
 
 The library is asked from inside whatever transaction the shop has open, and writes the row from memory afterwards. So nothing here uses
-the network inside a transaction, and nothing here writes the row: deliveries do, in `rows`.
+the network inside a transaction, and nothing here writes the row: outbox events do, in `rows`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tillgate.django.views import acknowledgement
 from tillgate.errors import ConfigurationError, InvalidRequest
 from tillgate.lifecycle import RefundStatus
 from tillgate.wire import money
-from tillgate.wire.messages import Vendor
-from tillgate.wire.notices import LARGEST_NOTICE_BYTES, Notice, read_notice
+from tillgate.wire.messages import PaymentMethod
+from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
 from tillgate_django_payments import rows
 from tillgate_django_payments.plugin import PLUGIN
 
@@ -41,19 +41,19 @@ REFUND_REFUSED: Final = "refund-refused"
 REFUND_UNKNOWN: Final = "refund-unknown"
 """The code of the `PaymentError` for a refund that may have been carried out; a person settles it, and it must not be asked for again."""
 
-_WRITTEN_BY_DELIVERIES: Final = frozenset({"status", "message", "captured_amount", "transaction_id", "variant", "modified"})
+_WRITTEN_BY_OUTBOX_EVENTS: Final = frozenset({"status", "message", "captured_amount", "transaction_id", "variant", "modified"})
 
 
 class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has no types
-    """Pays through Tillgate: with one `vendor`, or with whichever the shopper chooses on Tillgate's page when none is given."""
+    """Pays through Tillgate: with one `payment method`, or with whichever the shopper chooses on Tillgate's page when none is given."""
 
-    def __init__(self, vendor: str | None = None, capture: bool = True) -> None:  # noqa: FBT001, FBT002  # the library's own argument
+    def __init__(self, method: str | None = None, capture: bool = True) -> None:  # the library's own argument
         super().__init__(capture=capture)
-        if vendor is not None and vendor not in set(Vendor):
-            raise ConfigurationError("vendor", vendor, f"is not one of {', '.join(Vendor)}; leave it out to let the shopper choose")
+        if method is not None and method not in set(PaymentMethod):
+            raise ConfigurationError("method", method, f"is not one of {', '.join(PaymentMethod)}; leave it out to let the shopper choose")
         if not capture:
             raise ConfigurationError("capture", capture, "is not possible: shoppers pay at once, and nothing is authorized only")
-        self.vendor = vendor
+        self.method = method
 
     # Paying -------------------------------------------------------------------------------------------------------------------------------
 
@@ -66,11 +66,11 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             raise PaymentError(_("The payment has not been saved: save it before its form is asked for."))
         if row.status == PaymentStatus.CONFIRMED:  # the shopper went back to the page, or pressed twice
             raise RedirectNeeded(row.get_success_url())
-        because = described.not_payable_because
-        if because is None and is_closed(PLUGIN, key):
-            because = _("it was cancelled")  # though the shop has it wait again
-        if because is not None:
-            raise PaymentError(_("Payment %(key)s cannot be paid: %(because)s.") % {"key": key, "because": because})
+        detail = described.not_payable_detail
+        if detail is None and is_closed(PLUGIN, key):
+            detail = _("it was cancelled")  # though the shop has it wait again
+        if detail is not None:
+            raise PaymentError(_("Payment %(key)s cannot be paid: %(detail)s.") % {"key": key, "detail": detail})
         if described.currency != money.CURRENCY:
             told = _("currency: “%(given)s” cannot be paid, only %(ours)s can. Offer another way to pay, or sell in %(ours)s.")
             raise PaymentError(told % {"given": described.currency, "ours": money.CURRENCY})
@@ -78,15 +78,15 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             money.amount(described.amount, "total")
         except InvalidRequest as error:
             raise PaymentError(str(error)) from None
-        operations.expect(PLUGIN, key)  # should the browser die on its way, the shop hears that nobody paid
-        raise RedirectNeeded(start_url(PLUGIN, key, self.vendor) if self.vendor else pay_url(PLUGIN, key))
+        operations.open_order(PLUGIN, key)  # should the browser die on its way, the shop hears that nobody paid
+        raise RedirectNeeded(start_url(PLUGIN, key, self.method) if self.method else pay_url(PLUGIN, key))
 
     def process_data(self, payment: Any, request: HttpRequest) -> HttpResponse:
         """Answer whoever comes to the library's own addresses, which nobody is told: Tillgate's are.
 
         A shopper is led to Tillgate's return page, which asks the gateway. What is posted with a reference of the payment's is a hint like
-        every notice: it is kept, and the gateway asked, once the library's transaction is over. Anything else is not ours to acknowledge:
-        another provider, to whom the shopper had turned, would think that the shop has heard of its money.
+        every notification: it is kept, and the gateway asked, once the library's transaction is over. Anything else is not ours to
+        acknowledge: another provider, to whom the shopper had turned, would think that the shop has heard of its money.
         """
         if request.method in ("GET", "HEAD"):
             attempt = rows.newest_attempt(payment)
@@ -97,11 +97,11 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
         attempt = _named(received)
         if attempt is None or attempt.order.key != str(payment.pk):
             return HttpResponse(status=404)
-        transaction.on_commit(partial(operations.receive_payment_notice, attempt.notice_key, received, request.method))
+        transaction.on_commit(partial(operations.receive_payment_notification, attempt.notification_key, received, request.method))
         return acknowledgement(attempt)
 
     def get_token_from_request(self, payment: Any, request: HttpRequest) -> str:
-        """Return the token of the payment that a notice at a variant's static address names by its reference."""
+        """Return the token of the payment that a notification at a variant's static address names by its reference."""
         attempt = _named(_received(request))
         row = rows.find(attempt.order.key) if attempt else None
         if row is None:
@@ -114,7 +114,7 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
         """Let no payment start any more; `PaymentError` when the money was quicker, and then nothing has changed."""
         key = str(payment.pk)
         with transaction.atomic(using=rows.database()):
-            operations.close(PLUGIN, key, "cancel")  # under its lock no delivery can confirm the row; later ones will not
+            operations.close_order(PLUGIN, key, "cancel")  # under its lock no outbox event can confirm the row; later ones will not
             row = rows.locked(key)
             if row is None or row.status not in rows.WAITING:
                 told = _("Payment %(key)s cannot be cancelled any more: its status is “%(status)s”.")
@@ -134,7 +134,7 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
     # Giving back --------------------------------------------------------------------------------------------------------------------------
 
     def refund(self, payment: Any, amount: Decimal | None = None) -> Decimal:
-        """Give back part of a payment, or all that is left of it, and return how much.
+        """Refund part of a payment, or all that is left of it, and return how much.
 
         Outside transactions the money has moved by then, or it is queued because the gateway could not be reached; inside one it is queued,
         and sent on commit. Raises `PaymentError` otherwise; its code says whether the gateway refused or nobody knows. The row tells of
@@ -143,9 +143,9 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
         key = str(payment.pk)
         row, held = rows.find(key), rows.paid_by(key)
         if row is None or held is None:
-            raise PaymentError(_("Payment %(key)s was not paid with Tillgate: nothing can be given back here.") % {"key": key})
+            raise PaymentError(_("Payment %(key)s was not paid with Tillgate: nothing can be refunded here.") % {"key": key})
         if row.status != PaymentStatus.CONFIRMED:  # the library has asked the copy in memory, which may be older
-            told = _("Payment %(key)s cannot be given back any more: its status is “%(status)s”.")
+            told = _("Payment %(key)s cannot be refunded any more: its status is “%(status)s”.")
             raise PaymentError(told % {"key": key, "status": row.get_status_display()})
         copy = _Copy(payment, row)  # before money moves: nothing that is wrong with it may raise afterwards
         try:
@@ -155,20 +155,20 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
         if asked.status == RefundStatus.UNKNOWN:
             told = _("Nobody knows whether USD %(amount)s of %(reference)s went back (%(answer)s): do not ask again, a person settles it.")
             raise PaymentError(told % _facts(held, asked), code=REFUND_UNKNOWN, gateway_message=asked.answer)
-        if asked.status == RefundStatus.REFUSED:
-            told = _("USD %(amount)s of %(reference)s was not given back: the payment service refused (%(answer)s).")
+        if asked.status == RefundStatus.FAILED:
+            told = _("USD %(amount)s of %(reference)s was not refunded: the payment service refused (%(answer)s).")
             raise PaymentError(told % _facts(held, asked), code=REFUND_REFUSED, gateway_message=asked.answer)
-        given_back: Decimal = asked.amount
-        copy.leave_the_row_alone(given_back)
-        return given_back
+        refunded_amount: Decimal = asked.amount
+        copy.leave_the_row_alone(refunded_amount)
+        return refunded_amount
 
 
-def _received(request: HttpRequest) -> Notice:
-    body = request.body[: LARGEST_NOTICE_BYTES + 1]  # one byte more tells that it is too long
-    return read_notice(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), body)
+def _received(request: HttpRequest) -> Notification:
+    body = request.body[: LARGEST_NOTIFICATION_BYTES + 1]  # one byte more tells that it is too long
+    return read_notification(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), body)
 
 
-def _named(received: Notice) -> Attempt | None:
+def _named(received: Notification) -> Attempt | None:
     reference = received.parameters.get("reference", "")
     return Attempt.objects.select_related("order").filter(order__plugin=PLUGIN, reference=reference).first() if reference else None
 
@@ -202,11 +202,11 @@ class _Copy:
     def leave_the_row_alone(self, amount: Decimal) -> None:
         """Let the library, which now takes the amount off in memory and saves the whole row, come to what the row says and write nothing.
 
-        The row is written by the refund's delivery, which is over by now, or comes later, or is another refund's in this moment, and by the
-        shop's receivers within it. So only what the shop's own code has changed in this copy is saved.
+        The row is written by the refund's outbox event, which is over by now, or comes later, or is another refund's in this moment, and
+        by the shop's receivers within it. So only what the shop's own code has changed in this copy is saved.
         """
         payment, fields = self._payment, self._fields
-        payment.refresh_from_db(fields=[*self._unchanged.union(_WRITTEN_BY_DELIVERIES & fields.keys())])
+        payment.refresh_from_db(fields=[*self._unchanged.union(_WRITTEN_BY_OUTBOX_EVENTS & fields.keys())])
         saved = {name: getattr(payment, fields[name]) for name in self._unchanged}
         payment.captured_amount = money.total([payment.captured_amount, amount])
 
@@ -214,7 +214,7 @@ class _Copy:
             if "update_fields" not in options:  # the library saves the whole of it once; `change_status` of its own two may come first
                 del payment.save
                 written = {name for name, attribute in fields.items() if name not in saved or getattr(payment, attribute) != saved[name]}
-                options["update_fields"] = written - _WRITTEN_BY_DELIVERIES
+                options["update_fields"] = written - _WRITTEN_BY_OUTBOX_EVENTS
             type(payment).save(payment, **options)
 
         payment.save = save

@@ -1,6 +1,6 @@
 """The shop's payment rows: how Tillgate sees one, and the only place that writes what became of it.
 
-What is written here is written inside a delivery's transaction, under the row's lock, and forward only; the shop's receivers of
+What is written here is written inside an outbox event's transaction, under the row's lock, and forward only; the shop's receivers of
 `status_changed` run in the same transaction, so that both happen or neither.
 """
 
@@ -19,7 +19,7 @@ from tillgate import Goods
 from tillgate.django.models import Order as PaidOrder
 from tillgate.django.models import Payment as Attempt
 from tillgate.django.models import Refund as RefundRow
-from tillgate.django.operations.attention import called_paid
+from tillgate.django.operations.reviews import reported_paid
 from tillgate.django.operations.starting import is_order_paid
 from tillgate.errors import InvalidRequest
 from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund
@@ -84,7 +84,7 @@ def paid_by(key: str) -> Attempt | None:
 
 
 def held_for(key: str) -> Attempt | None:
-    """Return a payment of Tillgate's that has paid a row, or is about to, unless it was given back entirely, or None."""
+    """Return a payment of Tillgate's that has paid a row, or is about to, unless it was refunded entirely, or None."""
     order = PaidOrder.objects.filter(plugin=PLUGIN, key=key).first()
     if order is None or not is_order_paid(order):
         return None
@@ -104,7 +104,7 @@ def describe(key: str) -> OrderDescription | None:
             currency=row.currency,
             lines=_lines(row),
             description=row.description or None,
-            not_payable_because=_why_not(row),
+            not_payable_detail=_why_not(row),
         )
 
 
@@ -112,7 +112,7 @@ def _lines(row: Any) -> tuple[Goods, ...]:
     """Return what is bought, none where the shop cannot say it any more: a product may be deleted after its payment."""
     try:
         return tuple(_goods(item.name, item.quantity) for item in row.get_purchased_items())
-    except Exception:  # noqa: BLE001  # the shop's own code may raise anything
+    except Exception:  # the shop's own code may raise anything
         _log.exception("what payment %s buys could not be read", row.pk)
         return ()
 
@@ -129,7 +129,7 @@ def _why_not(row: Any) -> str | None:
     """Return why a payment cannot be paid; a shop with several payments for one order says in its model that another has paid it."""
     if row.status not in WAITING:
         return _("its status is “%(status)s”") % {"status": row.get_status_display()}
-    shops_own = getattr(row, "not_payable_because", None)
+    shops_own = getattr(row, "not_payable_detail", None)
     return shops_own() if shops_own else None
 
 
@@ -142,7 +142,7 @@ def paid(payment: Payment) -> PaidOutcome:
         return PaidOutcome.UNDERPAID
     row.captured_amount, row.transaction_id = payment.amount, payment.transaction_no or ""
     if not is_ours(row):  # the shopper had turned to another provider, and paid here
-        row.variant = variant_for(payment.vendor) or row.variant
+        row.variant = variant_for(payment.method) or row.variant
     row.save(update_fields=["captured_amount", "transaction_id", "variant", "modified"])
     row.change_status(PaymentStatus.CONFIRMED)
     return PaidOutcome.APPLIED
@@ -156,9 +156,9 @@ def unpaid(order: Order) -> None:
 
 
 _SENTENCES: Final = {
-    RefundStatus.SUCCEEDED: gettext_noop("USD %(amount)s was given back."),
-    RefundStatus.REFUSED: gettext_noop("USD %(amount)s was not given back."),  # a person may have said so, or have withdrawn it
-    RefundStatus.UNKNOWN: gettext_noop("Nobody knows whether USD %(amount)s was given back: it waits for a person."),
+    RefundStatus.SUCCEEDED: gettext_noop("USD %(amount)s was refunded."),
+    RefundStatus.FAILED: gettext_noop("USD %(amount)s was not refunded."),  # a person may have said so, or have withdrawn it
+    RefundStatus.UNKNOWN: gettext_noop("Nobody knows whether USD %(amount)s was refunded: it waits for a person."),
 }
 
 
@@ -167,15 +167,15 @@ def refund_changed(refund: Refund) -> None:
     row, held = locked(refund.payment.order.key), paid_by(refund.payment.order.key)
     if row is None or held is None or str(held.pk) != refund.payment.id:
         return  # the row never held that money
-    sentence = _(_SENTENCES[refund.status]) % {"amount": refund.amount}
+    message = _(_SENTENCES[refund.status]) % {"amount": refund.amount}
     if refund.status is RefundStatus.SUCCEEDED:
         row.captured_amount = _kept(held)
         row.save(update_fields=["captured_amount", "modified"])
         is_waiting = row.status in WAITING and is_ours(row) is not False  # an old copy may have been saved over it
         if row.captured_amount <= 0 and (is_waiting or row.status == PaymentStatus.CONFIRMED):
-            row.change_status(PaymentStatus.REFUNDED, sentence)
+            row.change_status(PaymentStatus.REFUNDED, message)
             return
-    row.message = sentence
+    row.message = message
     row.save(update_fields=["message", "modified"])
 
 
@@ -186,7 +186,7 @@ def _kept(held: Attempt | Payment) -> Decimal:
 
 
 def home(row: Any, payment: Payment | None = None) -> str:
-    """Return the page of the shop for a shopper whose payment is settled; money that was given back entirely has paid nothing."""
+    """Return the page of the shop for a shopper whose payment is settled; money that was refunded entirely has paid nothing."""
     is_paid = row.status in _PAID
     if not is_paid and payment and payment.status is AttemptStatus.PAID:  # the shop may not have been told yet
         is_paid = _kept(payment) > 0
@@ -207,5 +207,5 @@ def return_url(payment: Payment) -> str | None:
         is_another = payment.status is AttemptStatus.PAID and (by is None or str(by.pk) != payment.id)
         return None if is_another and _kept(payment) > 0 else home(row, payment)
     if payment.status is not AttemptStatus.PAID:
-        return None if called_paid([int(payment.id)]) else home(row, payment)
+        return None if reported_paid([int(payment.id)]) else home(row, payment)
     return None if _kept(payment) > 0 and held_for(payment.order.key) is None else home(row, payment)

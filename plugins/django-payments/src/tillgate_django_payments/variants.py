@@ -6,24 +6,24 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from tillgate.errors import ConfigurationError
-from tillgate.wire.messages import Vendor
+from tillgate.wire.messages import PaymentMethod
 
-__all__ = ["PROVIDER", "is_ours", "own_variants", "variant_for", "vendor_variants"]
+__all__ = ["PROVIDER", "is_ours", "method_variants", "own_variants", "variant_for"]
 
 PROVIDER: Final = "tillgate_django_payments.TillgateProvider"
 """What PAYMENT_VARIANTS names."""
 
 
-def vendor_variants(vendors: Iterable[str] = tuple(Vendor)) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return a variant for each vendor, named as the vendor is, with hyphens: `{"alipay-hk": (..., {"vendor": "alipay_hk"}), ...}`.
+def method_variants(methods: Iterable[str] = tuple(PaymentMethod)) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return a variant for each payment method, as in `{"alipay-hk": (..., {"method": "alipay_hk"}), ...}`.
 
     The library's static addresses take only small letters and hyphens in a variant's name.
     """
-    given = [vendors] if isinstance(vendors, str) else list(vendors)
-    for vendor in given:
-        if vendor not in set(Vendor):
-            raise ConfigurationError("vendors", vendor, f"is not one of {', '.join(Vendor)}")
-    return {vendor.replace("_", "-"): (PROVIDER, {"vendor": str(vendor)}) for vendor in given}
+    given = [methods] if isinstance(methods, str) else list(methods)
+    for method in given:
+        if method not in set(PaymentMethod):
+            raise ConfigurationError("methods", method, f"is not one of {', '.join(PaymentMethod)}")
+    return {method.replace("_", "-"): (PROVIDER, {"method": str(method)}) for method in given}
 
 
 def own_variants() -> dict[str, dict[str, Any]]:
@@ -56,12 +56,12 @@ def is_ours(row: Any) -> bool | None:
 
     try:
         return isinstance(provider_factory(row.variant, row), TillgateProvider)
-    except Exception:  # noqa: BLE001  # which keeps nobody's money from being booked
+    except Exception:  # which keeps nobody's money from being booked
         return None
 
 
-def variant_for(vendor: str) -> str | None:
-    """Return the name of a variant of ours for what was paid with a vendor: the vendor's own, else one for all, else any."""
-    ours = {name: options.get("vendor") for name, options in own_variants().items()}
-    fitting = [name for wanted in (vendor, None) for name, fixed in ours.items() if fixed == wanted]
+def variant_for(method: str) -> str | None:
+    """Return the name of a variant of ours for what was paid with a method: the method's own, else one for all, else any."""
+    ours = {name: options.get("method") for name, options in own_variants().items()}
+    fitting = [name for wanted in (method, None) for name, fixed in ours.items() if fixed == wanted]
     return next(iter([*fitting, *ours]), None)

@@ -23,7 +23,7 @@ class Payment(BasePayment):  # type: ignore[misc]  # the library has no types
 
     order = models.ForeignKey(Order, models.CASCADE, related_name="payments")
 
-    def not_payable_because(self) -> str | None:
+    def not_payable_detail(self) -> str | None:
         order = Order.objects.select_for_update().get(pk=self.order_id)
         return "its order is paid" if order.payments.filter(status="confirmed").exists() else None
 

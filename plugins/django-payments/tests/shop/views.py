@@ -14,7 +14,7 @@ def checkout(request: HttpRequest, pk: int) -> HttpResponse:
     payment = get_object_or_404(Payment, pk=pk)
     if request.method != "POST":
         return HttpResponse("How would you like to pay?")
-    payment.variant = request.POST["vendor"].replace("_", "-")
+    payment.variant = request.POST["method"].replace("_", "-")
     try:
         payment.get_form()
     except RedirectNeeded as way:

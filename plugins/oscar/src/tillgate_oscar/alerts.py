@@ -12,7 +12,7 @@ __all__ = ["AlertsDispatcherMixin"]
 class AlertsDispatcherMixin:
     """Mails that a product is back once the stock is: after the transaction that releases it, and never within (I12).
 
-    Oscar mails whenever a stock record changes. Within a delivery a mail server that refuses one address would undo the whole of it.
+    Oscar mails whenever a stock record changes. Within an outbox event a mail server that refuses one address would undo the whole of it.
     """
 
     def send_product_alert_email_for_user(self, product: Any, *arguments: Any, **options: Any) -> None:

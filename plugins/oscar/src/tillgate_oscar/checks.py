@@ -28,12 +28,12 @@ TAG: Final = "tillgate_oscar"
 Found = Iterator[checks.CheckMessage]
 
 
-def _error(number: int, sentence: str, hint: str) -> checks.Error:
-    return checks.Error(sentence, hint=hint, id=f"tillgate_oscar.E{number:03}")
+def _error(number: int, message: str, hint: str) -> checks.Error:
+    return checks.Error(message, hint=hint, id=f"tillgate_oscar.E{number:03}")
 
 
-def _warning(number: int, sentence: str, hint: str) -> checks.Warning:
-    return checks.Warning(sentence, hint=hint, id=f"tillgate_oscar.W{number:03}")
+def _warning(number: int, message: str, hint: str) -> checks.Warning:
+    return checks.Warning(message, hint=hint, id=f"tillgate_oscar.W{number:03}")
 
 
 def _settings() -> Settings | None:
@@ -64,9 +64,9 @@ def check_classes() -> Found:
     loaded = {name: (get_class(module, name), import_string(path)) for (module, name), path in OVERLAYS.items()}
     missing = [name for name, (found, mixin) in loaded.items() if isinstance(found, type) and not issubclass(found, mixin)]
     if missing:
-        sentence = f"Oscar does not know how to pay with Tillgate: the mixins of {', '.join(missing)} are not in place."
+        message = f"Oscar does not know how to pay with Tillgate: the mixins of {', '.join(missing)} are not in place."
         hint = 'Set OSCAR_DYNAMIC_CLASS_LOADER = "tillgate_oscar.classes.load", or call tillgate_oscar.classes.overlay in your own loader.'
-        yield _error(3, sentence, hint)
+        yield _error(3, message, hint)
 
 
 def check_addresses() -> Found:
@@ -87,12 +87,12 @@ def check_statuses() -> Found:
     pending, others = settings.pending_status, (settings.paid_status, settings.cancelled_status)
     missing = [status for status in others if status not in pipeline.get(pending, ()) or status not in pipeline]
     if missing or pending not in pipeline:
-        sentence = f"OSCAR_ORDER_STATUS_PIPELINE does not lead from {pending!r} to {' and to '.join(map(repr, missing or others))}."
+        message = f"OSCAR_ORDER_STATUS_PIPELINE does not lead from {pending!r} to {' and to '.join(map(repr, missing or others))}."
         hint = (
             f"Add to it: {pending!r}: {others!r}, and an entry for each of these two; "
             "or name your own statuses in TILLGATE_OSCAR: PENDING_STATUS, PAID_STATUS, CANCELLED_STATUS."
         )
-        yield _error(5, sentence, hint)
+        yield _error(5, message, hint)
 
 
 def check_databases() -> Found:
@@ -110,15 +110,15 @@ def check_databases() -> Found:
 def check_currency() -> Found:
     """Whether baskets are in the one currency that can be paid."""
     if project.OSCAR_DEFAULT_CURRENCY != CURRENCY:
-        sentence = f"OSCAR_DEFAULT_CURRENCY is {project.OSCAR_DEFAULT_CURRENCY}: only orders in {CURRENCY} can be paid with Tillgate."
-        yield _warning(1, sentence, f'Set OSCAR_DEFAULT_CURRENCY = "{CURRENCY}", or silence this if some products are sold in {CURRENCY}.')
+        message = f"OSCAR_DEFAULT_CURRENCY is {project.OSCAR_DEFAULT_CURRENCY}: only orders in {CURRENCY} can be paid with Tillgate."
+        yield _warning(1, message, f'Set OSCAR_DEFAULT_CURRENCY = "{CURRENCY}", or silence this if some products are sold in {CURRENCY}.')
 
 
 def check_site() -> Found:
     """Whether mail knows the shop's address without a request."""
     if not getattr(project, "SITE_ID", None):
-        sentence = "SITE_ID is not set: mail about paid orders is sent without a request and cannot name the shop's address."
-        yield _error(6, sentence, "Set SITE_ID = 1, and the domain of that site in the admin.")
+        message = "SITE_ID is not set: mail about paid orders is sent without a request and cannot name the shop's address."
+        yield _error(6, message, "Set SITE_ID = 1, and the domain of that site in the admin.")
 
 
 def check_domain() -> Found:
@@ -131,9 +131,9 @@ def check_domain() -> Found:
         return  # told by Tillgate's own checks
     site = Site.objects.filter(pk=getattr(project, "SITE_ID", None) or 0).first()
     if site is not None and site.domain != host:
-        sentence = f"The links in Oscar's mails lead to {site.domain!r}, the domain of the site, and the shop is at {host!r} by PUBLIC_URL."
+        message = f"The links in Oscar's mails lead to {site.domain!r}, the domain of the site, and the shop is at {host!r} by PUBLIC_URL."
         hint = f'Set the domain of site {site.pk} to "{host}", in the admin under Sites, or silence this if both are right.'
-        yield _warning(2, sentence, hint)
+        yield _warning(2, message, hint)
 
 
 AREAS: Final[Sequence[Callable[[], Found]]] = (
@@ -146,7 +146,7 @@ AREAS: Final[Sequence[Callable[[], Found]]] = (
     check_currency,
     check_site,
 )
-"""What is looked at."""
+"""What is polled."""
 
 
 @checks.register(TAG)

@@ -33,7 +33,7 @@ class Settings(BaseModel):
     paid_event: _Name = "Paid"
     """The type of Oscar's payment event for money that has arrived."""
     refund_event: _Name = "Refund"
-    """The type of Oscar's payment event for money given back; the dashboard offers it."""
+    """The type of Oscar's payment event for money refunded; the dashboard offers it."""
     other_ways_to_pay: bool | None = None
     """Whether the shop takes other payments too; when not set, a shop that wrote its own step of the checkout for that does."""
 

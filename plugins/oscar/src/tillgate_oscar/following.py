@@ -13,8 +13,8 @@ from tillgate.django import clock, operations
 from tillgate.django.conf import get_settings as get_tillgate_settings
 from tillgate.django.models import Order as PaidOrder
 from tillgate.django.models import Payment
-from tillgate.django.operations.attention import raise_attention
-from tillgate.lifecycle import AttentionReason
+from tillgate.django.operations.reviews import open_review
+from tillgate.lifecycle import ReviewReason
 from tillgate_oscar import mail
 from tillgate_oscar.conf import get_settings
 from tillgate_oscar.orders import is_marked_paid, paid_by, status_once_paid, statuses_of_unpaid
@@ -27,9 +27,9 @@ __all__ = ["follow", "follow_written"]
 def follow(number: str, old_status: str, new_status: str) -> None:
     """Follow an order that was cancelled, held back, waits again or was marked paid by hand. The same change once more changes nothing.
 
-    It locks Tillgate's order, and then Oscar's, as deliveries do.
+    It locks Tillgate's order, and then Oscar's, as outbox events do.
     """
-    settings, cause = get_settings(), f"status:{new_status}"
+    settings, actor = get_settings(), f"status:{new_status}"
     with transaction.atomic(using=router.db_for_write(PaidOrder)):
         PaidOrder.objects.select_for_update().get(plugin=PLUGIN, key=number)
         if new_status == settings.paid_status:
@@ -40,11 +40,11 @@ def follow(number: str, old_status: str, new_status: str) -> None:
                 return
         elif new_status in (settings.pending_status, settings.cancelled_status):
             # The time to look at it may have passed while it did not wait: it would hold its stock for ever.
-            operations.expect(PLUGIN, number, cause)
+            operations.open_order(PLUGIN, number, actor)
             if old_status != settings.cancelled_status:  # it was paid by hand, and may have moved on since
                 _expect_what_was_given_up(number)
         if new_status == settings.cancelled_status:
-            operations.close(PLUGIN, number, cause)
+            operations.close_order(PLUGIN, number, actor)
 
 
 def _go_on(number: str) -> None:
@@ -58,7 +58,7 @@ def _go_on(number: str) -> None:
 
 
 def _expect_what_was_given_up(number: str) -> None:
-    """Have an order looked at once more that had been given up, marked paid by hand, and is not paid any more: it holds its stock again."""
+    """Have an order polled once more that had been given up, marked paid by hand, and is not paid any more: it holds its stock again."""
     check_at = clock.now() + timedelta(minutes=get_tillgate_settings().order_unpaid_after_minutes)
     given_up = PaidOrder.objects.filter(plugin=PLUGIN, key=number, closed_at__isnull=False, paid_by=None, unpaid_check_at=None)
     given_up.update(unpaid_check_at=check_at)
@@ -107,9 +107,9 @@ def _tell_of_a_paid_order(order: Any, old_status: str, payment: Payment | None) 
     )
     _note(order, said % {"old": old_status, "new": order.status})
     if payment is not None and order.status == get_settings().cancelled_status:
-        sentence = f"Payment {payment.reference}: it has paid order {order.number}, which was made {order.status} past the dashboard."
+        message = f"Payment {payment.reference}: it has paid order {order.number}, which was made {order.status} past the dashboard."
         about: dict[str, Any] = {"order": payment.order, "payment": payment, "account": payment.account}
-        raise_attention(AttentionReason.PAID_NOT_PAYABLE, sentence, f"status:{order.status}", **about)
+        open_review(ReviewReason.PAID_NOT_PAYABLE, message, f"status:{order.status}", **about)
 
 
 def _note(order: Any, said: str) -> None:

@@ -15,8 +15,8 @@ from oscar.core.loading import get_class
 
 from tillgate.django import operations
 from tillgate.django.conf import get_settings as get_tillgate_settings
-from tillgate.django.models import Delivery, DeliveryKind, Order, Payment
-from tillgate.hooks import RemoteDelivery
+from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment
+from tillgate.hooks import RemoteEvent
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
 from tillgate_oscar import orders
 from tillgate_oscar.conf import get_settings
@@ -40,13 +40,13 @@ def is_confirmed(number: str) -> bool:
 
 
 def _is_queued(name: str, number: str) -> bool:
-    mails = Delivery.objects.filter(order__plugin=PLUGIN, order__key=number, kind=DeliveryKind.REMOTE, name=name)
+    mails = OutboxEvent.objects.filter(order__plugin=PLUGIN, order__key=number, kind=OutboxEventKind.REMOTE, name=name)
     return any(_DROPPED not in data for data in mails.values_list("data", flat=True))
 
 
 def confirm(number: str, payment_id: str | None = None) -> None:
     """Queue Oscar's mail about an order that is paid, by that payment or by hand; once, though it may be moved to and fro by hand."""
-    with transaction.atomic(using=router.db_for_write(Delivery)):
+    with transaction.atomic(using=router.db_for_write(OutboxEvent)):
         order = Order.objects.select_for_update().get(plugin=PLUGIN, key=number)
         if not is_confirmed(number):
             # Any payment knows the shopper's language.
@@ -64,7 +64,7 @@ def remind(reference: str) -> None:
     order = orders.find(number)
     if order is None or not orders.waits_for_payment(order):
         return
-    with transaction.atomic(using=router.db_for_write(Delivery)):
+    with transaction.atomic(using=router.db_for_write(OutboxEvent)):
         locked = Order.objects.select_for_update().get(pk=payment.order_id)  # two payments may come to nothing at the same moment
         if not _is_being_paid(locked) and not _is_queued(REMINDER_MAIL, number):
             operations.enqueue_remote(PLUGIN, number, REMINDER_MAIL, payment_id=str(payment.pk))
@@ -74,22 +74,22 @@ def _is_being_paid(order: Order) -> bool:
     return order.payments.filter(status__in=OPEN_PAYMENT_STATUSES).exists()
 
 
-def deliver(delivery: RemoteDelivery) -> None:
+def deliver(outbox_event: RemoteEvent) -> None:
     """Send the mail that was queued, in the language in which the shopper bought."""
-    order = orders.find(delivery.order.key)
+    order = orders.find(outbox_event.order.key)
     if order is None or not order.email:
         return
-    language = delivery.payment.data.get("language") if delivery.payment else None
+    language = outbox_event.payment.data.get("language") if outbox_event.payment else None
     with override(language or get_language()):
-        if delivery.name == PAID_MAIL:
-            if not _was_undone(order, delivery):
+        if outbox_event.name == PAID_MAIL:
+            if not _was_undone(order, outbox_event):
                 dispatcher = get_class("order.utils", "OrderDispatcher")(logger=_log)
                 dispatcher.send_order_placed_email_for_user(order, _context(order))
-        elif delivery.name == REMINDER_MAIL and not _is_dropped(delivery, lambda ours: not _may_be_reminded(order, ours)):
+        elif outbox_event.name == REMINDER_MAIL and not _is_dropped(outbox_event, lambda ours: not _may_be_reminded(order, ours)):
             _send_reminder(order)
 
 
-def _was_undone(order: Any, delivery: RemoteDelivery) -> bool:
+def _was_undone(order: Any, outbox_event: RemoteEvent) -> bool:
     """Tell whether an order waits again, is held back or cancelled, before its mail went out; once it is paid another is due."""
     settings = get_settings()
 
@@ -97,7 +97,7 @@ def _was_undone(order: Any, delivery: RemoteDelivery) -> bool:
         order.refresh_from_db(fields=["status"])
         return order.status in (settings.pending_status, settings.cancelled_status) or orders.is_held_back(order)
 
-    return _is_dropped(delivery, is_undone)
+    return _is_dropped(outbox_event, is_undone)
 
 
 def _may_be_reminded(order: Any, ours: Order) -> bool:
@@ -105,16 +105,16 @@ def _may_be_reminded(order: Any, ours: Order) -> bool:
     return orders.waits_for_payment(order) and not _is_being_paid(ours)
 
 
-def _is_dropped(delivery: RemoteDelivery, because: Callable[[Order], bool]) -> bool:
+def _is_dropped(outbox_event: RemoteEvent, detail: Callable[[Order], bool]) -> bool:
     """Tell whether a mail is not sent, since something is against it, or was before: another is due once nothing is.
 
     It is noted under the lock of `confirm` and `remind`, which count the mails that were not dropped.
     """
-    with transaction.atomic(using=router.db_for_write(Delivery)):
-        order = Order.objects.select_for_update().get(plugin=PLUGIN, key=delivery.order.key)
-        if _DROPPED not in delivery.data and not because(order):
+    with transaction.atomic(using=router.db_for_write(OutboxEvent)):
+        order = Order.objects.select_for_update().get(plugin=PLUGIN, key=outbox_event.order.key)
+        if _DROPPED not in outbox_event.data and not detail(order):
             return False
-        Delivery.objects.filter(event_id=delivery.event_id).update(data={**delivery.data, _DROPPED: True})
+        OutboxEvent.objects.filter(event_id=outbox_event.event_id).update(data={**outbox_event.data, _DROPPED: True})
         return True
 
 

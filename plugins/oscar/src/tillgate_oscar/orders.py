@@ -69,7 +69,7 @@ def describe(number: str) -> OrderDescription | None:
         currency=order.currency,
         lines=tuple(_goods(line) for line in order.lines.all()),
         description=f"Order {order.number}",
-        not_payable_because=_why_not(order),
+        not_payable_detail=_why_not(order),
     )
 
 
@@ -100,23 +100,23 @@ def is_expected(order: Any) -> bool:
 
 
 def held_payment(order: Any) -> Payment | None:
-    """Return a payment of the order that is paid, though the shop may not have been told yet, and not given back entirely, or None."""
+    """Return a payment of the order that is paid, though the shop may not have been told yet, and not refunded entirely, or None."""
     payments = Payment.objects.select_related("order").filter(order__plugin=PLUGIN, order__key=order.number)
     paid = payments.filter(status=PaymentStatus.PAID).order_by("pk")
-    return next((payment for payment in paid if payment.given_back < payment.amount), None)
+    return next((payment for payment in paid if payment.refunded_amount < payment.amount), None)
 
 
 def paid_by(order: Any) -> Payment | None:
-    """Return the payment by which the shop holds an order paid, unless it was given back entirely, or None."""
+    """Return the payment by which the shop holds an order paid, unless it was refunded entirely, or None."""
     payment = Payment.objects.filter(order__plugin=PLUGIN, order__key=order.number, order__paid_by=F("pk")).first()
-    return payment if payment and payment.given_back < payment.amount else None
+    return payment if payment and payment.refunded_amount < payment.amount else None
 
 
 def waits_for_payment(order: Any) -> bool:
     """Tell whether a shopper should pay an order through Tillgate now.
 
     One that was closed, or that a payment has paid, cannot be, though it was opened again by hand. Nor should anybody pay one again that
-    the gateway calls paid: a person looks at it.
+    the gateway reports paid: a person looks at it.
     """
     ours = PaidOrder.objects.filter(plugin=PLUGIN, key=order.number, closed_at__isnull=True, paid_by__isnull=True)
     if order.status != get_settings().pending_status or not ours.exists():
@@ -173,23 +173,23 @@ def pay_url(order: Any) -> str:
     return ticket_to_pay(PLUGIN, order.number)
 
 
-def start_url(order: Any, vendor: str) -> str:
+def start_url(order: Any, method: str) -> str:
     """Return the address that starts the payment which the shopper has just chosen."""
-    return ticket_to_start(PLUGIN, order.number, vendor)
+    return ticket_to_start(PLUGIN, order.number, method)
 
 
-def sign_preview(basket: Any, vendor: str) -> str:
-    """Return what proves, for an hour, that whoever holds it has seen the preview of a basket, to be paid with a vendor."""
-    return signing.dumps([basket.pk, vendor], salt=_PREVIEW_SALT)
+def sign_preview(basket: Any, method: str) -> str:
+    """Return what proves, for an hour, that whoever holds it has seen the preview of a basket, to be paid with a payment method."""
+    return signing.dumps([basket.pk, method], salt=_PREVIEW_SALT)
 
 
 def read_preview(ticket: str) -> tuple[int, str] | None:
-    """Return a basket's id and a vendor, or None when the ticket is forged or too old."""
+    """Return a basket's id and a payment method, or None when the ticket is forged or too old."""
     try:
-        basket, vendor = signing.loads(ticket, salt=_PREVIEW_SALT, max_age=_PREVIEW_VALID_FOR)
+        basket, method = signing.loads(ticket, salt=_PREVIEW_SALT, max_age=_PREVIEW_VALID_FOR)
     except (signing.BadSignature, ValueError, TypeError):
         return None
-    return int(basket), str(vendor)
+    return int(basket), str(method)
 
 
 def status_url(number: str) -> str:

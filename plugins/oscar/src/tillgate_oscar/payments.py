@@ -1,4 +1,4 @@
-"""What a paid, and what an unpaid order changes in Oscar's records. Runs inside a delivery's transaction and touches the database only."""
+"""What a paid, and what an unpaid order changes in Oscar's records. Runs inside an event's transaction and touches the database only."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext
 from oscar.core.loading import get_class, get_model
 
-from tillgate.django.forms import VENDOR_LABELS
-from tillgate.django.models import Delivery, DeliveryKind
+from tillgate.django.forms import METHOD_LABELS
+from tillgate.django.models import OutboxEvent, OutboxEventKind
 from tillgate.hooks import Order, PaidOutcome, Payment
-from tillgate.wire.messages import Vendor
+from tillgate.wire.messages import PaymentMethod
 from tillgate_oscar import mail
 from tillgate_oscar.conf import get_settings
 from tillgate_oscar.orders import is_marked_paid
@@ -24,7 +24,7 @@ __all__ = ["is_being_paid", "locked", "paid", "source_of", "take_again", "unpaid
 
 _being_paid: ContextVar[str | None] = ContextVar("number of the order that is being paid", default=None)
 _RELEASED: Final = "released"
-"""In the data of the delivery by which an order was given up: how many of each line it released, until they are taken again."""
+"""In the data of the outbox event by which an order was given up: how many of each line it released, until they are taken again."""
 
 
 def locked(number: str) -> Any:
@@ -70,7 +70,7 @@ def _record(order: Any, payment: Payment) -> None:
     kinds = get_model("payment", "SourceType")._default_manager
     # Its name is not unique: two first payments at once may both write it, and `get_or_create` would refuse ever after.
     kind = kinds.filter(name=settings.source_type).order_by("pk").first() or kinds.create(name=settings.source_type)
-    label = str(VENDOR_LABELS.get(Vendor(payment.vendor), payment.vendor))
+    label = str(METHOD_LABELS.get(PaymentMethod(payment.method), payment.method))
     source = order.sources.create(source_type=kind, currency=payment.currency, reference=payment.reference, label=label)
     source.allocate(payment.amount, reference=payment.reference, status=payment.status.value)
     source.debit(payment.amount, reference=payment.reference, status=payment.status.value)
@@ -116,14 +116,14 @@ def _release_stock(order: Any) -> dict[str, int]:
 
 
 def _note_released(order: Any, released: dict[str, int]) -> None:
-    told = _given_up_by(order).filter(done_at__isnull=True).order_by("pk").first()  # the delivery that is being carried out
+    told = _given_up_by(order).filter(done_at__isnull=True).order_by("pk").first()  # the outbox event that is being carried out
     if told is not None:
         told.data[_RELEASED] = released
         told.save(update_fields=["data"])
 
 
-def _given_up_by(order: Any) -> QuerySet[Delivery]:
-    return Delivery.objects.filter(order__plugin=PLUGIN, order__key=order.number, kind=DeliveryKind.ORDER_UNPAID)
+def _given_up_by(order: Any) -> QuerySet[OutboxEvent]:
+    return OutboxEvent.objects.filter(order__plugin=PLUGIN, order__key=order.number, kind=OutboxEventKind.ORDER_UNPAID)
 
 
 def _release_discounts(order: Any) -> None:
@@ -166,13 +166,13 @@ def take_again(order: Any) -> None:
 
     What the staff had shipped by then, or released by hand, stays as it is, and a note names it.
     """
-    told = [delivery for delivery in _given_up_by(order) if _RELEASED in delivery.data]
+    told = [outbox_event for outbox_event in _given_up_by(order) if _RELEASED in outbox_event.data]
     if not told:
         return
     released: Counter[int] = Counter()
-    for delivery in told:
-        released.update({int(line): quantity for line, quantity in delivery.data.pop(_RELEASED).items()})
-        delivery.save(update_fields=["data"])
+    for outbox_event in told:
+        released.update({int(line): quantity for line, quantity in outbox_event.data.pop(_RELEASED).items()})
+        outbox_event.save(update_fields=["data"])
     _count_discounts_again(order)
     lines = order.lines.filter(pk__in=released).order_by("stockrecord_id")
     if gone := [line.title for line in lines if not _allocate_again(line, released[line.pk])]:

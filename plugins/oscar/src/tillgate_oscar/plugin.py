@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tillgate.hooks import Event, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteDelivery, hookimpl
+from tillgate.hooks import Event, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, hookimpl
 
 PLUGIN: Final = "oscar"
 """The entry point's name, which Tillgate's rows carry."""
@@ -39,7 +39,7 @@ def tillgate_order_unpaid(order: Order) -> None:
 
 @hookimpl
 def tillgate_refund_changed(refund: Refund) -> None:
-    """Write money given back into Oscar's records."""
+    """Write money refunded into Oscar's records."""
     from tillgate_oscar import refunds
 
     refunds.changed(refund)
@@ -54,14 +54,14 @@ def tillgate_return_url(payment: Payment) -> str:
 
 
 @hookimpl
-def tillgate_deliver(delivery: RemoteDelivery) -> None:
+def tillgate_deliver(outbox_event: RemoteEvent) -> None:
     """Send the shopper mail."""
     from tillgate_oscar import mail
 
-    mail.deliver(delivery)
+    mail.deliver(outbox_event)
 
 
-_CAME_TO_NOTHING: Final = frozenset({"payment.failed", "payment.closed", "payment.expired", "payment.let-expire"})
+_CAME_TO_NOTHING: Final = frozenset({"payment.failed", "payment.closed", "payment.expired", "payment.force-expired"})
 
 
 @hookimpl

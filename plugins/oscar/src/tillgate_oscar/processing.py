@@ -49,14 +49,14 @@ class EventHandlerMixin:
             shops_own = super().handle_payment_event  # type: ignore[misc]  # a mixin of Oscar's handler
             return shops_own(order, event_type, amount, lines, line_quantities, **kwargs)
         if self.user is not None and not self.user.has_perm(MAY_REFUND):
-            raise PaymentError(gettext("giving money back needs the permission “Can refund payments”"))
+            raise PaymentError(gettext("refunding money needs the permission “Can refund payments”"))
         payment = refunds.payment_to_refund(order)
         quantities = dict(zip(lines, line_quantities, strict=True)) if lines and line_quantities else {}
         self.validate_payment_event(  # type: ignore[attr-defined]  # of Oscar's handler
             order, event_type, amount, list(quantities), list(quantities.values()), **kwargs
         )
-        person = self.user.get_username() if self.user is not None else ""
-        return refunds.queue(payment, order, event_type, amount, quantities, person=person, reason=reason, press=press, seen=seen)
+        staff = self.user.get_username() if self.user is not None else ""
+        return refunds.queue(payment, order, event_type, amount, quantities, staff=staff, reason=reason, press=press, seen=seen)
 
     def handle_order_status_change(self, order: Any, new_status: str, *arguments: Any, **options: Any) -> Any:
         """Change the status as Oscar does; raise `PaymentError` when an order has moved on meanwhile that is to wait or to be cancelled.
@@ -69,7 +69,7 @@ class EventHandlerMixin:
         is_about_waiting = settings.pending_status in (order.status, new_status)
         if not (is_about_waiting or new_status == settings.cancelled_status) or not is_expected(order):
             return shops_own(order, new_status, *arguments, **options)
-        if not is_about_waiting:  # the shop's own handler may give money back, which no transaction may be around
+        if not is_about_waiting:  # the shop's own handler may refund money, which no transaction may be around
             _refuse_what_has_moved_on(order, lock=False)
             if _was_held_back_unseen(order):
                 _refuse_what_was_paid(order, new_status)
@@ -92,8 +92,8 @@ def _refuse_what_has_moved_on(order: Any, *, lock: bool) -> None:
     rows = orders.select_for_update() if lock else orders
     status = rows.values_list("status", flat=True).filter(pk=order.pk).first()
     if status != order.status:
-        because = gettext("the status of order %(number)s is “%(status)s” by now")
-        raise PaymentError(because % {"number": order.number, "status": status or ""})
+        detail = gettext("the status of order %(number)s is “%(status)s” by now")
+        raise PaymentError(detail % {"number": order.number, "status": status or ""})
 
 
 def _refuse_what_was_paid(order: Any, new_status: str) -> None:
@@ -103,10 +103,10 @@ def _refuse_what_was_paid(order: Any, new_status: str) -> None:
     payment = expected.paid_by if expected else None
     if payment is None:
         return
-    because = None
-    if payment.given_back < payment.amount and new_status in (settings.pending_status, settings.cancelled_status):
-        because = gettext("payment %(reference)s has paid order %(number)s: give the money back first")
+    detail = None
+    if payment.refunded_amount < payment.amount and new_status in (settings.pending_status, settings.cancelled_status):
+        detail = gettext("payment %(reference)s has paid order %(number)s: give the money back first")
     elif new_status == settings.pending_status:
-        because = gettext("payment %(reference)s had paid order %(number)s and was given back: it cannot be paid anew, only cancelled")
-    if because:
-        raise PaymentError(because % {"reference": payment.reference, "number": order.number})
+        detail = gettext("payment %(reference)s had paid order %(number)s and was refunded: it cannot be paid anew, only cancelled")
+    if detail:
+        raise PaymentError(detail % {"reference": payment.reference, "number": order.number})

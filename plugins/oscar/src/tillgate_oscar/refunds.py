@@ -48,7 +48,7 @@ def queue(
     amount: Decimal,
     quantities: dict[Any, int],
     *,
-    person: str,
+    staff: str,
     reason: str,
     press: str,
     seen: int | None,
@@ -59,7 +59,7 @@ def queue(
         data["lines"] = {str(line.pk): quantity for line, quantity in quantities.items()}
     with transaction.atomic(using=router.db_for_write(Refund)):
         try:
-            queued = operations.queue_refund(payment.pk, amount, person=person, reason=reason, data=data, seen=seen)
+            queued = operations.queue_refund(payment.pk, amount, staff=staff, reason=reason, data=data, seen=seen)
         except InvalidRequest as error:
             raise PaymentError(f"USD {error.value} {error.remedy}") from None
         except operations.RefundNotPossible as error:
@@ -69,13 +69,13 @@ def queue(
 
 
 def is_refund(event_type: Any) -> bool:
-    """Tell whether a type of Oscar's payment events is the one for money given back."""
+    """Tell whether a type of Oscar's payment events is the one for money refunded."""
     # Not by its name: MariaDB and MySQL hold "refund", which a shop may have had before, to be the same.
     return bool(event_type.pk == refund_event_type().pk)
 
 
 def refund_event_type() -> Any:
-    """Return the type of Oscar's payment event for money given back. The dashboard offers it, so it is made where a shop lacks it."""
+    """Return the type of Oscar's payment event for money refunded. The dashboard offers it, so it is made where a shop lacks it."""
     return get_model("order", "PaymentEventType")._default_manager.get_or_create(name=get_settings().refund_event)[0]
 
 
@@ -85,9 +85,9 @@ def payments_of(order: Any) -> Order | None:
 
 
 def refunded_here(order: Any) -> bool:
-    """Tell whether a refund of an order is Tillgate's: what was paid otherwise is given back by the shop's own handler.
+    """Tell whether a refund of an order is Tillgate's: what was paid otherwise is refunded by the shop's own handler.
 
-    A payment that did not pay the order and was given back entirely, such as one that came too late, stands in nobody's way.
+    A payment that did not pay the order and was refunded entirely, such as one that came too late, stands in nobody's way.
     """
     ours = payments_of(order)
     if ours is None:
@@ -104,15 +104,15 @@ def payment_to_refund(order: Any) -> Payment:
     held = held_payment(order)
     if held is None:
         raise PaymentError(gettext("nothing has been paid for order %(number)s") % {"number": order.number})
-    if held.attentions.filter(resolved_at__isnull=True).exists():
-        because = gettext("payment %(reference)s did not pay order %(number)s: it waits under “needs a person”, where it can be given back")
+    if held.reviews.filter(resolved_at__isnull=True).exists():
+        detail = gettext("payment %(reference)s did not pay order %(number)s: it waits under “needs review”, where it can be refunded")
     else:  # somebody has let it be
-        because = gettext("payment %(reference)s did not pay order %(number)s: it can be given back on its own page in the admin")
-    raise PaymentError(because % {"reference": held.reference, "number": order.number})
+        detail = gettext("payment %(reference)s did not pay order %(number)s: it can be refunded on its own page in the admin")
+    raise PaymentError(detail % {"reference": held.reference, "number": order.number})
 
 
 def _check_quantities(order: Any, event_type: Any, quantities: dict[Any, int], queued: Refund) -> None:
-    """Raise when a line would be given back more often than it was bought, refunds that are still on their way counted in.
+    """Raise when a line would be refunded more often than it was bought, refunds that are still on their way counted in.
 
     Called under the lock that the queued refund holds, so that of two people who give the same line back one is told.
     """
@@ -121,12 +121,12 @@ def _check_quantities(order: Any, event_type: Any, quantities: dict[Any, int], q
     on_their_way = _quantities_on_their_way(order, others)
     for line, quantity in quantities.items():
         if not line.is_payment_event_permitted(event_type, quantity + on_their_way[line.pk]):
-            because = gettext("a refund of line #%(line)s is on its way, and together they are more than were bought")
-            raise InvalidPaymentEvent(because % {"line": line.pk})
+            detail = gettext("a refund of line #%(line)s is on its way, and together they are more than were bought")
+            raise InvalidPaymentEvent(detail % {"line": line.pk})
 
 
 def paid_for(order: Any, lines: Iterable[Any], quantities: Iterable[int]) -> Decimal:
-    """Return what was paid for so many of each line, beyond those that were given back before or are on their way.
+    """Return what was paid for so many of each line, beyond those that were refunded before or are on their way.
 
     Each item has its share of the line's price, so that all refunds of a line add up to it. The prices of single items, which Oscar keeps
     too, are rounded with tax and discounts: together they may be more than the shopper paid.
@@ -151,7 +151,7 @@ def _quantities_on_their_way(order: Any, refunds: Iterable[Refund]) -> Counter[i
     written = set(order.payment_events.values_list("reference", flat=True))
     counted: Counter[int] = Counter()
     for refund in refunds:
-        if refund.status != RefundStatus.REFUSED and _reference(refund.payment.reference, refund.pk) not in written:
+        if refund.status != RefundStatus.FAILED and _reference(refund.payment.reference, refund.pk) not in written:
             counted.update({int(line): quantity for line, quantity in refund.data.get("lines", {}).items()})
     return counted
 
@@ -162,8 +162,8 @@ def _reference(payment_reference: str, refund_id: int | str) -> str:
 
 
 _NOTES: Final = {
-    RefundStatus.REFUSED: gettext_noop("USD %(amount)s was not given back (%(reference)s)."),
-    RefundStatus.UNKNOWN: gettext_noop("Nobody knows whether USD %(amount)s was given back (%(reference)s): it waits for a person."),
+    RefundStatus.FAILED: gettext_noop("USD %(amount)s was not refunded (%(reference)s)."),
+    RefundStatus.UNKNOWN: gettext_noop("Nobody knows whether USD %(amount)s was refunded (%(reference)s): it waits for a person."),
 }
 
 
@@ -178,11 +178,11 @@ def changed(refund: hooks.Refund) -> None:
         handler.create_note(order, gettext(_NOTES[refund.status]) % {"amount": refund.amount, "reference": reference})
         return
     if order.notes.filter(message__contains=f"({reference})").exists():  # that it was refused, or that nobody knows
-        said = gettext("USD %(amount)s was given back after all (%(reference)s).")
+        said = gettext("USD %(amount)s was refunded after all (%(reference)s).")
         handler.create_note(order, said % {"amount": refund.amount, "reference": reference})
     source = source_of(order, refund.payment.reference)
     if source is None:  # it never paid the order, so Oscar's records do not hold the money that went back
-        said = gettext("USD %(amount)s that did not pay this order was given back (%(reference)s).")
+        said = gettext("USD %(amount)s that did not pay this order was refunded (%(reference)s).")
         handler.create_note(order, said % {"amount": refund.amount, "reference": reference})
         return
     if source.transactions.filter(reference=reference).exists():

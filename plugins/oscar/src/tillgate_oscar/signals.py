@@ -43,7 +43,7 @@ def listen_to(sender: type[Model], **_: Any) -> None:
 def follow_status(order: Any, old_status: str, new_status: str, **_: Any) -> None:
     """Follow the staff, and the shop's own code, when they cancel an order, let it wait again or mark it paid by hand.
 
-    After commit, since it locks Tillgate's order, which deliveries lock before Oscar's. Should it be lost with the process, the status
+    After commit, since it locks Tillgate's order, which outbox events lock before Oscar's. Should it be lost with the process, the status
     itself still keeps the order from being paid.
     """
     followed = {get_settings().paid_status, *statuses_of_unpaid(order)}

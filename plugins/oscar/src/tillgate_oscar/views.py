@@ -72,6 +72,6 @@ def _private(response: HttpResponse) -> HttpResponse:
 
 
 def _looks(request: HttpRequest) -> int:
-    """Return how often this page has been looked at while the order was moving on."""
+    """Return how often this page has been polled while the order was moving on."""
     text = request.GET.get("looks", "0")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0

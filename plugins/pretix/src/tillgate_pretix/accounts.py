@@ -3,7 +3,7 @@
 An order knows whether it was placed in test mode, and is paid with the account of that mode: play money pays no ticket that is valid, and
 nobody pays real money to try the shop.
 
-A payment is asked about, and given back, with the account that made it. So an alias stands for one merchant at one address, and an event
+A payment is asked about, and refunded, with the account that made it. So an alias stands for one merchant at one address, and an event
 that changes to another merchant goes on to know the former one, once payments were made with it.
 """
 

@@ -10,7 +10,7 @@ from tillgate.django.conf import Settings
 __all__ = ["SECTION", "from_file"]
 
 SECTION: Final = "tillgate"
-_LISTS: Final = frozenset({"vendors", "attention_mail_to"})
+_LISTS: Final = frozenset({"methods", "review_mail_to"})
 _NOT_HERE: Final = frozenset({"accounts"})  # every event has its own
 
 
@@ -22,7 +22,7 @@ def from_file(file: Any, site_url: str, admins: Sequence[str]) -> dict[str, Any]
     written = set(file.cp.options(SECTION)) if file.cp.has_section(SECTION) else set()
     known = set(Settings.model_fields) - _NOT_HERE
     given = {name: file.get(SECTION, name) for name in sorted(written | known) if name in written or file.has_option(SECTION, name)}
-    settings: dict[str, Any] = {"PUBLIC_URL": site_url, "ATTENTION_MAIL_TO": list(admins)}
+    settings: dict[str, Any] = {"PUBLIC_URL": site_url, "REVIEW_MAIL_TO": list(admins)}
     for name, value in given.items():
         settings[name.upper()] = [part.strip() for part in value.split(",") if part.strip()] if name in _LISTS else value
     return settings

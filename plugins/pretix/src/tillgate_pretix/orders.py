@@ -20,36 +20,35 @@ from django.db import transaction
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django_scopes import scope, scopes_disabled
-from pretix.base.models import Order, OrderFee, OrderPayment, OrderRefund, Quota
+from pretix.base.models import Order, OrderFee, OrderPayment, OrderRefund, PollLimit
 from pretix.base.services.orders import mark_order_expired
 from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
 
 from tillgate import Goods
-from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Refund
+from tillgate.django.models import NOTHING, OutboxEvent, OutboxEventKind, Refund, Review
 from tillgate.django.models import Order as Bill
 from tillgate.django.models import Payment as Attempt
-from tillgate.django.operations.attention import GIVEN_BACK_REASONS, raise_attention, settle
-from tillgate.django.operations.deliveries import AGAIN
 from tillgate.django.operations.locking import locked_order
+from tillgate.django.operations.outbox import AGAIN
+from tillgate.django.operations.reviews import REFUND_ENDS_REASONS, open_review, settle
 from tillgate.django.operations.values import payment_value
 from tillgate.django.staff.masking import Mask
-from tillgate.hooks import Attention as Raised
 from tillgate.hooks import Order as Unpaid
 from tillgate.hooks import OrderDescription, PaidOutcome, Payment
-from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus
+from tillgate.hooks import Review as Raised
+from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
 from tillgate.wire import money
-from tillgate.wire.messages import Vendor
+from tillgate.wire.messages import PaymentMethod
 from tillgate_pretix.accounts import HOLDER, settings_of
 from tillgate_pretix.plugin import APP, PLUGIN
 
 __all__ = [
-    "ATTENTION_LOGGED",
     "OPEN",
     "RETURN_TAG",
+    "REVIEW_LOGGED",
     "UNDER_WAY",
     "all_stay_paid",
-    "attention_raised",
     "bill_of",
     "bills_of",
     "booked_payment",
@@ -60,12 +59,13 @@ __all__ = [
     "found",
     "holds_money",
     "identifier_of",
+    "method_of",
     "on_its_way_back",
     "paid",
     "return_url",
+    "review_opened",
     "stays_paid",
     "unpaid",
-    "vendor_of",
     "why_not",
 ]
 
@@ -75,8 +75,8 @@ _log = logging.getLogger("tillgate")
 RETURN_TAG: Final = "tillgate:return"
 """What the address of an order's page is tagged with, so that holding it is no authority over the order."""
 
-ATTENTION_LOGGED: Final = "tillgate_pretix.attention"
-"""The entry in an order's history that something needs a person."""
+REVIEW_LOGGED: Final = "tillgate_pretix.review"
+"""The entry in an order's history that something needs review."""
 
 OPEN: Final = (OrderPayment.PAYMENT_STATE_CREATED, OrderPayment.PAYMENT_STATE_PENDING)
 """The states in which a payment of pretix may still be paid."""
@@ -111,15 +111,15 @@ def _key(order: Any, number: int) -> str:
     return f"{order.pk}/{number}" if number else str(order.pk)
 
 
-def identifier_of(vendor: str) -> str:
-    """Return the identifier of a vendor's payment provider."""
-    return f"{HOLDER}_{vendor}"
+def identifier_of(method: str) -> str:
+    """Return the identifier of a payment method's payment provider."""
+    return f"{HOLDER}_{method}"
 
 
-def vendor_of(identifier: str | None) -> Vendor | None:
-    """Return the vendor of a payment provider, or None when it is not one of ours."""
-    holder, _, vendor = (identifier or "").partition("_")
-    return Vendor(vendor) if holder == HOLDER and vendor in set(Vendor) else None
+def method_of(identifier: str | None) -> PaymentMethod | None:
+    """Return the payment method of a payment provider, or None when it is not one of ours."""
+    holder, _, method = (identifier or "").partition("_")
+    return PaymentMethod(method) if holder == HOLDER and method in set(PaymentMethod) else None
 
 
 @contextmanager
@@ -138,20 +138,20 @@ def found(key: str, *, lock: bool = False) -> Iterator[Any]:
 
 def booked_payment(order: Any, payment: Payment) -> Any:
     """Return pretix's payment that holds the money of one of Tillgate's, or None."""
-    held = order.payments.filter(provider=identifier_of(payment.vendor), state__in=_HELD)
+    held = order.payments.filter(provider=identifier_of(payment.method), state__in=_HELD)
     return next((theirs for theirs in held if theirs.info_data.get("reference") == payment.reference), None)
 
 
 def _payment_for(order: Any, payment: Payment) -> Any:
     """Return the one of pretix's payments that the money of one of Tillgate's is for; a new one when there is none.
 
-    Two of pretix's may lead to the same cashier page, where a shopper pressed twice: then it is the newest that is still open.
+    Two of pretix's may lead to the same payment page, where a shopper pressed twice: then it is the newest that is still open.
     """
     locked = order.payments.select_for_update(of=OF_SELF)  # staff may confirm it by hand in this moment
-    ours = locked.filter(provider=identifier_of(payment.vendor), amount=payment.amount).exclude(state__in=_HELD)
+    ours = locked.filter(provider=identifier_of(payment.method), amount=payment.amount).exclude(state__in=_HELD)
     theirs = ours.filter(state__in=OPEN).order_by("-pk").first() or ours.filter(pk=payment.data.get("payment")).first()
     return theirs or order.payments.create(
-        state=OrderPayment.PAYMENT_STATE_CREATED, provider=identifier_of(payment.vendor), amount=payment.amount, process_initiated=True
+        state=OrderPayment.PAYMENT_STATE_CREATED, provider=identifier_of(payment.method), amount=payment.amount, process_initiated=True
     )
 
 
@@ -165,13 +165,13 @@ def describe(key: str) -> OrderDescription | None:
             return None
         goods = Counter(str(position.item.name) for position in order.positions.select_related("item"))
         again = _told_again(order, key)
-        because = why_not(order) if again is None else _why_not_with(order, again)
+        detail = why_not(order) if again is None else _why_not_with(order, again)
         return OrderDescription(
             number=f"{order.code}-{order.event.slug.upper()}",
             amount=money.total([order.pending_sum, again.amount]) if again else order.pending_sum,
             currency=order.event.currency,
             lines=tuple(Goods.named(name, quantity) for name, quantity in goods.items()),
-            not_payable_because=because or (None if key == bill_of(order) else _("the order is paid")),
+            not_payable_detail=detail or (None if key == bill_of(order) else _("the order is paid")),
         )
 
 
@@ -190,9 +190,9 @@ def _told_again(order: Any, key: str) -> Any:
 
     It was booked when it came, though it paid nothing: whatever it could pay now is what would be due without it.
     """
-    waiting = Delivery.objects.filter(order__plugin=PLUGIN, order__key=key, done_at__isnull=True).exclude(kind=DeliveryKind.REMOTE)
+    waiting = OutboxEvent.objects.filter(order__plugin=PLUGIN, order__key=key, done_at__isnull=True).exclude(kind=OutboxEventKind.REMOTE)
     first = waiting.select_related("payment__order").order_by("pk").first()  # they go in order
-    if first is None or first.kind != DeliveryKind.PAYMENT_PAID or AGAIN not in first.data:
+    if first is None or first.kind != OutboxEventKind.PAYMENT_PAID or AGAIN not in first.data:
         return None
     return booked_payment(order, payment_value(first.payment))
 
@@ -214,7 +214,7 @@ def paid(payment: Payment) -> PaidOutcome:
     """Confirm pretix's payment, and tell whether that has made the order paid.
 
     pretix's `confirm` returns without a word when the order was cancelled or paid otherwise, or when the money is not enough: so the order
-    is asked before, under its lock, and looked at afterwards.
+    is asked before, under its lock, and polled afterwards.
     """
     with found(payment.order.key, lock=True) as order:
         if order is None:
@@ -229,7 +229,7 @@ def paid(payment: Payment) -> PaidOutcome:
         theirs.info_data = _info(payment)
         try:
             theirs.confirm()
-        except Quota.QuotaExceededException:  # sold out since the order has expired; the money is booked, and a person decides
+        except PollLimit.QuotaExceededException:  # sold out since the order has expired; the money is booked, and a person decides
             return PaidOutcome.NOT_PAYABLE
         order.refresh_from_db()
         if order.status != Order.STATUS_PAID:
@@ -247,7 +247,7 @@ def _apply(order: Any, booked: Any) -> PaidOutcome:
         try:
             with transaction.atomic():  # as pretix does where nothing is due any more
                 booked._mark_order_paid(payment_refund_sum=order.payment_refund_sum)
-        except Quota.QuotaExceededException:
+        except PollLimit.QuotaExceededException:
             return PaidOutcome.NOT_PAYABLE
         _drop_open_payments(order)
     conclude(order)
@@ -276,14 +276,14 @@ def stays_paid(order_id: int) -> None:
         try:
             with transaction.atomic():
                 payment._mark_order_paid(**told)
-        except Quota.QuotaExceededException as because:
-            sentence = f"Payment {bill.paid_by.reference}: it has paid order {order.code}, which pretix called unpaid afterwards: {because}"
+        except PollLimit.QuotaExceededException as detail:
+            message = f"Payment {bill.paid_by.reference}: it has paid order {order.code}, which pretix called unpaid afterwards: {detail}"
         else:
-            sentence = ""
-    if sentence:
+            message = ""
+    if message:
         with locked_order(bill.pk) as locked:
             about = {"order": locked, "payment": bill.paid_by, "account": bill.paid_by.account}
-            raise_attention(AttentionReason.PAID_NOT_PAYABLE, sentence, "pretix", **about)
+            open_review(ReviewReason.PAID_NOT_PAYABLE, message, "pretix", **about)
 
 
 def _came_since(order: Any, entry: Any) -> Decimal:
@@ -304,8 +304,8 @@ def all_stay_paid() -> None:
     for order_id in called_unpaid:
         try:
             stays_paid(order_id)
-        except Exception:  # noqa: BLE001  # whatever other plugins of the event raise, it keeps no other order from being looked at
-            _log.exception("order %s of pretix could not be looked at", order_id)
+        except Exception:  # whatever other plugins of the event raise, it keeps no other order from being polled
+            _log.exception("order %s of pretix could not be polled", order_id)
 
 
 def _info(payment: Payment) -> dict[str, str]:
@@ -316,7 +316,7 @@ def _drop_open_payments(order: Any) -> None:
     """Cancel what the shopper had begun beside the payment that paid, as pretix does when another is begun."""
     for theirs in order.payments.filter(state__in=OPEN):
         # Staff may confirm it by hand in this moment, for cash.
-        if vendor_of(theirs.provider) and order.payments.filter(pk=theirs.pk, state__in=OPEN).update(
+        if method_of(theirs.provider) and order.payments.filter(pk=theirs.pk, state__in=OPEN).update(
             state=OrderPayment.PAYMENT_STATE_CANCELED
         ):
             order.log_action("pretix.event.order.payment.canceled", {"local_id": theirs.local_id, "provider": theirs.provider})
@@ -332,7 +332,7 @@ def unpaid(bill: Unpaid) -> None:
             return
         was_begun = Attempt.objects.filter(order__plugin=PLUGIN, order__key=bill.key).exists()
         for theirs in order.payments.filter(state__in=OPEN):
-            if vendor_of(theirs.provider):
+            if method_of(theirs.provider):
                 theirs.fail(log_data={"reason": "nobody paid"}, send_mail=was_begun)  # who never tried has failed at nothing
         is_wanted = order.payments.filter(state__in=(*OPEN, *_HELD)).exists()
         is_wanted |= order.valid_if_pending or order.fees.filter(fee_type=OrderFee.FEE_TYPE_CANCELLATION).exists()  # pretix keeps these too
@@ -340,25 +340,25 @@ def unpaid(bill: Unpaid) -> None:
             mark_order_expired(order)
 
 
-_PAID_NOTHING: Final = GIVEN_BACK_REASONS - {AttentionReason.OVERPAID}
+_PAID_NOTHING: Final = REFUND_ENDS_REASONS - {ReviewReason.OVERPAID}
 _NOT_OVER: Final = (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.UNKNOWN)
 
 
-def attention_raised(raised: Raised) -> None:
-    """Show in the order's history what needs a person, and book money that did not pay the order.
+def review_opened(raised: Raised) -> None:
+    """Show in the order's history what needs review, and book money that did not pay the order.
 
     pretix shows such an order as overpaid, or as paid in part, and gives the money back as any other. Its status is left to a person.
     """
-    attention = Attention.objects.select_related("payment__order").get(pk=raised.id)
+    review = Review.objects.select_related("payment__order").get(pk=raised.id)
     if raised.order is None:
         return
     with found(raised.order.key, lock=True) as order:
         if order is None:
             return
-        held = attention.payment
-        order.log_action(ATTENTION_LOGGED, {"reason": raised.reason, "sentence": Mask([held]).text(raised.sentence)})
+        held = review.payment
+        order.log_action(REVIEW_LOGGED, {"reason": raised.reason, "message": Mask([held]).text(raised.message)})
         if held is not None and raised.reason in _PAID_NOTHING and held.status == PaymentStatus.PAID:
-            _book(order, held)
+            _ledger(order, held)
 
 
 def conclude(order: Any) -> None:
@@ -370,17 +370,17 @@ def conclude(order: Any) -> None:
     order.refresh_from_db()
     if order.status != Order.STATUS_PAID or order.pending_sum != 0:
         return
-    if _under_way(order).exists() or any(vendor_of(refund.provider) for refund in order.refunds.filter(state__in=UNDER_WAY)):
+    if _under_way(order).exists() or any(method_of(refund.provider) for refund in order.refunds.filter(state__in=UNDER_WAY)):
         return
-    matters = Attention.objects.filter(order__in=bills_of(order), reason__in=GIVEN_BACK_REASONS, resolved_at__isnull=True)
+    matters = Review.objects.filter(order__in=bills_of(order), reason__in=REFUND_ENDS_REASONS, resolved_at__isnull=True)
     booked = [one.pk for one in matters.select_related("payment__order") if booked_payment(order, payment_value(one.payment))]
     if booked:  # each under the lock of its own row, so after the lock of this one
-        transaction.on_commit(lambda: settle(Attention.objects.filter(pk__in=booked), "pretix counts as much as the order costs"))
+        transaction.on_commit(lambda: settle(Review.objects.filter(pk__in=booked), "pretix counts as much as the order costs"))
 
 
 def holds_money(order: Any) -> bool:
     """Tell whether money of Tillgate's has come for an order that a person has to decide about."""
-    held = Attention.objects.filter(order__in=bills_of(order), reason__in=_PAID_NOTHING, resolved_at__isnull=True)
+    held = Review.objects.filter(order__in=bills_of(order), reason__in=_PAID_NOTHING, resolved_at__isnull=True)
     return bool(held.exists())
 
 
@@ -389,9 +389,9 @@ def _under_way(order: Any) -> Any:
     return Refund.objects.filter(payment__order__in=bills_of(order), status__in=_NOT_OVER)
 
 
-def on_its_way_back(matter: Attention) -> Decimal:
+def on_its_way_back(matter: Review) -> Decimal:
     """Return how much is on its way back already with which an order holds what it costs, or nothing: more would be too much."""
-    if matter.reason not in GIVEN_BACK_REASONS or matter.order is None:
+    if matter.reason not in REFUND_ENDS_REASONS or matter.order is None:
         return NOTHING
     with found(matter.order.key) as order:
         if order is None or order.status != Order.STATUS_PAID:
@@ -405,12 +405,12 @@ def on_its_way_back(matter: Attention) -> Decimal:
 
 def conclude_all() -> None:
     """Do what `conclude` does for each order of which somebody was told: a process may have died before it could."""
-    open_ones = Attention.objects.filter(order__plugin=PLUGIN, reason__in=GIVEN_BACK_REASONS, resolved_at__isnull=True)
+    open_ones = Review.objects.filter(order__plugin=PLUGIN, reason__in=REFUND_ENDS_REASONS, resolved_at__isnull=True)
     for number in sorted({int(key.partition("/")[0]) for key in open_ones.values_list("order__key", flat=True)}):
         try:
             conclude_order(number)
-        except Exception:  # noqa: BLE001  # it keeps no other order from being looked at
-            _log.exception("order %s of pretix could not be looked at", number)
+        except Exception:  # it keeps no other order from being polled
+            _log.exception("order %s of pretix could not be polled", number)
 
 
 def conclude_order(order_id: int) -> None:
@@ -421,7 +421,7 @@ def conclude_order(order_id: int) -> None:
             conclude(order)
 
 
-def _book(order: Any, held: Any) -> None:
+def _ledger(order: Any, held: Any) -> None:
     payment = payment_value(held)
     if booked_payment(order, payment):
         return

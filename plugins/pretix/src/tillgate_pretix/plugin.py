@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from tillgate.account import Account
-from tillgate.hooks import Attention, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteDelivery, hookimpl
+from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review, hookimpl
 
 PLUGIN: Final = "pretix"
 """The entry point's name, which Tillgate's rows carry."""
@@ -58,11 +58,11 @@ def tillgate_refund_changed(refund: Refund) -> None:
 
 
 @hookimpl
-def tillgate_attention_raised(attention: Attention) -> None:
+def tillgate_review_opened(review: Review) -> None:
     """Show it in the order's history, and book money that paid nothing, so that pretix can give it back."""
     from tillgate_pretix import orders
 
-    orders.attention_raised(attention)
+    orders.review_opened(review)
 
 
 @hookimpl
@@ -74,8 +74,8 @@ def tillgate_return_url(payment: Payment) -> str | None:
 
 
 @hookimpl
-def tillgate_deliver(delivery: RemoteDelivery) -> None:
+def tillgate_deliver(outbox_event: RemoteEvent) -> None:
     """Carry out what the staff decided in pretix about a refund."""
     from tillgate_pretix import refunds
 
-    refunds.settle(delivery)
+    refunds.settle(outbox_event)

@@ -1,4 +1,4 @@
-"""The payment providers: one that keeps the settings for all, and one for each vendor, which a shopper chooses.
+"""The payment providers: one that keeps the settings for all, and one for each payment method, which a shopper chooses.
 
 None of them uses the network: pretix calls them wherever it likes. The shopper is led to the view that starts the payment.
 """
@@ -22,21 +22,21 @@ from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
 
 from tillgate.django.conf import get_settings
-from tillgate.django.forms import VENDOR_LABELS
+from tillgate.django.forms import METHOD_LABELS
 from tillgate.django.models import Payment
-from tillgate.django.operations.attention import called_paid
+from tillgate.django.operations.reviews import reported_paid
 from tillgate.errors import ConfigurationError
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
-from tillgate.wire.messages import Vendor
+from tillgate.wire.messages import PaymentMethod
 from tillgate.wire.money import CURRENCY
 from tillgate_pretix import accounts, refunds
-from tillgate_pretix.orders import OPEN, bills_of, identifier_of, vendor_of
+from tillgate_pretix.orders import OPEN, bills_of, identifier_of, method_of
 
-__all__ = ["PROVIDERS", "SettingsHolder", "VendorProvider"]
+__all__ = ["PROVIDERS", "MethodProvider", "SettingsHolder"]
 
 
 class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has no types
-    """Keeps the account and the choice of vendors of an event. Nobody pays with it."""
+    """Keeps the account and the choice of payment methods of an event. Nobody pays with it."""
 
     identifier = accounts.HOLDER
     verbose_name = "Tillgate"
@@ -45,11 +45,11 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     @property
     def settings_form_fields(self) -> dict[str, Any]:
-        """The form: the live account, the one for test mode, the vendors, then what pretix asks of every provider."""
+        """The form: the live account, the one for test mode, the payment methods, then what pretix asks of every provider."""
         own: dict[str, Any] = {
             **_account_fields("", is_required=True),
             **_account_fields("test_", is_required=False),
-            **{method_of(vendor): forms.BooleanField(label=str(label), required=False) for vendor, label in VENDOR_LABELS.items()},
+            **{setting_of(method): forms.BooleanField(label=str(label), required=False) for method, label in METHOD_LABELS.items()},
             "expire_unpaid": forms.BooleanField(
                 label=_("Free the places as soon as nobody can pay any more"),
                 help_text=_(
@@ -99,15 +99,15 @@ def _account_fields(prefix: str, *, is_required: bool) -> dict[str, Any]:
     }
 
 
-def method_of(vendor: str) -> str:
-    """Return the name of the setting that says whether an event offers a vendor."""
-    return f"method_{vendor}"
+def setting_of(method: str) -> str:
+    """Return the name of the setting that says whether an event offers a payment method."""
+    return f"method_{method}"
 
 
-class VendorProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has no types
-    """Pays with one vendor. Each vendor has a subclass."""
+class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has no types
+    """Pays with one payment method. Each payment method has a subclass."""
 
-    vendor: Vendor
+    method: PaymentMethod
 
     def __init__(self, event: Any) -> None:
         super().__init__(event)
@@ -118,12 +118,12 @@ class VendorProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
     @property
     def verbose_name(self) -> str:
         """What the staff read."""
-        return f"{VENDOR_LABELS[self.vendor]} (Tillgate)"
+        return f"{METHOD_LABELS[self.method]} (Tillgate)"
 
     @property
     def public_name(self) -> str:
         """What a shopper reads."""
-        return str(VENDOR_LABELS[self.vendor])
+        return str(METHOD_LABELS[self.method])
 
     @property
     def settings_form_fields(self) -> dict[str, Any]:
@@ -132,9 +132,9 @@ class VendorProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     @property
     def is_enabled(self) -> bool:
-        """Whether the event takes payments through Tillgate, and this vendor is offered by the event and by the whole installation."""
-        chosen = self.settings.get(method_of(self.vendor), as_type=bool)
-        return bool(self.settings.get("_enabled", as_type=bool) and chosen and self.vendor in _offered())
+        """Whether the event takes payments through Tillgate, and this method is offered by the event and by the whole installation."""
+        chosen = self.settings.get(setting_of(self.method), as_type=bool)
+        return bool(self.settings.get("_enabled", as_type=bool) and chosen and self.method in _offered())
 
     def is_allowed(self, request: HttpRequest, total: Any = None) -> bool:
         """Whether a cart can be paid this way."""
@@ -158,7 +158,7 @@ class VendorProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     def payment_form_render(self, request: HttpRequest, total: Any = None, order: Any = None) -> str:
         """Tell the shopper what comes next."""
-        return _rendered("choose.html", request, vendor=self.public_name)
+        return _rendered("choose.html", request, method=self.public_name)
 
     def checkout_prepare(self, request: HttpRequest, cart: Any) -> bool:
         """Nothing is asked."""
@@ -170,7 +170,7 @@ class VendorProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     def checkout_confirm_render(self, request: HttpRequest, order: Any = None, info_data: Any = None) -> str:
         """Tell the shopper what comes next."""
-        return _rendered("choose.html", request, vendor=self.public_name)
+        return _rendered("choose.html", request, method=self.public_name)
 
     def payment_prepare(self, request: HttpRequest, payment: Any) -> str:
         """Go on at once: the order stands, and the payment page shows what it costs."""
@@ -189,8 +189,8 @@ class VendorProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
     def payment_pending_render(self, request: HttpRequest, payment: Any) -> str:
         """Tell the shopper how the payment stands."""
         attempt = _newest(payment)
-        is_under_review = attempt is not None and bool(called_paid([attempt.pk]))
-        return _rendered("pending.html", request, attempt=attempt, vendor=self.public_name, is_under_review=is_under_review)
+        is_under_review = attempt is not None and bool(reported_paid([attempt.pk]))
+        return _rendered("pending.html", request, attempt=attempt, method=self.public_name, is_under_review=is_under_review)
 
     # What the staff see -------------------------------------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class VendorProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         return {"reference": payment.info_data.get("reference"), "transaction_no": self.matching_id(payment)}
 
     def shred_payment_info(self, obj: Any) -> None:
-        """Keep the two numbers, which name no person and without which nothing can be given back; remove whatever else there is."""
+        """Keep the two numbers, which name no person and without which nothing can be refunded; remove whatever else there is."""
         kept = {name: value for name, value in obj.info_data.items() if name in ("reference", "transaction_no", "refund")}
         obj.info_data = kept
         obj.save(update_fields=["info"])
@@ -227,11 +227,11 @@ class VendorProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
             super().cancel_payment(payment)
 
     def payment_refund_supported(self, payment: Any) -> bool:
-        """Whether money can be given back: of every payment that came through Tillgate."""
+        """Whether money can be refunded: of every payment that came through Tillgate."""
         return refunds.attempt_of(payment) is not None
 
     def payment_partial_refund_supported(self, payment: Any) -> bool:
-        """Whether a part can be given back: the same."""
+        """Whether a part can be refunded: the same."""
         return self.payment_refund_supported(payment)
 
     def execute_refund(self, refund: Any) -> None:
@@ -239,9 +239,9 @@ class VendorProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         refunds.execute(refund)
 
 
-def _offered() -> tuple[Vendor, ...]:
+def _offered() -> tuple[PaymentMethod, ...]:
     try:
-        return get_settings().vendors
+        return get_settings().payment_methods
     except ConfigurationError:  # told by the checks; a shop that has other ways to be paid goes on without this one
         return ()
 
@@ -253,7 +253,7 @@ def _named(payment: Any) -> dict[str, Any]:
 def _newest(payment: Any) -> Payment | None:
     """Return the newest of Tillgate's payments that was begun for one of pretix's, or that a second press was led to as well."""
     begun = Payment.objects.filter(order__in=bills_of(payment.order)).order_by("-pk")
-    alike = begun.filter(vendor=str(vendor_of(payment.provider)), amount=payment.amount, status__in=OPEN_PAYMENT_STATUSES)
+    alike = begun.filter(method=str(method_of(payment.provider)), amount=payment.amount, status__in=OPEN_PAYMENT_STATUSES)
     return begun.filter(data__payment=payment.pk).first() or (alike.first() if payment.state in OPEN else None)
 
 
@@ -261,10 +261,10 @@ def _rendered(template: str, request: HttpRequest, **context: Any) -> str:
     return str(get_template(f"tillgate_pretix/{template}").render({"request": request, **context}))
 
 
-def _provider_of(vendor: Vendor) -> type[VendorProvider]:
-    own = {"identifier": identifier_of(vendor), "vendor": vendor, "__module__": __name__}
-    return type(f"{vendor.name.title()}Provider", (VendorProvider,), own)
+def _provider_of(method: PaymentMethod) -> type[MethodProvider]:
+    own = {"identifier": identifier_of(method), "method": method, "__module__": __name__}
+    return type(f"{method.name.title()}Provider", (MethodProvider,), own)
 
 
-PROVIDERS: Final[list[type[Any]]] = [SettingsHolder, *map(_provider_of, VENDOR_LABELS)]
-"""What pretix is told of: the holder of the settings, then the vendors."""
+PROVIDERS: Final[list[type[Any]]] = [SettingsHolder, *map(_provider_of, METHOD_LABELS)]
+"""What pretix is told of: the holder of the settings, then the payment methods."""

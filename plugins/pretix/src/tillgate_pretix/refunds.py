@@ -20,14 +20,14 @@ from pretix.helpers import OF_SELF
 
 from tillgate.django import clock, operations
 from tillgate.django.models import Payment, Refund, TimelineEntry
-from tillgate.django.operations.deliveries import deliver_remote
-from tillgate.django.operations.refunds import settle_by_person, withdraw
+from tillgate.django.operations.outbox import deliver_remote
+from tillgate.django.operations.refunds import settle_by_staff, withdraw
 from tillgate.django.operations.values import refund_value
 from tillgate.errors import InvalidRequest
 from tillgate.hooks import Refund as Changed
-from tillgate.hooks import RemoteDelivery
+from tillgate.hooks import RemoteEvent
 from tillgate.lifecycle import PaymentStatus, RefundStatus
-from tillgate_pretix.orders import ATTENTION_LOGGED, UNDER_WAY, bills_of, booked_payment, conclude, found, vendor_of
+from tillgate_pretix.orders import REVIEW_LOGGED, UNDER_WAY, bills_of, booked_payment, conclude, found, method_of
 from tillgate_pretix.plugin import PLUGIN
 
 __all__ = ["BeingSent", "attempt_of", "changed", "execute", "settle", "settled_in_pretix"]
@@ -46,11 +46,11 @@ def attempt_of(theirs: Any) -> Payment | None:
 
 
 def execute(asked: Any) -> None:
-    """Give back what pretix asks for: done or in transit afterwards. Raises `PaymentException` when no money moves."""
+    """Refund what pretix asks for: done or in transit afterwards. Raises `PaymentException` when no money moves."""
     held = attempt_of(asked.payment)
     if held is None:
         raise PaymentException(_("This payment was not made through Tillgate."))
-    about: dict[str, Any] = {"person": "pretix", "reason": asked.comment or "", "data": {"refund": asked.pk}}
+    about: dict[str, Any] = {"staff": "pretix", "reason": asked.comment or "", "data": {"refund": asked.pk}}
     is_waited_for = _waited_for.set(asked.pk)
     try:
         # Both or neither: pretix's would be in transit for ever if nothing were queued. It is sent on commit (I12).
@@ -64,12 +64,12 @@ def execute(asked: Any) -> None:
         _waited_for.reset(is_waited_for)
     asked.refresh_from_db()
     refund.refresh_from_db()
-    if refund.status == RefundStatus.REFUSED:
+    if refund.status == RefundStatus.FAILED:
         raise PaymentException(_("The payment service refused the refund: %(answer)s") % {"answer": refund.answer})
 
 
 def changed(refund: Changed) -> None:
-    """Write what became of a refund into pretix's; runs in the delivery's transaction."""
+    """Write what became of a refund into pretix's; runs in the outbox event's transaction."""
     with found(refund.payment.order.key, lock=True) as order:
         if order is None:
             return
@@ -78,7 +78,7 @@ def changed(refund: Changed) -> None:
             _made_elsewhere(order, refund)
         elif refund.status is RefundStatus.SUCCEEDED and row.state != OrderRefund.REFUND_STATE_DONE:
             row.done()
-        elif refund.status is RefundStatus.REFUSED and row.state in UNDER_WAY:
+        elif refund.status is RefundStatus.FAILED and row.state in UNDER_WAY:
             row.state = OrderRefund.REFUND_STATE_FAILED
             row.save(update_fields=["state"])
             _tell_of_refusal(order, row, int(refund.id))
@@ -93,7 +93,7 @@ def _tell_of_refusal(order: Any, row: Any, refund_id: int) -> None:
     """
     answer = Refund.objects.values_list("answer", flat=True).get(pk=refund_id)
     order.log_action("pretix.event.order.refund.failed", {"local_id": row.local_id, "provider": row.provider, "error": answer})
-    last = TimelineEntry.objects.filter(refund=refund_id).exclude(event="refund.refused").order_by("-pk").values_list("event", flat=True)
+    last = TimelineEntry.objects.filter(refund=refund_id).exclude(event="refund.failed").order_by("-pk").values_list("event", flat=True)
     if last.first() != "refund.queued" and _waited_for.get() != row.pk:
         order.log_action("pretix.event.order.refund.requested")
 
@@ -103,7 +103,7 @@ def _row_of(order: Any, refund: Changed) -> Any:
 
     It need not be of the payment that holds the money: staff may have confirmed another by hand, and given that one back.
     """
-    rows = [row for row in order.refunds.select_for_update(of=OF_SELF) if vendor_of(row.provider)]
+    rows = [row for row in order.refunds.select_for_update(of=OF_SELF) if method_of(row.provider)]
     return next((row for row in rows if row.pk == refund.data.get("refund") or row.info_data.get("refund") == refund.id), None)
 
 
@@ -147,7 +147,7 @@ def settled_in_pretix(row: Any) -> None:
 
     In pretix's own transaction, where there is one, so that it is not lost with the process; it is carried out once that is committed.
     """
-    if row.state not in _DECIDED or not vendor_of(row.provider):
+    if row.state not in _DECIDED or not method_of(row.provider):
         return
     is_done, refund = _DECIDED[row.state], _refund_of(row)
     if refund is None or (is_done and refund.status == RefundStatus.SUCCEEDED):
@@ -170,7 +170,7 @@ class BeingSent(Exception):
     """A refund is being sent: in a moment it is known whether it has left."""
 
 
-def settle(decision: RemoteDelivery) -> None:
+def settle(decision: RemoteEvent) -> None:
     """Carry out what the staff decided about a refund; raise `BeingSent`, and it is tried again.
 
     One that waits to be sent is withdrawn, since the staff found another way or want none. What nobody knew when they decided is settled as
@@ -179,17 +179,17 @@ def settle(decision: RemoteDelivery) -> None:
     if decision.refund is None:
         return
     refund_id, is_done = int(decision.refund.id), decision.data["is_done"]
-    with suppress(operations.RefundNotPossible):  # it has left, or a notice says that it was done
-        withdraw(refund_id, person="pretix")
+    with suppress(operations.RefundNotPossible):  # it has left, or a notification says that it was done
+        withdraw(refund_id, staff="pretix")
     if decision.data["was_unknown"]:
-        settle_by_person(refund_id, done=is_done, person="pretix")
+        settle_by_staff(refund_id, done=is_done, staff="pretix")
     refund = Refund.objects.select_related("payment__order").get(pk=refund_id)
     if _may_still_be_withdrawn(refund):
         raise BeingSent(f"a refund of payment {refund.payment.reference} is being sent at this moment")
     if refund.status == RefundStatus.SUCCEEDED and not is_done:
         with transaction.atomic():
             changed(refund_value(refund))
-    elif is_done and refund.status != RefundStatus.REFUSED and not decision.data["was_unknown"]:
+    elif is_done and refund.status != RefundStatus.FAILED and not decision.data["was_unknown"]:
         _may_go_out_twice(refund)
 
 
@@ -208,8 +208,8 @@ def _may_go_out_twice(refund: Refund) -> None:
     """Note in the order's history that money goes back, or may, though the staff entered that it is done."""
     with found(refund.payment.order.key) as order:
         if order is not None:
-            sentence = (
+            message = (
                 f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it was on its way when it was marked as done, and "
-                "the payment service may have made it. If the money was given back in another way too, the shopper has it twice."
+                "the payment service may have made it. If the money was refunded in another way too, the shopper has it twice."
             )
-            order.log_action(ATTENTION_LOGGED, {"reason": "refund", "sentence": sentence})
+            order.log_action(REVIEW_LOGGED, {"reason": "refund", "message": message})

@@ -25,12 +25,12 @@ from pretix.base.signals import (
 from pretix.control.signals import nav_event, order_info
 
 from tillgate.django import operations
-from tillgate.django.operations.turns import Turn
+from tillgate.django.operations.bounds import TimeBudget
 from tillgate_pretix import accounts, orders, refunds, staff
 from tillgate_pretix.plugin import PLUGIN
 
-_SWEEP_SECONDS: Final = 300.0
-"""After so long a sweep begins nothing more: pretix's other periodic tasks wait for it."""
+_WORKER_SECONDS: Final = 300.0
+"""After so long a worker run begins nothing more: pretix's other periodic tasks wait for it."""
 
 
 @receiver(register_payment_providers, dispatch_uid="tillgate_pretix_providers")
@@ -43,25 +43,25 @@ def providers(sender: Any, **_kwargs: Any) -> list[type[Any]]:
 
 @receiver(nav_event, dispatch_uid="tillgate_pretix_nav")
 def navigation(sender: Any, request: Any, **_kwargs: Any) -> list[dict[str, Any]]:
-    """Lead the staff to what needs a person."""
+    """Lead the staff to what needs review."""
     if not request.user.has_event_permission(request.organizer, sender, staff.PERMISSION, request=request):
         return []
     orders_url = reverse("control:event.orders", kwargs={"organizer": sender.organizer.slug, "event": sender.slug})
-    is_here = request.resolver_match.view_name == "plugins:tillgate_pretix:attention"
-    return [{"label": _("Payments that need a person"), "url": staff.page_url(sender), "active": is_here, "parent": orders_url}]
+    is_here = request.resolver_match.view_name == "plugins:tillgate_pretix:review"
+    return [{"label": _("Payments that need review"), "url": staff.page_url(sender), "active": is_here, "parent": orders_url}]
 
 
 @receiver(order_info, dispatch_uid="tillgate_pretix_order_info")
 def order_page(sender: Any, order: Any, request: Any, **_kwargs: Any) -> str:
-    """Show on the page of an order what needs a person."""
+    """Show on the page of an order what needs review."""
     return staff.order_panel(order, request)
 
 
 @receiver(order_placed, dispatch_uid="tillgate_pretix_placed")
 def placed(sender: Any, order: Any, **_kwargs: Any) -> None:
     """Expect a payment, so that an order is heard of too whose shopper never came as far as the payment page."""
-    if any(orders.vendor_of(theirs.provider) for theirs in order.payments.all()):
-        operations.expect(PLUGIN, orders.bill_of(order))
+    if any(orders.method_of(theirs.provider) for theirs in order.payments.all()):
+        operations.open_order(PLUGIN, orders.bill_of(order))
 
 
 @receiver(order_expired, dispatch_uid="tillgate_pretix_expired")
@@ -75,7 +75,7 @@ def called_unpaid(sender: Any, order: Any, **_kwargs: Any) -> None:
 @receiver(order_changed, dispatch_uid="tillgate_pretix_changed")
 @receiver(order_canceled, dispatch_uid="tillgate_pretix_canceled")
 def sums_changed(sender: Any, order: Any, **_kwargs: Any) -> None:
-    """Look whether pretix counts what an order costs by now, whichever way it was paid, changed or given back."""
+    """Look whether pretix counts what an order costs by now, whichever way it was paid, changed or refunded."""
     transaction.on_commit(lambda: orders.conclude_order(order.pk), robust=True)
 
 
@@ -86,11 +86,11 @@ def refund_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
     sums_changed(sender, instance.order)
 
 
-@receiver(periodic_task, dispatch_uid="tillgate_pretix_sweep")
-def sweep(sender: Any, **_kwargs: Any) -> None:
-    """Do what is due, whenever pretix runs its periodic tasks. A sweeper of its own is quicker."""
-    turn = Turn(lambda: False, _SWEEP_SECONDS)
-    operations.sweep(stop=lambda: turn.is_over)
+@receiver(periodic_task, dispatch_uid="tillgate_pretix_worker")
+def run_worker(sender: Any, **_kwargs: Any) -> None:
+    """Do what is due, whenever pretix runs its periodic tasks. A worker of its own is quicker."""
+    budget = TimeBudget(lambda: False, _WORKER_SECONDS)
+    operations.run_worker(stop=lambda: budget.is_over)
     orders.all_stay_paid()
     orders.conclude_all()
 
@@ -107,6 +107,6 @@ def log_entry_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
         instance.data = json.dumps(data, sort_keys=True)
 
 
-@log_entry_types.new_from_dict({orders.ATTENTION_LOGGED: _("Payments need a person: {sentence}")})
-class AttentionLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has no types
-    """How the history shows what needs a person."""
+@log_entry_types.new_from_dict({orders.REVIEW_LOGGED: _("Payments need a staff: {sentence}")})
+class ReviewLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has no types
+    """How the history shows what needs review."""

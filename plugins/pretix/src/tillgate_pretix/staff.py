@@ -1,4 +1,4 @@
-"""What needs a person, shown to an event's staff with what can be done about it: pretix has no Django admin, where Tillgate shows it."""
+"""What needs review, shown to an event's staff with what can be done about it: pretix has no Django admin, where Tillgate shows it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pretix.control.permissions import EventPermissionRequiredMixin
 
 from tillgate.django import operations
 from tillgate.django.forms import RefundForm
-from tillgate.django.models import NOTHING, Attention, Refund
+from tillgate.django.models import NOTHING, Refund, Review
 from tillgate.django.operations.refunds import refundable
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
@@ -29,22 +29,22 @@ from tillgate_pretix.accounts import of_event
 from tillgate_pretix.orders import bills_of, on_its_way_back
 from tillgate_pretix.plugin import PLUGIN
 
-__all__ = ["PERMISSION", "NeedsAPersonView", "order_panel", "page_url"]
+__all__ = ["PERMISSION", "ReviewsView", "order_panel", "page_url"]
 
 PERMISSION = "event.orders:write"
 
-_WITH_NOTE: Final = frozenset({operations.Act.ACCEPT, operations.Act.LET_EXPIRE})
-_WITH_AMOUNT: Final = frozenset({operations.Act.REFUND, operations.Act.ENTER_REFUND})
+_WITH_NOTE: Final = frozenset({operations.ReviewAction.ACCEPT, operations.ReviewAction.FORCE_EXPIRE})
+_WITH_AMOUNT: Final = frozenset({operations.ReviewAction.REFUND, operations.ReviewAction.RECORD_EXTERNAL_REFUND})
 
 
 @dataclass(frozen=True, slots=True)
 class _Card:
     """One matter as it is shown."""
 
-    row: Attention
+    row: Review
     reason: str
-    sentence: str
-    acts: list[tuple[str, str]]
+    message: str
+    actions: list[tuple[str, str]]
     order: Any
     seen: int
     waiting: Refund | None
@@ -53,17 +53,17 @@ class _Card:
     takes_amount: bool
 
 
-def open_matters(event: Any) -> QuerySet[Attention]:
-    """Return what needs a person at an event, the oldest first: about its accounts, their payments, or its orders."""
+def open_matters(event: Any) -> QuerySet[Review]:
+    """Return what needs review at an event, the oldest first: about its accounts, their payments, or its orders."""
     about = Q(order__in=_never_begun(event))
     for account in ("account", "payment__account", "order__payments__account"):
         about |= of_event(event, account)
-    return Attention.objects.filter(about, resolved_at__isnull=True).distinct().order_by("pk")
+    return Review.objects.filter(about, resolved_at__isnull=True).distinct().order_by("pk")
 
 
 def _never_begun(event: Any) -> list[int]:
-    """Return Tillgate's orders of an event that need a person and have no payment, which would tell by its account whose they are."""
-    waiting = Attention.objects.filter(order__plugin=PLUGIN, order__payments__isnull=True, resolved_at__isnull=True)
+    """Return Tillgate's orders of an event that need review and have no payment, which would tell by its account whose they are."""
+    waiting = Review.objects.filter(order__plugin=PLUGIN, order__payments__isnull=True, resolved_at__isnull=True)
     numbers = {pk: int(key.partition("/")[0]) for pk, key in waiting.values_list("order_id", "order__key")}
     here = set(event.orders.filter(pk__in=set(numbers.values())).values_list("pk", flat=True))
     return [pk for pk, number in numbers.items() if number in here]
@@ -71,12 +71,12 @@ def _never_begun(event: Any) -> list[int]:
 
 def page_url(event: Any) -> str:
     """Return the address of the page."""
-    return reverse("plugins:tillgate_pretix:attention", kwargs={"organizer": event.organizer.slug, "event": event.slug})
+    return reverse("plugins:tillgate_pretix:review", kwargs={"organizer": event.organizer.slug, "event": event.slug})
 
 
 def order_panel(order: Any, request: HttpRequest) -> str:
-    """Return what is shown on the page of an order that needs a person; nothing otherwise."""
-    matters = Attention.objects.filter(order__in=bills_of(order), resolved_at__isnull=True).order_by("pk")
+    """Return what is shown on the page of an order that needs review; nothing otherwise."""
+    matters = Review.objects.filter(order__in=bills_of(order), resolved_at__isnull=True).order_by("pk")
     cards = [_card(row) for row in matters.select_related("payment", "refund")]
     if not cards:
         return ""
@@ -84,36 +84,40 @@ def order_panel(order: Any, request: HttpRequest) -> str:
     return str(get_template("tillgate_pretix/order_panel.html").render(context, request))
 
 
-def _card(row: Attention) -> _Card:
+def _card(row: Review) -> _Card:
     number = row.order.key.partition("/")[0] if row.order else ""
-    waiting, acts = operations.to_withdraw(row), operations.acts_for(row)
+    waiting, actions = operations.to_withdraw(row), operations.actions_for(row)
     return _Card(
         row=row,
         reason=words.reason(row.reason),
-        sentence=Mask([row.payment], [row.refund]).text(row.sentence),
-        acts=[(act.value, _label(act, waiting)) for act in acts],
+        message=Mask([row.payment], [row.refund]).text(row.message),
+        actions=[(action.value, _label(action, waiting)) for action in actions],
         order=Order.objects.filter(pk=number).first() if number else None,
         seen=_newest_refund(row),
         waiting=waiting,
-        takes_note=not _WITH_NOTE.isdisjoint(acts),
-        takes_amount=not _WITH_AMOUNT.isdisjoint(acts),
+        takes_note=not _WITH_NOTE.isdisjoint(actions),
+        takes_amount=not _WITH_AMOUNT.isdisjoint(actions),
     )
 
 
-def _newest_refund(row: Attention) -> int:
+def _newest_refund(row: Review) -> int:
     newest = row.payment.refunds.order_by("-pk").first() if row.payment else None
     return newest.pk if newest else 0
 
 
-def _label(act: operations.Act, waiting: Refund | None) -> str:
-    return f"{words.ACTS[act]} (USD {waiting.amount})" if act is operations.Act.WITHDRAW and waiting else str(words.ACTS[act])
+def _label(action: operations.ReviewAction, waiting: Refund | None) -> str:
+    return (
+        f"{words.ACTIONS[action]} (USD {waiting.amount})"
+        if action is operations.ReviewAction.WITHDRAW and waiting
+        else str(words.ACTIONS[action])
+    )
 
 
-class NeedsAPersonView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[misc]  # pretix has no types
-    """Shows what needs a person, and does what the person chose."""
+class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[misc]  # pretix has no types
+    """Shows what needs review, and does what the person chose."""
 
     permission = PERMISSION
-    template_name = "tillgate_pretix/attention.html"
+    template_name = "tillgate_pretix/review.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the matters."""
@@ -124,41 +128,41 @@ class NeedsAPersonView(EventPermissionRequiredMixin, TemplateView):  # type: ign
 
     def post(self, request: Any, **_kwargs: Any) -> HttpResponse:
         """Do what the person chose."""
-        given: dict[str, Any] = {name: request.POST.get(name, "").strip() for name in ("act", "note", "amount", "read")}
+        given: dict[str, Any] = {name: request.POST.get(name, "").strip() for name in ("action", "note", "amount", "read")}
         given |= {"seen": row_id(request.POST.get("seen")), "withdraws": row_id(request.POST.get("withdraws")) or None}
-        attention = get_object_or_404(open_matters(request.event), pk=row_id(request.POST.get("attention")))
-        back = on_its_way_back(attention) if given["act"] == operations.Act.REFUND else NOTHING
+        review = get_object_or_404(open_matters(request.event), pk=row_id(request.POST.get("review")))
+        back = on_its_way_back(review) if given["action"] == operations.ReviewAction.REFUND else NOTHING
         if back:
             messages.error(
                 request, _("Nothing was done: USD %(amount)s is on its way back, and with it there is not too much.") % {"amount": back}
             )
             return redirect(page_url(request.event))
-        if given["act"] == operations.Act.REFUND and not request.POST.get("is_sure"):
-            return self._ask_to_refund(attention, given["amount"], given["seen"])
-        mask = Mask([attention.payment], [attention.refund])
+        if given["action"] == operations.ReviewAction.REFUND and not request.POST.get("is_sure"):
+            return self._ask_to_refund(review, given["amount"], given["seen"])
+        mask = Mask([review.payment], [review.refund])
         try:
-            done = operations.perform(attention.pk, person=request.user.get_username(), **given)
-        except (operations.ActNotPossible, operations.RefundNotPossible, TillgateError) as error:
-            messages.error(request, _("Nothing was done: %(because)s.") % {"because": mask.text(str(error)).rstrip(".")})
+            done = operations.take_action(review.pk, staff=request.user.get_username(), **given)
+        except (operations.ActionNotPossible, operations.RefundNotPossible, TillgateError) as error:
+            messages.error(request, _("Nothing was done: %(detail)s.") % {"detail": mask.text(str(error)).rstrip(".")})
         else:
-            said = _("Resolved: %(sentence)s.") if done.resolved else _("Not resolved yet: %(sentence)s.")
+            said = _("Resolved: %(message)s.") if done.resolved else _("Not resolved yet: %(message)s.")
             level = messages.SUCCESS if done.resolved else messages.WARNING
-            messages.add_message(request, level, said % {"sentence": mask.text(done.sentence).rstrip(".")})
+            messages.add_message(request, level, said % {"message": mask.text(done.message).rstrip(".")})
         return redirect(page_url(request.event))
 
-    def _ask_to_refund(self, attention: Attention, amount: str, seen: int) -> HttpResponse:
-        """Show what is about to be given back; whoever is sure presses once more, and has `seen` what they had before."""
+    def _ask_to_refund(self, review: Review, amount: str, seen: int) -> HttpResponse:
+        """Show what is about to be refunded; whoever is sure presses once more, and has `seen` what they had before."""
         request: Any = self.request
-        payment = attention.payment
+        payment = review.payment
         left = refundable(payment) if payment else NOTHING
         form = RefundForm(left, {"amount": amount})
         if not form.is_valid():
             errors = " ".join(str(error) for error in form.errors["amount"])
-            messages.error(request, _("Nothing was done: %(because)s.") % {"because": errors.rstrip(".")})
+            messages.error(request, _("Nothing was done: %(detail)s.") % {"detail": errors.rstrip(".")})
             return redirect(page_url(request.event))
         given = form.cleaned_data["amount"]
         context = {
-            "card": _card(attention),
+            "card": _card(review),
             "seen": seen,
             "payment": payment,
             "amount": given,

@@ -14,13 +14,13 @@ _RETURN = r"^tillgate/order/(?P<order>[^/]+)/(?P<tag>[a-f0-9]+)/$"
 urlpatterns = [
     path(
         "control/event/<str:organizer>/<str:event>/tillgate/",
-        without_atomic_requests(staff.NeedsAPersonView.as_view()),
-        name="attention",
+        without_atomic_requests(staff.ReviewsView.as_view()),
+        name="review",
     ),
 ]
 
 event_patterns = [
-    # An order can be paid, and looked at, when the shop has closed.
+    # An order can be paid, and polled, when the shop has closed.
     event_url(_START, views.start, name="start", require_live=False),
     event_url(_RETURN, views.returned, name="return", require_live=False),
 ]

@@ -20,7 +20,7 @@ from tillgate.django.operations.locking import without_atomic_requests
 from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_under_review
 from tillgate.errors import TillgateError
 from tillgate_pretix.accounts import alias_of
-from tillgate_pretix.orders import OPEN, RETURN_TAG, bill_of, holds_money, vendor_of
+from tillgate_pretix.orders import OPEN, RETURN_TAG, bill_of, holds_money, method_of
 from tillgate_pretix.plugin import PLUGIN
 
 __all__ = ["returned", "start"]
@@ -38,7 +38,7 @@ def start(request: Any, order: str, secret: str, payment: str, **_kwargs: Any) -
     """Start a payment and lead the shopper to its page. Asked again, it hands out the same page."""
     found = _order(request, order, secret, tag=None)
     theirs = get_object_or_404(found.payments, pk=payment)
-    if vendor_of(theirs.provider) is None:
+    if method_of(theirs.provider) is None:
         raise Http404
     request.session[_OWN_ORDERS] = [*(pk for pk in request.session.get(_OWN_ORDERS, []) if pk != found.pk), found.pk][-20:]
     way, problem = _begin(request, found, theirs)
@@ -54,19 +54,19 @@ def _begin(request: Any, order: Any, theirs: Any) -> tuple[str, str]:
     if current is None or not current.payment_provider.is_enabled:
         return "", _("This payment cannot be continued. Please choose again how you would like to pay.")
     if is_under_review(PLUGIN, bill_of(order)):
-        because = _("The payment service says that you have paid already, and something about it is not in order.")
-        return "", because + " " + _("The organizer has been told. Please ask before you pay again.")
+        detail = _("The payment service says that you have paid already, and something about it is not in order.")
+        return "", detail + " " + _("The organizer has been told. Please ask before you pay again.")
     about: dict[str, Any] = {"account": alias_of(order), "data": {"payment": current.pk}}
     terminal = terminal_of(request.headers.get("User-Agent", ""))
     try:
-        started = operations.start(PLUGIN, bill_of(order), vendor=str(vendor_of(current.provider)), terminal=terminal, **about)
+        started = operations.start_payment(PLUGIN, bill_of(order), method=str(method_of(current.provider)), terminal=terminal, **about)
     except NotPayable as error:
-        return "", _("This order cannot be paid: %(because)s.") % {"because": error}
+        return "", _("This order cannot be paid: %(detail)s.") % {"detail": error}
     except TillgateError:
         _log.exception("payment %s could not be started", current.full_id)
         return "", _("The payment could not be started, and nothing was charged. Please try again later or ask the organizer.")
     if started.outcome is StartOutcome.REDIRECT:
-        return started.payment.cashier_url, ""
+        return started.payment.payment_url, ""
     if started.outcome is StartOutcome.PAID:
         return f"{_page_of(order)}?paid=yes", ""
     return "", _explain(started)

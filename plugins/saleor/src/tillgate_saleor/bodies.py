@@ -64,7 +64,7 @@ class Channel(_Part):
 
 
 class Amount(_Part):
-    """Money as the body has it, which nobody has looked at yet."""
+    """Money as the body has it, which nobody has polled yet."""
 
     amount: Any = None
 
@@ -158,7 +158,7 @@ class Source(_Part):
 
 
 class Action(_Part):
-    """What is to be done: an amount as the body has it, which nobody has looked at yet, and its currency."""
+    """What is to be done: an amount as the body has it, which nobody has polled yet, and its currency."""
 
     action_type: Literal["CHARGE", "AUTHORIZATION", "REFUND", "CANCEL"]
     amount: Any = None
@@ -225,7 +225,7 @@ class Charge(Requested):
 
 
 class Refund(Requested):
-    """Money is to be given back."""
+    """Money is to be refunded."""
 
     actions = frozenset({"REFUND"})
 

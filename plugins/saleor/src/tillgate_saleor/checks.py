@@ -22,12 +22,12 @@ TAG: Final = "tillgate_saleor"
 Found = Iterator[checks.CheckMessage]
 
 
-def _error(number: int, sentence: str, hint: str) -> checks.Error:
-    return checks.Error(sentence, hint=hint, id=f"tillgate_saleor.E{number:03}")
+def _error(number: int, message: str, hint: str) -> checks.Error:
+    return checks.Error(message, hint=hint, id=f"tillgate_saleor.E{number:03}")
 
 
-def _warning(number: int, sentence: str, hint: str) -> checks.Warning:
-    return checks.Warning(sentence, hint=hint, id=f"tillgate_saleor.W{number:03}")
+def _warning(number: int, message: str, hint: str) -> checks.Warning:
+    return checks.Warning(message, hint=hint, id=f"tillgate_saleor.W{number:03}")
 
 
 def check_apps() -> Found:
@@ -60,7 +60,7 @@ def check_settings() -> Found:
 
 
 def check_channels() -> Found:
-    """Whether the accounts and vendors of the channels are there."""
+    """Whether the accounts and payment methods of the channels are there."""
     try:
         settings, tillgate = get_settings(), get_tillgate_settings()
     except ConfigurationError:
@@ -71,12 +71,14 @@ def check_channels() -> Found:
             if channel.account not in tillgate.accounts:
                 hint = f"Add it to TILLGATE['ACCOUNTS'], which has: {', '.join(tillgate.accounts)}."
                 yield _error(4, f"{place}: there is no account {channel.account!r}.", hint)
-            if missing := [vendor.value for vendor in channel.vendors or () if vendor not in tillgate.vendors]:
-                yield _warning(4, f"{place}: {', '.join(missing)} is not among TILLGATE['VENDORS'].", "Add it there, or remove it here.")
+            if missing := [method.value for method in channel.methods or () if method not in tillgate.methods]:
+                yield _warning(
+                    4, f"{place}: {', '.join(missing)} is not among TILLGATE['PAYMENT_METHODS'].", "Add it there, or remove it here."
+                )
 
 
 AREAS: Final[Sequence[Callable[[], Found]]] = (check_apps, check_settings, check_channels)
-"""What is looked at."""
+"""What is polled."""
 
 
 @checks.register(TAG)

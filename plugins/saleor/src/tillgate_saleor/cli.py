@@ -24,7 +24,7 @@ __all__ = ["main"]
 
 _SETTINGS = "tillgate_saleor.service.settings"
 _OF_VARIABLES = (
-    "The service makes TILLGATE of PUBLIC_URL, VENDORS, ATTENTION_MAIL_TO and the variables TILLGATE_..., "
+    "The service makes TILLGATE of PUBLIC_URL, PAYMENT_METHODS, REVIEW_MAIL_TO and the variables TILLGATE_..., "
     "and TILLGATE_SALEOR of the variables SALEOR_..."
 )
 
@@ -40,10 +40,10 @@ def main() -> None:
 @main.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="The port to listen on.")
-@click.option("--no-sweeper", is_flag=True, help="Do not sweep: `tillgate-saleor manage tillgate sweep --loop` runs elsewhere.")
+@click.option("--no-worker", is_flag=True, help="Do not worker run: `tillgate-saleor manage tillgate worker` runs elsewhere.")
 @click.option("--no-migrate", is_flag=True, help="Leave the database's tables as they are.")
-def serve(host: str, port: int, *, no_sweeper: bool, no_migrate: bool) -> None:
-    """Serve the App, with the sweeper beside it.
+def serve(host: str, port: int, *, no_worker: bool, no_migrate: bool) -> None:
+    """Serve the App, with the worker beside it.
 
     Before that the settings are checked, and the database is brought up to date.
     """
@@ -66,14 +66,14 @@ def serve(host: str, port: int, *, no_sweeper: bool, no_migrate: bool) -> None:
     server = uvicorn.Server(uvicorn.Config(application, log_config=None, proxy_headers=False, server_header=False))
     listening = _listen(host, port)
     # It ends with the process, wherever it is: what it was at is due again, as after every crash.
-    sweeper = None if no_sweeper else threading.Thread(target=_sweep, args=(server,), name="sweeper", daemon=True)
-    if sweeper:
-        sweeper.start()
+    worker = None if no_worker else threading.Thread(target=_worker, args=(server,), name="worker", daemon=True)
+    if worker:
+        worker.start()
     click.echo(f"Listening on {host}:{listening.getsockname()[1]}. A Saleor installs the App from {address('manifest')}")
     with contextlib.suppress(KeyboardInterrupt):  # it has ended in order by then
         server.run(sockets=[listening])
-    if sweeper and not sweeper.is_alive():
-        raise click.ClickException("The sweeper has ended, and the service with it.")
+    if worker and not worker.is_alive():
+        raise click.ClickException("The worker has ended, and the service with it.")
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -83,10 +83,10 @@ def _listen(host: str, port: int) -> socket.socket:
         raise click.ClickException(f"It cannot listen: {error.strerror}") from None
 
 
-def _sweep(server: uvicorn.Server) -> None:
-    """Sweep, and end the server should that end: a service that serves without sweeping would miss money, and nobody would see it."""
+def _worker(server: uvicorn.Server) -> None:
+    """Worker run, and end the server should that end: a service that serves without working would miss money, and nobody would see it."""
     try:
-        call_command("tillgate", "sweep", "--loop")
+        call_command("tillgate", "worker")
     except CommandError as error:
         click.echo(f"Error: {error}", err=True)
     finally:

@@ -13,7 +13,7 @@ from django.core.signals import setting_changed
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from tillgate.errors import ConfigurationError
-from tillgate.wire.messages import Vendor
+from tillgate.wire.messages import PaymentMethod
 from tillgate.wire.urls import is_web_address
 
 __all__ = ["Channel", "Saleor", "Settings", "get_settings", "origin_of"]
@@ -46,12 +46,12 @@ def _origins(value: object) -> tuple[str, ...]:
     raise ValueError('must be a list of origins such as ["https://shop.example"]')
 
 
-def _vendors(value: object) -> tuple[Vendor, ...] | None:
+def _methods(value: object) -> tuple[PaymentMethod, ...] | None:
     if value is None:
         return None
-    if isinstance(value, list | tuple) and all(one in set(Vendor) for one in value) and len(set(value)) == len(value):
-        return tuple(Vendor(one) for one in value)
-    raise ValueError(f"must be a list, without repeats, of: {', '.join(Vendor)}")
+    if isinstance(value, list | tuple) and all(one in set(PaymentMethod) for one in value) and len(set(value)) == len(value):
+        return tuple(PaymentMethod(one) for one in value)
+    raise ValueError(f"must be a list, without repeats, of: {', '.join(PaymentMethod)}")
 
 
 def _keys(value: object) -> tuple[str, ...]:
@@ -72,8 +72,8 @@ class Channel(BaseModel):
 
     account: str = "default"
     """The account of TILLGATE["ACCOUNTS"] that takes the channel's money."""
-    vendors: Annotated[tuple[Vendor, ...] | None, BeforeValidator(_vendors)] = None
-    """The vendors that the channel offers, in this order; all of TILLGATE["VENDORS"] when not set."""
+    methods: Annotated[tuple[PaymentMethod, ...] | None, BeforeValidator(_methods)] = None
+    """The payment methods that the channel offers, in this order; all of TILLGATE["PAYMENT_METHODS"] when not set."""
 
 
 def _table(value: object, kind: type[_Model], place: str) -> Mapping[str, _Model]:
@@ -118,7 +118,7 @@ class Saleor(BaseModel):
     parts: bool = False
     """Whether more may be paid after a checkout or an order was: then this Saleor is trusted to ask only for what is left."""
     channels: Annotated[Mapping[str, Channel], BeforeValidator(_channels)] = Field(default_factory=dict)
-    """Channels by slug; one that is not named has the account `default` and every vendor."""
+    """Channels by slug; one that is not named has the account `default` and every payment method."""
 
 
 def _saleors(value: object) -> Mapping[str, Saleor]:

@@ -13,11 +13,11 @@ from typing import Final
 
 from django.db.models import Exists, OuterRef
 
-from tillgate.django.models import Attention, Delivery, DeliveryKind, Order, Payment
-from tillgate.django.operations.attention import GIVEN_BACK_REASONS, raise_attention, settle
+from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Review
 from tillgate.django.operations.locking import database, locked_order
 from tillgate.django.operations.refunds import refundable
-from tillgate.lifecycle import AttentionReason, PaymentStatus
+from tillgate.django.operations.reviews import REFUND_ENDS_REASONS, open_review, settle
+from tillgate.lifecycle import PaymentStatus, ReviewReason
 from tillgate.wire import money
 from tillgate_saleor import bodies
 from tillgate_saleor.conf import get_settings
@@ -26,9 +26,9 @@ from tillgate_saleor.plugin import PLUGIN
 
 __all__ = ["PAID_NOTHING", "conclude", "costs_of", "kept_for", "left_to_pay", "note_costs", "paid_for", "parts_of"]
 
-PAID_NOTHING: Final = GIVEN_BACK_REASONS - {AttentionReason.OVERPAID}
+PAID_NOTHING: Final = REFUND_ENDS_REASONS - {ReviewReason.OVERPAID}
 """Reasons why money that has come has paid nothing."""
-_TOO_MUCH_OR_LITTLE: Final = GIVEN_BACK_REASONS - {AttentionReason.PAID_NOT_PAYABLE}
+_TOO_MUCH_OR_LITTLE: Final = REFUND_ENDS_REASONS - {ReviewReason.PAID_NOT_PAYABLE}
 
 
 def costs_of(installation: Installation, source: bodies.Source) -> Decimal | None:
@@ -52,7 +52,7 @@ def parts_of(installation_id: int, source: str) -> list[Purchase]:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A paid payment: the dollars of it that have not been given back, and of these the ones that are not about to be."""
+    """A paid payment: the dollars of it that have not been refunded, and of these the ones that are not about to be."""
 
     payment: Payment
     left: Decimal
@@ -65,13 +65,13 @@ class _Held:
 
 def _held(parts: Iterable[Purchase]) -> list[_Held]:
     by_key = {part.key: part for part in parts}
-    telling = Delivery.objects.filter(payment=OuterRef("pk"), kind=DeliveryKind.PAYMENT_PAID, done_at__isnull=True)
+    telling = OutboxEvent.objects.filter(payment=OuterRef("pk"), kind=OutboxEventKind.PAYMENT_PAID, done_at__isnull=True)
     paid = Payment.objects.using(database()).filter(order__plugin=PLUGIN, order__key__in=by_key, status=PaymentStatus.PAID)
     payments = paid.select_related("order").annotate(is_being_told=Exists(telling)).order_by("pk")
     return [
         _Held(
             payment,
-            left=money.left_of(payment.amount, [payment.given_back]),
+            left=money.left_of(payment.amount, [payment.refunded_amount]),
             kept=refundable(payment),
             has_paid=by_key[payment.order.key].paid_reference == payment.reference,
             is_told=not vars(payment)["is_being_told"],
@@ -86,7 +86,7 @@ def kept_for(parts: Iterable[Purchase]) -> Decimal:
 
 
 def paid_for(parts: Iterable[Purchase]) -> Decimal:
-    """Return the dollars by which parts were paid, whatever of them was given back since."""
+    """Return the dollars by which parts were paid, whatever of them was refunded since."""
     return money.total(one.payment.amount for one in _held(parts) if one.has_paid)
 
 
@@ -121,7 +121,7 @@ def note_costs(installation: Installation, source: bodies.Source, name: str) -> 
 def _tell_if_it_does_not_fit(costs: Decimal, parts: list[Purchase]) -> None:
     """Tell a person that what was paid holds too little, or more than somebody was told of.
 
-    Not while money is on its way back, nor of what was given back entirely: that is over.
+    Not while money is on its way back, nor of what was refunded entirely: that is over.
     """
     paying = [one.payment for one in _held(parts) if one.has_paid and one.kept]
     if not paying:
@@ -129,24 +129,24 @@ def _tell_if_it_does_not_fit(costs: Decimal, parts: list[Purchase]) -> None:
     payment = paying[-1]
     with locked_order(payment.order_id) as order:
         held = _held(parts)  # anew, under the lock
-        matters = Attention.objects.filter(payment__in=[one.payment.pk for one in held], reason__in=PAID_NOTHING, resolved_at__isnull=True)
+        matters = Review.objects.filter(payment__in=[one.payment.pk for one in held], reason__in=PAID_NOTHING, resolved_at__isnull=True)
         told = set(matters.values_list("payment", flat=True))
         kept = money.total(one.kept for one in held)
         if kept != money.total(one.left for one in held):
             return
         if kept < costs:
-            reason, before = AttentionReason.UNDERPAID, AttentionReason.OVERPAID
+            reason, before = ReviewReason.UNDERPAID, ReviewReason.OVERPAID
         elif money.total(one.kept for one in held if one.has_paid or one.payment.pk not in told) > costs:
-            reason, before = AttentionReason.OVERPAID, AttentionReason.UNDERPAID
+            reason, before = ReviewReason.OVERPAID, ReviewReason.UNDERPAID
         else:
             return
-        settle(Attention.objects.filter(payment=payment, reason=before), f"Saleor wants USD {costs} by now")
-        sentence = f"Payment {payment.reference}: USD {kept} is held, and Saleor wants USD {costs} by now."
-        raise_attention(reason, sentence, "saleor", order=order, payment=payment, account=payment.account)
+        settle(Review.objects.filter(payment=payment, reason=before), f"Saleor wants USD {costs} by now")
+        message = f"Payment {payment.reference}: USD {kept} is held, and Saleor wants USD {costs} by now."
+        open_review(reason, message, "saleor", order=order, payment=payment, account=payment.account)
 
 
 def conclude(parts: list[Purchase]) -> None:
-    """Take back what a person was told of money once exactly what Saleor wants is held, whichever payment the staff gave back.
+    """Take back what a person was told of money once exactly what Saleor wants is held, whichever payment the staff refunded.
 
     Whoever gave it back would leave the order unpaid. Not while money is on its way back, which may be refused. Nor of what a person is
     told from now on: a payment that comes at this moment may be one too many.
@@ -158,11 +158,11 @@ def conclude(parts: list[Purchase]) -> None:
 
 def _conclude(parts: list[Purchase]) -> None:
     orders = Order.objects.using(database()).filter(plugin=PLUGIN, key__in=[part.key for part in parts])
-    matters = Attention.objects.using(database()).filter(order__in=orders, reason__in=_TOO_MUCH_OR_LITTLE, resolved_at__isnull=True)
+    matters = Review.objects.using(database()).filter(order__in=orders, reason__in=_TOO_MUCH_OR_LITTLE, resolved_at__isnull=True)
     numbers = list(matters.values_list("pk", flat=True))
     if not numbers:
         return
     wanted = parts[-1].costs if parts[-1].costs is not None else parts[-1].amount
     held = _held(parts)
     if money.total(one.kept for one in held) == money.total(one.left for one in held) == wanted:
-        settle(Attention.objects.filter(pk__in=numbers), "Saleor holds as much as it wanted")
+        settle(Review.objects.filter(pk__in=numbers), "Saleor holds as much as it wanted")

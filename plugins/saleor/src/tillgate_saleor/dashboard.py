@@ -1,4 +1,4 @@
-"""The App's page inside Saleor's dashboard: which account takes the money of each channel, whether it answers, and what needs a person.
+"""The App's page inside Saleor's dashboard: which account takes the money of each channel, whether it answers, and what needs review.
 
 The page itself holds nothing. The dashboard hands a token to it, and with that its script fetches what it shows: the token is signed by the
 Saleor, for this App, a member of its staff and a few minutes. Only the dashboards of the settings may show it in a frame.
@@ -27,8 +27,8 @@ from tillgate import doctor
 from tillgate.account import Account
 from tillgate.configuration import Configured
 from tillgate.django.conf import get_settings as get_tillgate_settings
-from tillgate.django.forms import VENDOR_LABELS
-from tillgate.django.models import Attention
+from tillgate.django.forms import METHOD_LABELS
+from tillgate.django.models import Review
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.locking import database, without_atomic_requests
 from tillgate.django.staff.masking import Mask
@@ -37,7 +37,7 @@ from tillgate.django.views import open_to_all
 from tillgate.errors import TillgateError
 from tillgate_saleor.conf import get_settings
 from tillgate_saleor.models import Installation
-from tillgate_saleor.paying import channel_of, vendors_of
+from tillgate_saleor.paying import channel_of, methods_of
 from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.signatures import BadSignature, read_token
 
@@ -113,8 +113,8 @@ def content(request: HttpRequest) -> HttpResponse:
         "channels": channels,
         "tests": [_test(alias) for alias in sorted({channel.account for channel in channels})] if request.GET.get("test") else None,
         "count": needing.count(),
-        "needing": [_shown(attention) for attention in needing[:_SHOWN_AT_MOST]],
-        "all_url": _admin("attention_changelist"),
+        "needing": [_shown(review) for review in needing[:_SHOWN_AT_MOST]],
+        "all_url": _admin("review_changelist"),
     }
     return render(request, "tillgate_saleor/content.html", values)
 
@@ -132,7 +132,7 @@ class _ChannelShown:
     account: str
     about: str
     is_sandbox: bool
-    vendors: str
+    methods: str
 
 
 def _channels(installation: Installation) -> Iterator[_ChannelShown]:
@@ -143,8 +143,8 @@ def _channels(installation: Installation) -> Iterator[_ChannelShown]:
         channel = channel_of(installation, slug)
         account = _account(channel.account)
         about = f"{account.merchant_no}, {account.base_url}" if account else _("This account is not configured.")
-        vendors = ", ".join(str(VENDOR_LABELS[vendor]) for vendor in vendors_of(channel))
-        yield _ChannelShown(slug, channel.account, about, bool(account and account.sandbox), vendors)
+        methods = ", ".join(str(METHOD_LABELS[method]) for method in methods_of(channel))
+        yield _ChannelShown(slug, channel.account, about, bool(account and account.sandbox), methods)
 
 
 def _sold_in(installation: Installation) -> Iterator[str]:
@@ -175,22 +175,22 @@ def _test(alias: str) -> dict[str, Any]:
     return {"account": alias, "passed": credentials.passed, "finding": credentials.finding}
 
 
-def _needing(installation: Installation, accounts: set[str]) -> QuerySet[Attention]:
-    """Return what needs a person: about this Saleor's checkouts and orders, and about the accounts that take its money."""
+def _needing(installation: Installation, accounts: set[str]) -> QuerySet[Review]:
+    """Return what needs a staff: about this Saleor's checkouts and orders, and about the accounts that take its money."""
     ours = Q(order__plugin=PLUGIN, order__key__startswith=f"{installation.pk}:") | Q(order__isnull=True, account__in=accounts)
-    rows = Attention.objects.using(database()).filter(ours, resolved_at__isnull=True)
-    return rows.select_related("payment", "refund").order_by("-raised_at", "-pk")
+    rows = Review.objects.using(database()).filter(ours, resolved_at__isnull=True)
+    return rows.select_related("payment", "refund").order_by("-opened_at", "-pk")
 
 
-def _shown(attention: Attention) -> dict[str, Any]:
+def _shown(review: Review) -> dict[str, Any]:
     # Trouble with an account that several Saleors share came up with a payment that may be another's.
-    payment = attention.payment if attention.order_id else None
+    payment = review.payment if review.order_id else None
     return {
-        "reason": REASONS.get(attention.reason, attention.reason),
-        "sentence": Mask([attention.payment], [attention.refund]).text(attention.sentence),
-        "raised_at": attention.raised_at,
+        "reason": REASONS.get(review.reason, review.reason),
+        "message": Mask([review.payment], [review.refund]).text(review.message),
+        "opened_at": review.opened_at,
         "reference": payment.reference if payment else "",
-        "url": _admin("attention_change", attention.pk),
+        "url": _admin("review_change", review.pk),
     }
 
 

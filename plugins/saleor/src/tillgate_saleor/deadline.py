@@ -36,7 +36,7 @@ def _lane(installation_id: int) -> threading.BoundedSemaphore:
     return threading.BoundedSemaphore(_AT_ONCE_EACH)
 
 
-def within(seconds: float, act: Callable[[], _T], installation_id: int = 0) -> _T:
+def within(seconds: float, action: Callable[[], _T], installation_id: int = 0) -> _T:
     """Return what an act for a Saleor returns, or raise what it raises; raise `TooLate` when that takes longer.
 
     The act goes on all the same: what was sent to the gateway is awaited, and its outcome is recorded.
@@ -44,7 +44,7 @@ def within(seconds: float, act: Callable[[], _T], installation_id: int = 0) -> _
 
     def acting() -> _T:
         try:
-            return act()
+            return action()
         finally:
             connections.close_all()  # this thread's own
 

@@ -87,7 +87,7 @@ class Transaction(models.Model):
     transaction_id = ExactField(max_length=LONGEST_ID)
     purchase = models.ForeignKey(Purchase, models.PROTECT, related_name="transactions")
     idempotency_key = models.CharField(max_length=512)
-    vendor = models.CharField(max_length=32)
+    method = models.CharField(max_length=32)
     amount = MoneyField()
     return_url = models.TextField(blank=True)
     payment = models.ForeignKey(Payment, models.PROTECT, null=True, blank=True, related_name="+")

@@ -12,10 +12,10 @@ from django.utils.translation import gettext as _
 
 from tillgate.django import clock, operations
 from tillgate.django.conf import get_settings as get_tillgate_settings
-from tillgate.django.forms import VENDOR_LABELS
+from tillgate.django.forms import METHOD_LABELS
 from tillgate.django.models import Payment
-from tillgate.django.operations.attention import called_paid
 from tillgate.django.operations.locking import database, locked_order
+from tillgate.django.operations.reviews import reported_paid
 from tillgate.django.operations.starting import (
     NotPayable,
     Started,
@@ -29,7 +29,7 @@ from tillgate.django.operations.starting import (
 from tillgate.errors import InvalidRequest, TillgateError
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
 from tillgate.wire import money
-from tillgate.wire.messages import Terminal, Vendor
+from tillgate.wire.messages import PaymentMethod, Terminal
 from tillgate_saleor import bodies
 from tillgate_saleor.answers import Answer, answer, failure
 from tillgate_saleor.conf import Channel, get_settings, origin_of
@@ -49,9 +49,9 @@ from tillgate_saleor.transactions import (
     source_of,
     transaction_of,
 )
-from tillgate_saleor.unwanted import PAID_CHARGE_STATUSES, tell_if_unwanted, unwanted_because
+from tillgate_saleor.unwanted import PAID_CHARGE_STATUSES, tell_if_unwanted, unwanted_detail
 
-__all__ = ["cancel", "channel_of", "charge", "initialize", "initialize_gateway", "process", "stored_methods", "vendors_of"]
+__all__ = ["cancel", "channel_of", "charge", "initialize", "initialize_gateway", "methods_of", "process", "stored_methods"]
 
 _log = logging.getLogger("tillgate")
 
@@ -71,24 +71,24 @@ class _Refused(Exception):
 def channel_of(installation: Installation, slug: str) -> Channel:
     """Return the settings of a channel. One of a Saleor that was taken out of the settings offers nothing: no account is meant for it."""
     saleor = get_settings().saleor(installation.api_url)
-    return Channel(vendors=()) if saleor is None else saleor.channels.get(slug) or Channel()
+    return Channel(methods=()) if saleor is None else saleor.channels.get(slug) or Channel()
 
 
-def vendors_of(channel: Channel) -> tuple[Vendor, ...]:
-    """Return the vendors that a channel offers, in the order in which they are shown."""
-    offered = get_tillgate_settings().vendors
-    return offered if channel.vendors is None else tuple(vendor for vendor in channel.vendors if vendor in offered)
+def methods_of(channel: Channel) -> tuple[PaymentMethod, ...]:
+    """Return the payment methods that a channel offers, in the order in which they are shown."""
+    offered = get_tillgate_settings().payment_methods
+    return offered if channel.methods is None else tuple(method for method in channel.methods if method in offered)
 
 
 def initialize_gateway(installation: Installation, body: bodies.GatewayInitialize) -> Answer:
-    """Offer the channel's vendors; none where it sells in another currency. What is to be paid by now is noted, if it was begun."""
+    """Offer the channel's payment methods; none where it sells in another currency. What is to be paid by now is noted, if it was begun."""
     source = body.source_object
     bill = _noted(installation, source)
     if bill.costs is None:
         _note_amount(bill, body.amount)
     is_ours = source.channel.currency_code in (None, money.CURRENCY)
-    vendors = vendors_of(channel_of(installation, source.channel.slug)) if is_ours else ()
-    return {"data": {"vendors": [{"id": vendor.value, "name": str(VENDOR_LABELS[vendor])} for vendor in vendors]}}
+    methods = methods_of(channel_of(installation, source.channel.slug)) if is_ours else ()
+    return {"data": {"methods": [{"id": method.value, "name": str(METHOD_LABELS[method])} for method in methods]}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +134,14 @@ def stored_methods(installation: Installation, body: bodies.StoredMethods) -> An
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    vendor: Vendor
+    method: PaymentMethod
     amount: Decimal
     return_url: str
     terminal: Terminal
 
 
 def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
-    """Begin a payment and answer with its cashier page. Asked again for the same transaction, answer with the same payment."""
+    """Begin a payment and answer with its payment page. Asked again for the same transaction, answer with the same payment."""
     bill = _noted(installation, body.source_object)
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun) if begun else None
@@ -155,16 +155,16 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
 
     def start() -> Started:
         _look_at_earlier_parts(installation, bill.name)
-        begun = note(installation, body, wanted.vendor, wanted.amount, wanted.return_url)
+        begun = note(installation, body, wanted.method, wanted.amount, wanted.return_url)
         data, key = {DATA_KEY: begun.pk}, begun.purchase.key
-        return operations.start(
-            PLUGIN, key, vendor=wanted.vendor, terminal=wanted.terminal, account=channel.account, data=data, cause=_CAUSE
+        return operations.start_payment(
+            PLUGIN, key, method=wanted.method, terminal=wanted.terminal, account=channel.account, data=data, actor=_CAUSE
         )
 
     try:
         started = within(ANSWER_WITHIN_SECONDS, start, installation.pk)
-    except NotPayable as because:
-        return failure(_CHARGE, _("This cannot be paid: %(because)s.") % {"because": because})
+    except NotPayable as detail:
+        return failure(_CHARGE, _("This cannot be paid: %(detail)s.") % {"detail": detail})
     except TooLate:
         begun = find_transaction(installation, body.transaction.id)
         payment = payment_of(begun) if begun else None
@@ -199,8 +199,8 @@ def _look_at_earlier_parts(installation: Installation, source: str) -> None:
 
 def _wanted(installation: Installation, body: bodies.Initialize, channel: Channel, bill: _Bill) -> _Wanted:
     """Return what a storefront wants, or raise `_Refused` naming what is wrong with it."""
-    if because := _why_over(installation, bill):
-        raise _Refused(because)
+    if detail := _why_over(installation, bill):
+        raise _Refused(detail)
     if body.action.currency != money.CURRENCY:
         raise _Refused(
             _("Currency %(given)s is not supported, only %(ours)s is.") % {"given": body.action.currency, "ours": money.CURRENCY}
@@ -211,20 +211,20 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
         raise _Refused(_("The amount must be above zero, in whole cents.")) from None
     amount = _amount_of(bill, amount)
     if any(is_under_review(PLUGIN, part.key) for part in bill.parts):
-        because = _("The payment service says that this has been paid, and something about it is not in order.")
-        raise _Refused(because + " " + _("Please ask the shop before you pay again."))
+        detail = _("The payment service says that this has been paid, and something about it is not in order.")
+        raise _Refused(detail + " " + _("Please ask the shop before you pay again."))
     if not isinstance(body.data, Mapping):
-        raise _Refused(_('data must be an object with the vendor, such as {"vendor": "alipay"}.'))
-    offered = vendors_of(channel)
+        raise _Refused(_('data must be an object with the payment method, such as {"method": "alipay"}.'))
+    offered = methods_of(channel)
     if not offered:
         raise _Refused(_("No way of paying is offered in this channel."))
-    vendor = body.data.get("vendor")
-    if not isinstance(vendor, str) or vendor not in offered:
-        raise _Refused(_("data.vendor must be one of: %(vendors)s.") % {"vendors": ", ".join(offered)})
+    method = body.data.get("method")
+    if not isinstance(method, str) or method not in offered:
+        raise _Refused(_("data.method must be one of: %(methods)s.") % {"methods": ", ".join(offered)})
     terminal = body.data.get("terminal", Terminal.ONLINE)
     if not isinstance(terminal, str) or terminal not in set(Terminal):
         raise _Refused(_("data.terminal must be one of: %(terminals)s.") % {"terminals": ", ".join(Terminal)})
-    return _Wanted(Vendor(vendor), amount, _return_url(installation, body.data.get("returnUrl")), Terminal(terminal))
+    return _Wanted(PaymentMethod(method), amount, _return_url(installation, body.data.get("returnUrl")), Terminal(terminal))
 
 
 def _why_over(installation: Installation, bill: _Bill) -> str:
@@ -240,10 +240,10 @@ def _why_over(installation: Installation, bill: _Bill) -> str:
     left = bill.left
     if is_paid or (left is not None and left <= 0):
         return _("This is paid already.")
-    # What the staff gave back of an order is not asked for again. A checkout becomes an order by what it holds alone.
+    # What the staff refunded of an order is not asked for again. A checkout becomes an order by what it holds alone.
     if bill.costs is None or source.typename != "Order" or paid_for(bill.parts) < bill.costs:
         return ""
-    return _("This is paid already.") if kept_for(bill.parts) else _("This was paid, and the money was given back.")
+    return _("This is paid already.") if kept_for(bill.parts) else _("This was paid, and the money was refunded.")
 
 
 def _amount_of(bill: _Bill, asked: Decimal) -> Decimal:
@@ -254,7 +254,7 @@ def _amount_of(bill: _Bill, asked: Decimal) -> Decimal:
     left = bill.left
     if left is None:
         return asked
-    if left <= 0:  # since it was looked at
+    if left <= 0:  # since it was polled
         raise _Refused(_("This is paid already."))
     if asked < left:
         raise _Refused(_("USD %(left)s is left to be paid, and this shop takes no part of it: leave the amount out.") % {"left": left})
@@ -307,27 +307,27 @@ def _standing(
     if payment.status == PaymentStatus.PAID:
         if not (body.transaction.is_charged or is_reported(reference)):  # Saleor hears of the money by this answer
             source = body.source_object
-            tell_if_unwanted(payment.pk, unwanted_because(source.status, source.charge_status))
+            tell_if_unwanted(payment.pk, unwanted_detail(source.status, source.charge_status))
         return answer(
             "CHARGE_SUCCESS", psp_reference=reference, amount=amount, at=paid_at(payment.pk), message=_("Paid."), actions=["REFUND"]
         )
-    is_called_paid = bool(called_paid([payment.pk]))
-    if not (payment.is_open or is_called_paid):
+    is_reported_paid = bool(reported_paid([payment.pk]))
+    if not (payment.is_open or is_reported_paid):
         return _failed(payment, _("The payment came to nothing. Nothing was charged."))
-    if begun.canceled_at and not is_called_paid:
+    if begun.canceled_at and not is_reported_paid:
         return _failed(payment, _("This was canceled. Nothing was charged."))
     if is_order_paid(payment.order):
-        return _paid_by_another(begun, payment)  # its cashier page would take the money once more (I4)
-    if not (payment.cashier_url or is_called_paid):
+        return _paid_by_another(begun, payment)  # its payment page would take the money once more (I4)
+    if not (payment.payment_url or is_reported_paid):
         return _not_begun(payment)
     is_live = may_go_on(payment) and not _why_over(begun.installation, bill)
     return answer(
         "CHARGE_ACTION_REQUIRED",
         psp_reference=reference,
         amount=amount,
-        message=_("The shopper pays on the cashier page.") if is_live else _("The payment is being confirmed."),
-        data={"cashierUrl": payment.cashier_url} if is_live else None,
-        actions=[] if is_called_paid else ["CANCEL"],
+        message=_("The shopper pays on the payment page.") if is_live else _("The payment is being confirmed."),
+        data={"cashierUrl": payment.payment_url} if is_live else None,
+        actions=[] if is_reported_paid else ["CANCEL"],
     )
 
 
@@ -366,17 +366,17 @@ def charge(installation: Installation, body: bodies.Charge, raw: bytes) -> Answe
 
 
 def cancel(installation: Installation, body: bodies.Cancelation, raw: bytes) -> Answer:
-    """Cancel a transaction that nobody has paid. Its cashier page cannot be closed: money that comes all the same waits for a person."""
+    """Cancel a transaction that nobody has paid. Its payment page cannot be closed: money that comes all the same waits for a person."""
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun) if begun else None
     if begun is None or payment is None:
         return failure("CANCEL", _("This transaction was never begun."), raw)
     operations.reconcile(payment, _CAUSE)
-    if called_paid([payment.pk]):
+    if reported_paid([payment.pk]):
         return failure("CANCEL", _("The payment service says that this has been paid, and something about it is not in order."), raw)
     if not _cancel_unless_paid(begun, payment):
         return failure("CANCEL", _("The shopper has paid. Give the money back instead."), raw)
-    message = _("If the shopper still pays on the cashier page, a person is told.")
+    message = _("If the shopper still pays on the payment page, a person is told.")
     return answer("CANCEL_SUCCESS", psp_reference=payment.reference, amount=payment.amount, message=message, actions=[])
 
 

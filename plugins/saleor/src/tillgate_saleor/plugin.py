@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tillgate.hooks import Attention, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteDelivery, hookimpl
+from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review, hookimpl
 
 PLUGIN: Final = "saleor"
 """The entry point's name, which Tillgate's rows carry."""
@@ -16,54 +16,54 @@ PLUGIN: Final = "saleor"
 @hookimpl
 def tillgate_describe_order(order_key: str) -> OrderDescription | None:
     """Describe a checkout or an order as Saleor last did."""
-    from tillgate_saleor import books
+    from tillgate_saleor import ledger
 
-    return books.describe(order_key)
+    return ledger.describe(order_key)
 
 
 @hookimpl
 def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
     """Queue the report that a transaction is charged."""
-    from tillgate_saleor import books
+    from tillgate_saleor import ledger
 
-    return books.paid(payment)
+    return ledger.paid(payment)
 
 
 @hookimpl
 def tillgate_order_unpaid(order: Order) -> None:
     """Queue the report that nobody paid."""
-    from tillgate_saleor import books
+    from tillgate_saleor import ledger
 
-    books.unpaid(order)
+    ledger.unpaid(order)
 
 
 @hookimpl
 def tillgate_refund_changed(refund: Refund) -> None:
     """Queue the report of what became of a refund."""
-    from tillgate_saleor import books
+    from tillgate_saleor import ledger
 
-    books.refund_changed(refund)
+    ledger.refund_changed(refund)
 
 
 @hookimpl
-def tillgate_attention_raised(attention: Attention) -> None:
+def tillgate_review_opened(review: Review) -> None:
     """Queue the report of money that paid nothing: Saleor's books hold it all the same."""
-    from tillgate_saleor import books
+    from tillgate_saleor import ledger
 
-    books.attention_raised(attention)
+    ledger.review_opened(review)
 
 
 @hookimpl
 def tillgate_return_url(payment: Payment) -> str | None:
     """Bring the shopper back to the storefront."""
-    from tillgate_saleor import books
+    from tillgate_saleor import ledger
 
-    return books.return_url(payment)
+    return ledger.return_url(payment)
 
 
 @hookimpl
-def tillgate_deliver(delivery: RemoteDelivery) -> None:
+def tillgate_deliver(outbox_event: RemoteEvent) -> None:
     """Carry a report to Saleor."""
     from tillgate_saleor import reports
 
-    reports.deliver(delivery)
+    reports.deliver(outbox_event)

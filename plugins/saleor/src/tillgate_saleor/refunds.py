@@ -23,8 +23,8 @@ from tillgate.lifecycle import RefundStatus
 from tillgate.wire import money
 from tillgate_saleor import bodies
 from tillgate_saleor.answers import Answer, answer, failure
-from tillgate_saleor.books import refund_reference
 from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
+from tillgate_saleor.ledger import refund_reference
 from tillgate_saleor.models import AskedRefund, Installation, Transaction
 from tillgate_saleor.transactions import find_transaction, payment_of, transaction_of
 
@@ -36,7 +36,7 @@ _BEGIN_WITHIN: Final = 0.75
 
 
 def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answer:
-    """Give back what Saleor asks for, and answer with what became of it. The same request again is the same refund."""
+    """Refund what Saleor asks for, and answer with what became of it. The same request again is the same refund."""
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun) if begun else None
     if begun is None or payment is None:
@@ -54,13 +54,13 @@ def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answe
     try:
         within(ANSWER_WITHIN_SECONDS, lambda: _ask(begun, payment, amount, digest, until), installation.pk)
     except InvalidRequest as error:
-        return failure(_REFUND, _("The amount %(because)s.") % {"because": error.remedy}, raw)
-    except operations.RefundNotPossible as because:
-        return failure(_REFUND, f"{because}.", raw)
+        return failure(_REFUND, _("The amount %(detail)s.") % {"detail": error.remedy}, raw)
+    except operations.RefundNotPossible as detail:
+        return failure(_REFUND, f"{detail}.", raw)
     except TooLate:
         pass  # what is known by now is in its row
     asked = _asked(begun, digest)
-    return _outcome(asked.refund) if asked else failure(_REFUND, _("The refund could not be begun. Nothing was given back."), raw)
+    return _outcome(asked.refund) if asked else failure(_REFUND, _("The refund could not be begun. Nothing was refunded."), raw)
 
 
 def _asked(begun: Transaction, digest: str) -> AskedRefund | None:
@@ -85,8 +85,8 @@ def _outcome(row: RefundRow) -> Answer:
     # Said here as well as in the report: Saleor takes nothing from a report of what it knows already.
     actions = [_REFUND] if refundable(row.payment) else []
     if row.status == RefundStatus.SUCCEEDED:
-        return answer("REFUND_SUCCESS", psp_reference=reference, amount=amount, message=_("Given back."), actions=actions)
-    if row.status == RefundStatus.REFUSED:
+        return answer("REFUND_SUCCESS", psp_reference=reference, amount=amount, message=_("Refunded."), actions=actions)
+    if row.status == RefundStatus.FAILED:
         message = _("The gateway refused to give it back.")
         return answer("REFUND_FAILURE", psp_reference=reference, amount=amount, message=message, actions=actions)
     return {"pspReference": reference}

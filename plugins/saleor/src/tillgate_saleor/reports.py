@@ -1,6 +1,6 @@
 """Reports: what Saleor is told of a transaction without having asked, in the order in which it happened, at least once.
 
-Each is queued in the transaction that changes Tillgate's rows, and carried by the sweeper. Saleor knows a repetition by transaction,
+Each is queued in the transaction that changes Tillgate's rows, and carried by the worker. Saleor knows a repetition by transaction,
 pspReference, type and amount.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import SecretStr
 
 from tillgate.django import clock, operations
-from tillgate.hooks import RemoteDelivery
+from tillgate.hooks import RemoteEvent
 from tillgate.wire import money
 from tillgate_saleor import vault
 from tillgate_saleor.answers import moment
@@ -24,7 +24,7 @@ from tillgate_saleor.costs import conclude, note_costs, parts_of
 from tillgate_saleor.models import Transaction
 from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import CHARGED
-from tillgate_saleor.unwanted import GONE, tell_if_unwanted, unwanted_because
+from tillgate_saleor.unwanted import GONE, tell_if_unwanted, unwanted_detail
 
 __all__ = ["deliver", "enqueue"]
 
@@ -63,9 +63,9 @@ def enqueue(
     operations.enqueue_remote(PLUGIN, told.purchase.key, kind, data=data, payment_id=payment_id, refund_id=refund_id)
 
 
-def deliver(delivery: RemoteDelivery) -> None:
+def deliver(outbox_event: RemoteEvent) -> None:
     """Carry a report to the Saleor of its transaction; raise a `SaleorError` when it was not taken, and it is tried again."""
-    told = Transaction.objects.select_related("installation", "purchase").get(pk=delivery.data["transaction"])
+    told = Transaction.objects.select_related("installation", "purchase").get(pk=outbox_event.data["transaction"])
     installation = told.installation
     conclude(parts_of(installation.pk, told.purchase.source))  # it is known here by now, whenever Saleor hears of it
     if not installation.token:
@@ -75,17 +75,17 @@ def deliver(delivery: RemoteDelivery) -> None:
         raise Silent(f"{installation.api_url} did not answer another report just now")
     event = Reported(
         transaction_id=told.transaction_id,
-        type=delivery.name,
-        psp_reference=delivery.data["psp_reference"],
-        amount=delivery.data["amount"],
-        time=delivery.data["time"],
-        message=delivery.data["message"],
-        available_actions=tuple(delivery.data["actions"]),
+        type=outbox_event.name,
+        psp_reference=outbox_event.data["psp_reference"],
+        amount=outbox_event.data["amount"],
+        time=outbox_event.data["time"],
+        message=outbox_event.data["message"],
+        available_actions=tuple(outbox_event.data["actions"]),
     )
     token = SecretStr(vault.decrypt(installation.token))
     try:
-        if delivery.name == CHARGED and delivery.payment is not None:
-            _look_what_it_pays(told, token, int(delivery.payment.id))
+        if outbox_event.name == CHARGED and outbox_event.payment is not None:
+            _look_what_it_pays(told, token, int(outbox_event.payment.id))
         report(installation.api_url, token, event)
     except Silent:
         _resting[installation.pk] = clock.now() + _REST
@@ -101,7 +101,7 @@ def _look_what_it_pays(told: Transaction, token: SecretStr, payment_id: int) -> 
     try:
         found = ask_paid_for(api_url, token, told.transaction_id)
         if not found.is_charged:
-            tell_if_unwanted(payment_id, unwanted_because(found.status, found.charge_status) if found.is_there else GONE)
+            tell_if_unwanted(payment_id, unwanted_detail(found.status, found.charge_status) if found.is_there else GONE)
     except Silent:
         raise
     except SaleorError as error:

@@ -1,8 +1,8 @@
 """Transactions of a Saleor, and which payment of Tillgate each of them has.
 
 A transaction has one payment at most, and keeps it: its pspReference is the payment's reference, from the first answer to the last. When a
-second transaction asks for what is being paid already (the same checkout, vendor and amount, since a shopper pressed twice), both lead to
-the same cashier page, and the later of them is told what becomes of it.
+second transaction asks for what is being paid already (the same checkout, payment method and amount, since a shopper pressed twice), both
+lead to the same payment page, and the later of them is told what becomes of it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from django.db import transaction
 from django.db.models import Max, Q
 
 from tillgate.django import clock
-from tillgate.django.models import Delivery, DeliveryKind, Payment, TimelineEntry
-from tillgate.django.operations.deliveries import GIVEN_UP
+from tillgate.django.models import OutboxEvent, OutboxEventKind, Payment, TimelineEntry
 from tillgate.django.operations.locking import database, locked_order
-from tillgate.wire.messages import Vendor
+from tillgate.django.operations.outbox import ABANDONED
+from tillgate.wire.messages import PaymentMethod
 from tillgate_saleor import bodies
 from tillgate_saleor.conf import get_settings
 from tillgate_saleor.costs import costs_of, left_to_pay, parts_of
@@ -68,7 +68,7 @@ def find_transaction(installation: Installation, transaction_id: str) -> Transac
 def source_of(installation: Installation, source: bodies.Source) -> str:
     """Return under which name a checkout or order is paid: an order under its checkout's.
 
-    The shopper may have the cashier page of the checkout open while the order that it became is paid, and only payments of one order know
+    The shopper may have the payment page of the checkout open while the order that it became is paid, and only payments of one order know
     of each other (I4). An order that holds nothing of what its checkout was paid, as Saleor knows, is another one of the same checkout; not
     one that has the checkout's transactions, whose money is on its way back.
     """
@@ -82,7 +82,7 @@ def source_of(installation: Installation, source: bodies.Source) -> str:
     return source.id if is_another else source.checkout_id
 
 
-def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, amount: Decimal, return_url: str) -> Transaction:
+def note(installation: Installation, body: bodies.Initialize, method: PaymentMethod, amount: Decimal, return_url: str) -> Transaction:
     """Return the row of a transaction that begins: the one that is there when Saleor asks again with the same key.
 
     It has no payment yet, and what it will have is for what Saleor asks for now, whatever was asked for in between.
@@ -96,7 +96,7 @@ def note(installation: Installation, body: bodies.Initialize, vendor: Vendor, am
         values = {
             "purchase": purchase,
             "idempotency_key": body.idempotency_key,
-            "vendor": vendor.value,
+            "method": method.value,
             "amount": amount,
             "return_url": return_url,
             "created_at": clock.now(),
@@ -138,8 +138,8 @@ def _is_known_to_be_paid(purchase: Purchase) -> bool:
 
 def is_reported(reference: str) -> bool:
     """Tell whether Saleor has taken the report that a payment is paid."""
-    told = Delivery.objects.using(database()).filter(kind=DeliveryKind.REMOTE, name=CHARGED, done_at__isnull=False)
-    return told.filter(payment__reference=reference).exclude(outcome=GIVEN_UP).exists()
+    told = OutboxEvent.objects.using(database()).filter(kind=OutboxEventKind.REMOTE, name=CHARGED, done_at__isnull=False)
+    return told.filter(payment__reference=reference).exclude(outcome=ABANDONED).exists()
 
 
 def _number(source: bodies.Source) -> str:

@@ -38,7 +38,7 @@ def gateway(running_gateway: Sandbox) -> Iterator[Sandbox]:
     options = running_gateway.control.service.options
     yield running_gateway
     running_gateway.control.clear_faults()
-    running_gateway.control.set_options({"delay_seconds": options.delay_seconds, "notice_on_refund": options.notice_on_refund})
+    running_gateway.control.set_options({"delay_seconds": options.delay_seconds, "notification_on_refund": options.notification_on_refund})
 
 
 @pytest.fixture(scope="session")

@@ -86,8 +86,8 @@ PRICE_CHECKOUT: Final = """mutation ($id: ID!, $variant: ID!, $price: PositiveDe
     checkoutLinesUpdate(id: $id, lines: [{quantity: 1, variantId: $variant, price: $price}]) { errors { field message } } }"""
 QUANTITY: Final = """mutation ($id: ID!, $variant: ID!, $quantity: Int!) {
     checkoutLinesUpdate(id: $id, lines: [{quantity: $quantity, variantId: $variant}]) { errors { field message } } }"""
-DELIVERY: Final = """mutation ($id: ID!, $method: ID!) {
-    checkoutDeliveryMethodUpdate(id: $id, deliveryMethodId: $method) { errors { field message } } }"""
+OUTBOX_EVENT: Final = """mutation ($id: ID!, $method: ID!) {
+    checkoutOutboxEventMethodUpdate(id: $id, deliveryMethodId: $method) { errors { field message } } }"""
 GATEWAYS: Final = """mutation ($id: ID!, $gateway: String!, $amount: PositiveDecimal) {
     paymentGatewayInitialize(id: $id, amount: $amount, paymentGateways: [{id: $gateway}]) {
     gatewayConfigs { id data errors { message } } errors { field message } } }"""

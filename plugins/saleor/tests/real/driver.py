@@ -76,12 +76,12 @@ class Shop:
 
 
 class RealSaleorDriver(StorefrontDriver):
-    """Reads the books of a real Saleor. A checkout is paid when Saleor would make an order of it."""
+    """Reads the ledger of a real Saleor. A checkout is paid when Saleor would make an order of it."""
 
     def __init__(self, shop: Shop) -> None:
         self.shop = shop
 
-    def _books(self, order_key: str) -> Any:
+    def _ledger(self, order_key: str) -> Any:
         """Return a checkout as Saleor has it, the events of its transactions from the oldest on: each is charged under one pspReference."""
         self.carry_reports()
         found = self.shop.saleor.ask(documents.SOURCE, id=source_id(order_key))
@@ -95,32 +95,32 @@ class RealSaleorDriver(StorefrontDriver):
         return f"{Installation.objects.get().pk}:{self.shop.checkout(total).id}"
 
     def is_paid(self, order_key: str) -> bool:
-        return self._books(order_key)["chargeStatus"] in _PAID
+        return self._ledger(order_key)["chargeStatus"] in _PAID
 
     def times_paid(self, order_key: str) -> int:
         """Return how often the same money was counted, in one transaction or in several. A second payment is other money."""
-        books = self._books(order_key)
-        events = [(one["id"], event) for one in books["transactions"] for event in one["events"] if event["type"] == "CHARGE_SUCCESS"]
+        ledger = self._ledger(order_key)
+        events = [(one["id"], event) for one in ledger["transactions"] for event in one["events"] if event["type"] == "CHARGE_SUCCESS"]
         counted = Counter(name for transaction, event in events for name in (transaction, event["pspReference"]))
-        return max(counted.values(), default=0) if books["chargeStatus"] in _PAID else 0
+        return max(counted.values(), default=0) if ledger["chargeStatus"] in _PAID else 0
 
     def refunded(self, order_key: str) -> Decimal:
-        return sum((one["refundedAmount"]["amount"] for one in self._books(order_key)["transactions"]), Decimal(0))
+        return sum((one["refundedAmount"]["amount"] for one in self._ledger(order_key)["transactions"]), Decimal(0))
 
     def is_payable(self, order_key: str) -> bool:
         return not self.is_paid(order_key)
 
     def is_released(self, order_key: str) -> bool:
         """Tell whether Saleor was told of every transaction that nobody paid. When it drops such a checkout is its own affair."""
-        books = self._books(order_key)
-        last_words = [one["events"][-1]["type"] for one in books["transactions"]]
-        return books["chargeStatus"] not in _PAID and set(last_words) == {"CHARGE_FAILURE"}
+        ledger = self._ledger(order_key)
+        last_words = [one["events"][-1]["type"] for one in ledger["transactions"]]
+        return ledger["chargeStatus"] not in _PAID and set(last_words) == {"CHARGE_FAILURE"}
 
     def close_order(self, order_key: str) -> None:
         """Cancel what was begun: the staff can do no more to a checkout."""
-        for transaction in self._books(order_key)["transactions"]:
+        for transaction in self._ledger(order_key)["transactions"]:
             self.shop.saleor.request(transaction["id"], "CANCEL")
-            until("it is canceled", lambda: "CANCEL_SUCCESS" in dict(self.shop.saleor.events(transaction["id"])))  # noqa: B023  # called at once
+            until("it is canceled", lambda: "CANCEL_SUCCESS" in dict(self.shop.saleor.events(transaction["id"])))  # called at once
 
     def edit_total(self, order_key: str, total: Decimal) -> None:
         """Change the cart; the storefront then asks anew how it can be paid, as it does when it shows its payment step."""

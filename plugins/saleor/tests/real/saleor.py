@@ -68,8 +68,8 @@ class Attempt:
     data: dict[str, Any]
 
     @property
-    def cashier(self) -> str:
-        """The address of the cashier page."""
+    def payment_page(self) -> str:
+        """The address of the payment page."""
         return str(self.data["cashierUrl"])
 
 
@@ -238,7 +238,7 @@ class Storefront:
         """Put the product into a new checkout, say where to send it, and return the checkout's id; it costs `TOTAL`."""
         ask = self.saleor.ask_as_shopper
         made = ask(documents.CHECKOUT, channel=channel.slug, variant=channel.variant, address=_ADDRESS)["checkout"]
-        ask(documents.DELIVERY, id=made["id"], method=made["shippingMethods"][0]["id"])
+        ask(documents.OUTBOX_EVENT, id=made["id"], method=made["shippingMethods"][0]["id"])
         return str(made["id"])
 
     def changes_cart(self, checkout: str, channel: Channel, quantity: int) -> None:
@@ -253,9 +253,9 @@ class Storefront:
             raise Refused("; ".join(error["message"] for error in config["errors"]))
         return dict(config["data"])
 
-    def begin(self, checkout: str, vendor: str = "alipay", *, key: str | None = None, data: Any = ..., **more: Any) -> Attempt:
-        """Begin a transaction; `data` in place of vendor and return address, `more` for other arguments of Saleor's."""
-        sent = {"vendor": vendor, "returnUrl": self.return_url} if data is ... else data
+    def begin(self, checkout: str, method: str = "alipay", *, key: str | None = None, data: Any = ..., **more: Any) -> Attempt:
+        """Begin a transaction; `data` in place of payment method and return address, `more` for other arguments of Saleor's."""
+        sent = {"method": method, "returnUrl": self.return_url} if data is ... else data
         answer = self.saleor.ask_as_shopper(documents.INITIALIZE, id=checkout, gateway=self.gateway, data=sent, key=key, **more)
         return self._attempt(answer)
 

@@ -1,4 +1,4 @@
-"""Our service as an owner runs it: `tillgate-saleor serve`, with its sweeper beside it."""
+"""Our service as an owner runs it: `tillgate-saleor serve`, with its worker beside it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 
 APP_ID: Final = "tillgate"
 _STOP_SECONDS: Final = 15.0
-_ATTENTIONS: Final = """
+_REVIEWS: Final = """
 import json
-from tillgate.django.models import Attention
-rows = Attention.objects.filter(resolved_at__isnull=True, payment__reference={reference!r})
+from tillgate.django.models import Review
+rows = Review.objects.filter(resolved_at__isnull=True, payment__reference={reference!r})
 print(json.dumps(list(rows.values_list("reason", flat=True))))
 """
 
@@ -97,9 +97,9 @@ class Service:
         self._environment = environment
         self.start()
 
-    def attentions(self, reference: str) -> list[str]:
-        """Return why a payment needs a person."""
-        found: list[str] = json.loads(self._manage("shell", "--no-imports", "--command", _ATTENTIONS.format(reference=reference)))
+    def reviews(self, reference: str) -> list[str]:
+        """Return why a payment needs review."""
+        found: list[str] = json.loads(self._manage("shell", "--no-imports", "--command", _REVIEWS.format(reference=reference)))
         return found
 
     def _manage(self, *arguments: Any) -> str:

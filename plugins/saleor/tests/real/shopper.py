@@ -1,4 +1,4 @@
-"""What a shopper's browser does between the storefront and the cashier page."""
+"""What a shopper's browser does between the storefront and the payment page."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.real.saleor import until
 _MOST_REDIRECTS: Final = 5
 
 
-def decides(cashier: str, decision: str, home: str) -> str:
-    """Press `pay`, `decline` or `leave` on the cashier page, and return the address below `home` to which the shopper is led back."""
+def decides(payment_page: str, decision: str, home: str) -> str:
+    """Press `pay`, `decline` or `leave` on the payment page, and return the address below `home` to which the shopper is led back."""
     with httpx.Client(timeout=30.0) as browser:
-        to = _led_from(browser.post(cashier, data={"decision": decision}))
+        to = _led_from(browser.post(payment_page, data={"decision": decision}))
         for _ in range(_MOST_REDIRECTS):
             if to.startswith(home):
                 return to
@@ -31,7 +31,7 @@ def _led_from(answer: httpx.Response) -> str:
     return urljoin(str(answer.url), answer.headers.get("location", "")) if answer.is_redirect else ""
 
 
-def pays_and_closes_the_tab(cashier: str) -> None:
-    """Press pay on the cashier page and follow it nowhere."""
+def pays_and_closes_the_tab(payment_page: str) -> None:
+    """Press pay on the payment page and follow it nowhere."""
     with httpx.Client(timeout=30.0) as browser:
-        assert browser.post(cashier, data={"decision": "pay"}).is_redirect
+        assert browser.post(payment_page, data={"decision": "pay"}).is_redirect

@@ -89,7 +89,7 @@ def test_an_origin_that_is_not_allowed_is_refused(saleor: Saleor, service: Servi
 def test_an_app_that_is_installed_again_goes_on_with_what_was_begun(
     saleor: Saleor, service: Service, app: str, storefront: Storefront, channel: Channel
 ) -> None:
-    """Uninstalled and installed again while a shopper is at the cashier: the new installation, with a new token, reports the money."""
+    """Uninstalled and installed again while a shopper is at the payment page: the new installation, with a new token, reports the money."""
     (before,) = saleor.apps(app)
     begun = storefront.begin(storefront.checkout(channel))
     saleor.uninstall(app)
@@ -97,12 +97,12 @@ def test_an_app_that_is_installed_again_goes_on_with_what_was_begun(
     after = saleor.install(service.manifest_url)
     assert after["id"] != before["id"]
 
-    pays_and_closes_the_tab(begun.cashier)
+    pays_and_closes_the_tab(begun.payment_page)
     until("the money is reported", lambda: saleor.transaction(begun.transaction)["chargedAmount"]["amount"] == TOTAL, 60)
 
     checkout = storefront.checkout(channel)
     fresh = storefront.begin(checkout)
-    decides(fresh.cashier, "pay", storefront.return_url)
+    decides(fresh.payment_page, "pay", storefront.return_url)
     assert storefront.process(fresh.transaction).event == "CHARGE_SUCCESS"
     assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
 
@@ -112,8 +112,8 @@ def test_an_app_that_is_deactivated_for_a_while_reports_what_it_could_not(
 ) -> None:
     begun = storefront.begin(storefront.checkout(channel))
     with saleor.deactivated(app):
-        pays_and_closes_the_tab(begun.cashier)
-        time.sleep(5)  # the notice has come, and the report is refused
+        pays_and_closes_the_tab(begun.payment_page)
+        time.sleep(5)  # the notification has come, and the report is refused
         assert saleor.transaction(begun.transaction)["chargedAmount"]["amount"] == 0
     until("the money is reported", lambda: saleor.transaction(begun.transaction)["chargedAmount"]["amount"] == TOTAL, 120)
 
@@ -125,9 +125,9 @@ def test_without_the_app_a_storefront_cannot_begin_and_the_money_of_before_is_ke
     begun = storefront.begin(checkout)
     saleor.uninstall(app)
     try:
-        pays_and_closes_the_tab(begun.cashier)
+        pays_and_closes_the_tab(begun.payment_page)
         with pytest.raises(Refused):
             storefront.begin(checkout)
-        until("somebody is told of the money", lambda: service.attentions(begun.reference), 60)
+        until("somebody is told of the money", lambda: service.reviews(begun.reference), 60)
     finally:
         saleor.install(service.manifest_url)

@@ -1,4 +1,4 @@
-"""Shoppers of a real Saleor pay, on the emulator's cashier page."""
+"""Shoppers of a real Saleor pay, on the emulator's payment page."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def test_a_shopper_pays_and_has_a_paid_order(saleor: Saleor, storefront: Storefr
     assert "alipay" in str(storefront.ways_to_pay(checkout))
     begun = storefront.begin(checkout)
     assert begun.event == "CHARGE_ACTION_REQUIRED"
-    assert begun.cashier.startswith(gateway.base_url)
+    assert begun.payment_page.startswith(gateway.base_url)
 
-    assert decides(begun.cashier, "pay", storefront.return_url).startswith(storefront.return_url)
+    assert decides(begun.payment_page, "pay", storefront.return_url).startswith(storefront.return_url)
     processed = storefront.process(begun.transaction)
     assert (processed.event, processed.reference) == ("CHARGE_SUCCESS", begun.reference)
 
     order = saleor.order(storefront.complete(checkout))
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
     assert gateway.service.find(begun.reference).status == "paid"
-    gateway.control.wait_for_notices()
-    time.sleep(2)  # the report that follows the notice is the same news again, and takes no second effect
+    gateway.control.wait_for_notifications()
+    time.sleep(2)  # the report that follows the notification is the same news again, and takes no second effect
     assert successes(saleor, begun) == [TOTAL]
     assert saleor.transaction(begun.transaction)["actions"] == ["REFUND"]
 
@@ -52,51 +52,51 @@ def test_a_shopper_pays_and_has_a_paid_order(saleor: Saleor, storefront: Storefr
 def test_the_same_key_leads_to_the_same_payment(storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
     checkout, key = storefront.checkout(channel), secrets.token_hex(8)
     first, again = storefront.begin(checkout, key=key), storefront.begin(checkout, key=key)
-    assert (again.transaction, again.reference, again.cashier) == (first.transaction, first.reference, first.cashier)
+    assert (again.transaction, again.reference, again.payment_page) == (first.transaction, first.reference, first.payment_page)
     assert len([one for one in gateway.service.transactions() if one.reference == first.reference]) == 1
 
 
-def test_a_shopper_who_has_not_decided_is_led_to_the_same_cashier_page(storefront: Storefront, channel: Channel) -> None:
+def test_a_shopper_who_has_not_decided_is_led_to_the_same_payment_page_page(storefront: Storefront, channel: Channel) -> None:
     begun = storefront.begin(storefront.checkout(channel))
     processed = storefront.process(begun.transaction)
-    assert (processed.event, processed.reference, processed.cashier) == (begun.event, begun.reference, begun.cashier)
+    assert (processed.event, processed.reference, processed.payment_page) == (begun.event, begun.reference, begun.payment_page)
 
 
-def test_a_shopper_who_is_declined_pays_with_another_vendor(
+def test_a_shopper_who_is_declined_pays_with_another_method(
     saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox
 ) -> None:
     checkout = storefront.checkout(channel)
     declined = storefront.begin(checkout, "alipay")
-    decides(declined.cashier, "decline", storefront.return_url)
+    decides(declined.payment_page, "decline", storefront.return_url)
     assert storefront.process(declined.transaction).event == "CHARGE_FAILURE"
 
     second = storefront.begin(checkout, "paypal")
     assert second.reference != declined.reference
     assert gateway.service.find(second.reference).vendor == "paypal"
-    decides(second.cashier, "pay", storefront.return_url)
+    decides(second.payment_page, "pay", storefront.return_url)
     assert storefront.process(second.transaction).event == "CHARGE_SUCCESS"
     order = saleor.order(storefront.complete(checkout))
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
 
 
-def test_a_shopper_who_changes_to_another_vendor_pays_once(saleor: Saleor, storefront: Storefront, channel: Channel) -> None:
+def test_a_shopper_who_changes_to_another_method_pays_once(saleor: Saleor, storefront: Storefront, channel: Channel) -> None:
     """The first page stays open in a tab, unpaid; the order is paid with the second one."""
     checkout = storefront.checkout(channel)
     storefront.begin(checkout, "alipay")
     second = storefront.begin(checkout, "wechatpay")
-    decides(second.cashier, "pay", storefront.return_url)
+    decides(second.payment_page, "pay", storefront.return_url)
     assert storefront.process(second.transaction).event == "CHARGE_SUCCESS"
     assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
 
 
 def test_a_double_click_leads_to_one_payment(saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
-    """Two transactions begin at the same moment, as of a storefront that gives no key: one cashier page, and the money counts once."""
+    """Two transactions begin at the same moment, as of a storefront that gives no key: one payment page, and the money counts once."""
     checkout = storefront.checkout(channel)
     with ThreadPoolExecutor(2) as pool:
         both = list(pool.map(lambda _: storefront.begin(checkout), range(2)))
     assert len({one.transaction for one in both}) == 2
-    (cashier,) = {one.cashier for one in both}
-    decides(cashier, "pay", storefront.return_url)
+    (payment_page,) = {one.payment_page for one in both}
+    decides(payment_page, "pay", storefront.return_url)
     until("the money is reported", lambda: any(charged(saleor, one) for one in both))
     assert sorted(storefront.process(one.transaction).event for one in both) == ["CHARGE_FAILURE", "CHARGE_SUCCESS"]
     order = saleor.order(storefront.complete(checkout))
@@ -107,39 +107,39 @@ def test_a_double_click_leads_to_one_payment(saleor: Saleor, storefront: Storefr
 def test_a_second_payment_is_in_saleors_books_and_can_be_given_back(
     saleor: Saleor, service: Service, storefront: Storefront, channel: Channel, gateway: Sandbox
 ) -> None:
-    """A shopper pays in two tabs, with two vendors: both are money, a person is told, and one goes back."""
+    """A shopper pays in two tabs, with two payment methods: both are money, a person is told, and one goes back."""
     checkout = storefront.checkout(channel)
-    both = [storefront.begin(checkout, vendor) for vendor in ("alipay", "paypal")]
+    both = [storefront.begin(checkout, method) for method in ("alipay", "paypal")]
     for one in both:
-        decides(one.cashier, "pay", storefront.return_url)
+        decides(one.payment_page, "pay", storefront.return_url)
     for one in both:
-        until("the money is reported", lambda: charged(saleor, one))  # noqa: B023  # called at once
+        until("the money is reported", lambda: charged(saleor, one))  # called at once
     order = storefront.complete(checkout)
     assert saleor.order(order)["chargeStatus"] == "OVERCHARGED"
-    assert "second-payment" in [reason for one in both for reason in service.attentions(one.reference)]
+    assert "second-payment" in [reason for one in both for reason in service.reviews(one.reference)]
 
     saleor.request(both[1].transaction, "REFUND")
-    until("it is given back", lambda: saleor.order(order)["chargeStatus"] == "FULL")
+    until("it is refunded", lambda: saleor.order(order)["chargeStatus"] == "FULL")
     assert gateway.service.find(both[1].reference).refunded_cents == TOTAL * 100
 
 
 def test_a_shopper_who_never_comes_back_has_paid(saleor: Saleor, storefront: Storefront, channel: Channel) -> None:
-    """The notice leads to the report, and the checkout can be completed by whoever finds it."""
+    """The notification leads to the report, and the checkout can be completed by whoever finds it."""
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
-    pays_and_closes_the_tab(begun.cashier)
+    pays_and_closes_the_tab(begun.payment_page)
     until("the money is reported", lambda: charged(saleor, begun))
     assert successes(saleor, begun) == [TOTAL]
     assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
 
 
-def test_a_shopper_who_never_comes_back_and_whose_notice_is_lost_has_paid(
+def test_a_shopper_who_never_comes_back_and_whose_notification_is_lost_has_paid(
     saleor: Saleor, storefront: Storefront, channel: Channel, gateway: Sandbox
 ) -> None:
-    gateway.control.fault("notice_missing")
+    gateway.control.fault("notification_missing")
     begun = storefront.begin(storefront.checkout(channel))
-    pays_and_closes_the_tab(begun.cashier)
-    until("the sweep finds the money and reports it", lambda: charged(saleor, begun), 90)
+    pays_and_closes_the_tab(begun.payment_page)
+    until("the worker run finds the money and reports it", lambda: charged(saleor, begun), 90)
     assert successes(saleor, begun) == [TOTAL]
 
 
@@ -147,7 +147,7 @@ def test_the_order_of_a_shopper_who_never_comes_back_completes_by_itself(saleor:
     """In a channel that completes paid checkouts, which Saleor's Celery beat does once a minute."""
     channel = saleor.channel("tillgate-completes", completes=True)
     begun = storefront.begin(storefront.checkout(channel))
-    pays_and_closes_the_tab(begun.cashier)
+    pays_and_closes_the_tab(begun.payment_page)
     order = until("an order is made (does Saleor's Celery beat run?)", lambda: saleor.transaction(begun.transaction)["order"], 180)
     assert saleor.order(order["id"])["chargeStatus"] == "FULL"
 
@@ -159,7 +159,7 @@ def test_while_the_gateway_is_down_nothing_is_decided_and_afterwards_the_money_i
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
     gateway.control.set_options({"faults": {f"query.{fault}": 1.0}, "delay_seconds": 60})
-    pays_and_closes_the_tab(begun.cashier)
+    pays_and_closes_the_tab(begun.payment_page)
 
     asked_at = time.monotonic()
     processed = storefront.process(begun.transaction)
@@ -176,11 +176,11 @@ def test_while_the_gateway_is_down_nothing_is_decided_and_afterwards_the_money_i
 def test_money_that_comes_while_our_service_is_dead_is_reported_when_it_is_back(
     saleor: Saleor, storefront: Storefront, channel: Channel, service: Service
 ) -> None:
-    """The notice finds nobody, and Saleor, which finds nobody either, writes a failure of its own: money is money all the same."""
+    """The notification finds nobody, and Saleor, which finds nobody either, writes a failure of its own: money is money all the same."""
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
     service.kill()
-    pays_and_closes_the_tab(begun.cashier)
+    pays_and_closes_the_tab(begun.payment_page)
     assert storefront.process(begun.transaction).event == "CHARGE_FAILURE"
     service.start()
     until("the money is reported", lambda: charged(saleor, begun), 60)
@@ -202,7 +202,7 @@ def test_a_gateway_that_is_down_at_the_start_answers_in_time_and_leaves_the_way_
 
     gateway.control.clear_faults()
     second = storefront.begin(checkout, "paypal")
-    decides(second.cashier, "pay", storefront.return_url)
+    decides(second.payment_page, "pay", storefront.return_url)
     assert storefront.process(second.transaction).event == "CHARGE_SUCCESS"
     assert saleor.order(storefront.complete(checkout))["chargeStatus"] == "FULL"
 
@@ -213,13 +213,13 @@ def test_a_checkout_that_is_paid_in_two_parts_is_paid_where_parts_are_allowed(
     """Saleor lets a storefront begin a transaction for a part of what a checkout costs, and another one for the rest."""
     checkout, rest = storefront.checkout(channel), TOTAL - 10
     with service.configured(SALEOR_PARTS="true"):
-        for vendor, amount in (("alipay", Decimal("10.00")), ("paypal", rest)):
-            part = storefront.begin(checkout, vendor, amount=amount)
+        for method, amount in (("alipay", Decimal("10.00")), ("paypal", rest)):
+            part = storefront.begin(checkout, method, amount=amount)
             assert part.event == "CHARGE_ACTION_REQUIRED", part.message
-            decides(part.cashier, "pay", storefront.return_url)
+            decides(part.payment_page, "pay", storefront.return_url)
             assert storefront.process(part.transaction).event == "CHARGE_SUCCESS"
-            until("the part is counted", lambda: saleor.transaction(part.transaction)["chargedAmount"]["amount"] == amount)  # noqa: B023  # at once
-            time.sleep(6)  # the next sweep carries the report: by then Saleor has taken note of the part
+            until("the part is counted", lambda: saleor.transaction(part.transaction)["chargedAmount"]["amount"] == amount)  # at once
+            time.sleep(6)  # the next worker run carries the report: by then Saleor has taken note of the part
     order = saleor.order(storefront.complete(checkout))
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
 
@@ -228,7 +228,7 @@ def test_nothing_more_is_paid_after_a_checkout_was(storefront: Storefront, chann
     """By default: a storefront that asks for the total again, from a tab that was left open, is refused."""
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
-    decides(begun.cashier, "pay", storefront.return_url)
+    decides(begun.payment_page, "pay", storefront.return_url)
     assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
     before = len(gateway.service.transactions())
     refused = storefront.begin(checkout, "paypal", amount=TOTAL)
@@ -249,11 +249,11 @@ def test_what_a_storefront_names_is_not_taken_for_what_a_checkout_costs(
     assert (refused.event, refused.data) == ("CHARGE_FAILURE", {})
     assert f"USD {TOTAL} is left to be paid" in refused.message
     assert len(gateway.service.transactions()) == before
-    decides(begun.cashier, "pay", storefront.return_url)
+    decides(begun.payment_page, "pay", storefront.return_url)
     assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
     order = saleor.order(storefront.complete(checkout))
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)
-    assert service.attentions(begun.reference) == []
+    assert service.reviews(begun.reference) == []
 
 
 def test_a_checkout_that_becomes_dearer_while_its_page_is_open_is_told_and_the_rest_can_be_paid(
@@ -263,14 +263,14 @@ def test_a_checkout_that_becomes_dearer_while_its_page_is_open_is_told_and_the_r
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
     storefront.changes_cart(checkout, channel, 2)
-    pays_and_closes_the_tab(begun.cashier)
-    until("a person is told", lambda: service.attentions(begun.reference) == ["underpaid"], 60)
+    pays_and_closes_the_tab(begun.payment_page)
+    until("a person is told", lambda: service.reviews(begun.reference) == ["underpaid"], 60)
     until("the money is reported", lambda: charged(saleor, begun))
     rest = storefront.begin(checkout, "paypal")
     assert rest.event == "CHARGE_ACTION_REQUIRED", rest.message
-    decides(rest.cashier, "pay", storefront.return_url)
+    decides(rest.payment_page, "pay", storefront.return_url)
     assert storefront.process(rest.transaction).event == "CHARGE_SUCCESS"
-    until("it is nobody's matter any more", lambda: service.attentions(begun.reference) == [], 60)
+    until("it is nobody's matter any more", lambda: service.reviews(begun.reference) == [], 60)
     order = saleor.order(storefront.complete(checkout))
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL + PRICE)
 
@@ -281,35 +281,35 @@ def test_what_saleor_has_heard_of_by_an_answer_is_not_taken_for_money_from_elsew
     order = storefront.complete(storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)))
     key = secrets.token_hex(8)
     begun = storefront.begin(order, key=key, amount=TOTAL)
-    decides(begun.cashier, "pay", storefront.return_url)
+    decides(begun.payment_page, "pay", storefront.return_url)
     for _ in range(2):
         assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
         assert storefront.begin(order, key=key, amount=TOTAL).event == "CHARGE_SUCCESS"
-    assert service.attentions(begun.reference) == []
+    assert service.reviews(begun.reference) == []
 
 
 def test_an_order_that_was_placed_unpaid_is_paid_later(saleor: Saleor, storefront: Storefront) -> None:
     order = storefront.complete(storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True)))
     assert saleor.order(order)["chargeStatus"] == "NONE"
     begun = storefront.begin(order)
-    decides(begun.cashier, "pay", storefront.return_url)
+    decides(begun.payment_page, "pay", storefront.return_url)
     assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
     assert saleor.order(order)["chargeStatus"] == "FULL"
 
 
 def test_a_checkout_and_the_order_that_it_became_are_paid_once(saleor: Saleor, storefront: Storefront, service: Service) -> None:
-    """Its cashier page is open in a tab, while the order is paid with another vendor."""
+    """Its payment page is open in a tab, while the order is paid with another payment method."""
     checkout = storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True))
     first = storefront.begin(checkout)
     order = storefront.complete(checkout)
     second = storefront.begin(order, "paypal")
     assert second.event == "CHARGE_ACTION_REQUIRED"
-    decides(first.cashier, "pay", storefront.return_url)
+    decides(first.payment_page, "pay", storefront.return_url)
     assert storefront.process(first.transaction).event == "CHARGE_SUCCESS"
     assert storefront.process(second.transaction).event == "CHARGE_FAILURE"
-    decides(second.cashier, "pay", storefront.return_url)
+    decides(second.payment_page, "pay", storefront.return_url)
     storefront.process(second.transaction)
-    until("a person is told", lambda: service.attentions(second.reference) == ["second-payment"])
+    until("a person is told", lambda: service.reviews(second.reference) == ["second-payment"])
     until("Saleor holds both", lambda: saleor.order(order)["chargeStatus"] == "OVERCHARGED")
 
 
@@ -317,7 +317,7 @@ def test_an_order_whose_checkout_was_paid_is_not_paid_again(saleor: Saleor, stor
     """Neither when the storefront asks for the total again, from a tab that was left open."""
     checkout = storefront.checkout(saleor.channel("tillgate-pays-later", pays_later=True))
     begun = storefront.begin(checkout)
-    decides(begun.cashier, "pay", storefront.return_url)
+    decides(begun.payment_page, "pay", storefront.return_url)
     assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
     order = storefront.complete(checkout)
     time.sleep(6)  # the report has been carried
@@ -347,12 +347,12 @@ def test_of_money_for_an_order_that_was_cancelled_while_its_page_was_open_a_pers
     begun = storefront.begin(order)
     saleor.cancel(order)
     if comes_back:
-        decides(begun.cashier, "pay", storefront.return_url)
+        decides(begun.payment_page, "pay", storefront.return_url)
         assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
     else:
-        pays_and_closes_the_tab(begun.cashier)
+        pays_and_closes_the_tab(begun.payment_page)
         until("the money is reported", lambda: charged(saleor, begun))
-    until("a person is told", lambda: service.attentions(begun.reference) == ["paid-not-payable"])
+    until("a person is told", lambda: service.reviews(begun.reference) == ["paid-not-payable"])
     assert successes(saleor, begun) == [TOTAL]
     assert saleor.order(order)["chargeStatus"] == "FULL"
 
@@ -384,7 +384,7 @@ def test_a_channel_that_authorizes_first_is_charged_all_the_same(saleor: Saleor,
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
     assert begun.event in ("CHARGE_ACTION_REQUIRED", "AUTHORIZATION_ACTION_REQUIRED")
-    decides(begun.cashier, "pay", storefront.return_url)
+    decides(begun.payment_page, "pay", storefront.return_url)
     assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
     transaction = saleor.transaction(begun.transaction)
     assert (transaction["chargedAmount"]["amount"], transaction["authorizedAmount"]["amount"]) == (TOTAL, 0)
@@ -406,13 +406,13 @@ def test_another_currency_is_refused_and_creates_nothing(saleor: Saleor, storefr
         [],
         "alipay",
         {},
-        {"vendor": "alipay", "returnUrl": "https://elsewhere.example/"},
-        {"vendor": "alipay", "returnUrl": "javascript:alert(1)"},
-        {"vendor": "gold", "returnUrl": "@"},
+        {"method": "alipay", "returnUrl": "https://elsewhere.example/"},
+        {"method": "alipay", "returnUrl": "javascript:alert(1)"},
+        {"method": "gold", "returnUrl": "@"},
         {"returnUrl": "@"},
-        {"vendor": "alipay", "returnUrl": "@", "more": "x" * 1_000_000},
+        {"method": "alipay", "returnUrl": "@", "more": "x" * 1_000_000},
     ],
-    ids=["null", "list", "text", "empty", "strange address", "script", "strange vendor", "no vendor", "1 MB"],
+    ids=["null", "list", "text", "empty", "strange address", "script", "strange payment method", "no payment method", "1 MB"],
 )
 def test_bad_data_is_refused_and_creates_nothing(data: object, storefront: Storefront, channel: Channel, gateway: Sandbox) -> None:
     checkout, before = storefront.checkout(channel), len(gateway.service.transactions())

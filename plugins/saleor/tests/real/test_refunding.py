@@ -1,4 +1,4 @@
-"""The staff of a real Saleor gives money back."""
+"""The staff of a real Saleor refunds money."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ def sale(storefront: Storefront, channel: Channel) -> Sale:
     """Return an order that a shopper has paid."""
     checkout = storefront.checkout(channel)
     begun = storefront.begin(checkout)
-    decides(begun.cashier, "pay", storefront.return_url)
+    decides(begun.payment_page, "pay", storefront.return_url)
     assert storefront.process(begun.transaction).event == "CHARGE_SUCCESS"
     return Sale(storefront.complete(checkout), begun)
 
 
-def given_back(gateway: Sandbox, sale: Sale) -> Decimal:
-    """Return how much the gateway has given back."""
+def refunded_amount(gateway: Sandbox, sale: Sale) -> Decimal:
+    """Return how much the gateway has refunded."""
     return Decimal(gateway.service.find(sale.paid.reference).refunded_cents) / 100
 
 
 def until_refunded(saleor: Saleor, sale: Sale, amount: str) -> None:
-    """Wait until Saleor holds so much to be given back, and nothing to be under way."""
+    """Wait until Saleor holds so much to be refunded, and nothing to be under way."""
 
     def look() -> bool:
         found = saleor.transaction(sale.paid.transaction)
         return (found["refundedAmount"]["amount"], found["refundPendingAmount"]["amount"]) == (Decimal(amount), 0)
 
-    until(f"Saleor holds {amount} to be given back", look)
+    until(f"Saleor holds {amount} to be refunded", look)
 
 
 def refund_references(saleor: Saleor, sale: Sale) -> list[str]:
@@ -56,7 +56,7 @@ def refund_references(saleor: Saleor, sale: Sale) -> list[str]:
 def test_all_is_given_back(saleor: Saleor, gateway: Sandbox, sale: Sale) -> None:
     saleor.request(sale.paid.transaction, "REFUND")
     until_refunded(saleor, sale, str(TOTAL))
-    assert given_back(gateway, sale) == TOTAL
+    assert refunded_amount(gateway, sale) == TOTAL
     assert len(refund_references(saleor, sale)) == 1
     assert saleor.order(sale.order)["totalRefunded"]["amount"] == TOTAL
 
@@ -66,7 +66,7 @@ def test_parts_are_given_back_each_under_its_own_reference(saleor: Saleor, gatew
     for amount, sum_ in (("2.45", "2.45"), ("2.45", "4.90"), ("20.00", "24.90")):
         saleor.request(sale.paid.transaction, "REFUND", amount)
         until_refunded(saleor, sale, sum_)
-        assert given_back(gateway, sale) == Decimal(sum_)
+        assert refunded_amount(gateway, sale) == Decimal(sum_)
     references = refund_references(saleor, sale)
     assert len(set(references)) == len(references) == 3
     assert sale.paid.reference not in references
@@ -75,7 +75,7 @@ def test_parts_are_given_back_each_under_its_own_reference(saleor: Saleor, gatew
 def test_a_granted_refund_is_given_back(saleor: Saleor, gateway: Sandbox, sale: Sale) -> None:
     granted = saleor.grant_refund(sale.order, sale.paid.transaction, "5.00")
     until_refunded(saleor, sale, "5.00")
-    assert given_back(gateway, sale) == Decimal("5.00")
+    assert refunded_amount(gateway, sale) == Decimal("5.00")
     (status,) = [one["status"] for one in saleor.order(sale.order)["grantedRefunds"] if one["id"] == granted]
     assert status == "SUCCESS"
 
@@ -84,11 +84,11 @@ def test_no_more_than_was_paid_is_given_back(saleor: Saleor, gateway: Sandbox, s
     """Saleor itself cuts a request down to what is left: to nothing at last, which is refused."""
     saleor.request(sale.paid.transaction, "REFUND", "1000.00")
     until_refunded(saleor, sale, str(TOTAL))
-    assert given_back(gateway, sale) == TOTAL
+    assert refunded_amount(gateway, sale) == TOTAL
     assert saleor.transaction(sale.paid.transaction)["actions"] == []
     saleor.request(sale.paid.transaction, "REFUND", "0.01")
     until("the refusal is noted", lambda: ("REFUND_FAILURE", Decimal(0)) in saleor.events(sale.paid.transaction))
-    assert given_back(gateway, sale) == TOTAL
+    assert refunded_amount(gateway, sale) == TOTAL
 
 
 def test_a_refund_that_the_gateway_refuses_takes_no_effect(saleor: Saleor, gateway: Sandbox, sale: Sale) -> None:
@@ -98,31 +98,31 @@ def test_a_refund_that_the_gateway_refuses_takes_no_effect(saleor: Saleor, gatew
     until_refunded(saleor, sale, "0.00")
     saleor.request(sale.paid.transaction, "REFUND", "5.00")
     until_refunded(saleor, sale, "5.00")
-    assert given_back(gateway, sale) == Decimal("5.00")
+    assert refunded_amount(gateway, sale) == Decimal("5.00")
 
 
-def test_a_refund_of_unknown_outcome_stays_pending_until_its_notice_comes(
+def test_a_refund_of_unknown_outcome_stays_pending_until_its_notification_comes(
     saleor: Saleor, gateway: Sandbox, service: Service, sale: Sale
 ) -> None:
     """It is never sent again, neither by us nor because Saleor asks again."""
-    gateway.control.set_options({"notice_on_refund": False})
+    gateway.control.set_options({"notification_on_refund": False})
     gateway.control.fault("lost_response", occasion="refund")
     saleor.request(sale.paid.transaction, "REFUND", "5.00")
-    until("somebody is told of the refund", lambda: service.attentions(sale.paid.reference))
+    until("somebody is told of the refund", lambda: service.reviews(sale.paid.reference))
     found = saleor.transaction(sale.paid.transaction)
     assert (found["refundedAmount"]["amount"], found["refundPendingAmount"]["amount"]) == (0, Decimal("5.00"))
-    assert given_back(gateway, sale) == Decimal("5.00")
+    assert refunded_amount(gateway, sale) == Decimal("5.00")
 
     gateway.control.notify(sale.paid.reference, "refund")
     until_refunded(saleor, sale, "5.00")
-    assert given_back(gateway, sale) == Decimal("5.00")
+    assert refunded_amount(gateway, sale) == Decimal("5.00")
     assert len(refund_references(saleor, sale)) == 1
 
 
 def test_a_gateway_that_does_not_answer_leaves_a_refund_pending(saleor: Saleor, gateway: Sandbox, service: Service, sale: Sale) -> None:
-    gateway.control.set_options({"faults": {"refund.delay": 1.0}, "delay_seconds": 60, "notice_on_refund": False})
+    gateway.control.set_options({"faults": {"refund.delay": 1.0}, "delay_seconds": 60, "notification_on_refund": False})
     saleor.request(sale.paid.transaction, "REFUND", "5.00")
-    until("somebody is told of the refund", lambda: service.attentions(sale.paid.reference), 60)
+    until("somebody is told of the refund", lambda: service.reviews(sale.paid.reference), 60)
     assert saleor.transaction(sale.paid.transaction)["refundPendingAmount"]["amount"] == Decimal("5.00")
     assert "REFUND_FAILURE" not in dict(saleor.events(sale.paid.transaction))
 
@@ -134,7 +134,7 @@ def test_a_refund_that_is_asked_for_while_our_service_is_dead_is_not_given_back_
     saleor.request(sale.paid.transaction, "REFUND", "5.00")
     until("Saleor gives up", lambda: "REFUND_FAILURE" in dict(saleor.events(sale.paid.transaction)), 120)
     service.start()
-    assert given_back(gateway, sale) == 0
+    assert refunded_amount(gateway, sale) == 0
     saleor.request(sale.paid.transaction, "REFUND", "5.00")
     until_refunded(saleor, sale, "5.00")
-    assert given_back(gateway, sale) == Decimal("5.00")
+    assert refunded_amount(gateway, sale) == Decimal("5.00")

@@ -1,7 +1,7 @@
-"""The admin: payments, orders and what needs a person. It reads rows and calls operations; it never edits one."""
+"""The admin: payments, orders and what needs review. It reads rows and calls operations; it never edits one."""
 
-from tillgate.django.admin.attention import AttentionAdmin
 from tillgate.django.admin.orders import OrderAdmin
 from tillgate.django.admin.payments import PaymentAdmin
+from tillgate.django.admin.reviews import ReviewAdmin
 
-__all__ = ["AttentionAdmin", "OrderAdmin", "PaymentAdmin"]
+__all__ = ["OrderAdmin", "PaymentAdmin", "ReviewAdmin"]

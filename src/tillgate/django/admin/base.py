@@ -1,4 +1,4 @@
-"""What the three admins share: pages that only show, the count of what needs a person, and acts that are posted."""
+"""What the three admins share: pages that only show, the count of what needs review, and acts that are posted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext
 from django.views.decorators.clickjacking import xframe_options_deny
 
-from tillgate.django.models import Attention
+from tillgate.django.models import Review
 from tillgate.django.operations.locking import without_atomic_requests
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE
@@ -53,12 +53,12 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         return False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, and say how much needs a person."""
+        """Show the list, and say how much needs review."""
         context = {"title": capfirst(self.opts.verbose_name_plural), **common_context(request, self.admin_site.name)}
         return _unframed(super().changelist_view(request, {**context, **(extra_context or {})}))
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
-        """Return the list that an address asks for; one that asks for what cannot be looked up leads to the whole list, and to no error.
+        """Return the list that an address asks for; one that asks for what cannot be polled up leads to the whole list, and to no error.
 
         Django's own filters do so for most, but not for a NUL on PostgreSQL or a year that no calendar has.
         """
@@ -101,13 +101,13 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         }
         return _unframed(TemplateResponse(request, template, frame))
 
-    def act_url(self, suffix: str, view: Callable[..., HttpResponse]) -> URLPattern:
+    def action_url(self, suffix: str, view: Callable[..., HttpResponse]) -> URLPattern:
         """Return the address of an act on a row. Its view is outside transactions, since acts use the network (I12)."""
         guarded = without_atomic_requests(self.admin_site.admin_view(xframe_options_deny(view)))
         name = f"{self.opts.app_label}_{self.opts.model_name}_{suffix}"
         return path(f"<path:object_id>/{suffix}/", guarded, name=name)
 
-    def act_address(self, suffix: str, row: Row) -> str:
+    def action_address(self, suffix: str, row: Row) -> str:
         """Return where an act on a row is posted."""
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{suffix}"
         return reverse(name, args=[row.pk], current_app=self.admin_site.name)
@@ -124,17 +124,17 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
 
     def refuse(self, request: HttpRequest, error: Exception, back: str, mask: Mask) -> HttpResponse:
         """Go back with a message that says why nothing was done."""
-        because = f"USD {error.value} {error.remedy}" if isinstance(error, InvalidRequest) and error.field == "amount" else str(error)
-        messages.error(request, mask.text(because))
+        detail = f"USD {error.value} {error.remedy}" if isinstance(error, InvalidRequest) and error.field == "amount" else str(error)
+        messages.error(request, mask.text(detail))
         return HttpResponseRedirect(back)
 
 
 def common_context(request: HttpRequest, site: str) -> dict[str, Any]:
-    """Return what every page says: how much needs a person, and what this one may do."""
-    may_look = request.user.has_perm("tillgate.view_attention")
+    """Return what every page says: how much needs review, and what this one may do."""
+    may_look = request.user.has_perm("tillgate.view_review")
     return {
-        "needs_person": Attention.objects.filter(resolved_at__isnull=True).count() if may_look else 0,
-        "needs_person_url": reverse("admin:tillgate_attention_changelist", current_app=site),
+        "needs_review": Review.objects.filter(resolved_at__isnull=True).count() if may_look else 0,
+        "needs_person_url": reverse("admin:tillgate_review_changelist", current_app=site),
         "may_refund": request.user.has_perm(MAY_REFUND),
         "may_resolve": request.user.has_perm(MAY_RESOLVE),
     }

@@ -68,16 +68,14 @@ class OrderAdmin(ReadOnlyAdmin[Order]):
     def page_context(self, request: HttpRequest, row: Order) -> dict[str, Any]:
         """Return an order, its payments and its timeline."""
         payments = newest(row.payments.all())
-        mask = Mask(payments, Refund.objects.filter(payment__order=row).only("notice_key"))
+        mask = Mask(payments, Refund.objects.filter(payment__order=row).only("notification_key"))
         return {
             "order": row,
             "state": _state(row),
             "tried": payments,
-            "payments": [(one, words.PAYMENT_STATUSES[one.status], words.vendor_name(one.vendor), self.page_url(one)) for one in payments],
+            "payments": [(one, words.PAYMENT_STATUSES[one.status], words.method_name(one.method), self.page_url(one)) for one in payments],
             "timeline": timeline_of(row.timeline.all(), mask),
-            "attentions": [
-                (one, words.reason(one.reason), mask.text(one.sentence), self.page_url(one)) for one in row.attentions.order_by("id")
-            ],
+            "reviews": [(one, words.reason(one.reason), mask.text(one.message), self.page_url(one)) for one in row.reviews.order_by("id")],
         }
 
 

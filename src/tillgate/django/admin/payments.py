@@ -19,9 +19,9 @@ from django.utils.translation import gettext_lazy as _
 
 from tillgate.django import clock, operations
 from tillgate.django.admin.base import ReadOnlyAdmin, need
-from tillgate.django.forms import VENDOR_LABELS, RefundForm
-from tillgate.django.models import NOTHING, Attention, Order, Payment
-from tillgate.django.operations.refunds import enter_external_refund, refundable
+from tillgate.django.forms import METHOD_LABELS, RefundForm
+from tillgate.django.models import NOTHING, Order, Payment, Review
+from tillgate.django.operations.refunds import record_external_refund, refundable
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import (
@@ -29,15 +29,15 @@ from tillgate.django.staff.showing import (
     MAY_RESOLVE,
     badge,
     newest,
-    person_of,
     refund_of_press,
     refund_outcome,
     row_id,
+    staff_of,
     timeline_of,
     usd,
 )
 from tillgate.errors import TillgateError
-from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus
+from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
 from tillgate.wire import money
 
 __all__ = ["PaymentAdmin"]
@@ -56,15 +56,15 @@ class _StatusFilter(admin.SimpleListFilter):
         return queryset.filter(status=self.value()) if self.value() else queryset
 
 
-class _VendorFilter(admin.SimpleListFilter):
-    title = _("vendor")
-    parameter_name = "vendor"
+class _MethodFilter(admin.SimpleListFilter):
+    title = _("payment method")
+    parameter_name = "method"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [(vendor.value, label) for vendor, label in VENDOR_LABELS.items()]
+        return [(method.value, label) for method, label in METHOD_LABELS.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Payment]) -> QuerySet[Payment]:
-        return queryset.filter(vendor=self.value()) if self.value() else queryset
+        return queryset.filter(method=self.value()) if self.value() else queryset
 
 
 class _PaymentList(ChangeList):
@@ -78,9 +78,9 @@ class _PaymentList(ChangeList):
 class PaymentAdmin(ReadOnlyAdmin[Payment]):
     """Payments, the newest first."""
 
-    list_display = ("shown_reference", "shown_status", "shown_amount", "shown_vendor", "shown_order", "shown_created", "shown_account")
+    list_display = ("shown_reference", "shown_status", "shown_amount", "shown_method", "shown_order", "shown_created", "shown_account")
     list_display_links = ("shown_reference",)
-    list_filter = (_StatusFilter, _VendorFilter, ("account", admin.AllValuesFieldListFilter), "created_at")
+    list_filter = (_StatusFilter, _MethodFilter, ("account", admin.AllValuesFieldListFilter), "created_at")
     search_fields = ("reference", "transaction_no", "order__key")
     search_help_text = _("The beginning of a reference, a whole transaction number, or the shop's key of an order")
     date_hierarchy = "created_at"
@@ -90,9 +90,9 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Payment]:
         """Return payments with what the list shows of them, in one statement however many."""
-        waiting = Attention.objects.filter(payment=OuterRef("pk"), resolved_at__isnull=True)
+        waiting = Review.objects.filter(payment=OuterRef("pk"), resolved_at__isnull=True)
         payments: QuerySet[Payment] = super().get_queryset(request)
-        return payments.select_related("order").annotate(waits_for_person=Exists(waiting))
+        return payments.select_related("order").annotate(waits_for_staff=Exists(waiting))
 
     def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
         """Return the list that knows what the database can do."""
@@ -100,7 +100,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Refuse to filter by what is hidden: its letters could be guessed one by one."""
-        is_hidden = lookup.split("__", maxsplit=1)[0] in ("notice_key", "return_key", "cashier_url")
+        is_hidden = lookup.split("__", maxsplit=1)[0] in ("notification_key", "return_key", "payment_url")
         of_request = () if request is None else (request,)  # Django 4.2 has none
         return not is_hidden and super().lookup_allowed(lookup, value, *of_request)
 
@@ -114,10 +114,10 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
 
     @admin.display(description=_("reference"), ordering="reference")
     def shown_reference(self, payment: Any) -> SafeString | str:
-        """Return the reference, with a bell when something about the payment needs a person."""
-        if not payment.waits_for_person:
+        """Return the reference, with a bell when something about the payment needs review."""
+        if not payment.waits_for_staff:
             return str(payment.reference)
-        return format_html("{} {}", payment.reference, badge(words.Word(_("needs a person"), "bell", "ask")))
+        return format_html("{} {}", payment.reference, badge(words.Word(_("needs review"), "bell", "ask")))
 
     @admin.display(description=_("status"))
     def shown_status(self, payment: Payment) -> SafeString:
@@ -129,10 +129,10 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         """Return the amount."""
         return usd(payment.amount)
 
-    @admin.display(description=_("vendor"))
-    def shown_vendor(self, payment: Payment) -> str:
-        """Return the vendor's name."""
-        return words.vendor_name(payment.vendor)
+    @admin.display(description=_("payment method"))
+    def shown_method(self, payment: Payment) -> str:
+        """Return the payment method's name."""
+        return words.method_name(payment.method)
 
     @admin.display(description=_("order"))
     def shown_order(self, payment: Payment) -> SafeString:
@@ -152,43 +152,41 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
 
     def get_urls(self) -> list[URLPattern]:
         """Add the three acts."""
-        acts = {"refund": self.refund_view, "enter-refund": self.enter_view, "query": self.query_view}
-        return [*(self.act_url(suffix, view) for suffix, view in acts.items()), *super().get_urls()]
+        actions = {"refund": self.refund_view, "record-external-refund": self.enter_view, "query": self.query_view}
+        return [*(self.action_url(suffix, view) for suffix, view in actions.items()), *super().get_urls()]
 
     def page_context(self, request: HttpRequest, row: Payment) -> dict[str, Any]:
         """Return a payment and everything that belongs to it."""
         refunds = list(row.refunds.order_by("id"))
         mask = Mask([row], refunds)
         entries = row.order.timeline.filter(Q(payment=row) | Q(payment__isnull=True))
-        told = newest(row.deliveries.all())
+        told = newest(row.outbox_events.all())
         left = refundable(row)
-        given_back = money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED)
+        refunded_amount = money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED)
         return {
             "payment": row,
             "order_url": self.page_url(row.order),
             "status": words.PAYMENT_STATUSES[row.status],
-            "vendor": words.vendor_name(row.vendor),
+            "method": words.method_name(row.method),
             "timeline": timeline_of(entries, mask),
             "refunds": [(refund, words.REFUND_STATUSES[refund.status], mask.text(refund.answer)) for refund in refunds],
             "left": left,
-            "given_back": given_back,
+            "refunded_amount": refunded_amount,
             "refund_form": RefundForm(left, initial={"amount": left}) if left else None,
-            "refund_url": self.act_address("refund", row),
-            "may_be_entered": row.status == PaymentStatus.PAID and given_back < row.amount,
-            "enter_url": self.act_address("enter-refund", row),
+            "refund_url": self.action_address("refund", row),
+            "may_be_entered": row.status == PaymentStatus.PAID and refunded_amount < row.amount,
+            "enter_url": self.action_address("record-external-refund", row),
             "seen": refunds[-1].pk if refunds else 0,
-            "read": next((one.mark for one in row.attentions.filter(reason=AttentionReason.CHANGED_AFTER_PAID, resolved_at=None)), ""),
-            "query_url": self.act_address("query", row),
-            "deliveries": [(one, mask.text(one.fault)) for one in told],
+            "read": next((one.mark for one in row.reviews.filter(reason=ReviewReason.CHANGED_AFTER_PAID, resolved_at=None)), ""),
+            "query_url": self.action_address("query", row),
+            "outbox_events": [(one, mask.text(one.fault)) for one in told],
             "told": told,
-            "notices": [(one, mask.evidence(one.evidence)) for one in row.kept_notices.order_by("-received_at", "-id")],
-            "attentions": [
-                (one, words.reason(one.reason), mask.text(one.sentence), self.page_url(one)) for one in row.attentions.order_by("id")
-            ],
+            "notifications": [(one, mask.evidence(one.evidence)) for one in row.kept_notifications.order_by("-received_at", "-id")],
+            "reviews": [(one, words.reason(one.reason), mask.text(one.message), self.page_url(one)) for one in row.reviews.order_by("id")],
         }
 
     def refund_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Ask whether to give money back, and do it when the question is answered."""
+        """Ask whether to refund money, and do it when the question is answered."""
         payment = self.find(request, object_id)
         need(request, MAY_REFUND)
         if request.method == "POST":
@@ -199,53 +197,53 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         """Show what is about to happen. The answer carries a mark of its own, and which refunds the person has seen."""
         left = refundable(payment)
         if not left:
-            messages.error(request, gettext("Nothing of this payment can be given back."))
+            messages.error(request, gettext("Nothing of this payment can be refunded."))
             return HttpResponseRedirect(self.page_url(payment))
-        attention = self._attention(payment, request.GET.get("attention"))
-        if attention and attention.resolved_at:
-            return HttpResponseRedirect(self.page_url(attention))  # it says who was quicker, and how
+        review = self._review(payment, request.GET.get("review"))
+        if review and review.resolved_at:
+            return HttpResponseRedirect(self.page_url(review))  # it says who was quicker, and how
         form = RefundForm(left, {"amount": request.GET.get("amount", left), "reason": request.GET.get("reason", "")})
-        if attention and attention.reason == AttentionReason.OVERPAID and "amount" not in request.GET:
+        if review and review.reason == ReviewReason.OVERPAID and "amount" not in request.GET:
             form = RefundForm(left)  # the order stays paid: all of it would be too much, and its sentence names the difference
-        if attention:
+        if review:
             del form.fields["reason"]  # what it resolves is the reason
         newest = payment.refunds.order_by("-id").first()
         is_sure = form.is_valid()
         context = {
             "payment": payment,
-            "vendor": words.vendor_name(payment.vendor),
+            "method": words.method_name(payment.method),
             "form": form,
             "is_sure": is_sure,
             "left": left,
             "left_after": money.left_of(left, [form.cleaned_data["amount"] if is_sure else NOTHING]),
-            "attention": attention,
-            "attention_sentence": Mask([payment]).text(attention.sentence) if attention else "",
-            "attention_reason": words.reason(attention.reason) if attention else "",
+            "review": review,
+            "review_sentence": Mask([payment]).text(review.message) if review else "",
+            "review_reason": words.reason(review.reason) if review else "",
             "seen": newest.pk if newest else 0,
             "press": secrets.token_urlsafe(12),
-            "page_url": self.page_url(attention or payment),
+            "page_url": self.page_url(review or payment),
         }
         return self.show(request, "tillgate/admin/refund.html", gettext("Give money back"), context)
 
-    def _attention(self, payment: Payment, given: str | None) -> Attention | None:
-        """Return the attention that the refund is to resolve, if it is about this payment; somebody may have resolved it meanwhile."""
-        return payment.attentions.filter(pk=row_id(given)).first()
+    def _review(self, payment: Payment, given: str | None) -> Review | None:
+        """Return the review that the refund is to resolve, if it is about this payment; somebody may have resolved it meanwhile."""
+        return payment.reviews.filter(pk=row_id(given)).first()
 
     def _refund(self, request: HttpRequest, payment: Payment) -> HttpResponse:
         mask = Mask([payment])
-        person, press = person_of(request), request.POST.get("press", "")[:64]
+        staff, press = staff_of(request), request.POST.get("press", "")[:64]
         amount, reason = request.POST.get("amount", ""), request.POST.get("reason", "")
         seen = row_id(request.POST.get("seen"))
-        attention = self._attention(payment, request.POST.get("attention"))
-        back, instead = self.page_url(attention or payment), ""
+        review = self._review(payment, request.POST.get("review"))
+        back, instead = self.page_url(review or payment), ""
         try:
-            if attention:
+            if review:
                 need(request, MAY_RESOLVE)
-                done = operations.perform(attention.pk, operations.Act.REFUND, person=person, amount=amount, press=press, seen=seen)
-                refund, instead = done.refund, done.sentence
+                done = operations.take_action(review.pk, operations.ReviewAction.REFUND, staff=staff, amount=amount, press=press, seen=seen)
+                refund, instead = done.refund, done.message
             else:
-                refund = operations.refund(payment.pk, amount, person=person, reason=reason, data={"press": press}, seen=seen)
-        except (operations.RefundNotPossible, operations.ActNotPossible, TillgateError) as error:
+                refund = operations.refund(payment.pk, amount, staff=staff, reason=reason, data={"press": press}, seen=seen)
+        except (operations.RefundNotPossible, operations.ActionNotPossible, TillgateError) as error:
             refund = refund_of_press(payment, press)
             if refund is None:
                 return self.refuse(request, error, back, mask)
@@ -254,7 +252,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             level, said = refund_outcome(refund, mask)
             messages.add_message(request, level, said)
         else:  # a colleague had resolved it otherwise
-            messages.warning(request, gettext("Nothing was given back: %(because)s.") % {"because": mask.text(instead.rstrip("."))})
+            messages.warning(request, gettext("Nothing was refunded: %(detail)s.") % {"detail": mask.text(instead.rstrip("."))})
         return HttpResponseRedirect(back)
 
     def enter_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -265,10 +263,10 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             return self.ask_to_press_again(request, self.page_url(payment))
         amount, seen, read = request.POST.get("amount", ""), row_id(request.POST.get("seen")), request.POST.get("read")
         try:
-            entered = enter_external_refund(payment.pk, amount, person=person_of(request), seen=seen, read=read)
+            entered = record_external_refund(payment.pk, amount, staff=staff_of(request), seen=seen, read=read)
         except (operations.RefundNotPossible, TillgateError) as error:
             return self.refuse(request, error, self.page_url(payment), Mask([payment]))
-        messages.success(request, gettext("Entered: USD %(amount)s was given back elsewhere.") % {"amount": entered.amount})
+        messages.success(request, gettext("Entered: USD %(amount)s was refunded elsewhere.") % {"amount": entered.amount})
         return HttpResponseRedirect(self.page_url(payment))
 
     def query_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -276,7 +274,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         payment = self.find(request, object_id)
         if request.method != "POST":
             return self.ask_to_press_again(request, self.page_url(payment))
-        done = operations.look_again(payment, person_of(request))
-        said = gettext("Asked the gateway: %(answer)s.") % {"answer": Mask([payment]).text(done.sentence)}
+        done = operations.poll_now(payment, staff_of(request))
+        said = gettext("Asked the gateway: %(answer)s.") % {"answer": Mask([payment]).text(done.message)}
         messages.add_message(request, messages.SUCCESS if done.resolved else messages.WARNING, said)
         return HttpResponseRedirect(self.page_url(payment))

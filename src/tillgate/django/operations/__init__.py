@@ -1,46 +1,51 @@
 """The operations: the only code that changes Tillgate's rows.
 
-Locks are taken in one order everywhere, and the order's row alone serialises its payments, refunds and deliveries. A row is written before
-the network is used, no transaction is open while it is (I12), and status, timeline and delivery change together.
+Locks are taken in one order everywhere, and the order's row alone serialises its payments, refunds and outbox events. A row is written
+before the network is used, no transaction is open while it is (I12), and status, timeline and outbox event change together.
 """
 
-from tillgate.django.operations.acts import Act, ActNotPossible, Done, acts_for, look_again, perform, to_withdraw
-from tillgate.django.operations.attention import resolve
+from tillgate.django.operations.actions import ActionNotPossible, Done, ReviewAction, actions_for, poll_now, take_action, to_withdraw
 from tillgate.django.operations.audit import audit
-from tillgate.django.operations.deliveries import deliver, deliver_due, enqueue_remote
-from tillgate.django.operations.notices import CannotBeJudged, receive_payment_notice, receive_refund_notice, receive_return
+from tillgate.django.operations.notifications import (
+    CannotBeJudged,
+    receive_payment_notification,
+    receive_refund_notification,
+    receive_return,
+)
+from tillgate.django.operations.outbox import deliver, deliver_due, enqueue_remote
 from tillgate.django.operations.payments import reconcile
 from tillgate.django.operations.refunds import RefundNotPossible, queue_refund, refund, send_refund
-from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, close, expect, start
-from tillgate.django.operations.sweep import sweep
+from tillgate.django.operations.reviews import resolve
+from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, close_order, open_order, start_payment
+from tillgate.django.operations.worker import run_worker
 
 __all__ = [
-    "Act",
-    "ActNotPossible",
+    "ActionNotPossible",
     "CannotBeJudged",
     "Done",
     "NotPayable",
     "RefundNotPossible",
+    "ReviewAction",
     "StartOutcome",
     "Started",
-    "acts_for",
+    "actions_for",
     "audit",
-    "close",
+    "close_order",
     "deliver",
     "deliver_due",
     "enqueue_remote",
-    "expect",
-    "look_again",
-    "perform",
+    "open_order",
+    "poll_now",
     "queue_refund",
-    "receive_payment_notice",
-    "receive_refund_notice",
+    "receive_payment_notification",
+    "receive_refund_notification",
     "receive_return",
     "reconcile",
     "refund",
     "resolve",
+    "run_worker",
     "send_refund",
-    "start",
-    "sweep",
+    "start_payment",
+    "take_action",
     "to_withdraw",
 ]

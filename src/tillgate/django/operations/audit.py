@@ -1,7 +1,7 @@
-"""The audit: our books, compared with what the gateway and the shops say. It changes no row, and sends nothing but signed queries.
+"""The audit: the ledger, compared with what the gateway and the shops say. It changes no row, and sends nothing but signed queries.
 
-Payments are read in batches, asked about as the sweeper asks, and judged by `books`. While that goes on others go on writing, so nothing
-counts as a difference at the first look: a payment that changed while the gateway was asked is asked about again, and the books of an
+Payments are read in batches, asked about as the worker asks, and judged by `books`. While that goes on others go on writing, so nothing
+counts as a difference at the first look: a payment that changed while the gateway was asked is asked about again, and the ledger of an
 order are read again under its lock, where nobody is in the middle of a change.
 """
 
@@ -20,25 +20,25 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from tillgate import hooks
-from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment, Refund, TimelineEntry
-from tillgate.django.operations.asking import Ask, Asker
-from tillgate.django.operations.attention import ACCOUNT_REASONS
-from tillgate.django.operations.books import (
+from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry
+from tillgate.django.operations.bounds import Stop, TimeBudget
+from tillgate.django.operations.ledger import (
     STATUS_OF_EVENT,
     Difference,
     DifferenceKind,
-    OrderBooks,
+    OrderLedger,
     compare_with_gateway,
     compare_with_shop,
+    duplicates,
     examine,
     is_held_as_paid,
-    twins,
 )
 from tillgate.django.operations.locking import database, locked_order, outside_transactions
 from tillgate.django.operations.payments import ask as ask_gateway
 from tillgate.django.operations.payments import facts_of
-from tillgate.django.operations.turns import Stop, Turn
-from tillgate.lifecycle import Answer, AttentionReason, Found, NoNews, PaymentFacts, PaymentStatus, RefundStatus
+from tillgate.django.operations.polling import Ask, Asker
+from tillgate.django.operations.reviews import ACCOUNT_REASONS
+from tillgate.lifecycle import Answer, Found, Inconclusive, PaymentFacts, PaymentStatus, RefundStatus, ReviewReason
 from tillgate.wire import money
 from tillgate.wire.dialects import TransactionStatus
 
@@ -91,8 +91,8 @@ def audit(
 ) -> Iterator[Difference]:
     """Yield every difference about the payments that were started in a period: at `since` or later, and before `until`.
 
-    What could not be asked is yielded too, as `not-asked`: what was not looked at is not known to be right. `account` limits the audit to
-    one account; `connections` bounds the queries under way, as `SWEEP_CONNECTIONS` unless given, and with 1 everything happens in this
+    What could not be asked is yielded too, as `not-asked`: what was not polled is not known to be right. `account` limits the audit to
+    one account; `connections` bounds the queries under way, as `POLL_CONNECTIONS` unless given, and with 1 everything happens in this
     thread; `progress` hears after every batch how far it is; once `stop` says so, it ends early.
     """
     started = Payment.objects.using(database()).filter(created_at__gte=since, created_at__lt=until)
@@ -109,12 +109,12 @@ class _Unasked:
     """What could not be asked about, for one reason."""
 
     def __init__(self) -> None:
-        self._count, self._named, self._because = 0, list[str](), ""
+        self._count, self._named, self._detail = 0, list[str](), ""
 
-    def note(self, name: str, because: str) -> None:
+    def note(self, name: str, detail: str) -> None:
         """Count one; the first few are named."""
         self._count += 1
-        self._because = self._because or because
+        self._detail = self._detail or detail
         if len(self._named) < _NAMED:
             self._named.append(name)
 
@@ -122,7 +122,7 @@ class _Unasked:
         """Yield one difference for all of them."""
         if self._count:
             names = ", ".join(self._named) + (", …" if self._count > len(self._named) else "")
-            here, there = f"{_counted(self._count, what)}: {names}", f"{whom} could not be asked: {self._because}"
+            here, there = f"{_counted(self._count, what)}: {names}", f"{whom} could not be asked: {self._detail}"
             yield _not_asked(here, there, "run `manage.py tillgate doctor`, and the audit again")
 
 
@@ -154,7 +154,7 @@ class _Audit:
 
     def _of_account(self, alias: str) -> Iterator[Difference]:
         unasked = _Unasked()
-        with Asker(self._ask, Turn(self._stop, seconds=math.inf), self._connections) as asker:
+        with Asker(self._ask, TimeBudget(self._stop, seconds=math.inf), self._connections) as asker:
             for batch in self._batches(alias):
                 if self._stop():
                     break
@@ -163,8 +163,8 @@ class _Audit:
                 for payment, answer in zip(batch, asker.about(batch), strict=True):
                     yield from self._judge(payment, facts[payment.pk], answer, asker, unasked)
                 yield from _doubles(batch)
-                for books in _read([payment.order_id for payment in batch if not payment.has_earlier]):
-                    yield from self._of_order(books)
+                for ledger in _read([payment.order_id for payment in batch if not payment.has_earlier]):
+                    yield from self._of_order(ledger)
                 self.audited.payments += len(batch)
                 self._progress(self.audited)
         yield from unasked.differences("payment", f"the gateway of account {alias}")
@@ -195,20 +195,20 @@ class _Audit:
     def _judge(self, payment: Payment, facts: PaymentFacts, answer: Answer | None, asker: Asker, unasked: _Unasked) -> Iterator[Difference]:
         """Yield the difference between a payment and the answer about it, asking again about one that changed since it was read."""
         for _ in range(_TRIES):
-            if answer is None or isinstance(answer, NoNews) or compare_with_gateway(payment, facts, answer) is None:
+            if answer is None or isinstance(answer, Inconclusive) or compare_with_gateway(payment, facts, answer) is None:
                 break
             payment = Payment.objects.using(database()).select_related("order").get(pk=payment.pk)
             before, facts = facts, facts_of(payment)
             if facts == before:
                 break
             [answer] = asker.about([payment])
-        if answer is None or isinstance(answer, NoNews):
-            ended = "the audit was ended" if self._stop() else asker.silences.because
-            unasked.note(payment.reference, answer.because if answer else ended)
+        if answer is None or isinstance(answer, Inconclusive):
+            ended = "the audit was ended" if self._stop() else asker.breaker.detail
+            unasked.note(payment.reference, answer.detail if answer else ended)
             return
         self._count(facts, answer)
         if difference := compare_with_gateway(payment, facts, answer):
-            yield compare_with_gateway(payment, facts, answer, _attentions_of(payment)) or difference
+            yield compare_with_gateway(payment, facts, answer, _reviews_of(payment)) or difference
 
     def _count(self, facts: PaymentFacts, answer: Answer) -> None:
         self.audited.compared += 1
@@ -219,23 +219,23 @@ class _Audit:
             self.audited.paid_there += 1
             self.audited.paid_there_amount = money.total([self.audited.paid_there_amount, answer.transaction.amount or NOTHING])
 
-    def _of_order(self, books: OrderBooks) -> Iterator[Difference]:
-        """Yield where the books of an order differ among themselves or from what its shop says."""
-        found, fault = _judge_order(books)
+    def _of_order(self, ledger: OrderLedger) -> Iterator[Difference]:
+        """Yield where the ledger of an order differ among themselves or from what its shop says."""
+        found, fault = _judge_order(ledger)
         if found:
-            with locked_order(books.order.pk):
-                [books] = _read([books.order.pk])
-                found, fault = _judge_order(books)
+            with locked_order(ledger.order.pk):
+                [ledger] = _read([ledger.order.pk])
+                found, fault = _judge_order(ledger)
         if fault:
-            if books.order.plugin not in self._shops:  # the first is enough of its traceback
-                _log.error("order %s could not be described", books.order, exc_info=fault)
-            self._shops[books.order.plugin].note(str(books.order), f"{type(fault).__name__}: {fault}")
+            if ledger.order.plugin not in self._shops:  # the first is enough of its traceback
+                _log.error("order %s could not be described", ledger.order, exc_info=fault)
+            self._shops[ledger.order.plugin].note(str(ledger.order), f"{type(fault).__name__}: {fault}")
         yield from found
 
 
-def _attentions_of(payment: Payment) -> Iterable[Attention]:
+def _reviews_of(payment: Payment) -> Iterable[Review]:
     about = Q(payment=payment) | Q(account=payment.account, reason__in=ACCOUNT_REASONS)
-    return Attention.objects.using(database()).filter(about).order_by("id")
+    return Review.objects.using(database()).filter(about).order_by("id")
 
 
 def _doubles(batch: list[Payment]) -> Iterator[Difference]:
@@ -248,29 +248,29 @@ def _doubles(batch: list[Payment]) -> Iterator[Difference]:
     for payment in batch:
         same = by_number[payment.sandbox, payment.transaction_no]
         if payment in same[1:]:
-            told = Attention.objects.using(database()).filter(payment__in=same, reason=AttentionReason.DUPLICATE_TRANSACTION_NO)
-            yield twins(payment, same[0], told.order_by("id"))
+            told = Review.objects.using(database()).filter(payment__in=same, reason=ReviewReason.DUPLICATE_TRANSACTION_NO)
+            yield duplicates(payment, same[0], told.order_by("id"))
 
 
-def _read(order_ids: list[int]) -> list[OrderBooks]:
-    """Read the books of some orders, with the same few statements however many they are."""
+def _read(order_ids: list[int]) -> list[OrderLedger]:
+    """Read the ledger of some orders, with the same few statements however many they are."""
     orders = Order.objects.using(database()).select_related("paid_by__order").in_bulk(order_ids)
     payments = _grouped(Payment.objects.filter(order__in=order_ids).select_related("order"), lambda row: row.order_id)
     refunds = _grouped(Refund.objects.filter(payment__order__in=order_ids).select_related("payment"), lambda row: row.payment.order_id)
-    kinds = (DeliveryKind.PAYMENT_PAID, DeliveryKind.REFUND_CHANGED)
-    deliveries = _grouped(Delivery.objects.filter(order__in=order_ids, kind__in=kinds), lambda row: row.order_id)
-    attentions = _grouped(Attention.objects.filter(order__in=order_ids), lambda row: row.order_id)
+    kinds = (OutboxEventKind.PAYMENT_PAID, OutboxEventKind.REFUND_CHANGED)
+    outbox_events = _grouped(OutboxEvent.objects.filter(order__in=order_ids, kind__in=kinds), lambda row: row.order_id)
+    reviews = _grouped(Review.objects.filter(order__in=order_ids), lambda row: row.order_id)
     entries = TimelineEntry.objects.using(database()).filter(order__in=order_ids, event__in=list(STATUS_OF_EVENT)).order_by("id")
     last: dict[tuple[int | None, int | None], str] = {
         (payment, refund): event for payment, refund, event in entries.values_list("payment_id", "refund_id", "event")
     }
     return [
-        OrderBooks(
+        OrderLedger(
             order=orders[pk],
             payments=payments[pk],
             refunds=refunds[pk],
-            deliveries=deliveries[pk],
-            attentions=attentions[pk],
+            outbox_events=outbox_events[pk],
+            reviews=reviews[pk],
             last_events={
                 **{payment: last.get((payment.pk, None), "") for payment in payments[pk]},
                 **{refund: last.get((refund.payment_id, refund.pk), "") for refund in refunds[pk]},
@@ -287,17 +287,17 @@ def _grouped(rows: QuerySet[Any], order_of: Callable[[Any], int]) -> dict[int, l
     return groups
 
 
-def _judge_order(books: OrderBooks) -> tuple[list[Difference], Exception | None]:
+def _judge_order(ledger: OrderLedger) -> tuple[list[Difference], Exception | None]:
     """Return the differences about an order, and what its shop raised if it could not be asked."""
-    found, order = list(examine(books)), books.order
-    if not is_held_as_paid(books):
+    found, order = list(examine(ledger)), ledger.order
+    if not is_held_as_paid(ledger):
         return found, None
     try:
-        with transaction.atomic(using=database()):  # as at start and delivery: a plugin may lock what it looks at
+        with transaction.atomic(using=database()):  # as at start and outbox event: a plugin may lock what it looks at
             described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
             transaction.set_rollback(True, using=database())  # whatever it wrote meanwhile is not kept
     except Exception as error:  # a shop's plugin may raise anything
         return found, error
-    if difference := compare_with_shop(books, described):
+    if difference := compare_with_shop(ledger, described):
         found.append(difference)
     return found, None

@@ -1,4 +1,4 @@
-"""The owner's mail: what needs a person, not more often than the settings say."""
+"""The owner's mail: what needs review, not more often than the settings say."""
 
 from __future__ import annotations
 
@@ -12,65 +12,65 @@ from django.utils.translation import gettext, ngettext
 
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import Attention
+from tillgate.django.models import Review
 from tillgate.django.operations.heartbeats import take_turn
 from tillgate.django.operations.locking import database, durable, network, outside_transactions
 
-__all__ = ["mail_attentions", "recipients_of_attentions"]
+__all__ = ["mail_reviews", "recipients_of_reviews"]
 
-HEARTBEAT: Final = "attention-mail"
+HEARTBEAT: Final = "review-mail"
 """When the last mail had its turn."""
 _MOST_IN_ONE_MAIL: Final = 20
 _MOST_AT_ONCE: Final = 500
 """Told in one mail, most of them by their number alone."""
 
 
-def mail_attentions() -> int:
+def mail_reviews() -> int:
     """Mail what was raised since the last mail, if it is time and there is somebody to mail; return the number of mails sent.
 
     What a mail server refuses stays unmailed, and is tried again when the next mail may go.
     """
-    outside_transactions("mail_attentions")
-    interval = timedelta(minutes=get_settings().attention_mail_minutes)
-    recipients = recipients_of_attentions()
-    unmailed = Attention.objects.using(database()).filter(mailed_at__isnull=True, resolved_at__isnull=True)
+    outside_transactions("mail_reviews")
+    interval = timedelta(minutes=get_settings().review_mail_minutes)
+    recipients = recipients_of_reviews()
+    unmailed = Review.objects.using(database()).filter(mailed_at__isnull=True, resolved_at__isnull=True)
     if not recipients or not unmailed.exists() or not take_turn(HEARTBEAT, clock.now(), interval):
         return 0
     waiting = list(unmailed.order_by("id")[:_MOST_AT_ONCE])
     if not waiting:
         return 0  # a person was quicker
-    subject = ngettext("%(count)d payment matter needs a person", "%(count)d payment matters need a person", len(waiting))
-    lines = [f"- {attention.sentence}" for attention in waiting[:_MOST_IN_ONE_MAIL]]
+    subject = ngettext("%(count)d payment matter needs review", "%(count)d payment matters need review", len(waiting))
+    lines = [f"- {review.message}" for review in waiting[:_MOST_IN_ONE_MAIL]]
     if more := len(waiting) - len(lines):
         lines.append(ngettext("... and %(count)d more.", "... and %(count)d more.", more) % {"count": more})
     lines.append(_where())
     with network():
         EmailMessage(subject % {"count": len(waiting)}, "\n\n".join(lines), to=recipients).send()
     with durable():
-        rows = Attention.objects.using(database()).filter(pk__in=[attention.pk for attention in waiting])
-        counted = {attention.pk: attention for attention in waiting}
-        in_words = {attention.pk for attention in waiting[:_MOST_IN_ONE_MAIL]}
+        rows = Review.objects.using(database()).filter(pk__in=[review.pk for review in waiting])
+        counted = {review.pk: review for review in waiting}
+        in_words = {review.pk for review in waiting[:_MOST_IN_ONE_MAIL]}
         told = list(rows.select_for_update().order_by("pk"))
         for row in told:
             if row.pk in in_words:
                 row.mailed = [*(row.mailed or []), counted[row.pk].mark]
-            if row.sentence == counted[row.pk].sentence:  # else it says something else by now, and is mailed once more
+            if row.message == counted[row.pk].message:  # else it says something else by now, and is mailed once more
                 row.mailed_at = clock.now()
-        Attention.objects.using(database()).bulk_update(told, ["mailed", "mailed_at"])
+        Review.objects.using(database()).bulk_update(told, ["mailed", "mailed_at"])
     return 1
 
 
 def _where() -> str:
     try:
-        page = get_settings().address("admin:tillgate_attention_changelist")
+        page = get_settings().address("admin:tillgate_review_changelist")
     except NoReverseMatch:
-        return gettext("See “needs a person” in the admin.")
-    return gettext("See “needs a person” in the admin: %(url)s") % {"url": page}
+        return gettext("See “needs review” in the admin.")
+    return gettext("See “needs review” in the admin: %(url)s") % {"url": page}
 
 
-def recipients_of_attentions() -> list[str]:
+def recipients_of_reviews() -> list[str]:
     """Return whom to mail."""
-    chosen = get_settings().attention_mail_to
+    chosen = get_settings().review_mail_to
     if chosen:
         return list(chosen)
     # Before Django 6 a manager is a pair of name and address, from then on an address.

@@ -1,4 +1,4 @@
-"""Payments learn their fate here. Return, notice and sweep are three doors to one `reconcile`: ask the gateway, and apply its answer."""
+"""Return, notification and worker lead to one `reconcile`: query the gateway and apply the answer."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from django.db import connections, transaction
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment
+from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Review
 from tillgate.django.operations.accounts import account_of
-from tillgate.django.operations.attention import (
+from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
+from tillgate.django.operations.outbox import deliver, deliver_due
+from tillgate.django.operations.reviews import (
     ACCOUNT_REASONS,
     ITSELF,
     SAID_REASONS,
@@ -24,28 +26,26 @@ from tillgate.django.operations.attention import (
     as_heard,
     conclude,
     open_key,
-    raise_attention,
+    open_review,
     resolve,
 )
-from tillgate.django.operations.deliveries import deliver, deliver_due
-from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
-from tillgate.django.operations.timeline import LET_EXPIRE, record
+from tillgate.django.operations.timeline import FORCE_EXPIRE, record
 from tillgate.errors import InvalidRequest, TillgateError
 from tillgate.lifecycle import (
     UNTOLD_REASONS,
     Answer,
-    AttentionReason,
     Claim,
     Decision,
     Found,
-    NoNews,
+    Inconclusive,
     PaymentFacts,
     PaymentStatus,
+    ReviewReason,
     claim_of,
     decide,
     hear,
-    next_look,
-    next_try,
+    next_poll,
+    next_retry,
 )
 
 __all__ = [
@@ -53,13 +53,13 @@ __all__ = [
     "apply_answer",
     "ask",
     "assign",
-    "claim_look",
+    "claim_poll",
     "decide_about",
     "facts_of",
+    "force_expire",
     "is_unchanged",
-    "let_expire",
     "matter_of",
-    "next_look_after",
+    "next_poll_after",
     "reconcile",
     "watched_since",
 ]
@@ -67,47 +67,48 @@ __all__ = [
 _log = logging.getLogger("tillgate")
 
 _NOBODY_KNOWS: Final[Mapping[str, str]] = MappingProxyType({})
-_BY_PERSON: Final = "person:"
+_BY_PERSON: Final = "staff:"
 _OVER_UNPAID: Final = frozenset({PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED})
 _QUICK_SECONDS: Final = 5.0
-_LOOK_LEASE: Final = timedelta(minutes=1)
-"""Longer than a quick look takes: if its process dies, the sweeper looks then."""
-_CLAIMED: Final = ("status_since", "looked_at", "next_look_at", "notices", "forged_notices")
+_POLL_LEASE: Final = timedelta(minutes=1)
+"""Longer than a quick look takes: if its process dies, the worker looks then."""
+_CLAIMED: Final = ("status_since", "last_polled_at", "next_poll_at", "notifications", "forged_notifications")
 """What tells that a payment's row has changed. None has an index: InnoDB would come to the row by the index, against others' lock order."""
 
 
-def _look_for_duplicate(order: Order, payment: Payment, transaction_no: str, cause: str) -> None:
-    """Raise attention when the gateway gave the same number to another payment; recording goes on."""
+def _look_for_duplicate(order: Order, payment: Payment, transaction_no: str, actor: str) -> None:
+    """Open a review when the gateway gave the same number to another payment; recording goes on."""
     # A sandbox and a live gateway count for themselves.
-    twins = Payment.objects.using(database()).filter(transaction_no=transaction_no, sandbox=payment.sandbox).exclude(pk=payment.pk)
-    if twin := twins.first():
-        sentence = f"The gateway gave transaction {transaction_no} to {payment.reference} and to {twin.reference}."
-        raise_attention(AttentionReason.DUPLICATE_TRANSACTION_NO, sentence, cause, order=order, payment=payment, account=payment.account)
+    duplicates = Payment.objects.using(database()).filter(transaction_no=transaction_no, sandbox=payment.sandbox).exclude(pk=payment.pk)
+    if duplicate := duplicates.first():
+        message = f"The gateway gave transaction {transaction_no} to {payment.reference} and to {duplicate.reference}."
+        open_review(ReviewReason.DUPLICATE_TRANSACTION_NO, message, actor, order=order, payment=payment, account=payment.account)
 
 
-def reconcile(payment: Payment, cause: str) -> Payment:
+def reconcile(payment: Payment, actor: str) -> Payment:
     """Ask the gateway about a payment, apply the answer, and return the payment as it now stands.
 
     At most one query is sent per payment in the throttle interval (I7); when it is not yet time, the next look is brought forward.
     """
     outside_transactions("reconcile")
-    if not claim_look(payment):
+    if not claim_poll(payment):
         return _fresh(payment)
-    return apply_answer(payment, ask(payment, quickly=True), cause)
+    return apply_answer(payment, ask(payment, quickly=True), actor)
 
 
-def claim_look(payment: Payment, said: str = "", **counted: int) -> bool:
+def claim_poll(payment: Payment, said: str = "", **counted: int) -> bool:
     """Take the right to query a payment now, and tell whether it was given: not when the payment was queried just now.
 
-    Either way the sweeper looks soon, should this process die or the right be denied (I7). `counted` are counters of notices to raise in
-    the same statement, and `said` is a hash of what the notice said. The row is changed as it was read, unless it has changed since: then
-    it is read again, under its lock.
+    Either way the worker looks soon, should this process die or the right be denied (I7). `counted` are counters of notifications to raise
+    in
+    the same statement, and `said` is a hash of what the notification said. The row is changed as it was read, unless it has changed since:
+    then it is read again, under its lock.
     """
     rows = Payment.objects.using(database()).filter(pk=payment.pk)
     changes, may_ask = _claim(payment, said, counted)
     if not rows.filter(**{name: getattr(payment, name) for name in _CLAIMED}).update(**changes):
         # PostgreSQL has locked the row for a change already, though there was none. Raised to FOR UPDATE, that lock may have to queue
-        # behind another notice that waits for this one: so it is not raised.
+        # behind another notification that waits for this one: so it is not raised.
         no_key = connections[database()].features.has_select_for_no_key_update
         with transaction.atomic(using=database()):
             assign(payment, rows.select_for_update(no_key=no_key).values().get())
@@ -120,14 +121,14 @@ def claim_look(payment: Payment, said: str = "", **counted: int) -> bool:
 def _claim(payment: Payment, said: str, counted: dict[str, int]) -> tuple[dict[str, Any], bool]:
     changes: dict[str, Any] = {name: getattr(payment, name) + more for name, more in counted.items()}
     if said:
-        changes["last_notice"] = said
+        changes["last_notification"] = said
     if counted and payment.status == PaymentStatus.PAID:
-        return changes, False  # it learns nothing from a notice; its tail looks notice what changes later
-    now, throttle = clock.now(), timedelta(seconds=get_settings().notice_throttle_seconds)
-    if payment.looked_at is None or payment.looked_at <= now - throttle:
-        return changes | {"looked_at": now, "next_look_at": now + throttle + _LOOK_LEASE}, True
+        return changes, False  # it learns nothing from a notification; its tail looks notification what changes later
+    now, throttle = clock.now(), timedelta(seconds=get_settings().notification_throttle_seconds)
+    if payment.last_polled_at is None or payment.last_polled_at <= now - throttle:
+        return changes | {"last_polled_at": now, "next_poll_at": now + throttle + _POLL_LEASE}, True
     soon = now + throttle
-    return changes | {"next_look_at": min(soon, payment.next_look_at or soon)}, False
+    return changes | {"next_poll_at": min(soon, payment.next_poll_at or soon)}, False
 
 
 def assign(payment: Payment, values: Mapping[str, object]) -> None:
@@ -139,16 +140,16 @@ def assign(payment: Payment, values: Mapping[str, object]) -> None:
 def ask(payment: Payment, *, quickly: bool = False) -> Answer:
     """Ask the gateway about a payment, through the account that made it. Uses no database transaction; never raises.
 
-    `quickly` is for when somebody waits, a shopper or the gateway's notice: one short attempt, since the sweeper asks again.
+    `quickly` is for when somebody waits, a shopper or the gateway's notification: one short attempt, since the worker asks again.
     """
     asked_at = clock.now()
     try:
         account = account_of(payment)
     except TillgateError as error:
-        return NoNews(because=str(error), attention=AttentionReason.ACCOUNT_GONE)
+        return Inconclusive(detail=str(error), review=ReviewReason.ACCOUNT_GONE)
     except Exception as error:  # a plugin that keeps the account may raise anything
         _log.exception("the account of %s could not be found", payment.reference)
-        return NoNews(because=f"{type(error).__name__} in a plugin")
+        return Inconclusive(detail=f"{type(error).__name__} in a plugin")
     if quickly:
         account = account.model_copy(update={"deadline_seconds": min(account.deadline_seconds, _QUICK_SECONDS), "query_attempts": 1})
     try:
@@ -158,20 +159,20 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
         return hear(error, asked_at, account.dialect)
     except Exception as error:  # a plugin around the gateway may raise anything, and none of it is news
         _log.exception("the query of %s failed in a plugin", payment.reference)
-        return NoNews(because=f"{type(error).__name__} in a plugin")
+        return Inconclusive(detail=f"{type(error).__name__} in a plugin")
 
 
 def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
-    """Return what `decide` needs to know of a payment; what was given back of it is looked up unless `refunded` tells."""
+    """Return what `decide` needs to know of a payment; what was refunded of it is polled up unless `refunded` tells."""
     if refunded is None:
-        refunded = payment.given_back if payment.status == PaymentStatus.PAID else NOTHING
+        refunded = payment.refunded_amount if payment.status == PaymentStatus.PAID else NOTHING
     return PaymentFacts(
         reference=payment.reference,
         amount=payment.amount,
         currency=payment.currency,
         status=PaymentStatus(payment.status),
         expires_at=payment.expires_at,
-        closes_at=payment.cashier_closes_at,
+        closes_at=payment.page_closes_at,
         transaction_no=payment.transaction_no,
         refunded=refunded,
     )
@@ -181,38 +182,38 @@ def is_unchanged(payment: Payment, decision: Decision, told: Mapping[str, str] =
     """Tell whether a decision leaves everything about a payment as it is; `told` is what persons know of already, by the matters' keys."""
     if decision.status != payment.status or decision.transaction_no != payment.transaction_no:
         return False
-    if decision.attention is None:
+    if decision.review is None:
         return True
-    known = told.get(matter_of(payment, decision.attention))
-    return known is not None and (known == _sentence(payment, decision) or decision.attention in ACCOUNT_REASONS)
+    known = told.get(matter_of(payment, decision.review))
+    return known is not None and (known == _message(payment, decision) or decision.review in ACCOUNT_REASONS)
 
 
-def matter_of(payment: Payment, reason: AttentionReason) -> str:
-    """Return the key of the attention that a reason raises about a payment, or about its account."""
+def matter_of(payment: Payment, reason: ReviewReason) -> str:
+    """Return the key of the review that a reason raises about a payment, or about its account."""
     return open_key(reason, payment, payment.account)
 
 
-def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
+def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
     """Apply an answer of the gateway to a payment, under its order's lock, and deliver what follows to the shop."""
     decision = decide(facts_of(payment), answer)
     if is_unchanged(payment, decision):
-        if decision.is_news and not isinstance(answer, NoNews):
-            conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(cause))
+        if decision.is_conclusive and not isinstance(answer, Inconclusive):
+            conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(actor))
         reschedule([payment], decision)
         return payment
-    if not decision.is_news:
+    if not decision.is_conclusive:
         with durable():
-            _raise(payment.order, payment, decision, cause)
+            _raise(payment.order, payment, decision, actor)
         reschedule([payment], decision)
         return payment
     with locked_order(payment.order_id) as order:
         fresh = Payment.objects.using(database()).select_for_update().get(pk=payment.pk)
         fresh.order = order
         decision = decide_about(fresh, answer)
-        if _is_outrun(payment, fresh, decision, answer):
+        if _is_stale(payment, fresh, decision, answer):
             return fresh
         if not is_unchanged(fresh, decision):
-            _write(order, fresh, decision, answer, cause, heard=payment.notices)
+            _write(order, fresh, decision, answer, actor, heard=payment.notifications)
     tell = deliver if fresh.status != payment.status else deliver_due  # of what does not move there is seldom anything to tell
     tell(order.pk)
     return fresh
@@ -220,36 +221,39 @@ def apply_answer(payment: Payment, answer: Answer, cause: str) -> Payment:
 
 def decide_about(payment: Payment, answer: Answer) -> Decision:
     """Decide what an answer means for a payment, by what is known of it."""
-    return decide(facts_of(payment), as_heard(payment, answer, payment.attentions.filter(resolved_at__isnull=True)))
+    return decide(facts_of(payment), as_heard(payment, answer, payment.reviews.filter(resolved_at__isnull=True)))
 
 
-def _is_outrun(read: Payment, payment: Payment, decision: Decision, answer: Answer) -> bool:
+def _is_stale(read: Payment, payment: Payment, decision: Decision, answer: Answer) -> bool:
     """Tell whether the gateway was asked before the payment came to its status, and moves it nowhere.
 
     So it is when it has come to it since it was read, whatever two machines' clocks say; `read` is older than the question.
     """
     has_moved = payment.status_since != read.status_since
-    is_earlier = not isinstance(answer, NoNews) and answer.asked_at < payment.status_since
+    is_earlier = not isinstance(answer, Inconclusive) and answer.asked_at < payment.status_since
     # A clock that ran far ahead may have said when it came to its status.
-    is_outrun = decision.status == payment.status and (has_moved or (is_earlier and payment.status_since <= clock.now() + clock.SKEW))
-    # What is over unpaid may be so by a person's word, or since the gateway did not know it: that it calls it paid is told, late as it is.
-    is_called_paid = decision.attention is not None and claim_of(decision.attention, decision.because) is Claim.PAID
-    return is_outrun and not (is_called_paid and payment.status in _OVER_UNPAID)
+    is_stale = decision.status == payment.status and (has_moved or (is_earlier and payment.status_since <= clock.now() + clock.SKEW))
+    # What is over unpaid may be so by a person's word, or since the gateway did not know it: that it reports it paid is told, late as it
+    # is.
+    is_reported_paid = decision.review is not None and claim_of(decision.review, decision.detail) is Claim.PAID
+    return is_stale and not (is_reported_paid and payment.status in _OVER_UNPAID)
 
 
 def reschedule(payments: list[Payment], decision: Decision) -> None:
     """Set the next look at payments that an answer left as they were, all in the same status."""
     now = clock.now()
     for payment in payments:
-        due = next_look_after(payment, decision, now)
-        # A notice that came since it was claimed has brought the next look forward (I7).
-        rows = Payment.objects.using(database()).filter(pk=payment.pk, status_since=payment.status_since, notices=payment.notices)
-        rows.update(next_look_at=due, looked_at=now)
+        due = next_poll_after(payment, decision, now)
+        # A notification that came since it was claimed has brought the next look forward (I7).
+        rows = Payment.objects.using(database()).filter(
+            pk=payment.pk, status_since=payment.status_since, notifications=payment.notifications
+        )
+        rows.update(next_poll_at=due, last_polled_at=now)
 
 
-def next_look_after(payment: Payment, decision: Decision, now: datetime) -> datetime | None:
-    """Return when a payment is looked at next after an answer that has been written."""
-    when = next_look if decision.is_last_word else next_try
+def next_poll_after(payment: Payment, decision: Decision, now: datetime) -> datetime | None:
+    """Return when a payment is polled next after an answer that has been written."""
+    when = next_poll if decision.is_last_word else next_retry
     return when(PaymentStatus(payment.status), watched_since(payment), payment.expires_at, now)
 
 
@@ -258,56 +262,56 @@ def watched_since(payment: Payment) -> datetime:
     return payment.created_at if payment.is_open else payment.status_since
 
 
-def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, cause: str, *, heard: int, event: str = "") -> None:
-    """Write what was decided; `heard` is how many notices had come when the gateway was asked, and `event` what a new status is called."""
+def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, actor: str, *, heard: int, event: str = "") -> None:
+    """Write a decision. `heard` counts the notifications before the query; `event` names the timeline entry of a new status."""
     now = clock.now()
     moved = decision.status != payment.status
     if moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
-        _look_for_duplicate(order, payment, decision.transaction_no, cause)
+        _look_for_duplicate(order, payment, decision.transaction_no, actor)
     is_identified = decision.transaction_no and decision.transaction_no != payment.transaction_no
     payment.status, payment.transaction_no = decision.status.value, decision.transaction_no
     if moved:
         payment.status_since = now
-    due = next_look_after(payment, decision, now)
-    if payment.notices > heard and payment.next_look_at and decision.status is not PaymentStatus.PAID:
-        due = min(due or payment.next_look_at, payment.next_look_at)  # a notice that came since has brought it forward (I7)
-    payment.next_look_at, payment.looked_at = due, now
-    payment.save(update_fields=["status", "status_since", "transaction_no", "next_look_at", "looked_at"])
-    if decision.attention:
-        _raise(order, payment, decision, cause)
-    if not isinstance(answer, NoNews):  # a person's word ends nothing that an answer has said
-        conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(cause))
+    due = next_poll_after(payment, decision, now)
+    if payment.notifications > heard and payment.next_poll_at and decision.status is not PaymentStatus.PAID:
+        due = min(due or payment.next_poll_at, payment.next_poll_at)  # a notification that came since has brought it forward (I7)
+    payment.next_poll_at, payment.last_polled_at = due, now
+    payment.save(update_fields=["status", "status_since", "transaction_no", "next_poll_at", "last_polled_at"])
+    if decision.review:
+        _raise(order, payment, decision, actor)
+    if not isinstance(answer, Inconclusive):  # a person's word ends nothing that an answer has said
+        conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(actor))
     if moved:
         evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
-        record(event or f"payment.{decision.status}", order, cause, decision.because, payment=payment, evidence=evidence)
+        record(event or f"payment.{decision.status}", order, actor, decision.detail, payment=payment, evidence=evidence)
         after_change(order, payment)
     elif is_identified:
-        record("payment.identified", order, cause, f"transaction {decision.transaction_no}", payment=payment)
+        record("payment.identified", order, actor, f"transaction {decision.transaction_no}", payment=payment)
 
 
-def _who(cause: str) -> str:
+def _who(actor: str) -> str:
     """Return who asked, by the cause of a change."""
-    return cause.removeprefix(_BY_PERSON) if cause.startswith(_BY_PERSON) else ITSELF
+    return actor.removeprefix(_BY_PERSON) if actor.startswith(_BY_PERSON) else ITSELF
 
 
-def _raise(order: Order, payment: Payment, decision: Decision, cause: str) -> None:
-    if decision.attention is None:
+def _raise(order: Order, payment: Payment, decision: Decision, actor: str) -> None:
+    if decision.review is None:
         return
     about: dict[str, Any] = {"payment": payment, "account": payment.account}
-    if decision.attention in ACCOUNT_REASONS:
+    if decision.review in ACCOUNT_REASONS:
         about["evidence"] = {"reference": payment.reference}
     else:
         about["order"] = order
-    raise_attention(decision.attention, _sentence(payment, decision), cause, **about)
+    open_review(decision.review, _message(payment, decision), actor, **about)
 
 
-def _sentence(payment: Payment, decision: Decision) -> str:
+def _message(payment: Payment, decision: Decision) -> str:
     """Return what a person is told of what an answer says."""
-    whom = f"Account {payment.account}" if decision.attention in ACCOUNT_REASONS else f"Payment {payment.reference}"
-    return f"{whom}: {decision.because}."
+    whom = f"Account {payment.account}" if decision.review in ACCOUNT_REASONS else f"Payment {payment.reference}"
+    return f"{whom}: {decision.detail}."
 
 
-def let_expire(about: Attention, person: str, note: str, newest: int) -> Payment:
+def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
     """Let a payment expire that no answer settles, as a person wishes; should money come all the same, it is found.
 
     `about` is the matter that the person answers for, as it was read, and `newest` the last of the payment's matters at that time. Raises
@@ -320,41 +324,41 @@ def let_expire(about: Attention, person: str, note: str, newest: int) -> Payment
         payment = Payment.objects.using(database()).select_for_update().get(pk=row.pk)
         payment.order = order
         about_it = SAID_REASONS | UNTOLD_REASONS
-        matters = Attention.objects.filter(payment=payment, reason__in=about_it, resolved_at__isnull=True).order_by("pk")
+        matters = Review.objects.filter(payment=payment, reason__in=about_it, resolved_at__isnull=True).order_by("pk")
         if not matters.filter(pk=about.pk).exists():
-            raise InvalidRequest("attention", about.pk, "was resolved by somebody else in the meantime")
+            raise InvalidRequest("review", about.pk, "was resolved by somebody else in the meantime")
         if more := _said_beyond(about, newest, matters):
-            raise InvalidRequest("payment", payment.reference, f"is known to the gateway by now: {more.sentence}")
+            raise InvalidRequest("payment", payment.reference, f"is known to the gateway by now: {more.message}")
         if not payment.is_open:
             raise InvalidRequest("payment", payment.reference, f"is {payment.status} by now")
         now = clock.now()
         if payment.created_at <= now + clock.SKEW and now < payment.expires_at:  # a clock that ran ahead has said nothing of use
             raise InvalidRequest("payment", payment.reference, f"can still be paid, until {clock.local(payment.expires_at):%Y-%m-%d %H:%M}")
-        because = f"a person lets it expire: {note}"
-        decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, because=because)
-        for pk, sentence in matters.values_list("pk", "sentence"):
-            resolve(pk, because, person, accepted=(pk, sentence) == (about.pk, about.sentence))
-        _write(order, payment, decision, NoNews(because=because), f"{_BY_PERSON}{person}", heard=row.notices, event=LET_EXPIRE)
+        detail = f"a person marks it as expired: {note}"
+        decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, detail=detail)
+        for pk, message in matters.values_list("pk", "message"):
+            resolve(pk, detail, staff, accepted=(pk, message) == (about.pk, about.message))
+        _write(order, payment, decision, Inconclusive(detail=detail), f"{_BY_PERSON}{staff}", heard=row.notifications, event=FORCE_EXPIRE)
     deliver_due(row.order_id)
     return payment
 
 
-def _said_beyond(about: Attention, newest: int, matters: Iterable[Attention]) -> Attention | None:
+def _said_beyond(about: Review, newest: int, matters: Iterable[Review]) -> Review | None:
     """Return which of a payment's open matters claims more than the one that a person has read, or as much of being paid and is newer.
 
     Once the gateway has called the payment paid, whatever it says or does not say since, it takes a person who has read that.
     """
-    most = max(matters, key=lambda one: (claim_of(one.reason, one.sentence), one.pk))
-    claim = claim_of(most.reason, most.sentence)
+    most = max(matters, key=lambda one: (claim_of(one.reason, one.message), one.pk))
+    claim = claim_of(most.reason, most.message)
     is_unread = claim > Claim.UNPAID and most.pk > newest
-    return most if is_unread or claim > claim_of(about.reason, about.sentence) else None
+    return most if is_unread or claim > claim_of(about.reason, about.message) else None
 
 
 def after_change(order: Order, payment: Payment) -> None:
     """Queue what the shop must hear of a payment's new status, in the same transaction."""
     now = clock.now()
     if payment.status == PaymentStatus.PAID:
-        Delivery(order=order, payment=payment, kind=DeliveryKind.PAYMENT_PAID, created_at=now, due_at=now).save(force_insert=True)
+        OutboxEvent(order=order, payment=payment, kind=OutboxEventKind.PAYMENT_PAID, created_at=now, due_at=now).save(force_insert=True)
     elif not payment.is_open:
         order.unpaid_check_at = now + timedelta(minutes=get_settings().order_unpaid_after_minutes)
         order.save(update_fields=["unpaid_check_at"])

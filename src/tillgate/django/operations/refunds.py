@@ -1,4 +1,4 @@
-"""Refunds: queued under the order's lock, sent once, settled by an answer, a notice or a person."""
+"""Refunds: queued under the order's lock, sent once, settled by an answer, a notification or a person."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from django.db.models import QuerySet
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import NOTHING, Attention, Delivery, DeliveryKind, Order, Payment, Refund, new_key
+from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, new_key
 from tillgate.django.operations.accounts import account_of
-from tillgate.django.operations.attention import ELSEWHERE_REASONS, GIVEN_BACK_REASONS, ITSELF, raise_attention, resolve, settle
-from tillgate.django.operations.deliveries import deliver
 from tillgate.django.operations.locking import (
     database,
     durable,
@@ -27,22 +25,24 @@ from tillgate.django.operations.locking import (
     outside_transactions,
     reconnect_if_cut,
 )
+from tillgate.django.operations.outbox import deliver
+from tillgate.django.operations.reviews import ELSEWHERE_REASONS, ITSELF, REFUND_ENDS_REASONS, open_review, resolve, settle
 from tillgate.django.operations.timeline import record
 from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, TillgateError
-from tillgate.lifecycle import BOUND_REFUND_STATUSES, AttentionReason, PaymentStatus, RefundStatus, decide_refund, move_refund
+from tillgate.lifecycle import BOUND_REFUND_STATUSES, PaymentStatus, RefundStatus, ReviewReason, decide_refund, move_refund
 from tillgate.wire import money
 from tillgate.wire.messages import Refunded, RefundRequest
 from tillgate.wire.texts import storable
 
 __all__ = [
     "RefundNotPossible",
-    "enter_external_refund",
     "queue_refund",
+    "record_external_refund",
     "refund",
     "refundable",
     "send_refund",
-    "settle_by_notice",
-    "settle_by_person",
+    "settle_by_notification",
+    "settle_by_staff",
     "withdraw",
 ]
 
@@ -50,7 +50,7 @@ _log = logging.getLogger("tillgate")
 
 _UNDER_WAY: Final = (RefundStatus.SENDING, RefundStatus.UNKNOWN)
 """From these an answer of the gateway settles a refund."""
-_OVER_ONCE_GIVEN_BACK: Final = GIVEN_BACK_REASONS | {AttentionReason.CHANGED_AFTER_PAID}
+_OVER_ONCE_REFUNDED: Final = REFUND_ENDS_REASONS | {ReviewReason.CHANGED_AFTER_PAID}
 _LOST_AFTER: Final = timedelta(minutes=15)
 """A refund that is still *sending* after this was cut off by a crash: longer than any call may take."""
 _SEND_AGAIN_AFTER: Final = timedelta(minutes=1)
@@ -64,7 +64,7 @@ class RefundNotPossible(Exception):
 
 
 def refundable(payment: Payment) -> Decimal:
-    """Return how much of a payment can still be given back, in dollars."""
+    """Return how much of a payment can still be refunded, in dollars."""
     return _left(payment, payment.refunds.all()) if payment.status == PaymentStatus.PAID else NOTHING
 
 
@@ -78,11 +78,11 @@ def refund(
     payment_id: int,
     amount: Decimal | str,
     *,
-    person: str = "",
+    staff: str = "",
     reason: str = "",
     data: Mapping[str, Any] | None = None,
     seen: int | None = None,
-    about: Attention | None = None,
+    about: Review | None = None,
 ) -> Refund:
     """Refund part or all of a payment now, and return the refund with its outcome.
 
@@ -91,7 +91,7 @@ def refund(
     refund is to resolve, is resolved by now: the shop may have been told again, and hold its order to be paid by this money.
     """
     outside_transactions("refund")
-    queued = _queue(payment_id, amount, person, reason, data or {}, seen, about)
+    queued = _queue(payment_id, amount, staff, reason, data or {}, seen, about)
     return send_refund(queued.pk)
 
 
@@ -99,14 +99,14 @@ def queue_refund(
     payment_id: int,
     amount: Decimal | str,
     *,
-    person: str = "",
+    staff: str = "",
     reason: str = "",
     data: Mapping[str, Any] | None = None,
     seen: int | None = None,
 ) -> Refund:
-    """Queue a refund inside whatever transaction is running; it is sent on commit, or by the sweeper. `seen` is as in `refund`."""
+    """Queue a refund inside whatever transaction is running; it is sent on commit, or by the worker. `seen` is as in `refund`."""
     with transaction.atomic(using=database()):  # where the host commits by hand, only in here can something be done on commit
-        queued = _queue(payment_id, amount, person, reason, data or {}, seen)
+        queued = _queue(payment_id, amount, staff, reason, data or {}, seen)
         transaction.on_commit(lambda: _send_quietly(queued.pk), using=database())
     return queued
 
@@ -114,11 +114,11 @@ def queue_refund(
 def _queue(
     payment_id: int,
     amount: Decimal | str,
-    person: str,
+    staff: str,
     reason: str,
     data: Mapping[str, Any],
     seen: int | None = None,
-    about: Attention | None = None,
+    about: Review | None = None,
 ) -> Refund:
     exact = money.amount(amount)
     order_id = Payment.objects.using(database()).values_list("order_id", flat=True).get(pk=payment_id)
@@ -135,13 +135,13 @@ def _queue(
         _check_open(about)
         left = _left(payment, payment.refunds.select_for_update())
         if exact > left:
-            raise InvalidRequest("amount", exact, f"is more than the USD {left} that can still be given back of {payment.reference}")
+            raise InvalidRequest("amount", exact, f"is more than the USD {left} that can still be refunded of {payment.reference}")
         now = clock.now()
         queued = Refund(
             payment=payment,
-            notice_key=new_key(),
+            notification_key=new_key(),
             amount=exact,
-            requested_by=person[:150],
+            requested_by=staff[:150],
             reason=storable(reason)[:255],
             data=dict(data),
             created_at=now,
@@ -149,8 +149,8 @@ def _queue(
             due_at=now,
         )
         queued.save(force_insert=True)
-        cause = f"person:{person}" if person else "shop"
-        record("refund.queued", order, cause, f"USD {exact}" + (f": {queued.reason}" if reason else ""), payment=payment, refund=queued)
+        actor = f"staff:{staff}" if staff else "shop"
+        record("refund.queued", order, actor, f"USD {exact}" + (f": {queued.reason}" if reason else ""), payment=payment, refund=queued)
     return queued
 
 
@@ -158,9 +158,9 @@ def _may_be_refunded_elsewhere(payment: Payment) -> bool:
     return _elsewhere(payment).exists()
 
 
-def _elsewhere(payment: Payment) -> QuerySet[Attention]:
+def _elsewhere(payment: Payment) -> QuerySet[Review]:
     """Return what is open and says that money may have gone back that no refund here stands for."""
-    return Attention.objects.filter(payment=payment, reason__in=ELSEWHERE_REASONS, resolved_at__isnull=True)
+    return Review.objects.filter(payment=payment, reason__in=ELSEWHERE_REASONS, resolved_at__isnull=True)
 
 
 def _check_seen(payment: Payment, seen: int | None) -> None:
@@ -169,22 +169,22 @@ def _check_seen(payment: Payment, seen: int | None) -> None:
         raise RefundNotPossible(f"a refund of USD {newer.amount} of payment {payment.reference} was asked for in the meantime")
 
 
-def _check_open(about: Attention | None) -> None:
+def _check_open(about: Review | None) -> None:
     """Raise when the matter that a refund is to resolve is resolved, or says something else by now. Both need the order's lock too."""
     if about is None:
         return
-    by_now = Attention.objects.using(database()).select_for_update().get(pk=about.pk)
+    by_now = Review.objects.using(database()).select_for_update().get(pk=about.pk)
     if by_now.resolved_at:
         raise RefundNotPossible(f"{by_now.resolved_by} had resolved it already: {by_now.resolution}")
-    if by_now.sentence != about.sentence:
-        raise RefundNotPossible(f"it says something else by now: {by_now.sentence}")
+    if by_now.message != about.message:
+        raise RefundNotPossible(f"it says something else by now: {by_now.message}")
 
 
 def _send_quietly(refund_id: int) -> None:
     """Send after the host's commit, where an exception would look like a failure of what was committed."""
     try:
         send_refund(refund_id)
-    except Exception:  # the sweeper sends it
+    except Exception:  # the worker sends it
         _log.exception("refund %s could not be sent on commit", refund_id)
 
 
@@ -195,17 +195,17 @@ def send_refund(refund_id: int) -> Refund:
     if claimed is None:
         return Refund.objects.using(database()).select_related("payment__order").get(pk=refund_id)
     if claimed.confirmed:  # an earlier request, which was taken not to have left, has left after all
-        return _settle(claimed, RefundStatus.SUCCEEDED, "a notice had confirmed it", cause="refund")
+        return _settle(claimed, RefundStatus.SUCCEEDED, "a notification had confirmed it", actor="refund")
     outcome = _send(claimed)
     answer = outcome.ret_msg if isinstance(outcome, Refunded) else str(outcome)
     status = decide_refund(outcome)
     # It may have been taken for lost while this process was away; its answer is as good as ever.
-    is_known = status in (RefundStatus.SUCCEEDED, RefundStatus.REFUSED)
-    settled = _settle(claimed, status, answer, cause="refund", only_from=_UNDER_WAY if is_known else (RefundStatus.SENDING,))
+    is_known = status in (RefundStatus.SUCCEEDED, RefundStatus.FAILED)
+    settled = _settle(claimed, status, answer, actor="refund", only_from=_UNDER_WAY if is_known else (RefundStatus.SENDING,))
     if isinstance(outcome, ConfigurationError):  # it stays queued, and would for ever
         alias = claimed.payment.account
         with durable():
-            raise_attention(AttentionReason.ACCOUNT_GONE, f"Account {alias}: {outcome}.", "refund", payment=claimed.payment, account=alias)
+            open_review(ReviewReason.ACCOUNT_GONE, f"Account {alias}: {outcome}.", "refund", payment=claimed.payment, account=alias)
     return settled
 
 
@@ -216,12 +216,12 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
         request = RefundRequest(
             reference=claimed.payment.reference,
             amount=claimed.amount,
-            ipn_url=get_settings().address("tillgate:refund-notice", claimed.notice_key),
+            ipn_url=get_settings().address("tillgate:refund-notification", claimed.notification_key),
         )
         if not _is_under_way(claimed):
             # By now a person may have decided what became of it.
-            because = "the process slept until others took it for dead, a notice has confirmed it just now, or the database is away"
-            return NotSent("refund", request.reference, because)
+            detail = "the process slept until others took it for dead, a notification has confirmed it just now, or the database is away"
+            return NotSent("refund", request.reference, detail)
         with network():
             return hooks.refund(account, request)
     except TillgateError as error:
@@ -264,14 +264,14 @@ def _settle(
     sent: Refund,
     status: RefundStatus,
     answer: str,
-    cause: str,
+    actor: str,
     *,
     only_from: Collection[RefundStatus] = (RefundStatus.SENDING,),
-    person: str = ITSELF,
+    staff: str = ITSELF,
 ) -> Refund:
     """Settle a refund under its order's lock, and tell the shop."""
     with locked_order(sent.payment.order_id) as order:
-        refund, has_moved = _settle_locked(order, sent.pk, status, answer, cause, only_from=only_from, person=person)
+        refund, has_moved = _settle_locked(order, sent.pk, status, answer, actor, only_from=only_from, staff=staff)
     if has_moved:
         deliver(order.pk)
     return refund
@@ -282,43 +282,43 @@ def _settle_locked(
     refund_id: int,
     status: RefundStatus,
     answer: str,
-    cause: str,
+    actor: str,
     *,
     only_from: Collection[RefundStatus],
-    person: str = ITSELF,
+    staff: str = ITSELF,
 ) -> tuple[Refund, bool]:
-    """Write a refund's new status, its timeline entry, its delivery and what a person must look at, or need not any more, together.
+    """Write a refund's new status, its timeline entry, its outbox event and what a person must look at, or need not any more, together.
 
     Return it as it is then, and whether it has moved.
     """
     refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
     refund.payment.order = order
     if refund.status not in only_from:
-        if refund.status == RefundStatus.REFUSED and status is RefundStatus.SUCCEEDED and person == ITSELF:
-            _doubt_refusal(order, refund, "notice" if cause == "notice" else "answer", cause)
+        if refund.status == RefundStatus.FAILED and status is RefundStatus.SUCCEEDED and staff == ITSELF:
+            _doubt_refusal(order, refund, "notification" if actor == "webhook" else "answer", actor)
         return refund, False
     was, now = RefundStatus(refund.status), clock.now()
-    nobody_refused = status is not RefundStatus.REFUSED or was is RefundStatus.UNKNOWN
+    nobody_refused = status is not RefundStatus.FAILED or was is RefundStatus.UNKNOWN
     if refund.confirmed and status is not RefundStatus.SUCCEEDED and nobody_refused:
-        status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notice had confirmed it"
+        status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notification had confirmed it"
     move_refund(was, status)
     refund.status, refund.status_since, refund.answer = status.value, now, answer[:255]
     # Twice as long each time. A clock that ran ahead may have said when it was queued.
     pause = min(max(_SEND_AGAIN_AFTER, abs(now - refund.created_at)), _LONGEST_PAUSE)
     refund.due_at = now + pause if status is RefundStatus.QUEUED else None
     refund.save(update_fields=["status", "status_since", "answer", "due_at"])
-    record(f"refund.{status}", order, cause, answer or f"USD {refund.amount}", payment=refund.payment, refund=refund)
+    record(f"refund.{status}", order, actor, answer or f"USD {refund.amount}", payment=refund.payment, refund=refund)
     if was is RefundStatus.UNKNOWN:
-        _resolve_unknown(refund, answer, person)
+        _resolve_unknown(refund, answer, staff)
     _tell_of_waiting(order, refund, answer)
     if status is RefundStatus.UNKNOWN:
-        sentence = (
+        message = (
             f"Refund of USD {refund.amount} of payment {refund.payment.reference}: nobody knows whether it went out ({answer}). "
             "It is never sent again by itself. Look at the gateway and say whether it was done."
         )
-        _raise(AttentionReason.REFUND_UNKNOWN, sentence, cause, order, refund)
-    if status is RefundStatus.REFUSED and refund.confirmed:
-        _doubt_refusal(order, refund, "notice", cause)
+        _raise(ReviewReason.REFUND_UNKNOWN, message, actor, order, refund)
+    if status is RefundStatus.FAILED and refund.confirmed:
+        _doubt_refusal(order, refund, "notification", actor)
     if status is RefundStatus.SUCCEEDED:
         _conclude_refund(refund)
     if status is not RefundStatus.QUEUED:
@@ -327,47 +327,47 @@ def _settle_locked(
 
 
 def _tell_of_waiting(order: Order, refund: Refund, answer: str) -> None:
-    """Raise attention about a refund that could not be sent for hours, and take it back once it waits no longer."""
+    """Open a review about a refund that could not be sent for hours, and take it back once it waits no longer."""
     if refund.status != RefundStatus.QUEUED:
-        settle(Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_NOT_SENT), f"it waits no longer: {refund.status}")
+        settle(Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT), f"it waits no longer: {refund.status}")
         return
     waited = refund.status_since - refund.created_at
-    if abs(waited) < _TOLD_AFTER or Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_NOT_SENT).exists():
+    if abs(waited) < _TOLD_AFTER or Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT).exists():
         return
     hours = int(waited.total_seconds() // 3600)
     so_far = f"for {hours} hours" if hours > 0 else "and a clock that was wrong keeps from telling since when"
-    sentence = (
+    message = (
         f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it could not be sent {so_far} ({answer}). "
         "It is tried again at least every hour."
     )
-    _raise(AttentionReason.REFUND_NOT_SENT, sentence, "refund", order, refund)
+    _raise(ReviewReason.REFUND_NOT_SENT, message, "refund", order, refund)
 
 
 def _conclude_refund(refund: Refund) -> None:
-    """Conclude what money that has been given back leaves nobody to decide about."""
-    person = refund.requested_by or ITSELF
-    if refund.reason == AttentionReason.OVERPAID:
-        overpaid = Attention.objects.filter(payment=refund.payment, reason=AttentionReason.OVERPAID, resolved_at__isnull=True)
-        for attention in overpaid:
-            resolve(attention.pk, f"USD {refund.amount} was given back", person)
-    # Behind two orders there may be the same money: given back for another reason, it leaves the other order without.
-    asked = {AttentionReason.DUPLICATE_TRANSACTION_NO} if refund.reason == AttentionReason.DUPLICATE_TRANSACTION_NO else set()
-    _conclude_given_back(refund.payment, person, _OVER_ONCE_GIVEN_BACK | asked)
+    """Conclude what money that has been refunded leaves nobody to decide about."""
+    staff = refund.requested_by or ITSELF
+    if refund.reason == ReviewReason.OVERPAID:
+        overpaid = Review.objects.filter(payment=refund.payment, reason=ReviewReason.OVERPAID, resolved_at__isnull=True)
+        for review in overpaid:
+            resolve(review.pk, f"USD {refund.amount} was refunded", staff)
+    # Behind two orders there may be the same money: refunded for another reason, it leaves the other order without.
+    asked = {ReviewReason.DUPLICATE_TRANSACTION_NO} if refund.reason == ReviewReason.DUPLICATE_TRANSACTION_NO else set()
+    _conclude_refunded(refund.payment, staff, _OVER_ONCE_REFUNDED | asked)
 
 
-def _conclude_given_back(payment: Payment, person: str, over: Collection[AttentionReason]) -> None:
-    """Conclude what a payment that has been given back entirely leaves nobody to decide about (I4).
+def _conclude_refunded(payment: Payment, staff: str, over: Collection[ReviewReason]) -> None:
+    """Conclude what a payment that has been refunded entirely leaves nobody to decide about (I4).
 
-    `over` says which reasons: all, where a person entered what was made. Beside a refund of ours that gave back the rest, one that was held
-    to be refused and was made has given back more than was paid.
+    `over` says which reasons: all, where a person entered what was made. Beside a refund of ours that refunded the rest, one that was held
+    to be refused and was made has refunded more than was paid.
 
     If it never paid its order, the order may be unpaid by now, and what that holds is to be released.
     """
-    given_back, order = payment.given_back, payment.order
-    if given_back < payment.amount:
+    refunded_amount, order = payment.refunded_amount, payment.order
+    if refunded_amount < payment.amount:
         return
-    for attention in Attention.objects.filter(payment=payment, reason__in=over, resolved_at__isnull=True).order_by("pk"):
-        resolve(attention.pk, f"all of it was given back: USD {given_back:.2f}", person)
+    for review in Review.objects.filter(payment=payment, reason__in=over, resolved_at__isnull=True).order_by("pk"):
+        resolve(review.pk, f"all of it was refunded: USD {refunded_amount:.2f}", staff)
     if order.paid_by_id is None:
         order.unpaid_check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
         order.save(update_fields=["unpaid_check_at"])
@@ -375,72 +375,72 @@ def _conclude_given_back(payment: Payment, person: str, over: Collection[Attenti
 
 def _tell_shop(order: Order, refund: Refund) -> None:
     now = clock.now()
-    Delivery(
+    OutboxEvent(
         order=order,
         payment=refund.payment,
         refund=refund,
-        kind=DeliveryKind.REFUND_CHANGED,
+        kind=OutboxEventKind.REFUND_CHANGED,
         data={"status": str(refund.status)},
         created_at=now,
         due_at=now,
     ).save(force_insert=True)
 
 
-def settle_by_notice(order: Order, refund_id: int) -> bool:
-    """Let a notice on the refund's own address settle an unknown outcome: the one thing a notice may do by itself (I7).
+def settle_by_notification(order: Order, refund_id: int) -> bool:
+    """Let a notification on the refund's own address settle an unknown outcome: the one thing a notification may do by itself (I7).
 
-    Under the order's lock, in the transaction that keeps the notice; tells whether the shop has something to hear. One that is queued,
-    since its request was taken not to have left, is booked at once by the sweeper.
+    Under the order's lock, in the transaction that keeps the notification; tells whether the shop has something to hear. One that is
+    queued, since its request was taken not to have left, is booked at once by the worker.
     """
     Refund.objects.using(database()).filter(pk=refund_id, status=RefundStatus.QUEUED).update(due_at=clock.now())
-    answer = "the gateway's notice confirmed it"
-    _, has_moved = _settle_locked(order, refund_id, RefundStatus.SUCCEEDED, answer, "notice", only_from=(RefundStatus.UNKNOWN,))
+    answer = "the gateway's notification confirmed it"
+    _, has_moved = _settle_locked(order, refund_id, RefundStatus.SUCCEEDED, answer, "webhook", only_from=(RefundStatus.UNKNOWN,))
     return has_moved
 
 
-def _doubt_refusal(order: Order, refund: Refund, who: str, cause: str) -> None:
-    """Raise attention when a refund that is held to be refused was made: nothing more is given back until a person has looked (I5)."""
-    if Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_CONTRADICTED).exists():
-        return  # gateways repeat their notices
-    sentence = (
+def _doubt_refusal(order: Order, refund: Refund, who: str, actor: str) -> None:
+    """Open a review when a refund that is held to be refused was made: nothing more is refunded until a person has polled (I5)."""
+    if Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_CONTRADICTED).exists():
+        return  # gateways repeat their notifications
+    message = (
         f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it was held to be refused ({refund.answer}), "
         f"and the gateway's {who} says that it was done. If the money went out, enter it as a refund made elsewhere."
     )
-    _raise(AttentionReason.REFUND_CONTRADICTED, sentence, cause, order, refund)
+    _raise(ReviewReason.REFUND_CONTRADICTED, message, actor, order, refund)
 
 
-def _raise(reason: AttentionReason, sentence: str, cause: str, order: Order, refund: Refund) -> None:
+def _raise(reason: ReviewReason, message: str, actor: str, order: Order, refund: Refund) -> None:
     payment = refund.payment
-    raise_attention(reason, sentence, cause, order=order, payment=payment, refund=refund, account=payment.account)
+    open_review(reason, message, actor, order=order, payment=payment, refund=refund, account=payment.account)
 
 
-def settle_by_person(refund_id: int, *, done: bool, person: str) -> Refund:
+def settle_by_staff(refund_id: int, *, done: bool, staff: str) -> Refund:
     """Settle a refund of unknown outcome as a person found it at the gateway."""
     refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
-    status = RefundStatus.SUCCEEDED if done else RefundStatus.REFUSED
-    answer = f"{person} found that it was {'done' if done else 'not done'}"
-    return _settle(refund, status, answer, f"person:{person}", only_from=(RefundStatus.UNKNOWN,), person=person)
+    status = RefundStatus.SUCCEEDED if done else RefundStatus.FAILED
+    answer = f"{staff} found that it was {'done' if done else 'not done'}"
+    return _settle(refund, status, answer, f"staff:{staff}", only_from=(RefundStatus.UNKNOWN,), staff=staff)
 
 
-def _resolve_unknown(refund: Refund, resolution: str, person: str) -> None:
-    for attention in Attention.objects.filter(refund=refund, reason=AttentionReason.REFUND_UNKNOWN, resolved_at__isnull=True):
-        resolve(attention.pk, resolution, person)
+def _resolve_unknown(refund: Refund, resolution: str, staff: str) -> None:
+    for review in Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_UNKNOWN, resolved_at__isnull=True):
+        resolve(review.pk, resolution, staff)
 
 
-def enter_external_refund(
+def record_external_refund(
     payment_id: int,
     amount: Decimal | str,
     *,
-    person: str,
+    staff: str,
     seen: int | None = None,
-    about: Attention | None = None,
+    about: Review | None = None,
     read: str | None = None,
 ) -> Refund:
-    """Enter a refund that was made elsewhere, so that what can still be given back is right again (I5). `seen` is as in `refund`.
+    """Enter a refund that was made elsewhere, so that what can still be refunded is right again (I5). `seen` is as in `refund`.
 
-    What was given back is a fact, and what is queued a wish: queued refunds for which nothing is left are withdrawn, the newest first. One
-    that a notice has confirmed is a fact as well. `about` is the matter that is resolved by it, the payment's `changed-after-paid` unless
-    given: each refund that was held to be refused and was made is entered for itself. `read` is the mark of that matter when it was
+    What was refunded is a fact, and what is queued a wish: queued refunds for which nothing is left are withdrawn, the newest first. One
+    that a notification has confirmed is a fact as well. `about` is the matter that is resolved by it, the payment's `changed-after-paid`
+    unless given: each refund that was held to be refused and was made is entered for itself. `read` is the mark of that matter when it was
     shown, or empty where there was none: what says something else by now is not resolved.
     """
     exact = money.amount(amount)
@@ -450,44 +450,44 @@ def enter_external_refund(
         payment.order = order
         _check_seen(payment, seen)
         _check_open(about)
-        matters = Attention.objects.filter(payment=payment, resolved_at__isnull=True)
-        matters = matters.filter(pk=about.pk) if about else matters.filter(reason=AttentionReason.CHANGED_AFTER_PAID)
+        matters = Review.objects.filter(payment=payment, resolved_at__isnull=True)
+        matters = matters.filter(pk=about.pk) if about else matters.filter(reason=ReviewReason.CHANGED_AFTER_PAID)
         matter = matters.first()
         if read is not None and matter is not None and matter.mark != read:
-            raise RefundNotPossible(f"it says something else by now: {matter.sentence}")
+            raise RefundNotPossible(f"it says something else by now: {matter.message}")
         left = refundable(payment)
         waiting = list(payment.refunds.filter(status=RefundStatus.QUEUED, confirmed=False).order_by("-pk"))
         most = money.total([left, *(refund.amount for refund in waiting)])
         if exact > most:
-            raise InvalidRequest("amount", exact, f"is more than the USD {most} that can still be given back of {payment.reference}")
+            raise InvalidRequest("amount", exact, f"is more than the USD {most} that can still be refunded of {payment.reference}")
         for refund in waiting:
             if exact <= left:
                 break
-            _withdraw(refund, order, person, "a refund made elsewhere left nothing for it")
+            _withdraw(refund, order, staff, "a refund made elsewhere left nothing for it")
             left = money.total([left, refund.amount])
         now = clock.now()
         entered = Refund(
             payment=payment,
-            notice_key=new_key(),
+            notification_key=new_key(),
             amount=exact,
             status=RefundStatus.SUCCEEDED.value,
             external=True,
-            requested_by=person[:150],
+            requested_by=staff[:150],
             reason="made elsewhere",
             created_at=now,
             status_since=now,
         )
         entered.save(force_insert=True)
-        record("refund.external", order, f"person:{person}", f"USD {exact} was given back elsewhere", payment=payment, refund=entered)
+        record("refund.external", order, f"staff:{staff}", f"USD {exact} was refunded elsewhere", payment=payment, refund=entered)
         if matter is not None:
-            resolve(matter.pk, f"USD {exact} was refunded elsewhere", person)
-        _conclude_given_back(payment, person, _OVER_ONCE_GIVEN_BACK | ELSEWHERE_REASONS)
+            resolve(matter.pk, f"USD {exact} was refunded elsewhere", staff)
+        _conclude_refunded(payment, staff, _OVER_ONCE_REFUNDED | ELSEWHERE_REASONS)
         _tell_shop(order, entered)
     deliver(order.pk)
     return entered
 
 
-def withdraw(refund_id: int, *, person: str) -> Refund:
+def withdraw(refund_id: int, *, staff: str) -> Refund:
     """Give up a refund that waits to be sent, as a person wishes. Raises `RefundNotPossible` when it does not wait any more."""
     row = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
     with locked_order(row.payment.order_id) as order:
@@ -495,20 +495,20 @@ def withdraw(refund_id: int, *, person: str) -> Refund:
         if refund.status != RefundStatus.QUEUED:
             raise RefundNotPossible(f"the refund is {refund.status} by now, and only one that waits to be sent can be withdrawn")
         if refund.confirmed:
-            raise RefundNotPossible("a notice says that the refund was done; it is booked when it is sent next, and not sent again")
-        withdrawn = _withdraw(refund, order, person, f"by {person}")
+            raise RefundNotPossible("a notification says that the refund was done; it is booked when it is sent next, and not sent again")
+        withdrawn = _withdraw(refund, order, staff, f"by {staff}")
     deliver(order.pk)
     return withdrawn
 
 
-def _withdraw(refund: Refund, order: Order, person: str, because: str) -> Refund:
+def _withdraw(refund: Refund, order: Order, staff: str, detail: str) -> Refund:
     """Give up a refund that was not sent, under the order's lock."""
-    answer, cause = f"withdrawn before it was sent: {because}", f"person:{person}"
-    withdrawn, _ = _settle_locked(order, refund.pk, RefundStatus.REFUSED, answer, cause, only_from=(RefundStatus.QUEUED,))
+    answer, actor = f"withdrawn before it was sent: {detail}", f"staff:{staff}"
+    withdrawn, _ = _settle_locked(order, refund.pk, RefundStatus.FAILED, answer, actor, only_from=(RefundStatus.QUEUED,))
     return withdrawn
 
 
 def mark_lost(refund_id: int) -> Refund:
     """Note that a refund was cut off while it was being sent: its outcome is unknown (I6)."""
     row = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
-    return _settle(row, RefundStatus.UNKNOWN, "the process ended while it was being sent", "sweep")
+    return _settle(row, RefundStatus.UNKNOWN, "the process ended while it was being sent", "worker")

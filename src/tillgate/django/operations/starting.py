@@ -20,9 +20,9 @@ from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import MOST_DIGITS, Delivery, DeliveryKind, Order, Payment, new_key
+from tillgate.django.models import MOST_DIGITS, Order, OutboxEvent, OutboxEventKind, Payment, new_key
 from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
-from tillgate.django.operations.attention import called_paid, raise_attention
+from tillgate.django.operations.bounds import TimeBudget
 from tillgate.django.operations.locking import (
     database,
     durable,
@@ -32,18 +32,18 @@ from tillgate.django.operations.locking import (
     outside_transactions,
 )
 from tillgate.django.operations.payments import after_change, assign, reconcile
+from tillgate.django.operations.reviews import open_review, reported_paid
 from tillgate.django.operations.timeline import record
-from tillgate.django.operations.turns import Turn
 from tillgate.errors import ConfigurationError, InvalidRequest, SignatureMismatch, TillgateError
 from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
-    AttentionReason,
     PaymentStatus,
+    ReviewReason,
     decide_creation,
-    next_look,
+    next_poll,
 )
 from tillgate.wire.macros import callback_url
-from tillgate.wire.messages import CreatedPayment, PaymentRequest, Terminal, Vendor
+from tillgate.wire.messages import CreatedPayment, PaymentMethod, PaymentRequest, Terminal
 from tillgate.wire.money import CURRENCY
 from tillgate.wire.references import new_reference
 
@@ -51,15 +51,15 @@ __all__ = [
     "NotPayable",
     "StartOutcome",
     "Started",
-    "close",
-    "expect",
+    "close_order",
     "is_being_created",
-    "is_cashier_live",
     "is_closed",
     "is_order_paid",
+    "is_page_live",
     "is_under_review",
     "may_go_on",
-    "start",
+    "open_order",
+    "start_payment",
     "wait_for_creation",
 ]
 
@@ -67,11 +67,11 @@ _log = logging.getLogger("tillgate")
 _T = TypeVar("_T")
 
 _LEAVE_TIME: Final = timedelta(minutes=2)
-"""A cashier page that closes sooner is not handed out again, since the shopper could not finish; for one that is open for minutes only a
+"""A payment page that closes sooner is not handed out again, since the shopper could not finish; for one that is open for minutes only a
 quarter of its time is enough."""
 _LOOKS_SECONDS: Final = 5.0
 """For the looks at an order's open payments before another is begun, of which there may be many: the shopper waits."""
-_WAIT_FOR_TWIN_SECONDS: Final = 10.0
+_WAIT_FOR_DUPLICATE_SECONDS: Final = 10.0
 
 
 class NotPayable(Exception):
@@ -82,11 +82,11 @@ class StartOutcome(StrEnum):
     """What came of an attempt to start a payment."""
 
     REDIRECT = "redirect"
-    """Send the shopper to the cashier page."""
+    """Send the shopper to the payment page."""
     PAID = "paid"
     """It turned out that the order is paid."""
     REFUSED = "refused"
-    """The gateway refused, or no request could leave: nothing was charged, and the shopper may try another vendor."""
+    """The gateway refused, or no request could leave: nothing was charged, and the shopper may try another payment method."""
     UNKNOWN = "unknown"
     """Nobody knows whether the gateway created it; it is watched, and the shopper may try again."""
 
@@ -97,20 +97,20 @@ class Started:
 
     payment: Payment
     outcome: StartOutcome
-    because: str = ""
+    detail: str = ""
 
 
-def start(
+def start_payment(
     plugin: str,
     order_key: str,
     *,
-    vendor: str,
+    method: str,
     terminal: str = Terminal.ONLINE,
     account: str = "default",
     data: dict[str, Any] | None = None,
-    cause: str = "start",
+    actor: str = "start",
 ) -> Started:
-    """Start a payment of an order, or hand out the one that is open for the same vendor and amount.
+    """Start a payment of an order, or hand out the one that is open for the same payment method and amount.
 
     `terminal` is where the shopper is, in a browser or on a telephone, `account` the name of one of the settings or of a plugin, and `data`
     what the hooks find with the payment. What the order costs, and whether it may be paid, `tillgate_describe_order` says. It asks nobody
@@ -119,15 +119,15 @@ def start(
     Raises `NotPayable`, `InvalidRequest` or `ConfigurationError`, and nothing was sent.
     """
     outside_transactions("start")
-    if vendor not in get_settings().vendors:
-        raise InvalidRequest("vendor", vendor, f"is not offered by this shop: {', '.join(get_settings().vendors)}")
+    if method not in get_settings().payment_methods:
+        raise InvalidRequest("method", method, f"is not offered by this shop: {', '.join(get_settings().payment_methods)}")
     order_id, siblings = _look_up(plugin, order_key)
-    time_to_look = Turn(lambda: False, _LOOKS_SECONDS)
+    time_to_look = TimeBudget(lambda: False, _LOOKS_SECONDS)
     for sibling in siblings:
         if time_to_look.is_over:
-            break  # the sweeper asks about the others
-        # One of them may be paid by now, and its notice lost.
-        seen = reconcile(sibling, cause)
+            break  # the worker asks about the others
+        # One of them may be paid by now, and its notification lost.
+        seen = reconcile(sibling, actor)
         if seen.status == PaymentStatus.PAID:
             return Started(payment=seen, outcome=StartOutcome.PAID)
     chosen = find_account(account)
@@ -135,15 +135,15 @@ def start(
     def begin(order: Order, *, is_new: bool) -> tuple[Payment, PaymentRequest | None]:
         description = _describe(order)
         amount = _payable_amount(order, description)
-        if not is_new and (twin := _twin(order, vendor, amount, account, chosen)):
-            return twin, None
-        payment, request = _new_payment(order, description, Vendor(vendor), terminal, account, chosen, data or {})
+        if not is_new and (duplicate := _duplicate(order, method, amount, account, chosen)):
+            return duplicate, None
+        payment, request = _new_payment(order, description, PaymentMethod(method), terminal, account, chosen, data or {})
         payment.save(force_insert=True)
-        record("payment.created", order, cause, f"USD {payment.amount} with {vendor}", payment=payment)
+        record("payment.created", order, actor, f"USD {payment.amount} with {method}", payment=payment)
         return payment, request
 
     payment, request = _under_lock(plugin, order_key, order_id, begin)
-    return _create(payment, chosen, request, cause) if request else _hand_out(payment)
+    return _create(payment, chosen, request, actor) if request else _hand_out(payment)
 
 
 def _look_up(plugin: str, order_key: str) -> tuple[int | None, list[Payment]]:
@@ -179,8 +179,8 @@ def _describe(order: Order) -> hooks.OrderDescription:
     with in_the_shops_hands():
         described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
     if not isinstance(described, hooks.OrderDescription):
-        because = f"describes no order {order.key!r}: the shop does not know it, or tillgate_describe_order is not implemented"
-        raise ConfigurationError("plugin", order.plugin, because)
+        detail = f"describes no order {order.key!r}: the shop does not know it, or tillgate_describe_order is not implemented"
+        raise ConfigurationError("plugin", order.plugin, detail)
     return described
 
 
@@ -189,17 +189,17 @@ def _payable_amount(order: Order, description: hooks.OrderDescription) -> Decima
         raise NotPayable(_("the order is closed"))
     if order.paid_by_id:
         raise NotPayable(_("the order is paid"))
-    if description.not_payable_because is not None:
-        raise NotPayable(description.not_payable_because)
+    if description.not_payable_detail is not None:
+        raise NotPayable(description.not_payable_detail)
     if description.currency != CURRENCY:
-        because = _("only %(ours)s can be paid, and the order is in %(currency)s")
-        raise NotPayable(because % {"ours": CURRENCY, "currency": description.currency})
+        detail = _("only %(ours)s can be paid, and the order is in %(currency)s")
+        raise NotPayable(detail % {"ours": CURRENCY, "currency": description.currency})
     if description.amount >= 10 ** (MOST_DIGITS - 2):
         raise InvalidRequest("amount", description.amount, "is more than can be recorded exactly")
     return description.amount
 
 
-def _twin(order: Order, vendor: str, amount: Decimal, alias: str, account: Account) -> Payment | None:
+def _duplicate(order: Order, method: str, amount: Decimal, alias: str, account: Account) -> Payment | None:
     """Return the payment that makes another one needless.
 
     It is one that is paid while the shop, whose handler fails, could not be told yet (I4), or else the open one that a second press of the
@@ -207,85 +207,85 @@ def _twin(order: Order, vendor: str, amount: Decimal, alias: str, account: Accou
     """
     is_untold = Exists(_untold().filter(payment=OuterRef("pk")))
     siblings = order.payments.filter(status__in=(*OPEN_PAYMENT_STATUSES, PaymentStatus.PAID)).annotate(is_untold=is_untold)
-    # However many were begun since: each of their cashier pages would take the money once more.
+    # However many were begun since: each of their payment pages would take the money once more.
     for payment in sorted(siblings.order_by("-id"), key=lambda sibling: not sibling.is_untold):
         payment.order = order
         if payment.status == PaymentStatus.PAID:
-            if payment.is_untold and payment.given_back < payment.amount:
+            if payment.is_untold and payment.refunded_amount < payment.amount:
                 return payment
             continue
-        if (payment.vendor, payment.amount, payment.account) != (vendor, amount, alias) or not is_made_by(payment, account):
+        if (payment.method, payment.amount, payment.account) != (method, amount, alias) or not is_made_by(payment, account):
             continue
-        if is_being_created(payment) or (is_cashier_live(payment) and not called_paid([payment.pk])):
+        if is_being_created(payment) or (is_page_live(payment) and not reported_paid([payment.pk])):
             return payment
     return None
 
 
-def _untold() -> QuerySet[Delivery]:
+def _untold() -> QuerySet[OutboxEvent]:
     """Return the paid payments of which the shop could not be told yet."""
-    return Delivery.objects.filter(kind=DeliveryKind.PAYMENT_PAID, done_at__isnull=True)
+    return OutboxEvent.objects.filter(kind=OutboxEventKind.PAYMENT_PAID, done_at__isnull=True)
 
 
 def may_go_on(payment: Payment) -> bool:
-    """Tell whether a shopper may be led to the cashier page of a payment again.
+    """Tell whether a shopper may be led to the payment page of a payment again.
 
-    It is live and not called paid, the order is neither closed nor paid by another (I4), and its account can still be asked whether
+    It is live and not reported paid, the order is neither closed nor paid by another (I4), and its account can still be asked whether
     somebody has paid.
     """
-    if not is_cashier_live(payment) or payment.order.closed_at or is_order_paid(payment.order) or called_paid([payment.pk]):
+    if not is_page_live(payment) or payment.order.closed_at or is_order_paid(payment.order) or reported_paid([payment.pk]):
         return False
     return maker_if_known(payment) is not None
 
 
 def is_order_paid(order: Order) -> bool:
-    """Tell whether a payment has paid an order, though the shop may not have been told yet; one that was given back pays nothing."""
+    """Tell whether a payment has paid an order, though the shop may not have been told yet; one that was refunded pays nothing."""
     if order.paid_by_id is not None:
         return True
     untold = _untold().filter(order=order).select_related("payment")
-    return any(one.payment is not None and one.payment.given_back < one.payment.amount for one in untold)
+    return any(one.payment is not None and one.payment.refunded_amount < one.payment.amount for one in untold)
 
 
 def is_under_review(plugin: str, order_key: str) -> bool:
     """Tell whether the gateway calls a payment of an order paid though its answer is not in order: nobody should pay again unasked (I4)."""
     payments = Payment.objects.using(database()).filter(order__plugin=plugin, order__key=order_key)
-    return bool(called_paid(list(payments.values_list("pk", flat=True))))
+    return bool(reported_paid(list(payments.values_list("pk", flat=True))))
 
 
-def is_cashier_live(payment: Payment) -> bool:
-    """Tell whether a shopper can still finish on the cashier page of a payment."""
-    now, is_open_for = clock.now(), payment.cashier_closes_at - payment.created_at
+def is_page_live(payment: Payment) -> bool:
+    """Tell whether a shopper can still finish on the payment page of a payment."""
+    now, is_open_for = clock.now(), payment.page_closes_at - payment.created_at
     # A clock that ran far ahead does not tell when it closes.
-    is_in_time = payment.created_at - is_open_for < now < payment.cashier_closes_at - min(_LEAVE_TIME, is_open_for / 4)
-    return payment.is_open and bool(payment.cashier_url) and is_in_time
+    is_in_time = payment.created_at - is_open_for < now < payment.page_closes_at - min(_LEAVE_TIME, is_open_for / 4)
+    return payment.is_open and bool(payment.payment_url) and is_in_time
 
 
 def is_being_created(payment: Payment) -> bool:
     """Tell whether another press is creating a payment at this moment: it is young and has no address, unless its creation was lost."""
-    is_young = -clock.SKEW < clock.now() - payment.created_at < timedelta(seconds=_WAIT_FOR_TWIN_SECONDS)
-    return payment.is_open and not payment.cashier_url and is_young
+    is_young = -clock.SKEW < clock.now() - payment.created_at < timedelta(seconds=_WAIT_FOR_DUPLICATE_SECONDS)
+    return payment.is_open and not payment.payment_url and is_young
 
 
 def wait_for_creation(payment: Payment) -> None:
     """Wait until the other press has created a payment, or could not, and no longer than 10 seconds; the payment is then as it stands."""
-    until = time.monotonic() + _WAIT_FOR_TWIN_SECONDS
-    while not payment.cashier_url and payment.is_open and time.monotonic() < until:
+    until = time.monotonic() + _WAIT_FOR_DUPLICATE_SECONDS
+    while not payment.payment_url and payment.is_open and time.monotonic() < until:
         time.sleep(0.1)
-        payment.refresh_from_db(fields=["cashier_url", "status"])
+        payment.refresh_from_db(fields=["payment_url", "status"])
 
 
-def _hand_out(twin: Payment) -> Started:
-    wait_for_creation(twin)
-    if twin.status == PaymentStatus.PAID:
-        return Started(payment=twin, outcome=StartOutcome.PAID)
-    if twin.cashier_url and twin.is_open:
-        return Started(payment=twin, outcome=StartOutcome.REDIRECT)
-    return Started(payment=twin, outcome=_not_begun(twin), because="the payment could not be started")
+def _hand_out(duplicate: Payment) -> Started:
+    wait_for_creation(duplicate)
+    if duplicate.status == PaymentStatus.PAID:
+        return Started(payment=duplicate, outcome=StartOutcome.PAID)
+    if duplicate.payment_url and duplicate.is_open:
+        return Started(payment=duplicate, outcome=StartOutcome.REDIRECT)
+    return Started(payment=duplicate, outcome=_not_begun(duplicate), detail="the payment could not be started")
 
 
 def _new_payment(
     order: Order,
     description: hooks.OrderDescription,
-    vendor: Vendor,
+    method: PaymentMethod,
     terminal: str,
     alias: str,
     account: Account,
@@ -297,29 +297,29 @@ def _new_payment(
     payment = Payment(
         order=order,
         reference=new_reference(description.number),
-        notice_key=new_key(),
+        notification_key=new_key(),
         return_key=new_key(),
         account=alias,
         merchant_no=account.merchant_no,
         base_url=account.base_url,
         sandbox=account.sandbox,
-        vendor=vendor.value,
+        method=method.value,
         terminal=str(terminal),
         amount=description.amount,
         description=(description.description or f"Order {description.number}")[:255],
         data=data,
         created_at=now,
         status_since=now,
-        cashier_closes_at=closes_at,
+        page_closes_at=closes_at,
         expires_at=expires_at,
-        next_look_at=next_look(PaymentStatus.CREATED, now, expires_at, now),
+        next_poll_at=next_poll(PaymentStatus.CREATED, now, expires_at, now),
     )
     request = PaymentRequest(
         reference=payment.reference,
         amount=description.amount,
-        vendor=vendor,
+        method=method,
         terminal=terminal,
-        ipn_url=settings.address("tillgate:payment-notice", payment.notice_key),
+        ipn_url=settings.address("tillgate:payment-notification", payment.notification_key),
         callback_url=callback_url(settings.address("tillgate:return", payment.return_key), account.dialect.macros),
         description=payment.description,
         timeout=settings.timeout_minutes,
@@ -329,8 +329,8 @@ def _new_payment(
     return payment, request
 
 
-def _create(payment: Payment, account: Account, request: PaymentRequest, cause: str) -> Started:
-    """Create the payment at the gateway and note what came of it, unless an early notice has told more by then."""
+def _create(payment: Payment, account: Account, request: PaymentRequest, actor: str) -> Started:
+    """Create the payment at the gateway and note what came of it, unless an early notification has told more by then."""
     outcome: CreatedPayment | TillgateError
     try:
         with network():
@@ -345,31 +345,29 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, cause: 
         rows = Payment.objects.using(database()).filter(pk=payment.pk)
         now = clock.now()
         if isinstance(outcome, CreatedPayment):
-            known: dict[str, Any] = {"transaction_no": outcome.transaction_no, "cashier_url": outcome.cashier_url}
-            sentence, evidence = f"transaction {outcome.transaction_no}", dict(outcome.raw)
-            due = next_look(status, payment.created_at, payment.expires_at, now)
+            known: dict[str, Any] = {"transaction_no": outcome.transaction_no, "payment_url": outcome.payment_url}
+            message, evidence = f"transaction {outcome.transaction_no}", dict(outcome.raw)
+            due = next_poll(status, payment.created_at, payment.expires_at, now)
         else:
-            known, sentence, evidence = {}, str(outcome), {"error": type(outcome).__name__}
-            due = next_look(status, now, payment.expires_at, now)
+            known, message, evidence = {}, str(outcome), {"error": type(outcome).__name__}
+            due = next_poll(status, now, payment.expires_at, now)
         if status == PaymentStatus.CREATED:
-            record("payment.outcome-unknown", order, cause, sentence, payment=payment, evidence=evidence)
-        elif rows.filter(status_since=payment.status_since).update(status=status.value, status_since=now, next_look_at=due, **known):
-            payment.status, payment.status_since, payment.next_look_at = status.value, now, due
+            record("payment.outcome-unknown", order, actor, message, payment=payment, evidence=evidence)
+        elif rows.filter(status_since=payment.status_since).update(status=status.value, status_since=now, next_poll_at=due, **known):
+            payment.status, payment.status_since, payment.next_poll_at = status.value, now, due
             assign(payment, known)
-            record(f"payment.{status}", order, cause, sentence, payment=payment, evidence=evidence)
+            record(f"payment.{status}", order, actor, message, payment=payment, evidence=evidence)
             after_change(order, payment)
-        else:  # a notice was quicker than the answer, which still tells where the shopper pays
+        else:  # a notification was quicker than the answer, which still tells where the shopper pays
             payment.refresh_from_db()
-            payment.cashier_url = known.get("cashier_url", "")
+            payment.payment_url = known.get("payment_url", "")
             payment.transaction_no = payment.transaction_no or known.get("transaction_no") or None
-            payment.save(update_fields=["cashier_url", "transaction_no"])
-            record("payment.answered-late", order, cause, sentence, payment=payment, evidence=evidence)
+            payment.save(update_fields=["payment_url", "transaction_no"])
+            record("payment.answered-late", order, actor, message, payment=payment, evidence=evidence)
         if isinstance(outcome, TillgateError) and isinstance(outcome.__cause__, SignatureMismatch):
-            # A matter of the account and not of this payment (silence 7): that its look is answered in order does not end it.
+            # A matter of the account and not of this payment (unspecified 7): that its look is answered in order does not end it.
             told = f"Account {payment.account}: {outcome}."
-            raise_attention(
-                AttentionReason.SIGNATURE_MISMATCH, told, cause, account=payment.account, evidence={"reference": payment.reference}
-            )
+            open_review(ReviewReason.SIGNATURE_MISMATCH, told, actor, account=payment.account, evidence={"reference": payment.reference})
     return _as_started(payment, outcome)
 
 
@@ -377,16 +375,16 @@ def _as_started(payment: Payment, outcome: CreatedPayment | TillgateError) -> St
     if payment.status == PaymentStatus.PAID:
         return Started(payment=payment, outcome=StartOutcome.PAID)
     if isinstance(outcome, CreatedPayment) and payment.is_open:
-        payment.cashier_url = outcome.cashier_url
+        payment.payment_url = outcome.payment_url
         return Started(payment=payment, outcome=StartOutcome.REDIRECT)
-    return Started(payment=payment, outcome=_not_begun(payment), because=str(outcome))
+    return Started(payment=payment, outcome=_not_begun(payment), detail=str(outcome))
 
 
 def _not_begun(payment: Payment) -> StartOutcome:
     return StartOutcome.UNKNOWN if payment.is_open else StartOutcome.REFUSED
 
 
-def expect(plugin: str, order_key: str, cause: str = "shop") -> None:
+def open_order(plugin: str, order_key: str, actor: str = "shop") -> None:
     """Note that the shop placed an order that waits for its first payment. Touches the database only: call it where the order is written.
 
     Should nobody ever start one, because the browser died on its way for one, the shop is told that the order is unpaid like any other. An
@@ -395,7 +393,7 @@ def expect(plugin: str, order_key: str, cause: str = "shop") -> None:
     check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
     with contextlib.suppress(IntegrityError), transaction.atomic(using=database()):
         order = _new_order(plugin, order_key, unpaid_check_at=check_at)
-        record("order.expected", order, cause, "the shop placed the order")
+        record("order.opened", order, actor, "the shop placed the order")
         return
     told = Order.objects.using(database()).filter(plugin=plugin, key=order_key, unpaid_check_at=None, paid_by=None, closed_at=None)
     told.exclude(payments__status__in=OPEN_PAYMENT_STATUSES).update(unpaid_check_at=check_at)
@@ -406,7 +404,7 @@ def is_closed(plugin: str, order_key: str) -> bool:
     return Order.objects.using(database()).filter(plugin=plugin, key=order_key, closed_at__isnull=False).exists()
 
 
-def close(plugin: str, order_key: str, cause: str = "shop") -> None:
+def close_order(plugin: str, order_key: str, actor: str = "shop") -> None:
     """Note that the shop closed an order: nothing can start any more, and what is open stays watched. Touches the database only."""
     with transaction.atomic(using=database()):
         orders = Order.objects.using(database()).filter(plugin=plugin, key=order_key)
@@ -417,4 +415,4 @@ def close(plugin: str, order_key: str, cause: str = "shop") -> None:
         if order.closed_at is None:
             order.closed_at = clock.now()
             order.save(update_fields=["closed_at"])
-            record("order.closed", order, cause, "the shop closed the order")
+            record("order.closed", order, actor, "the shop closed the order")

@@ -12,9 +12,9 @@ from tillgate.django import clock
 from tillgate.django.models import Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.locking import database
 
-__all__ = ["LET_EXPIRE", "record"]
+__all__ = ["FORCE_EXPIRE", "record"]
 
-LET_EXPIRE: Final = "payment.let-expire"
+FORCE_EXPIRE: Final = "payment.force-expired"
 """The event by which a person, and no answer of the gateway, has let a payment expire."""
 
 _DEEPEST: Final = 20
@@ -24,8 +24,8 @@ _DEEPEST: Final = 20
 def record(
     event: str,
     order: Order,
-    cause: str,
-    sentence: str,
+    actor: str,
+    message: str,
     *,
     payment: Payment | None = None,
     refund: Refund | None = None,
@@ -40,14 +40,14 @@ def record(
         refund=refund,
         at=at,
         event=event,
-        cause=cause[:160],
-        sentence=sentence,
+        actor=actor[:160],
+        message=message,
         evidence=_storable(evidence or {}),
     )
     entry.save(force_insert=True)
-    fields: dict[str, object] = {"cause": cause, "sentence": sentence, "order": str(order), **(told or {})}
+    fields: dict[str, object] = {"actor": actor, "message": message, "order": str(order), **(told or {})}
     if payment:
-        fields |= {"vendor": payment.vendor, "amount": str(payment.amount), "status": payment.status}
+        fields |= {"method": payment.method, "amount": str(payment.amount), "status": payment.status}
     if refund:
         fields |= {"refund": refund.pk, "refund_amount": str(refund.amount), "refund_status": refund.status}
     said = hooks.Event(name=event, at=at, reference=payment.reference if payment else None, fields=fields)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tillgate import hooks
-from tillgate.django.models import Attention, Delivery, Order, Payment, Refund
+from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 
-__all__ = ["attention_value", "delivery_value", "order_value", "payment_value", "refund_value"]
+__all__ = ["order_value", "payment_value", "refund_value", "remote_event_value", "review_value"]
 
 
 def order_value(order: Order) -> hooks.Order:
@@ -20,7 +20,7 @@ def payment_value(payment: Payment) -> hooks.Payment:
         id=str(payment.pk),
         order=order_value(payment.order),
         reference=payment.reference,
-        vendor=payment.vendor,
+        method=payment.method,
         amount=payment.amount,
         currency=payment.currency,
         status=PaymentStatus(payment.status),
@@ -40,19 +40,19 @@ def refund_value(refund: Refund, status: str | None = None) -> hooks.Refund:
     )
 
 
-def attention_value(attention: Attention) -> hooks.Attention:
-    """Return an attention's value."""
-    order = order_value(attention.order) if attention.order else None
-    return hooks.Attention(id=str(attention.pk), reason=attention.reason, sentence=attention.sentence, order=order)
+def review_value(review: Review) -> hooks.Review:
+    """Return a review's value."""
+    order = order_value(review.order) if review.order else None
+    return hooks.Review(id=str(review.pk), reason=review.reason, message=review.message, order=order)
 
 
-def delivery_value(delivery: Delivery) -> hooks.RemoteDelivery:
-    """Return the value of a delivery over the network."""
-    return hooks.RemoteDelivery(
-        event_id=str(delivery.event_id),
-        name=delivery.name,
-        order=order_value(delivery.order),
-        payment=payment_value(delivery.payment) if delivery.payment else None,
-        refund=refund_value(delivery.refund) if delivery.refund else None,
-        data=delivery.data,
+def remote_event_value(outbox_event: OutboxEvent) -> hooks.RemoteEvent:
+    """Return the value of an outbox event over the network."""
+    return hooks.RemoteEvent(
+        event_id=str(outbox_event.event_id),
+        name=outbox_event.name,
+        order=order_value(outbox_event.order),
+        payment=payment_value(outbox_event.payment) if outbox_event.payment else None,
+        refund=refund_value(outbox_event.refund) if outbox_event.refund else None,
+        data=outbox_event.data,
     )

@@ -26,9 +26,9 @@ class Mask:
         secrets = {account.token.get_secret_value() for account in get_settings().accounts.values()}
         for payment in payments:
             if payment:
-                secrets |= {payment.notice_key, payment.return_key, payment.cashier_url}
-        secrets |= {refund.notice_key for refund in refunds if refund}
-        # The longest first: a cashier address may hold one of the others.
+                secrets |= {payment.notification_key, payment.return_key, payment.payment_url}
+        secrets |= {refund.notification_key for refund in refunds if refund}
+        # The longest first: a payment page address may hold one of the others.
         self._secrets = sorted((secret for secret in secrets if len(secret) >= _SHORTEST), key=len, reverse=True)
 
     def text(self, text: str) -> str:

@@ -28,10 +28,10 @@ __all__ = [
     "Newest",
     "badge",
     "newest",
-    "person_of",
     "refund_of_press",
     "refund_outcome",
     "row_id",
+    "staff_of",
     "timeline_of",
     "usd",
 ]
@@ -40,7 +40,7 @@ Shown = TypeVar("Shown")
 Row = TypeVar("Row", bound=Model)
 
 MAY_REFUND: Final = "tillgate.refund_payment"
-MAY_RESOLVE: Final = "tillgate.resolve_attention"
+MAY_RESOLVE: Final = "tillgate.resolve_review"
 
 MOST_SHOWN: Final = 300
 """Rows of one kind on one page, such as the entries of a timeline: more than most payments ever have."""
@@ -59,7 +59,7 @@ def usd(amount: Decimal) -> str:
     return f"USD {number_format(amount, 2)}"
 
 
-def person_of(request: HttpRequest) -> str:
+def staff_of(request: HttpRequest) -> str:
     """Return by what name the person stands in the timeline."""
     return str(request.user.get_username())
 
@@ -77,8 +77,8 @@ class Line:
     label: str
     icon: SafeString
     tone: str
-    sentence: str
-    cause: str
+    message: str
+    actor: str
     evidence: list[tuple[str, str]]
 
 
@@ -102,9 +102,9 @@ def timeline_of(entries: QuerySet[TimelineEntry], mask: Mask) -> Newest[Line]:
     lines.is_cut = found.is_cut
     for entry in found:
         word = words.event(entry.event)
-        sentence = mask.text(entry.sentence)
-        cause = mask.text(words.cause_of(entry.cause))
-        line = Line(entry.at, str(word.label), words.icon(word.icon), word.tone, sentence, cause, mask.evidence(entry.evidence))
+        message = mask.text(entry.message)
+        actor = mask.text(words.actor_of(entry.actor))
+        line = Line(entry.at, str(word.label), words.icon(word.icon), word.tone, message, actor, mask.evidence(entry.evidence))
         lines.append(line)
     return lines
 
@@ -118,14 +118,14 @@ def refund_outcome(refund: Refund, mask: Mask) -> tuple[int, str]:
     """Return what a person is told about a refund, and how urgently."""
     amount = usd(refund.amount)
     if refund.status == RefundStatus.SUCCEEDED:
-        return messages.SUCCESS, gettext("%(amount)s was given back.") % {"amount": amount}
-    if refund.status == RefundStatus.REFUSED:
-        said = gettext("%(amount)s was not given back: %(answer)s.")
+        return messages.SUCCESS, gettext("%(amount)s was refunded.") % {"amount": amount}
+    if refund.status == RefundStatus.FAILED:
+        said = gettext("%(amount)s was not refunded: %(answer)s.")
         return messages.ERROR, said % {"amount": amount, "answer": mask.text(refund.answer)}
     if refund.status == RefundStatus.UNKNOWN:
         said = gettext(
-            "Nobody knows whether %(amount)s was given back. It is never sent again by itself: look at the gateway, "
-            "and say under “needs a person” whether it was done."
+            "Nobody knows whether %(amount)s was refunded. It is never sent again by itself: look at the gateway, "
+            "and say under “needs review” whether it was done."
         )
         return messages.WARNING, said % {"amount": amount}
     if refund.status == RefundStatus.QUEUED and refund.answer:  # it was tried, and could not leave

@@ -10,12 +10,12 @@ from django.utils.functional import Promise
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext_lazy as _
 
-from tillgate.django.forms import VENDOR_LABELS
-from tillgate.django.operations.acts import Act
-from tillgate.lifecycle import AttentionReason, PaymentStatus, RefundStatus
-from tillgate.wire.messages import Vendor
+from tillgate.django.forms import METHOD_LABELS
+from tillgate.django.operations.actions import ReviewAction
+from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
+from tillgate.wire.messages import PaymentMethod
 
-__all__ = ["ACTS", "PAYMENT_STATUSES", "REASONS", "REFUND_STATUSES", "Word", "cause_of", "event", "icon", "reason", "vendor_name"]
+__all__ = ["ACTIONS", "PAYMENT_STATUSES", "REASONS", "REFUND_STATUSES", "Word", "actor_of", "event", "icon", "method_name", "reason"]
 
 _ICONS: Final = {
     "plus": "M12 5v14M5 12h14",
@@ -28,7 +28,7 @@ _ICONS: Final = {
     "bell": "M6 16v-5a6 6 0 0 1 12 0v5l1.5 2h-15zM10 21h4",
     "send": "M4 11l16-7-6 16-3-7zM11 13l4-4",
     "lock": "M8 11V8a4 4 0 0 1 8 0v3M5 11h14v9H5z",
-    "person": "M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM4 21c1-4 4-6 8-6s7 2 8 6",
+    "staff": "M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM4 21c1-4 4-6 8-6s7 2 8 6",
     "dot": "M12 13a1 1 0 1 0 0-2 1 1 0 0 0 0 2z",
 }
 
@@ -54,8 +54,8 @@ PAYMENT_STATUSES: Final[Mapping[str, Word]] = {
 REFUND_STATUSES: Final[Mapping[str, Word]] = {
     RefundStatus.QUEUED: Word(_("queued"), "clock", "wait"),
     RefundStatus.SENDING: Word(_("being sent"), "send", "wait"),
-    RefundStatus.SUCCEEDED: Word(_("given back"), "check", "good"),
-    RefundStatus.REFUSED: Word(_("not given back"), "cross", "bad"),
+    RefundStatus.SUCCEEDED: Word(_("refunded"), "check", "good"),
+    RefundStatus.FAILED: Word(_("not refunded"), "cross", "bad"),
     RefundStatus.UNKNOWN: Word(_("nobody knows"), "question", "ask"),
 }
 
@@ -66,73 +66,73 @@ EVENTS: Final[Mapping[str, Word]] = {
     "payment.failed": Word(_("Payment failed"), "cross", "bad"),
     "payment.closed": Word(_("Payment closed"), "lock"),
     "payment.expired": Word(_("Payment expired"), "minus"),
-    "payment.let-expire": Word(_("A person let the payment expire"), "minus"),
+    "payment.force-expired": Word(_("A person marks the payment as expired"), "minus"),
     "payment.identified": Word(_("Transaction number learnt"), "dot"),
     "payment.outcome-unknown": Word(_("Nobody knows whether the gateway created it"), "question", "ask"),
-    "payment.answered-late": Word(_("The gateway answered after its notice"), "dot"),
+    "payment.answered-late": Word(_("The gateway answered after its notification"), "dot"),
     "refund.queued": Word(_("Refund asked for"), "back", "wait"),
     "refund.sending": Word(_("Refund being sent"), "send", "wait"),
-    "refund.succeeded": Word(_("Money given back"), "back", "good"),
-    "refund.refused": Word(_("Refund not done"), "cross", "bad"),
+    "refund.succeeded": Word(_("Money refunded"), "back", "good"),
+    "refund.failed": Word(_("Refund not done"), "cross", "bad"),
     "refund.unknown": Word(_("Nobody knows whether the refund went out"), "question", "ask"),
     "refund.external": Word(_("Refund made elsewhere"), "back", "good"),
-    "attention.raised": Word(_("Needs a person"), "bell", "ask"),
-    "attention.resolved": Word(_("Resolved"), "person", "good"),
-    "delivery.done": Word(_("Shop told"), "send", "good"),
-    "delivery.given-up": Word(_("Not carried over the network any more"), "send", "wait"),
-    "delivery.repeated": Word(_("Shop told again"), "send", "wait"),
-    "order.expected": Word(_("Order placed"), "plus"),
+    "review.opened": Word(_("Needs review"), "bell", "ask"),
+    "review.resolved": Word(_("Resolved"), "staff", "good"),
+    "event.delivered": Word(_("Shop told"), "send", "good"),
+    "event.abandoned": Word(_("Not carried over the network any more"), "send", "wait"),
+    "event.requeued": Word(_("Shop told again"), "send", "wait"),
+    "order.opened": Word(_("Order placed"), "plus"),
     "order.closed": Word(_("Order closed by the shop"), "lock"),
     "order.reopened": Word(_("Order reopened by the shop"), "plus"),
 }
 
 REASONS: Final[Mapping[str, str | Promise]] = {
-    AttentionReason.AMOUNT_MISMATCH: _("Wrong amount"),
-    AttentionReason.AMOUNT_MISSING: _("Paid without an amount"),
-    AttentionReason.CURRENCY_MISMATCH: _("Wrong currency"),
-    AttentionReason.TRANSACTION_NO_MISMATCH: _("Wrong transaction number"),
-    AttentionReason.TRANSACTION_NO_MISSING: _("Paid without a transaction number"),
-    AttentionReason.REFERENCE_MISMATCH: _("An answer about something else"),
-    AttentionReason.UNRECOGNISED_STATUS: _("A status we do not know"),
-    AttentionReason.CHANGED_AFTER_PAID: _("Changed after it was paid"),
-    AttentionReason.WRONG_CREDENTIALS: _("The gateway refuses to be asked"),
-    AttentionReason.PAYMENT_UNKNOWN: _("The gateway does not know its own payment"),
-    AttentionReason.SIGNATURE_MISMATCH: _("Wrong signature"),
-    AttentionReason.SECOND_PAYMENT: _("Paid twice"),
-    AttentionReason.PAID_NOT_PAYABLE: _("Paid, but the order takes no payment"),
-    AttentionReason.UNDERPAID: _("Paid too little"),
-    AttentionReason.OVERPAID: _("Paid too much"),
-    AttentionReason.DUPLICATE_TRANSACTION_NO: _("One transaction number, two payments"),
-    AttentionReason.REFUND_UNKNOWN: _("Refund of unknown outcome"),
-    AttentionReason.REFUND_CONTRADICTED: _("A refused refund that was made"),
-    AttentionReason.REFUND_NOT_SENT: _("A refund cannot be sent"),
-    AttentionReason.PAYMENT_UNANSWERED: _("No usable answer about a payment"),
-    AttentionReason.DELIVERY_FAILING: _("The shop cannot be told"),
-    AttentionReason.ACCOUNT_GONE: _("Account missing or changed"),
-    AttentionReason.FORGED_NOTICES: _("Forged notices"),
-    AttentionReason.GATEWAY_SILENT: _("The gateway does not answer"),
+    ReviewReason.AMOUNT_MISMATCH: _("Wrong amount"),
+    ReviewReason.AMOUNT_MISSING: _("Paid without an amount"),
+    ReviewReason.CURRENCY_MISMATCH: _("Wrong currency"),
+    ReviewReason.TRANSACTION_NO_MISMATCH: _("Wrong transaction number"),
+    ReviewReason.TRANSACTION_NO_MISSING: _("Paid without a transaction number"),
+    ReviewReason.REFERENCE_MISMATCH: _("An answer about something else"),
+    ReviewReason.UNRECOGNISED_STATUS: _("A status we do not know"),
+    ReviewReason.CHANGED_AFTER_PAID: _("Changed after it was paid"),
+    ReviewReason.WRONG_CREDENTIALS: _("The gateway refuses to be asked"),
+    ReviewReason.PAYMENT_UNKNOWN: _("The gateway does not know its own payment"),
+    ReviewReason.SIGNATURE_MISMATCH: _("Wrong signature"),
+    ReviewReason.SECOND_PAYMENT: _("Paid twice"),
+    ReviewReason.PAID_NOT_PAYABLE: _("Paid, but the order takes no payment"),
+    ReviewReason.UNDERPAID: _("Paid too little"),
+    ReviewReason.OVERPAID: _("Paid too much"),
+    ReviewReason.DUPLICATE_TRANSACTION_NO: _("One transaction number, two payments"),
+    ReviewReason.REFUND_UNKNOWN: _("Refund of unknown outcome"),
+    ReviewReason.REFUND_CONTRADICTED: _("A refused refund that was made"),
+    ReviewReason.REFUND_NOT_SENT: _("A refund cannot be sent"),
+    ReviewReason.PAYMENT_UNANSWERED: _("No usable answer about a payment"),
+    ReviewReason.DELIVERY_FAILING: _("The shop cannot be told"),
+    ReviewReason.ACCOUNT_GONE: _("Account missing or changed"),
+    ReviewReason.FORGED_NOTIFICATIONS: _("Forged notifications"),
+    ReviewReason.GATEWAY_SILENT: _("The gateway does not answer"),
 }
 
-ACTS: Final[Mapping[str, str | Promise]] = {
-    Act.QUERY: _("Ask the gateway again"),
-    Act.RETRY: _("Try again now"),
-    Act.TELL_AGAIN: _("Tell the shop again"),
-    Act.REFUND: _("Refund…"),
-    Act.REFUND_DONE: _("The refund was done"),
-    Act.REFUND_NOT_DONE: _("The refund was not done"),
-    Act.WITHDRAW: _("Withdraw the refund"),
-    Act.ENTER_REFUND: _("Enter a refund made elsewhere"),
-    Act.LET_EXPIRE: _("Let it expire"),
-    Act.ACCEPT: _("Accept with a note"),
+ACTIONS: Final[Mapping[str, str | Promise]] = {
+    ReviewAction.QUERY: _("Ask the gateway again"),
+    ReviewAction.RETRY: _("Try again now"),
+    ReviewAction.TELL_AGAIN: _("Tell the shop again"),
+    ReviewAction.REFUND: _("Refund…"),
+    ReviewAction.REFUND_DONE: _("The refund was done"),
+    ReviewAction.REFUND_NOT_DONE: _("The refund was not done"),
+    ReviewAction.WITHDRAW: _("Withdraw the refund"),
+    ReviewAction.RECORD_EXTERNAL_REFUND: _("Enter a refund made elsewhere"),
+    ReviewAction.FORCE_EXPIRE: _("Mark as expired"),
+    ReviewAction.ACCEPT: _("Accept with a note"),
 }
 
-_CAUSES: Final[Mapping[str, str | Promise]] = {
+_ACTORS: Final[Mapping[str, str | Promise]] = {
     "start": _("the shopper started to pay"),
-    "notice": _("a notice of the gateway"),
+    "webhook": _("a notification of the gateway"),
     "return": _("the shopper came back"),
-    "sweep": _("the sweeper looked"),
+    "worker": _("the worker polled"),
     "refund": _("the refund"),
-    "delivery": _("the delivery to the shop"),
+    "outbox": _("the outbox event to the shop"),
     "shop": _("the shop"),
 }
 
@@ -147,22 +147,22 @@ def reason(stored: str) -> str:
     return str(REASONS.get(stored, stored))
 
 
-def vendor_name(stored: str) -> str:
-    """Return how a vendor is shown."""
-    return str(VENDOR_LABELS[Vendor(stored)]) if stored in set(Vendor) else stored
+def method_name(stored: str) -> str:
+    """Return how a payment method is shown."""
+    return str(METHOD_LABELS[PaymentMethod(stored)]) if stored in set(PaymentMethod) else stored
 
 
-def cause_of(stored: str) -> str:
+def actor_of(stored: str) -> str:
     """Return what a timeline entry was caused by, in words."""
     kind, colon, who = stored.partition(":")
-    if kind == "person" and colon:
+    if kind == "staff" and colon:
         return who
-    return str(_CAUSES.get(kind, stored))
+    return str(_ACTORS.get(kind, stored))
 
 
 def icon(name: str) -> SafeString:
     """Return an icon. It stands beside its word, so that whoever cannot see it misses nothing."""
     path = _ICONS[name]
-    return mark_safe(  # noqa: S308  # both parts are constants of this file
+    return mark_safe(  # both parts are constants of this file
         f'<svg class="tillgate-icon" viewBox="0 0 24 24" width="16" height="16" aria-hidden="true"><path d="{path}"/></svg>'
     )

@@ -1,4 +1,4 @@
-"""`{% load tillgate %}`: the vendor choice, and the address where an order can be paid."""
+"""`{% load tillgate %}`: the payment method choice, and the address where an order can be paid."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from django import template
 from django.template.defaultfilters import floatformat
 
 from tillgate.django.assets import asset_url
-from tillgate.django.forms import VendorForm
+from tillgate.django.forms import MethodForm
 from tillgate.django.tickets import pay_url
 from tillgate.wire import money
 
 register = template.Library()
 
 
-@register.inclusion_tag("tillgate/vendor_choice.html")
-def vendor_choice(form: VendorForm | None = None) -> dict[str, Any]:
-    """Render the choice of vendors as a fieldset of radio buttons, for a form of the shop's own."""
-    return {"form": form or VendorForm()}
+@register.inclusion_tag("tillgate/method_choice.html")
+def method_choice(form: MethodForm | None = None) -> dict[str, Any]:
+    """Render the choice of payment methods as a fieldset of radio buttons, for a form of the shop's own."""
+    return {"form": form or MethodForm()}
 
 
 @register.filter

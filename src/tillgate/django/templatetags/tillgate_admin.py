@@ -1,4 +1,4 @@
-"""`{% load tillgate_admin %}`: the style and the count of what needs a person, for the admin's pages."""
+"""`{% load tillgate_admin %}`: the style and the count of what needs review, for the admin's pages."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def admin_css() -> SafeString:
     return format_html('<link rel="stylesheet" href="{}">', static("tillgate/admin.css"))
 
 
-@register.inclusion_tag("tillgate/admin/needs_person.html", takes_context=True)
-def needs_person_banner(context: Context) -> dict[str, Any]:
-    """Say how much needs a person, on a page that is not ours."""
+@register.inclusion_tag("tillgate/admin/needs_review.html", takes_context=True)
+def review_banner(context: Context) -> dict[str, Any]:
+    """Say how much needs review, on a page that is not ours."""
     from django.contrib.admin import site  # here, since Django loads every module of tags, also in projects without the admin
 
     from tillgate.django.admin.base import common_context

@@ -20,7 +20,7 @@ import pytest
 
 from tillgate.testing.conformance.faults import Faults
 from tillgate.testing.conformance.money import Money
-from tillgate.testing.conformance.notices import Notices
+from tillgate.testing.conformance.notifications import Notifications
 from tillgate.testing.conformance.paying import Paying
 from tillgate.testing.conformance.refunds import Refunds
 from tillgate.testing.driver import ShopDriver
@@ -31,7 +31,7 @@ _PREFIX = "test_"
 
 
 @pytest.mark.usefixtures("conforming")
-class Conformance(Paying, Notices, Money, Refunds, Faults):
+class Conformance(Paying, Notifications, Money, Refunds, Faults):
     """All scenarios. A subclass names its `driver`, or overrides the fixture `shop_driver`."""
 
     driver: ClassVar[ShopDriver | None] = None

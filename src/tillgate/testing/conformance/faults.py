@@ -16,7 +16,7 @@ from django.db import connection
 from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
-from tillgate.testing.conformance.judging import at_gateway, expect_paid_once, expect_released, needs_a_person
+from tillgate.testing.conformance.judging import at_gateway, expect_paid_once, expect_released, needs_review
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World
 
@@ -24,7 +24,7 @@ __all__ = ["Faults"]
 
 _T = TypeVar("_T")
 _MOST_POINTS: Final = 200
-_WRONG_TOKEN: Final = "0123456789abcdef0123456789abcdef0"  # noqa: S105  # looked for in the logs
+_WRONG_TOKEN: Final = "0123456789abcdef0123456789abcdef0"  # polled for in the logs
 _SIGNATURE: Final = re.compile(rb"verifySign\W{1,6}([0-9a-f]{32})")
 
 
@@ -38,7 +38,7 @@ class Faults:
             payment = world.pay_page(order)
             world.shopper_pays(payment)
             with world.failing_handler("tillgate_payment_paid", times=2, late=late) as failures:
-                assert [answer.status_code for answer in world.gateway_notice(payment)] == [200]
+                assert [answer.status_code for answer in world.gateway_notification(payment)] == [200]
                 assert world.shop.times_paid(order) == 0, "half of what the handler did has stayed"
                 assert world.fresh(payment).status == "paid"
                 world.a_day_passes()
@@ -56,7 +56,7 @@ class Faults:
         expect_released(world, order)
 
     def test_refund_handler_raises(self, world: World) -> None:
-        """A handler that raises when money was given back is tried again, and takes effect once; the money goes out once."""
+        """A handler that raises when money was refunded is tried again, and takes effect once; the money goes out once."""
         for late in (False, True):
             payment = _paid(world)
             with world.failing_handler("tillgate_refund_changed", late=late) as failures:
@@ -65,7 +65,7 @@ class Faults:
                 world.a_day_passes()
             assert len(failures) == 1
             assert world.shop.refunded(payment.order.key) == Decimal("5.00")
-            assert world.given_back(payment) == Decimal("5.00")
+            assert world.refunded_amount(payment) == Decimal("5.00")
 
     def test_handler_that_keeps_raising(self, world: World) -> None:
         """A handler that keeps failing is shown to a person, gateway and shopper meet no error, and the order is paid in the end."""
@@ -73,10 +73,10 @@ class Faults:
         payment = world.pay_page(order)
         world.shopper_pays(payment)
         with world.failing_handler("tillgate_payment_paid", times=1000):
-            assert [answer.content for answer in world.gateway_notice(payment)] == [b"success"]
+            assert [answer.content for answer in world.gateway_notification(payment)] == [b"success"]
             assert world.come_back(payment).status_code in (200, 302)
             world.a_day_passes()
-            needs_a_person(world, "delivery-failing")
+            needs_review(world, "outbox_event-failing")
         world.a_day_passes()
         expect_paid_once(world, order)
 
@@ -86,7 +86,7 @@ class Faults:
         payment = world.pay_page(order)
         world.shopper_pays(payment)
         with world.failing_handler("tillgate_describe_order", times=2):
-            assert [answer.status_code for answer in world.gateway_notice(payment)] == [200]
+            assert [answer.status_code for answer in world.gateway_notification(payment)] == [200]
             world.a_day_passes()
         expect_paid_once(world, order)
 
@@ -105,37 +105,37 @@ class Faults:
             if not created:  # the shopper tries again
                 payment = world.pay_page(order)
                 world.shopper_pays(payment)
-                world.gateway_notice(payment)
+                world.gateway_notification(payment)
             expect_paid_once(world, order)
 
         _crash_everywhere(prepare, lambda prepared: world.choose(prepared[0]), check)
 
-    def test_crash_at_a_notice(self, world: World) -> None:
-        """A process that dies anywhere while it takes a notice leaves an order that is paid, once, after the next sweep."""
-        _crash_everywhere(lambda: _paid_at_gateway(world), world.gateway_notice, lambda payment: _settled(world, payment))
+    def test_crash_at_a_notification(self, world: World) -> None:
+        """A process that dies anywhere while it takes a notification leaves an order that is paid, once, after the next worker run."""
+        _crash_everywhere(lambda: _paid_at_gateway(world), world.gateway_notification, lambda payment: _settled(world, payment))
 
     def test_crash_at_a_return(self, world: World) -> None:
-        """A process that dies anywhere while a shopper comes back leaves an order that is paid, once, after the next sweep."""
+        """A process that dies anywhere while a shopper comes back leaves an order that is paid, once, after the next worker run."""
         _crash_everywhere(lambda: _paid_at_gateway(world), world.come_back, lambda payment: _settled(world, payment))
 
-    def test_crash_while_sweeping(self, world: World) -> None:
-        """A sweep that dies anywhere is made good by the next."""
+    def test_crash_while_working(self, world: World) -> None:
+        """A worker run that dies anywhere is made good by the next."""
 
         def prepare() -> Payment:
             payment = _paid_at_gateway(world)
             world.time.advance(seconds=10)
             return payment
 
-        _crash_everywhere(prepare, lambda _: world.sweep(), lambda payment: _settled(world, payment))
+        _crash_everywhere(prepare, lambda _: world.run_worker(), lambda payment: _settled(world, payment))
 
     def test_crash_while_releasing(self, world: World) -> None:
-        """A process that dies anywhere while an order is given up leaves it given up after the next sweep."""
+        """A process that dies anywhere while an order is given up leaves it given up after the next worker run."""
 
         def prepare() -> str:
             order = world.order()
             payment = world.pay_page(order)
             world.sandbox.control.decline(payment.reference)
-            world.gateway_notice(payment)
+            world.gateway_notification(payment)
             world.time.advance(minutes=61)
             return order
 
@@ -143,24 +143,24 @@ class Faults:
             _soon(world)
             expect_released(world, order)
 
-        _crash_everywhere(prepare, lambda _: world.sweep(), check)
+        _crash_everywhere(prepare, lambda _: world.run_worker(), check)
 
     def test_crash_while_refunding(self, world: World) -> None:
         """A process that dies anywhere while money goes back gives none twice, and none that nobody hears of."""
 
         def check(payment: Payment) -> None:
             _soon(world)
-            given_back, told = world.given_back(payment), world.shop.refunded(payment.order.key)
-            assert given_back in (0, 5)
+            refunded_amount, told = world.refunded_amount(payment), world.shop.refunded(payment.order.key)
+            assert refunded_amount in (0, 5)
             refund = Refund.objects.filter(payment=payment).first()
             if refund is None:
-                assert given_back == told == 0, "money went back, and Tillgate knows of no refund"
+                assert refunded_amount == told == 0, "money went back, and Tillgate knows of no refund"
             elif refund.status == "succeeded":
-                assert given_back == told == 5
+                assert refunded_amount == told == 5
             else:
                 assert refund.status == "unknown"
-                assert told == 0, "the shop holds to be given back what nobody knows of"
-                assert refund.attentions.filter(reason="refund-unknown").exists(), "nobody was told of a refund of unknown outcome"
+                assert told == 0, "the shop holds to be refunded what nobody knows of"
+                assert refund.reviews.filter(reason="refund-unknown").exists(), "nobody was told of a refund of unknown outcome"
 
         _crash_everywhere(lambda: _paid(world), lambda payment: operations.refund(payment.pk, "5.00"), check)
 
@@ -180,7 +180,7 @@ class Faults:
 
 def _paid(world: World) -> Payment:
     payment = _paid_at_gateway(world)
-    world.gateway_notice(payment)
+    world.gateway_notification(payment)
     expect_paid_once(world, payment.order.key)
     return world.fresh(payment)
 
@@ -195,8 +195,8 @@ def _soon(world: World) -> None:
     """Let so much time pass that a look, a lease and a call that was cut off are over."""
     for ahead in ({"seconds": 15}, {"minutes": 20}):
         world.time.advance(**ahead)
-        faults = world.sweep().faults
-        assert faults == [], f"the sweep failed: {faults}"
+        faults = world.run_worker().faults
+        assert faults == [], f"the worker run failed: {faults}"
 
 
 def _settled(world: World, payment: Payment) -> None:
@@ -204,14 +204,14 @@ def _settled(world: World, payment: Payment) -> None:
     expect_paid_once(world, payment.order.key)
 
 
-def _crash_everywhere(prepare: Callable[[], _T], act: Callable[[_T], object], check: Callable[[_T], None]) -> None:
+def _crash_everywhere(prepare: Callable[[], _T], action: Callable[[_T], object], check: Callable[[_T], None]) -> None:
     """Let the process die at the first point of an act, then at the second, and so on; after each death restart and check."""
     for number in count(1):
         subject = prepare()
         with Points(number).installed() as points, suppress(Crash):
-            act(subject)
+            action(subject)
         check(subject)
-        Payment.objects.update(next_look_at=None)  # the next round has nothing to do with this one
+        Payment.objects.update(next_poll_at=None)  # the next round has nothing to do with this one
         if not points.has_ended:
             assert number > 1, "nothing was written or sent: this proves nothing"
             return
@@ -222,9 +222,9 @@ def _much_happens(world: World) -> None:
     """Everything once that sends or receives a signature, goes wrong, or is told about."""
     control = world.sandbox.control
     payment = _paid_at_gateway(world)
-    world.gateway_notice(payment, "forged")
+    world.gateway_notification(payment, "forged")
     with world.failing_handler("tillgate_payment_paid"):
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
     world.come_back(payment)
     for fault in ("refused", "lost_response", "broken_json", "bad_signature"):
         control.fault(fault, occasion="pay")
@@ -233,15 +233,15 @@ def _much_happens(world: World) -> None:
         control.fault(fault, occasion="query")
         world.come_back(world.pay_page(world.order()))
     operations.refund(payment.pk, "2.50")
-    world.gateway_notice(payment, "refund")
+    world.gateway_notification(payment, "refund")
     for fault in ("refused", "lost_response"):
         control.fault(fault, occasion="refund")
         operations.refund(payment.pk, "1.00")
     world.configure({"TOKEN": _WRONG_TOKEN})
     world.choose(world.order())
-    world.gateway_notice(payment)
+    world.gateway_notification(payment)
     world.time.advance(minutes=10)
-    world.sweep()
+    world.run_worker()
     assert at_gateway(world, payment.order.key) == [payment]
 
 

@@ -16,12 +16,12 @@ from tillgate.testing.world import World
 __all__ = [
     "at_gateway",
     "expect_landing",
-    "expect_no_cashier",
+    "expect_no_payment_page",
     "expect_paid_once",
     "expect_released",
     "expect_still_waiting",
     "expect_unpaid",
-    "needs_a_person",
+    "needs_review",
     "token_on",
 ]
 
@@ -65,16 +65,16 @@ def expect_still_waiting(world: World, order: str) -> None:
     assert world.shop.is_payable(order), "the shop no longer waits for the money of an order that was not meant"
 
 
-def expect_no_cashier(world: World, order: str, vendor: str = "alipay") -> None:
-    """Fail unless choosing a vendor leads to a page of the shop, and not to the cashier page."""
-    answer = world.choose(order, vendor)
+def expect_no_payment_page(world: World, order: str, method: str = "alipay") -> None:
+    """Fail unless choosing a payment method leads to a page of the shop, and not to the payment page."""
+    answer = world.choose(order, method)
     to = answer.get("Location", "")
-    assert not to.startswith(world.sandbox.base_url), f"choosing {vendor!r} led to the cashier page"
-    assert answer.status_code < 500, f"choosing {vendor!r} is answered with HTTP {answer.status_code}"
+    assert not to.startswith(world.sandbox.base_url), f"choosing {method!r} led to the payment page"
+    assert answer.status_code < 500, f"choosing {method!r} is answered with HTTP {answer.status_code}"
 
 
 def expect_landing(client: Client, answer: Any) -> None:
-    """Fail unless a shopper who came back is shown a page. One on another host, as a storefront of its own, cannot be looked at here."""
+    """Fail unless a shopper who came back is shown a page. One on another host, as a storefront of its own, cannot be polled here."""
     assert answer.status_code in (200, 302), f"the return is answered with HTTP {answer.status_code}"
     to = urlsplit(answer.get("Location", ""))
     if answer.status_code == 302 and to.netloc in ("", "testserver", urlsplit(get_settings().public_url).netloc):
@@ -82,9 +82,9 @@ def expect_landing(client: Client, answer: Any) -> None:
         assert page.status_code < 400, f"the shopper is led back to {to.path}, which is answered with HTTP {page.status_code}"
 
 
-def needs_a_person(world: World, *reasons: str) -> None:
+def needs_review(world: World, *reasons: str) -> None:
     """Fail unless a person is told exactly so much."""
-    told = world.attentions()
+    told = world.reviews()
     assert told == list(reasons), f"a person was told {told}, and should be told {list(reasons)}"
 
 

@@ -9,7 +9,7 @@ from django.db import transaction
 from tillgate import hooks
 from tillgate.django import operations
 from tillgate.django.models import Payment
-from tillgate.testing.conformance.judging import at_gateway, expect_no_cashier, expect_paid_once, expect_unpaid, needs_a_person
+from tillgate.testing.conformance.judging import at_gateway, expect_no_payment_page, expect_paid_once, expect_unpaid, needs_review
 from tillgate.testing.world import World
 
 __all__ = ["Money"]
@@ -19,32 +19,32 @@ class Money:
     """Scenarios in which the order or the gateway's answer is not what it should be."""
 
     def test_paid_twice(self, world: World) -> None:
-        """Of two payments that are both paid one pays the order; the other is raised, and given back in one step."""
+        """Of two payments that are both paid one pays the order; the other is raised, and refunded in one step."""
         order = world.order()
         first, second = world.pay_page(order), world.pay_page(order, "paypal")
         for payment in (first, second):
             world.shopper_pays(payment)
-            world.gateway_notice(payment)
+            world.gateway_notification(payment)
         expect_paid_once(world, order)
-        needs_a_person(world, "second-payment")
+        needs_review(world, "second-payment")
         assert operations.refund(second.pk, second.amount).status == "succeeded"
-        assert world.given_back(second) == second.amount
+        assert world.refunded_amount(second) == second.amount
         expect_paid_once(world, order)
-        needs_a_person(world)
+        needs_review(world)
 
     def test_paid_after_close(self, world: World) -> None:
-        """Money for an order that was closed meanwhile is raised, does not open the order again, and is given back in one step."""
+        """Money for an order that was closed meanwhile is raised, does not open the order again, and is refunded in one step."""
         order = world.order()
         payment = world.pay_page(order)
         world.shop.close_order(order)
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
         assert world.fresh(payment).status == "paid"
         expect_unpaid(world, order)
-        needs_a_person(world, "paid-not-payable")
+        needs_review(world, "paid-not-payable")
         assert operations.refund(payment.pk, payment.amount).status == "succeeded"
-        assert world.given_back(payment) == payment.amount
-        needs_a_person(world)
+        assert world.refunded_amount(payment) == payment.amount
+        needs_review(world)
 
     def test_handler_refuses_a_closed_order(self, world: World) -> None:
         """The plugin's own handler says NOT_PAYABLE of an order that was closed in the same moment, and changes nothing."""
@@ -60,7 +60,7 @@ class Money:
         order = world.order()
         payment = world.pay_page(order)
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
         _tell_paid(payment)
         expect_paid_once(world, order)
 
@@ -73,9 +73,9 @@ class Money:
         assert outcome in (hooks.PaidOutcome.UNDERPAID, hooks.PaidOutcome.NOT_PAYABLE), f"the handler said {outcome!r} of a dearer order"
         expect_unpaid(world, order)
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
         expect_unpaid(world, order)
-        needs_a_person(world, "underpaid")
+        needs_review(world, "underpaid")
         assert world.fresh(payment).status == "paid"
 
     def test_order_became_cheaper(self, world: World) -> None:
@@ -84,20 +84,20 @@ class Money:
         payment = world.pay_page(order)
         world.shop.edit_total(order, Decimal("10.00"))
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
         expect_paid_once(world, order)
-        needs_a_person(world, "overpaid")
+        needs_review(world, "overpaid")
 
     def test_edited_order_is_paid_anew(self, world: World) -> None:
-        """After an edit the cashier page asks for the new total, and paying that pays the order."""
+        """After an edit the payment page asks for the new total, and paying that pays the order."""
         order = world.order("12.50")
         old = world.pay_page(order)
         world.shop.edit_total(order, Decimal("20.00"))
         new = world.pay_page(order)
-        assert new.pk != old.pk, "the old cashier page was handed out for the new total"
+        assert new.pk != old.pk, "the old payment page was handed out for the new total"
         assert Decimal(world.sandbox.service.find(new.reference).amount) == Decimal("20.00")
         world.shopper_pays(new)
-        world.gateway_notice(new)
+        world.gateway_notification(new)
         expect_paid_once(world, order)
 
     def test_amount_mismatch(self, world: World) -> None:
@@ -121,13 +121,13 @@ class Money:
         payment = world.pay_page(order)
         control = world.sandbox.control
         control.set_options({"word_pending": "quantum", "word_expired": "quantum"})
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
         world.a_day_passes()
         expect_unpaid(world, order)
         assert not world.shop.is_released(order), "the order was given up on a word that nobody knows"
-        needs_a_person(world, "unrecognised-status")
+        needs_review(world, "unrecognised-status")
         world.pays_late(payment)
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
         expect_paid_once(world, order)
 
     def test_changed_after_paid(self, world: World) -> None:
@@ -135,13 +135,13 @@ class Money:
         order = world.order()
         payment = world.pay_page(order)
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
         world.sandbox.control.reverse(payment.reference)
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
         world.a_day_passes()
         expect_paid_once(world, order)
         assert world.fresh(payment).status == "paid"
-        needs_a_person(world, "changed-after-paid")
+        needs_review(world, "changed-after-paid")
 
     def test_wrong_credentials(self, world: World) -> None:
         """A wrong token closes no order: one matter for a person, and with the right token the money is found."""
@@ -150,15 +150,15 @@ class Money:
         world.pay_page(waiting)
         world.shopper_pays(payment)
         world.configure({"TOKEN": "f" * 33})
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
         world.a_day_passes()
         for order in (paid, waiting):
             expect_unpaid(world, order)
             assert not world.shop.is_released(order), "the order was given up because of a wrong token"
-        assert "wrong-credentials" in world.attentions()
+        assert "wrong-credentials" in world.reviews()
         world.configure()
         world.time.advance(minutes=20)
-        world.sweep()
+        world.run_worker()
         expect_paid_once(world, paid)
 
     def test_order_not_found_at_the_gateway(self, world: World) -> None:
@@ -167,18 +167,18 @@ class Money:
         payment = world.pay_page(order)
         world.shopper_pays(payment)
         world.sandbox.control.fault("denied", occasion="query", times=10_000)
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
         world.a_day_passes()
         expect_unpaid(world, order)
         assert not world.shop.is_released(order), "the order was given up because the gateway denied it"
-        needs_a_person(world, "payment-unknown")
+        needs_review(world, "payment-unknown")
         world.sandbox.control.clear_faults()
         world.time.advance(hours=2)
-        world.sweep()
+        world.run_worker()
         expect_paid_once(world, order)
 
     def test_gateway_brings_no_news(self, world: World) -> None:
-        """Errors, silence and nonsense are no news: the order stays as it is until there is an answer."""
+        """Errors, silence and nonsense are inconclusive: the order stays as it is until there is an answer."""
         order = world.order()
         payment = world.pay_page(order)
         world.shopper_pays(payment)
@@ -194,23 +194,23 @@ class Money:
         """A creation whose answer is lost may be tried again at once, and money that comes by the lost one is found."""
         order = world.order()
         world.sandbox.control.fault("lost_response", occasion="pay")
-        expect_no_cashier(world, order)
+        expect_no_payment_page(world, order)
         (lost,) = at_gateway(world, order)
         world.pay_page(order, "paypal")
         world.shopper_pays(lost)
         world.time.advance(minutes=1)
-        world.sweep()
+        world.run_worker()
         expect_paid_once(world, order)
 
     def test_refused_creation(self, world: World) -> None:
         """A creation that the gateway refuses brings a page, the order stays payable, and the next try pays it."""
         order = world.order()
         world.sandbox.control.fault("refused", occasion="pay")
-        expect_no_cashier(world, order)
+        expect_no_payment_page(world, order)
         assert world.shop.is_payable(order)
         payment = world.pay_page(order)
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
         expect_paid_once(world, order)
 
 
@@ -227,11 +227,11 @@ def _disagrees(world: World, fault: str, reason: str = "") -> None:
     order = world.order()
     payment = world.pay_page(order)
     world.shopper_pays(payment)
-    before = world.attentions()
+    before = world.reviews()
     world.sandbox.control.fault(fault, occasion="query")
-    world.gateway_notice(payment)
+    world.gateway_notification(payment)
     expect_unpaid(world, order)
     if reason:
-        needs_a_person(world, *before, reason)
-    world.gateway_notice(payment)
+        needs_review(world, *before, reason)
+    world.gateway_notification(payment)
     expect_paid_once(world, order)

@@ -13,7 +13,7 @@ from tillgate.django import operations
 from tillgate.testing.conformance.judging import (
     at_gateway,
     expect_landing,
-    expect_no_cashier,
+    expect_no_payment_page,
     expect_paid_once,
     expect_released,
     expect_still_waiting,
@@ -29,7 +29,7 @@ class Paying:
     """Scenarios of a shopper who pays, leaves, comes back or does not."""
 
     def test_pay_and_return(self, world: World) -> None:
-        """A shopper who pays and comes back lands in the shop with a paid order, though no notice arrived."""
+        """A shopper who pays and comes back lands in the shop with a paid order, though no notification arrived."""
         order = world.order()
         browser = Client(enforce_csrf_checks=True)
         page = browser.get(world.shop.pay_path(order))
@@ -40,12 +40,12 @@ class Paying:
         expect_paid_once(world, order)
         expect_landing(browser, answer)
 
-    def test_notice_only(self, world: World) -> None:
-        """The gateway's notice alone pays the order: the shopper never comes back."""
+    def test_notification_only(self, world: World) -> None:
+        """The gateway's notification alone pays the order: the shopper never comes back."""
         earlier, order, later = world.order(), world.order(), world.order()
         payment = world.pay_page(order)
         world.shopper_pays(payment)
-        assert [answer.content for answer in world.gateway_notice(payment)] == [b"success"]
+        assert [answer.content for answer in world.gateway_notification(payment)] == [b"success"]
         expect_paid_once(world, order)
         for other in (earlier, later):
             expect_still_waiting(world, other)
@@ -60,37 +60,37 @@ class Paying:
         expect_landing(stranger, answer)
         expect_paid_once(world, order)
 
-    def test_neither_notice_nor_return(self, world: World) -> None:
-        """A sweep finds the money of a shopper who paid and closed the tab, and whose notice was lost."""
+    def test_neither_notification_nor_return(self, world: World) -> None:
+        """A worker run finds the money of a shopper who paid and closed the tab, and whose notification was lost."""
         order = world.order()
         world.shopper_pays(world.pay_page(order))
         world.time.advance(seconds=10)
-        assert world.sweep().faults == []
+        assert world.run_worker().faults == []
         expect_paid_once(world, order)
 
     def test_found_paid_when_paying_again(self, world: World) -> None:
-        """Whoever wants to pay an order again that is paid by now is not charged again, though the notice was lost."""
+        """Whoever wants to pay an order again that is paid by now is not charged again, though the notification was lost."""
         order = world.order()
         world.shopper_pays(world.pay_page(order))
-        expect_no_cashier(world, order, "paypal")
+        expect_no_payment_page(world, order, "paypal")
         expect_paid_once(world, order)
         assert len(at_gateway(world, order)) == 1
 
     def test_decline(self, world: World) -> None:
-        """A declined payment leaves the order unpaid and payable, and with another vendor it is paid."""
+        """A declined payment leaves the order unpaid and payable, and with another payment method it is paid."""
         order = world.order()
         declined = world.pay_page(order)
         world.sandbox.control.decline(declined.reference)
-        world.gateway_notice(declined)
+        world.gateway_notification(declined)
         expect_unpaid(world, order)
         assert world.shop.is_payable(order), "the shopper cannot try again"
         payment = world.pay_page(order, "paypal")
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
         expect_paid_once(world, order)
 
     def test_leave_and_pay_again(self, world: World) -> None:
-        """A shopper who leaves the cashier page pays with another vendor, under a reference of its own."""
+        """A shopper who leaves the payment page pays with another payment method, under a reference of its own."""
         order = world.order()
         left = world.pay_page(order)
         world.sandbox.control.leave(left.reference)
@@ -99,32 +99,32 @@ class Paying:
         payment = world.pay_page(order, "paypal")
         assert payment.reference != left.reference
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
+        world.gateway_notification(payment)
         expect_paid_once(world, order)
         world.a_day_passes()
         expect_paid_once(world, order)
-        assert world.attentions() == []
+        assert world.reviews() == []
 
     def test_expiry(self, world: World) -> None:
-        """An order that nobody pays is released, once, after the cashier page has closed and the time to try again has passed."""
+        """An order that nobody pays is released, once, after the payment page has closed and the time to try again has passed."""
         order = world.order()
         world.pay_page(order)
         world.time.advance(minutes=50)
-        world.sweep()
+        world.run_worker()
         assert world.shop.is_payable(order)
-        assert not world.shop.is_released(order), "the order was given up while the cashier page was open"
+        assert not world.shop.is_released(order), "the order was given up while the payment page was open"
         other = world.order()
         world.pay_page(other)
-        for minutes in (85, 65):  # the first order's cashier page has closed, then the time to try again has passed
+        for minutes in (85, 65):  # the first order's payment page has closed, then the time to try again has passed
             world.time.advance(minutes=minutes)
-            world.sweep()
+            world.run_worker()
         expect_released(world, order)
         expect_still_waiting(world, other)
         world.a_day_passes()
         for given_up in (order, other):
             expect_released(world, given_up)
             expect_unpaid(world, given_up)
-        assert world.attentions() == []
+        assert world.reviews() == []
 
     def test_kept_while_another_payment_is_open(self, world: World) -> None:
         """An order is not released as long as another payment of it is open, and money that comes by that one pays it."""
@@ -133,60 +133,60 @@ class Paying:
         world.time.advance(minutes=30)
         open_ = world.pay_page(order, "paypal")
         world.sandbox.control.decline(declined.reference)
-        world.gateway_notice(declined)
+        world.gateway_notification(declined)
         world.time.advance(minutes=65)
-        world.sweep()
+        world.run_worker()
         assert not world.shop.is_released(order), "the order was given up while a payment of it was open"
         world.shopper_pays(open_)
-        world.gateway_notice(open_)
+        world.gateway_notification(open_)
         expect_paid_once(world, order)
 
     def test_double_click(self, world: World) -> None:
-        """A second press of the same button leads to the same cashier page: one payment, not two."""
+        """A second press of the same button leads to the same payment page: one payment, not two."""
         order = world.order()
         assert world.pay_page(order).pk == world.pay_page(order).pk
         assert len(at_gateway(world, order)) == 1
 
     def test_double_click_at_once(self, world: World) -> None:
-        """Two presses at the same moment lead to the same cashier page."""
+        """Two presses at the same moment lead to the same payment page."""
         order = world.order()
         first, second = together(*[lambda: world.pay_page(order, client=Client()).pk] * 2)
         assert first == second
         assert len(at_gateway(world, order)) == 1
 
     def test_nothing_starts_on_a_paid_order(self, world: World) -> None:
-        """Nobody is led to the cashier page for an order that is paid."""
+        """Nobody is led to the payment page for an order that is paid."""
         order = world.order()
         payment = world.pay_page(order)
         world.shopper_pays(payment)
-        world.gateway_notice(payment)
-        for vendor in ("alipay", "paypal"):
-            expect_no_cashier(world, order, vendor)
+        world.gateway_notification(payment)
+        for method in ("alipay", "paypal"):
+            expect_no_payment_page(world, order, method)
         assert len(at_gateway(world, order)) == 1
 
     def test_nothing_starts_on_a_closed_order(self, world: World) -> None:
-        """Nobody is led to the cashier page for an order that the staff closed."""
+        """Nobody is led to the payment page for an order that the staff closed."""
         order = world.order()
         world.shop.close_order(order)
-        expect_no_cashier(world, order)
+        expect_no_payment_page(world, order)
         assert at_gateway(world, order) == []
 
     def test_order_in_another_currency(self, world: World) -> None:
-        """Nobody is led to the cashier page for an order in another currency, whose sum would be taken in dollars."""
+        """Nobody is led to the payment page for an order in another currency, whose sum would be taken in dollars."""
         order = world.shop.place_order_in("EUR", Decimal("12.50"))
-        for vendor in ("alipay", "paypal"):
-            expect_no_cashier(world, order, vendor)
+        for method in ("alipay", "paypal"):
+            expect_no_payment_page(world, order, method)
         assert at_gateway(world, order) == []
         expect_unpaid(world, order)
 
-    def test_vendor_that_is_not_offered(self, world: World) -> None:
-        """A vendor that the owner does not offer, or that nobody knows, brings a page instead of an error, and nothing is created."""
+    def test_method_that_is_not_offered(self, world: World) -> None:
+        """A method that the owner does not offer, or that nobody knows, brings a page instead of an error, and nothing is created."""
         order = world.order()
-        world.configure(VENDORS=["paypal"])
-        for vendor in ("alipay", "no-such-vendor", "", "paypal' OR 1=1 --"):
-            expect_no_cashier(world, order, vendor)
+        world.configure(PAYMENT_METHODS=["paypal"])
+        for method in ("alipay", "no-such-method", "", "paypal' OR 1=1 --"):
+            expect_no_payment_page(world, order, method)
         assert at_gateway(world, order) == []
-        assert world.pay_page(order, "paypal").vendor == "paypal"
+        assert world.pay_page(order, "paypal").method == "paypal"
 
     def test_amounts_are_exact(self, world: World) -> None:
         """The gateway is asked for exactly what the order costs, to the cent."""
@@ -204,7 +204,7 @@ class Paying:
             noticed, returned = world.order(), world.order()
             for order in (noticed, returned):
                 world.shopper_pays(world.pay_page(order))
-            world.gateway_notice(at_gateway(world, noticed)[0])
+            world.gateway_notification(at_gateway(world, noticed)[0])
             world.come_back(at_gateway(world, returned)[0])
         finally:
             configured["ATOMIC_REQUESTS"] = before
@@ -216,11 +216,11 @@ class Paying:
         order = world.shop.place_order_paid_otherwise(Decimal("12.50"))
         before = (world.shop.is_paid(order), world.shop.times_paid(order), world.shop.is_released(order), world.shop.refunded(order))
         assert before[0], "the driver says that the order is not paid"
-        operations.expect(world.shop.plugin, order)  # the shopper was about to pay with Tillgate, and thought better of it
+        operations.open_order(world.shop.plugin, order)  # the shopper was about to pay with Tillgate, and thought better of it
         world.a_day_passes()
         after = (world.shop.is_paid(order), world.shop.times_paid(order), world.shop.is_released(order), world.shop.refunded(order))
         assert after == before, (
-            f"an order that was paid otherwise was {before} (paid, how often, given up, given back) and is {after} now: the hooks, "
+            f"an order that was paid otherwise was {before} (paid, how often, given up, refunded) and is {after} now: the hooks, "
             "tillgate_order_unpaid first of all, must leave alone what is not open"
         )
         assert not world.sandbox.service.journal.all(), "the gateway heard of an order that is paid otherwise"
@@ -229,8 +229,8 @@ class Paying:
         """Addresses that nobody has are not found, and leave nothing behind."""
         order = world.order()
         world.pay_page(order)
-        for name in ("payment-notice", "refund-notice", "return", "status"):
+        for name in ("payment-notification", "refund-notification", "return", "status"):
             assert world.client.get(reverse(f"tillgate:{name}", args=["no-such-key"])).status_code in (404, 405)
         expect_unpaid(world, order)
         assert world.queries() == 0
-        assert operations.sweep().changed == 0
+        assert operations.run_worker().changed == 0

@@ -14,9 +14,9 @@ from django.urls import reverse
 from tillgate import InvalidRequest, hooks
 from tillgate.django import operations
 from tillgate.django.models import Payment
-from tillgate.django.operations.refunds import enter_external_refund, settle_by_person
+from tillgate.django.operations.refunds import record_external_refund, settle_by_staff
 from tillgate.errors import OutcomeUnknown
-from tillgate.testing.conformance.judging import expect_paid_once, needs_a_person
+from tillgate.testing.conformance.judging import expect_paid_once, needs_review
 from tillgate.testing.world import World, together
 
 __all__ = ["Refunds"]
@@ -26,26 +26,26 @@ class Refunds:
     """Scenarios of money that goes back."""
 
     def test_full_refund(self, world: World) -> None:
-        """All of a payment is given back, once, and the shop holds it to be."""
+        """All of a payment is refunded, once, and the shop holds it to be."""
         earlier, payment, later = _paid(world), _paid(world), _paid(world)
-        assert operations.refund(payment.pk, "12.50", person="ann", reason="returned").status == "succeeded"
+        assert operations.refund(payment.pk, "12.50", staff="ann", reason="returned").status == "succeeded"
         _expect_refunded(world, payment, "12.50")
         world.a_day_passes()
         _expect_refunded(world, payment, "12.50")
         for other in (earlier, later):
             _expect_refunded(world, other, "0.00")
             expect_paid_once(world, other.order.key)
-        needs_a_person(world)
+        needs_review(world)
 
     def test_partial_refunds(self, world: World) -> None:
-        """Parts are given back one after the other, and the shop holds their sum to be."""
+        """Parts are refunded one after the other, and the shop holds their sum to be."""
         payment = _paid(world)
         for amount, sum_ in (("2.50", "2.50"), ("0.01", "2.51"), ("9.99", "12.50")):
             operations.refund(payment.pk, amount)
             _expect_refunded(world, payment, sum_)
 
     def test_over_refund(self, world: World) -> None:
-        """More than was paid is never given back, in one refund or in several; nothing is sent."""
+        """More than was paid is never refunded, in one refund or in several; nothing is sent."""
         payment = _paid(world)
         operations.refund(payment.pk, "2.50")
         for amount in ("10.01", "12.50", "1000000"):
@@ -64,7 +64,7 @@ class Refunds:
         """A refund that the gateway refuses takes no effect in the shop, and may be asked for again."""
         payment = _paid(world)
         world.sandbox.control.fault("refused", occasion="refund")
-        assert operations.refund(payment.pk, "12.50").status == "refused"
+        assert operations.refund(payment.pk, "12.50").status == "failed"
         _expect_refunded(world, payment, "0.00")
         assert operations.refund(payment.pk, "12.50").status == "succeeded"
         _expect_refunded(world, payment, "12.50")
@@ -75,58 +75,58 @@ class Refunds:
         world.sandbox.control.fault("lost_response", occasion="refund")
         refund = operations.refund(payment.pk, "12.50")
         assert refund.status == "unknown"
-        needs_a_person(world, "refund-unknown")
+        needs_review(world, "refund-unknown")
         world.a_day_passes()
         assert _asked(world) == 1, "a refund that may have been carried out was sent again"
-        assert world.shop.refunded(payment.order.key) == 0, "the shop holds to be given back what nobody knows of"
+        assert world.shop.refunded(payment.order.key) == 0, "the shop holds to be refunded what nobody knows of"
         with pytest.raises(InvalidRequest):
             operations.refund(payment.pk, "0.01")
-        settle_by_person(refund.pk, done=True, person="ann")
+        settle_by_staff(refund.pk, done=True, staff="ann")
         _expect_refunded(world, payment, "12.50")
-        needs_a_person(world)
+        needs_review(world)
 
     def test_unknown_refund_that_was_not_done(self, world: World) -> None:
         """A refund of unknown outcome that a person finds was not done takes no effect, and may be asked for again."""
         payment = _paid(world)
         world.sandbox.control.fault("server_error", occasion="refund")
         refund = operations.refund(payment.pk, "12.50")
-        settle_by_person(refund.pk, done=False, person="ann")
+        settle_by_staff(refund.pk, done=False, staff="ann")
         _expect_refunded(world, payment, "0.00")
         operations.refund(payment.pk, "12.50")
         _expect_refunded(world, payment, "12.50")
 
-    def test_refund_notice_settles_an_unknown_refund(self, world: World) -> None:
-        """The gateway's notice on a refund's own address settles an unknown outcome, once; a forged one does not."""
+    def test_refund_notification_settles_an_unknown_refund(self, world: World) -> None:
+        """The gateway's notification on a refund's own address settles an unknown outcome, once; a forged one does not."""
         payment = _paid(world)
         world.sandbox.control.fault("lost_response", occasion="refund")
         refund = operations.refund(payment.pk, "12.50")
-        address = reverse("tillgate:refund-notice", args=[refund.notice_key])
+        address = reverse("tillgate:refund-notification", args=[refund.notification_key])
         forged = f"status=success&reference={payment.reference}&verifySign={'0' * 32}"
         world.client.post(address, forged, content_type="application/x-www-form-urlencoded")
-        assert world.shop.refunded(payment.order.key) == 0, "a forged notice settled a refund"
+        assert world.shop.refunded(payment.order.key) == 0, "a forged notification settled a refund"
         for _ in range(2):
-            world.gateway_notice(payment, "refund")
+            world.gateway_notification(payment, "refund")
         _expect_refunded(world, payment, "12.50")
-        needs_a_person(world)
+        needs_review(world)
 
-    def test_refund_notice_before_the_answer(self, world: World) -> None:
-        """A refund notice that is quicker than the answer makes no second effect."""
+    def test_refund_notification_before_the_answer(self, world: World) -> None:
+        """A refund notification that is quicker than the answer makes no second effect."""
         payment = _paid(world)
-        with _notice_first(world, payment):
+        with _notification_first(world, payment):
             assert operations.refund(payment.pk, "5.00").status == "succeeded"
         _expect_refunded(world, payment, "5.00")
 
-    def test_refund_notice_in_place_of_the_answer(self, world: World) -> None:
-        """A refund whose notice has come and whose answer is lost has succeeded, and takes effect once."""
+    def test_refund_notification_in_place_of_the_answer(self, world: World) -> None:
+        """A refund whose notification has come and whose answer is lost has succeeded, and takes effect once."""
         payment = _paid(world)
-        with _notice_first(world, payment, is_answer_lost=True):
+        with _notification_first(world, payment, is_answer_lost=True):
             assert operations.refund(payment.pk, "5.00").status == "succeeded"
         world.a_day_passes()
         _expect_refunded(world, payment, "5.00")
-        needs_a_person(world)
+        needs_review(world)
 
     def test_queued_refund(self, world: World) -> None:
-        """A refund that was queued by a process that died is sent by the sweep, once."""
+        """A refund that was queued by a process that died is sent by the worker run, once."""
         payment = _paid(world)
         with transaction.atomic():
             operations.queue_refund(payment.pk, "2.50")
@@ -142,27 +142,27 @@ class Refunds:
         world.sandbox.control.set_options({"word_partly_refunded": "refunded"})
         world.sandbox.control.refund(payment.reference, "2.50")
         world.a_day_passes()
-        needs_a_person(world, "changed-after-paid")
+        needs_review(world, "changed-after-paid")
         with pytest.raises(operations.RefundNotPossible):
             operations.refund(payment.pk, "12.50")
-        enter_external_refund(payment.pk, "2.50", person="ann")
+        record_external_refund(payment.pk, "2.50", staff="ann")
         _expect_refunded(world, payment, "2.50")
-        needs_a_person(world)
+        needs_review(world)
 
 
 def _paid(world: World) -> Payment:
     order = world.order("12.50")
     payment = world.pay_page(order)
     world.shopper_pays(payment)
-    world.gateway_notice(payment)
+    world.gateway_notification(payment)
     expect_paid_once(world, order)
     return world.fresh(payment)
 
 
 def _expect_refunded(world: World, payment: Payment, amount: str) -> None:
-    assert world.given_back(payment) == Decimal(amount), f"the gateway gave back {world.given_back(payment)} instead of {amount}"
+    assert world.refunded_amount(payment) == Decimal(amount), f"the gateway refunded {world.refunded_amount(payment)} instead of {amount}"
     told = world.shop.refunded(payment.order.key)
-    assert told == Decimal(amount), f"the shop holds {told} to be given back, and the gateway gave back {amount}"
+    assert told == Decimal(amount), f"the shop holds {told} to be refunded, and the gateway refunded {amount}"
 
 
 def _asked(world: World) -> int:
@@ -170,20 +170,20 @@ def _asked(world: World) -> int:
 
 
 @contextmanager
-def _notice_first(world: World, payment: Payment, *, is_answer_lost: bool = False) -> Iterator[None]:
-    """Let the gateway's refund notice arrive before its answer does, and lose the answer if so told."""
+def _notification_first(world: World, payment: Payment, *, is_answer_lost: bool = False) -> Iterator[None]:
+    """Let the gateway's refund notification arrive before its answer does, and lose the answer if so told."""
 
-    class NoticeFirst:
+    class NotificationFirst:
         @hooks.hookimpl(wrapper=True)
         def tillgate_refund(self) -> Generator[None, Any, Any]:
             answer = yield
-            world.gateway_notice(payment, "refund")
+            world.gateway_notification(payment, "refund")
             if is_answer_lost:
                 raise OutcomeUnknown("refund", payment.reference, "the answer was lost")
             return answer
 
-    plugin = NoticeFirst()
-    hooks.plugin_manager().register(plugin, name="notice-first")
+    plugin = NotificationFirst()
+    hooks.plugin_manager().register(plugin, name="notification-first")
     try:
         yield
     finally:

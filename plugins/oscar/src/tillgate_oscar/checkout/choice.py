@@ -33,32 +33,32 @@ _ANSWERS: Final = frozenset({"dispatch", "get", "post", "form_class", "form_vali
 """What a shop writes on its view to take a choice of its own."""
 
 
-def remember(checkout_session: Any, vendor: str) -> None:
-    """Remember the vendor. Under Oscar's own key, so that a shop's code which chooses another way to pay replaces it."""
-    checkout_session.pay_by(_PREFIX + vendor)
+def remember(checkout_session: Any, method: str) -> None:
+    """Remember the payment method. Under Oscar's own key, so that a shop's code which chooses another way to pay replaces it."""
+    checkout_session.pay_by(_PREFIX + method)
 
 
 def forget(checkout_session: Any) -> None:
-    """Forget the vendor, and leave what the shop's own code has chosen."""
+    """Forget the payment method, and leave what the shop's own code has chosen."""
     if chosen(checkout_session) is not None:
         checkout_session.pay_by(None)
 
 
 def chosen(checkout_session: Any) -> str | None:
-    """Return the vendor that was chosen, which need not be offered any more, or None when the shopper pays in another way."""
+    """Return the payment method that was chosen, which need not be offered any more, or None when the shopper pays in another way."""
     method = checkout_session.payment_method()
     return method.removeprefix(_PREFIX) if isinstance(method, str) and method.startswith(_PREFIX) else None
 
 
 def initial(checkout_session: Any) -> dict[str, str]:
     """Return the form's initial values: what was chosen before, if it is still offered."""
-    vendor = chosen(checkout_session)
-    return {"vendor": vendor} if vendor in offered() else {}
+    method = chosen(checkout_session)
+    return {"method": method} if method in offered() else {}
 
 
 def offered() -> tuple[str, ...]:
-    """Return the vendors that the owner enabled."""
-    return tuple(vendor.value for vendor in get_tillgate_settings().vendors)
+    """Return the payment methods that the owner enabled."""
+    return tuple(method.value for method in get_tillgate_settings().payment_methods)
 
 
 def is_free(total: Any) -> bool:
@@ -78,7 +78,8 @@ def why_not_offered(total: Any) -> str | None:
 def has_other_ways() -> bool:
     """Tell whether the shop takes other payments too: as it says, or when it answers the payment method's step or takes payments itself.
 
-    One that only changed how the step looks takes none: its shoppers must choose a vendor, or they would get an order that nobody pays.
+    One that only changed how the step looks takes none: its shoppers must choose a payment method, or they would get an order that nobody
+    pays.
     """
     said = get_settings().other_ways_to_pay
     if said is not None:

@@ -21,9 +21,9 @@ from django.utils.translation import gettext as _
 from oscar.core.loading import get_class, get_model
 
 from tillgate.django import operations
-from tillgate.django.forms import VENDOR_LABELS, VendorForm
+from tillgate.django.forms import METHOD_LABELS, MethodForm
 from tillgate.django.models import NOTHING
-from tillgate.wire.messages import Vendor
+from tillgate.wire.messages import PaymentMethod
 from tillgate_oscar import orders
 from tillgate_oscar.checkout import choice
 from tillgate_oscar.conf import get_settings
@@ -45,17 +45,17 @@ class _CheckoutMixin:
         try:
             super().check_pre_conditions(request)  # type: ignore[misc]  # a mixin of Oscar's view
         except get_class("checkout.exceptions", "FailedPreCondition"):
-            order, vendor = _waiting_order(request)
+            order, method = _waiting_order(request)
             if order is None:
                 raise
             request.session[orders.SESSION_KEY] = order.pk
-            raise _failed_precondition(self._next_url(order, vendor, request.POST.get("tillgate_total"))) from None
+            raise _failed_precondition(self._next_url(order, method, request.POST.get("tillgate_total"))) from None
 
-    def _next_url(self, order: Any, vendor: str | None, seen: str | None) -> str:
-        """Return where a placed order's payment starts; or the order's page, unless a vendor was chosen and just this total was seen."""
+    def _next_url(self, order: Any, method: str | None, seen: str | None) -> str:
+        """Return where a placed order's payment starts; or the order's page, unless a method was chosen and just this total was seen."""
         total = f"{order.currency} {order.total_incl_tax:.2f}"
-        if seen == total and vendor in choice.offered():
-            return orders.start_url(order, vendor)
+        if seen == total and method in choice.offered():
+            return orders.start_url(order, method)
         if seen and seen != total:
             said = _("You have placed this order in another window already. Its total is %(total)s.")
             messages.warning(self.request, said % {"total": total})
@@ -66,20 +66,20 @@ class _CheckoutMixin:
 
 
 def _waiting_order(request: HttpRequest) -> tuple[Any, str | None]:
-    """Return the order that this browser has placed and not paid, or None, and the vendor if it was chosen just now.
+    """Return the order that this browser has placed and not paid, or None, and the payment method if it was chosen just now.
 
-    The preview whose button was pressed twice knows both: the session may not be written yet, and has no vendor any more when it is.
-    Without it, a basket with something in it is the next order, which has nothing to do with the last.
+    The preview whose button was pressed twice knows both: the session may not be written yet, and has no payment method any more when it
+    is. Without it, a basket with something in it is the next order, which has nothing to do with the last.
     """
     known: dict[str, Any] = {"pk": request.session.get(orders.SESSION_KEY)}
-    vendor = None
+    method = None
     if seen := orders.read_preview(request.POST.get("tillgate_preview", "")):
-        basket, vendor = seen
+        basket, method = seen
         known = {"basket": basket}
     elif not request.basket.is_empty:  # type: ignore[attr-defined]  # set by Oscar's middleware
         return None, None
     order = get_model("order", "Order")._default_manager.filter(**known).first()
-    return (order, vendor) if order and orders.waits_for_payment(order) else (None, None)
+    return (order, method) if order and orders.waits_for_payment(order) else (None, None)
 
 
 def _failed_precondition(url: str, message: str | None = None) -> Exception:
@@ -88,39 +88,39 @@ def _failed_precondition(url: str, message: str | None = None) -> Exception:
 
 
 class PaymentMethodMixin(_CheckoutMixin):
-    """The step "payment method": choose one of the vendors, or go on to the shop's own ways to pay.
+    """The step "method": choose one of the payment methods, or go on to the shop's own ways to pay.
 
-    A shop that wants all on one page sets `shows_vendors = True` on its own view and renders `{% vendor_choice vendor_form %}` in a form
-    that posts to this step: a post with `vendor` is ours, any other the shop's.
+    A shop that wants all on one page sets `shows_methods = True` on its own view and renders `{% method_choice method_form %}` in a form
+    that posts to this step: a post with `payment method` is ours, any other the shop's.
     """
 
     def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
-        """Show the vendors; the shop's own page when it was asked for, or when Tillgate cannot take this order."""
-        if getattr(self, "shows_vendors", False):
+        """Show the payment methods; the shop's own page when it was asked for, or when Tillgate cannot take this order."""
+        if getattr(self, "shows_methods", False):
             return self._others("get", request, *arguments, **options)
         refused = choice.why_not_offered(self._order_total())
         if choice.has_other_ways() and (choice.OTHERS in request.GET or refused):
             choice.forget(self.checkout_session)
             return self._others("get", request, *arguments, **options)
-        return self._page(VendorForm(initial=choice.initial(self.checkout_session)), refused)
+        return self._page(MethodForm(initial=choice.initial(self.checkout_session)), refused)
 
     def post(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
-        """Remember the vendor that was chosen."""
+        """Remember the payment method that was chosen."""
         refused = choice.why_not_offered(self._order_total())
-        form = VendorForm(request.POST)
-        if "vendor" not in request.POST and choice.has_other_ways():
+        form = MethodForm(request.POST)
+        if "method" not in request.POST and choice.has_other_ways():
             choice.forget(self.checkout_session)
             return self._others("post", request, *arguments, **options)
         if refused or not form.is_valid():
             return self._page(form, refused)
-        choice.remember(self.checkout_session, form.cleaned_data["vendor"])
+        choice.remember(self.checkout_session, form.cleaned_data["method"])
         response: HttpResponse = self.get_success_response()  # type: ignore[attr-defined]  # of Oscar's view
         return response
 
     def get_context_data(self, **options: Any) -> dict[str, Any]:
-        """Give the choice to the shop's own page, should it show the vendors."""
+        """Give the choice to the shop's own page, should it show the payment methods."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
-        context.setdefault("vendor_form", VendorForm(initial=choice.initial(self.checkout_session)))
+        context.setdefault("method_form", MethodForm(initial=choice.initial(self.checkout_session)))
         return context
 
     def _others(self, method: str, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
@@ -128,9 +128,9 @@ class PaymentMethodMixin(_CheckoutMixin):
         response: HttpResponse = handler(request, *arguments, **options)
         return response
 
-    def _page(self, form: VendorForm, refused: str | None) -> HttpResponse:
+    def _page(self, form: MethodForm, refused: str | None) -> HttpResponse:
         others = f"{reverse('checkout:payment-method')}?{choice.OTHERS}=1" if choice.has_other_ways() else None
-        context = self.get_context_data(vendor_form=form)
+        context = self.get_context_data(method_form=form)
         context |= {"refused": refused, "others_url": others}
         return render(self.request, "tillgate_oscar/checkout/payment_method.html", context)
 
@@ -139,7 +139,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
     """The steps "payment details" and "preview", and the placing of the order, which is paid afterwards."""
 
     preview: bool
-    _vendor: str | None = None
+    _method: str | None = None
     """With what the order that is being placed will be paid; None when that is the shop's own affair."""
     _seen: str | None = None
     """Its total, as the shopper has seen it."""
@@ -147,7 +147,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
     """Whether another press has placed it already, and tells the shop so."""
 
     def _chosen(self) -> str | None:
-        """Return the vendor that was chosen, or None on a page that takes its own payment, whatever was chosen before.
+        """Return the payment method that was chosen, or None on a page that takes its own payment, whatever was chosen before.
 
         Other packages make pages of their own from this view, such as the one to which an express checkout returns. Their `handle_payment`
         is on top of ours: what it has charged would be asked for a second time, and given up as unpaid.
@@ -168,19 +168,19 @@ class PaymentDetailsMixin(_CheckoutMixin):
         """Send the shopper back to the payment method unless the order is free, or one was chosen that can take it."""
         if self._takes_its_own_payment():
             return
-        total, vendor = self._order_total(), self._chosen()
-        if total is None and vendor:  # the basket was edited in another tab, and the shipping method that was chosen is not for it
+        total, method = self._order_total(), self._chosen()
+        if total is None and method:  # the basket was edited in another tab, and the shipping method that was chosen is not for it
             raise _failed_precondition(reverse("checkout:shipping-method"))
         if total is None or choice.is_free(total):
             return
         step = reverse("checkout:payment-method")
-        if vendor is None:
+        if method is None:
             if not choice.has_other_ways():
                 raise _failed_precondition(step, _("Please choose how to pay"))
         elif choice.why_not_offered(total):
             choice.forget(self.checkout_session)
             raise _failed_precondition(step)
-        elif vendor not in choice.offered():
+        elif method not in choice.offered():
             choice.forget(self.checkout_session)
             raise _failed_precondition(step, _("This way to pay is not offered any more. Please choose another"))
 
@@ -195,19 +195,19 @@ class PaymentDetailsMixin(_CheckoutMixin):
     def get_context_data(self, **options: Any) -> dict[str, Any]:
         """Add the choice to the preview, the total that is shown with it, and what a second press needs."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
-        vendor = self._chosen()
-        if self.preview and vendor and context.get("order_total") and not choice.is_free(context["order_total"]):
+        method = self._chosen()
+        if self.preview and method and context.get("order_total") and not choice.is_free(context["order_total"]):
             context |= {
                 "preview_page": select_template(super().get_template_names()),  # type: ignore[misc]  # a mixin of Oscar's view
-                "tillgate_vendor": VENDOR_LABELS.get(Vendor(vendor), vendor),
+                "tillgate_method": METHOD_LABELS.get(PaymentMethod(method), method),
                 "tillgate_total": _as_shown(context["order_total"]),
-                "tillgate_preview": orders.sign_preview(context["basket"], vendor),
+                "tillgate_preview": orders.sign_preview(context["basket"], method),
             }
         return context
 
     def render_to_response(self, context: dict[str, Any], **options: Any) -> HttpResponse:
         """Show the shop's preview with what we have to add."""
-        if "tillgate_vendor" in context:
+        if "tillgate_method" in context:
             return render(self.request, "tillgate_oscar/checkout/preview.html", context)
         response: HttpResponse = super().render_to_response(context, **options)  # type: ignore[misc]  # a mixin of Oscar's view
         return response
@@ -226,30 +226,30 @@ class PaymentDetailsMixin(_CheckoutMixin):
     def submit(self, *arguments: Any, **submission: Any) -> HttpResponse:
         """Note how this order will be paid, then submit it as Oscar does."""
         total = submission["order_total"]
-        self._vendor = None if choice.is_free(total) else self._chosen()
-        if self._vendor:
+        self._method = None if choice.is_free(total) else self._chosen()
+        if self._method:
             submission["order_total"], self._seen = _in_cents(total), _as_shown(total)
         response: HttpResponse = super().submit(*arguments, **submission)  # type: ignore[misc]  # a mixin of Oscar's view
         return response
 
     def freeze_basket(self, basket: Any) -> None:
         """Leave the basket open until its order is placed: frozen, a second press would find neither basket nor order."""
-        if self._vendor is None:
+        if self._method is None:
             super().freeze_basket(basket)  # type: ignore[misc]  # a mixin of Oscar's view
 
     def restore_frozen_basket(self) -> None:
         """Open the basket again that the shop's own way to pay has frozen; ours is open, or its order is placed."""
-        if self._vendor is None:
+        if self._method is None:
             super().restore_frozen_basket()  # type: ignore[misc]  # a mixin of Oscar's view
 
     def handle_payment(self, order_number: Any, total: Any, **options: Any) -> None:
         """Do nothing: the order is paid after it was placed, so that no paid order can be lost."""
-        if self._vendor is None:
+        if self._method is None:
             super().handle_payment(order_number, total, **options)  # type: ignore[misc]  # a mixin of Oscar's view
 
     def get_initial_order_status(self, basket: Any) -> str | None:
         """Let the order wait for its payment."""
-        if self._vendor:
+        if self._method:
             return get_settings().pending_status
         status: str | None = super().get_initial_order_status(basket)  # type: ignore[misc]  # a mixin of Oscar's view
         return status
@@ -259,7 +259,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
 
         Two presses of the button submit the same basket. Under the basket's lock the second finds what the first has placed.
         """
-        if self._vendor is None:
+        if self._method is None:
             return super().place_order(*arguments, **order)  # type: ignore[misc]  # a mixin of Oscar's view
         with transaction.atomic():
             get_model("basket", "Basket")._base_manager.select_for_update().get(pk=order["basket"].pk)
@@ -269,14 +269,14 @@ class PaymentDetailsMixin(_CheckoutMixin):
                 return known
             # Paid otherwise, and its basket opened again by a failure that came afterwards.
             if known and known.status != get_settings().cancelled_status:
-                because = _("Your order %(number)s has been placed already. Please ask the shop before you pay.")
-                raise get_class("order.exceptions", "UnableToPlaceOrder")(because % {"number": known.number})
+                detail = _("Your order %(number)s has been placed already. Please ask the shop before you pay.")
+                raise get_class("order.exceptions", "UnableToPlaceOrder")(detail % {"number": known.number})
             placed = super().place_order(*arguments, **order)  # type: ignore[misc]  # a mixin of Oscar's view
             if orders.is_expected(placed):  # by an order that was deleted, whose payments would be taken for this one's
-                because = _("The number %(number)s was another order's before. Please tell the shop, which must never use one twice.")
-                raise get_class("order.exceptions", "UnableToPlaceOrder")(because % {"number": placed.number})
+                detail = _("The number %(number)s was another order's before. Please tell the shop, which must never use one twice.")
+                raise get_class("order.exceptions", "UnableToPlaceOrder")(detail % {"number": placed.number})
             order["basket"].submit()  # with the order: a basket left frozen by a crash would be placed again
-            operations.expect(PLUGIN, placed.number)
+            operations.open_order(PLUGIN, placed.number)
             return placed
 
     def handle_successful_order(self, order: Any) -> HttpResponse:
@@ -284,18 +284,18 @@ class PaymentDetailsMixin(_CheckoutMixin):
 
         Of several presses only the one that placed the order sends `post_checkout`, by which shops count it and tell others.
         """
-        if self._vendor is None:
+        if self._method is None:
             done: HttpResponse = super().handle_successful_order(order)  # type: ignore[misc]  # a mixin of Oscar's view
             return done
         self.checkout_session.flush()
         self.request.session[orders.SESSION_KEY] = order.pk
-        response = HttpResponseRedirect(self._next_url(order, self._vendor, self._seen))
+        response = HttpResponseRedirect(self._next_url(order, self._method, self._seen))
         if self._is_known:
             return response
         try:
             with transaction.atomic():
                 self.send_signal(self.request, response, order)  # type: ignore[attr-defined]  # of Oscar's view
-        except Exception:  # noqa: BLE001  # a shop's receiver may raise anything, and Oscar would open the basket of the placed order again
+        except Exception:  # a shop's receiver may raise anything, and Oscar would open the basket of the placed order again
             _log.exception("a receiver of post_checkout failed for order %s", order.number)
         return response
 

@@ -1,4 +1,4 @@
-"""The entry of the dashboard's menu that counts what needs a person."""
+"""The entry of the dashboard's menu that counts what needs review."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext
 from oscar.core.loading import get_class
 
-from tillgate.django.models import Attention
+from tillgate.django.models import Review
 
 __all__ = ["with_needs_person"]
 
-_PAGE: Final = "admin:tillgate_attention_changelist"
+_PAGE: Final = "admin:tillgate_review_changelist"
 
 
 def with_needs_person(get_nodes: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]]:
@@ -27,12 +27,12 @@ def with_needs_person(get_nodes: Callable[[Any], list[Any]]) -> Callable[[Any], 
 
 def _needs_person(user: Any) -> list[Any]:
     """Return the entry for whoever may look at the page behind it, which is the admin's."""
-    if not (user.is_staff and user.has_perm("tillgate.view_attention")):
+    if not (user.is_staff and user.has_perm("tillgate.view_review")):
         return []
     try:
         reverse(_PAGE)
     except NoReverseMatch:  # a shop without the admin
         return []
-    count = Attention.objects.filter(resolved_at__isnull=True).count()
-    label = gettext("Needs a person (%(count)s)") % {"count": count} if count else gettext("Needs a person")
+    count = Review.objects.filter(resolved_at__isnull=True).count()
+    label = gettext("Needs review (%(count)s)") % {"count": count} if count else gettext("Needs review")
     return [get_class("dashboard.nav", "Node")(label=label, url_name=_PAGE, icon="fas fa-bell")]

@@ -1,4 +1,4 @@
-"""The order's page of Oscar's dashboard: its payments, what needs a person, and giving money back."""
+"""The order's page of Oscar's dashboard: its payments, what needs review, and refunding money."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class _ShownRefund:
 class _ShownPayment:
     row: Payment
     status: words.Word
-    vendor: str
+    method: str
     paid_the_order: bool
-    given_back: Decimal
+    refunded_amount: Decimal
     left: Decimal
     refunds: list[_ShownRefund]
     timeline: list[Line]
@@ -56,9 +56,9 @@ class _ShownPayment:
 
 
 @dataclass(frozen=True, slots=True)
-class _ShownAttention:
+class _ShownReview:
     reason: str
-    sentence: str
+    message: str
     admin_url: str
 
 
@@ -78,7 +78,7 @@ class OrderDetailMixin:
         return ["tillgate_oscar/dashboard/order_detail.html"] if payments_of(self.object) else names
 
     def get_context_data(self, **options: Any) -> dict[str, Any]:
-        """Add the payments, what needs a person, and the form to give money back."""
+        """Add the payments, what needs review, and the form to refund money."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
         ours = payments_of(self.object)
         if ours is None:
@@ -89,7 +89,7 @@ class OrderDetailMixin:
         return context | {
             "order_page": select_template(names),
             "tillgate_payments": _payments(ours, self.request),
-            "tillgate_attentions": _attentions(ours, self.request),
+            "tillgate_reviews": _reviews(ours, self.request),
             "tillgate_refund_form": RefundForm(left, initial={"amount": left}, auto_id="tillgate_%s") if may_refund else None,
             "tillgate_refund_type": refund_event_type(),
             "tillgate_press": secrets.token_urlsafe(12),
@@ -116,7 +116,7 @@ class OrderDetailMixin:
         return event_type is not None and is_refund(event_type) and refunded_here(order)
 
     def _refund(self, request: HttpRequest, order: Any, lines: Any = None, quantities: Sequence[int] | None = None) -> HttpResponse:
-        """Ask for a refund and say what came of it. Without an amount, what was paid for so many of each line is given back."""
+        """Ask for a refund and say what came of it. Without an amount, what was paid for so many of each line is refunded."""
         handler, event_type, press = self.get_handler(), refund_event_type(), request.POST.get("tillgate_press", "")[:64]
         text, seen = request.POST.get("amount", "").strip(), request.POST.get("tillgate_seen")
         try:
@@ -134,7 +134,7 @@ class OrderDetailMixin:
         except (PaymentError, InvalidPaymentEvent, InvalidRequest) as error:
             refund = _of_same_press(order, press)
             if refund is None:
-                messages.error(request, gettext("Nothing was given back: %(because)s.") % {"because": _because(error)})
+                messages.error(request, gettext("Nothing was refunded: %(detail)s.") % {"detail": _detail(error)})
         if refund is not None:
             # With ATOMIC_REQUESTS it is sent when the request's transaction is over: only then can be said what came of it.
             transaction.on_commit(partial(_say_outcome, request, refund), using=database())
@@ -147,7 +147,7 @@ def _say_outcome(request: HttpRequest, refund: Refund) -> None:
     messages.add_message(request, *refund_outcome(refund, Mask([refund.payment], [refund])))
 
 
-def _because(error: Exception) -> str:
+def _detail(error: Exception) -> str:
     if isinstance(error, InvalidRequest):
         return f"“{error.value}” {error.remedy}"
     return str(error) or gettext("more was asked for than was bought")  # Oscar raises some of its errors without a word
@@ -175,9 +175,9 @@ def _payment(ours: Order, row: Payment, request: HttpRequest) -> _ShownPayment:
     return _ShownPayment(
         row=row,
         status=words.PAYMENT_STATUSES[row.status],
-        vendor=words.vendor_name(row.vendor),
+        method=words.method_name(row.method),
         paid_the_order=row.pk == ours.paid_by_id,
-        given_back=money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED),
+        refunded_amount=money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED),
         left=refundable(row),
         refunds=[_ShownRefund(refund, words.REFUND_STATUSES[refund.status], mask.text(refund.answer)) for refund in refunds],
         timeline=timeline_of(ours.timeline.filter(Q(payment=row) | Q(payment__isnull=True)), mask),
@@ -185,13 +185,13 @@ def _payment(ours: Order, row: Payment, request: HttpRequest) -> _ShownPayment:
     )
 
 
-def _attentions(ours: Order, request: HttpRequest) -> list[_ShownAttention]:
-    rows = ours.attentions.filter(resolved_at__isnull=True).select_related("payment", "refund").order_by("id")
+def _reviews(ours: Order, request: HttpRequest) -> list[_ShownReview]:
+    rows = ours.reviews.filter(resolved_at__isnull=True).select_related("payment", "refund").order_by("id")
     return [
-        _ShownAttention(
+        _ShownReview(
             reason=words.reason(row.reason),
-            sentence=Mask([row.payment], [row.refund]).text(row.sentence),
-            admin_url=_admin_url(request, "attention", row.pk),
+            message=Mask([row.payment], [row.refund]).text(row.message),
+            admin_url=_admin_url(request, "review", row.pk),
         )
         for row in rows
     ]

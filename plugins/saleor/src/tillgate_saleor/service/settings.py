@@ -68,7 +68,7 @@ def _database() -> dict[str, Any]:
     except ValueError:  # the address is not shown: it holds a password
         raise ConfigurationError("DATABASE_URL", None, "is not an address such as postgresql://user:password@host/name") from None
     if database["ENGINE"] == "django.db.backends.sqlite3":
-        # Notices, webhooks and the sweeper write at the same time, and wait for each other instead of failing.
+        # Notifications, webhooks and the worker write at the same time, and wait for each other instead of failing.
         pragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
         database["OPTIONS"] = {"transaction_mode": "IMMEDIATE", "timeout": 20, "init_command": pragmas}
     return database
@@ -92,7 +92,7 @@ TILLGATE: dict[str, Any] = {
         }
     },
     "PUBLIC_URL": PUBLIC_URL,
-    "ATTENTION_MAIL_TO": _list("ATTENTION_MAIL_TO"),
+    "REVIEW_MAIL_TO": _list("REVIEW_MAIL_TO"),
 }
 if _missing:
     raise ConfigurationError(
@@ -102,8 +102,8 @@ if len(SECRET_KEY) < _SHORTEST_KEY:
     raise ConfigurationError("SECRET_KEY", None, f"is too short: it must be at least {_SHORTEST_KEY} random characters")
 if origin_of(PUBLIC_URL) != PUBLIC_URL.rstrip("/").lower():
     raise ConfigurationError("PUBLIC_URL", PUBLIC_URL, "is not an address such as https://pay.shop.example, without a path")
-if _list("VENDORS"):
-    TILLGATE["VENDORS"] = _list("VENDORS")
+if _list("PAYMENT_METHODS"):
+    TILLGATE["PAYMENT_METHODS"] = _list("PAYMENT_METHODS")
 
 TILLGATE_SALEOR: dict[str, Any] = {
     "SALEORS": {

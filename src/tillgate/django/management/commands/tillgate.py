@@ -7,18 +7,18 @@ from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from tillgate.django.management.subcommands import audit, doctor, sweep
+from tillgate.django.management.subcommands import audit, doctor, worker
 from tillgate.errors import TillgateError
 
-SUBCOMMANDS: Final[dict[str, Any]] = {"sweep": sweep, "audit": audit, "doctor": doctor}
+SUBCOMMANDS: Final[dict[str, Any]] = {"worker": worker, "audit": audit, "doctor": doctor}
 """The modules by the name that is typed. Each has a docstring, `add_arguments(parser)` and `run(command, options)`."""
 
 
 class Command(BaseCommand):
-    """Look after payments: sweep, audit, doctor."""
+    """Look after payments: worker run, audit, doctor."""
 
-    help = "Looks after payments: sweeps what is due, compares the books, and tells whether all is well."
-    # A sweeper that refused to start over a wrong setting elsewhere in the project would leave paid orders unpaid; the doctor tells all.
+    help = "Looks after payments: worker runs what is due, compares the ledger, and tells whether all is well."
+    # A worker that refused to start over a wrong setting elsewhere in the project would leave paid orders unpaid; the doctor tells all.
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -1,4 +1,4 @@
-"""Compare the books with what the gateway and the shop say; ends with 1 when they differ. Changes nothing.
+"""Compare the ledger with what the gateway and the shop say; ends with 1 when they differ. Changes nothing.
 
 Ends with 0 when nothing differs, with 1 when something does, and with 2 when something could not be asked.
 """
@@ -24,7 +24,7 @@ from tillgate.django.management.terminal import Voice, require_tables, say, stop
 from tillgate.django.models import Payment
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.audit import Audited, audit
-from tillgate.django.operations.books import Difference, DifferenceKind
+from tillgate.django.operations.ledger import Difference, DifferenceKind
 from tillgate.django.operations.locking import database
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.wire.texts import printable
@@ -113,7 +113,7 @@ def _require_account(alias: str) -> None:
 def _starts(when: _Moment, now: datetime) -> datetime:
     if isinstance(when, timedelta):
         return now - when
-    moment = when if isinstance(when, datetime) else datetime(when.year, when.month, when.day)  # noqa: DTZ001  # made aware below
+    moment = when if isinstance(when, datetime) else datetime(when.year, when.month, when.day)  # made aware below
     if is_naive(now):  # a project without time zones stores its moments so
         return moment if is_naive(moment) else make_naive(moment)
     return make_aware(moment) if is_naive(moment) else moment
@@ -152,7 +152,7 @@ def _summary(since: datetime, until: datetime, done: Audited, found: list[Differ
     ]
     if done.refunds:
         refunds = f"{_counted(done.refunds, 'refund')} with USD {done.refunded_amount:,}"
-        lines.append(f"given back here: {refunds}; the interface has no query for refunds: compare with the gateway's back office")
+        lines.append(f"refunded here: {refunds}; the interface has no query for refunds: compare with the gateway's back office")
     if len(differing) < len(found):
         lines.append("not everything could be asked: see not-asked")
     return lines

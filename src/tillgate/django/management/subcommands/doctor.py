@@ -1,4 +1,4 @@
-"""Tell whether settings, accounts, database and sweeper are in order; ends with 1 when something is not."""
+"""Tell whether settings, accounts, database and worker are in order; ends with 1 when something is not."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         """Do what was asked for."""
         try:
-            acts = {"installations": self._list, "uninstall": self._uninstall, "move": self._move, "rotate": self._rotate}
-            acts[options["subcommand"]](options)
+            actions = {"installations": self._list, "uninstall": self._uninstall, "move": self._move, "rotate": self._rotate}
+            actions[options["subcommand"]](options)
         except (ConfigurationError, OriginNotAllowed, SaleorError) as error:
             raise CommandError(str(error)) from None
 

@@ -1,0 +1,157 @@
+"""What Tillgate's hooks do for a Saleor. All of it runs under the lock of the order and touches the database only; reports are queued.
+
+Saleor's books hold every dollar that came, also what was paid twice, too late or too little: its staff see it there and can give it back,
+and Tillgate shows it to a person. Whether a checkout is paid is for Saleor to say.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from django.utils.translation import gettext as _
+
+from tillgate.django import clock
+from tillgate.django.models import OutboxEvent, OutboxEventKind
+from tillgate.django.models import Payment as PaymentRow
+from tillgate.django.models import Review as ReviewRow
+from tillgate.django.operations.locking import database
+from tillgate.django.operations.outbox import ABANDONED
+from tillgate.django.operations.refunds import refundable
+from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, Review
+from tillgate.lifecycle import PaymentStatus, RefundStatus
+from tillgate_saleor import reports
+from tillgate_saleor.costs import PAID_NOTHING, left_to_pay, parts_of
+from tillgate_saleor.models import AskedRefund, Purchase, Transaction
+from tillgate_saleor.transactions import CHARGED, find_purchase, paid_at, payment_of, transaction_of
+
+__all__ = ["describe", "paid", "refund_changed", "refund_reference", "return_url", "review_opened", "unpaid"]
+
+_NOT_CHARGED: Final = "CHARGE_FAILURE"
+"""The report that nobody paid."""
+
+
+def describe(order_key: str) -> OrderDescription | None:
+    """Return what Saleor wants for a checkout or an order, as it last said."""
+    purchase = find_purchase(order_key)
+    if purchase is None:
+        return None
+    return OrderDescription(
+        number=purchase.number,
+        amount=_wanted(purchase),
+        currency=purchase.currency,
+        description=purchase.number,
+        not_payable_detail=_why_not(purchase),
+    )
+
+
+def _why_not(purchase: Purchase) -> str | None:
+    if purchase.paid_reference:
+        paid_by = PaymentRow.objects.using(database()).filter(reference=purchase.paid_reference).first()
+        is_refunded = paid_by is not None and paid_by.refunded_amount >= paid_by.amount
+        return _("it was paid, and the money was refunded") if is_refunded else _("it is paid")
+    if purchase.costs is not None and (purchase.costs <= 0 or (purchase.part and _left_of(purchase, purchase.costs) <= 0)):
+        return _("nothing is left to be paid of it")
+    return None
+
+
+def _wanted(purchase: Purchase) -> Decimal:
+    """Return what a payment has to pay: what is held already, such as what was too little, pays its share."""
+    if not purchase.costs:
+        return Decimal(purchase.amount)
+    left = _left_of(purchase, purchase.costs)
+    return left if left > 0 else Decimal(purchase.costs)
+
+
+def _left_of(purchase: Purchase, costs: Decimal) -> Decimal:
+    return left_to_pay(costs, parts_of(purchase.installation_id, purchase.source), as_told=True)
+
+
+def paid(payment: Payment) -> PaidOutcome:
+    """Note that a checkout or order is paid, and queue the report that its transaction is charged."""
+    purchase, told = find_purchase(payment.order.key, lock=True), transaction_of(payment.id, payment.data)
+    if purchase is None or told is None:
+        return PaidOutcome.NOT_PAYABLE
+    if purchase.paid_reference == payment.reference:
+        return PaidOutcome.APPLIED
+    # Giving up concerns the payments that were there then, and not one that was just about to begin.
+    is_given_up = purchase.given_up_at is not None and _was_reported(payment.id, _NOT_CHARGED)
+    if purchase.paid_reference or is_given_up or told.canceled_at:
+        return PaidOutcome.NOT_PAYABLE
+    if _wanted(purchase) > payment.amount:  # it may have changed since the order was described
+        return PaidOutcome.UNDERPAID
+    purchase.paid_reference = payment.reference
+    purchase.save(update_fields=["paid_reference"])
+    _report_charged(told, payment.id, payment)
+    return PaidOutcome.APPLIED
+
+
+def _was_reported(payment_id: str, kind: str) -> bool:
+    """Tell whether a report of this kind about a payment was ever queued; one that a person gave up was not."""
+    reports = OutboxEvent.objects.using(database()).filter(kind=OutboxEventKind.REMOTE, name=kind)
+    return reports.filter(payment=int(payment_id)).exclude(outcome=ABANDONED).exists()
+
+
+def review_opened(review: Review) -> None:
+    """Queue the report of money that paid nothing, if Saleor never heard of it."""
+    held = ReviewRow.objects.using(database()).select_related("payment__order").get(pk=review.id).payment
+    if review.reason not in PAID_NOTHING or held is None or held.status != PaymentStatus.PAID:
+        return
+    told = transaction_of(held.pk, held.data)
+    if told is not None and not _was_reported(str(held.pk), CHARGED):
+        _report_charged(told, str(held.pk), held)
+
+
+def _report_charged(told: Transaction, payment_id: str, payment: Payment | PaymentRow) -> None:
+    at = paid_at(int(payment_id))
+    reports.enqueue(told, CHARGED, payment.reference, payment.amount, _("Paid."), ["REFUND"], at=at, payment_id=payment_id)
+
+
+def unpaid(order: Order) -> None:
+    """Queue the report that nobody paid, for each transaction that has waited for it."""
+    purchase = find_purchase(order.key, lock=True)
+    if purchase is None:
+        return
+    purchase.given_up_at = clock.now()
+    purchase.save(update_fields=["given_up_at"])
+    for begun in purchase.transactions.select_related("purchase", "payment__order").order_by("pk"):
+        payment = payment_of(begun)
+        if payment is None or payment.status == PaymentStatus.PAID or transaction_of(payment.pk, payment.data) != begun:
+            continue
+        reports.enqueue(begun, _NOT_CHARGED, payment.reference, payment.amount, _("Nobody paid."), [], payment_id=str(payment.pk))
+
+
+def refund_changed(refund: Refund) -> None:
+    """Queue the report of what became of a refund, and before it that of the charge, if Saleor never heard of the money that went back.
+
+    One of unknown outcome is not reported: Saleor goes on waiting for it. Neither is a refused one that it never heard of.
+    """
+    told = transaction_of(refund.payment.id, refund.payment.data)
+    was_asked = AskedRefund.objects.using(database()).filter(refund_id=int(refund.id)).exists()
+    if told is None or refund.status is RefundStatus.UNKNOWN or (refund.status is RefundStatus.FAILED and not was_asked):
+        return
+    payment = PaymentRow.objects.using(database()).get(pk=int(refund.payment.id))
+    if refund.status is RefundStatus.SUCCEEDED and not _was_reported(refund.payment.id, CHARGED):
+        # Without it Saleor would hold less than nothing, which another payment would have to make up for.
+        _report_charged(told, refund.payment.id, payment)
+    is_done = refund.status is RefundStatus.SUCCEEDED
+    kind, message = ("REFUND_SUCCESS", _("Refunded.")) if is_done else ("REFUND_FAILURE", _("Not refunded."))
+    actions = ["REFUND"] if refundable(payment) else []
+    reference = refund_reference(payment.reference, refund.id)
+    reports.enqueue(told, kind, reference, refund.amount, message, actions, payment_id=refund.payment.id, refund_id=refund.id)
+
+
+def refund_reference(reference: str, refund_id: int | str) -> str:
+    """Return a refund's own pspReference: Saleor counts refunds by it."""
+    return f"{reference}-R{refund_id}"
+
+
+def return_url(payment: Payment) -> str | None:
+    """Return the storefront's address that the shopper came from, with the transaction that it can ask for."""
+    told = transaction_of(payment.id, payment.data)
+    if told is None or not told.return_url:
+        return None
+    parts = urlsplit(told.return_url)
+    query = [*parse_qsl(parts.query, keep_blank_values=True), ("transaction", told.transaction_id)]
+    return parts._replace(query=urlencode(query)).geturl()

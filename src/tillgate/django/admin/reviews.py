@@ -1,0 +1,209 @@
+"""Needs a staff: what happened, in a sentence, with its evidence and the acts that resolve it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, reverse
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from tillgate.django import operations
+from tillgate.django.admin.base import ReadOnlyAdmin, need
+from tillgate.django.models import Refund, Review, TimelineEntry
+from tillgate.django.operations import ReviewAction
+from tillgate.django.staff import words
+from tillgate.django.staff.masking import Mask
+from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE, row_id, staff_of, timeline_of
+from tillgate.errors import TillgateError
+from tillgate.lifecycle import RefundStatus
+from tillgate.wire import money
+
+__all__ = ["ReviewAdmin"]
+
+_ABOUT_REFUNDS = (ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND)
+"""The acts that need the permission to refund as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Button:
+    """One act as it is offered."""
+
+    action: str
+    label: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """One review as it is shown."""
+
+    row: Review
+    reason: str
+    message: str
+    evidence: list[tuple[str, str]]
+    buttons: list[_Button]
+    page_url: str
+    payment_url: str
+    order_url: str
+    seen: int
+    made: Decimal | None
+    """What a refund that was refused here, and was made, refunded."""
+    refunded_amount: Decimal
+    """What of the payment the ledger hold to be refunded, for who enters more."""
+    waiting: Refund | None
+    """What is withdrawn, if that is done."""
+
+
+class _ResolvedFilter(admin.SimpleListFilter):
+    """Open ones unless others are asked for."""
+
+    title = _("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("open", _("needs review")), ("resolved", _("resolved")), ("all", _("all"))]
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        for value, label in self.lookup_choices:
+            query = changelist.get_query_string({self.parameter_name: value}, ["p"])
+            yield {"selected": (self.value() or "open") == value, "query_string": query, "display": label}
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Review]) -> QuerySet[Review]:
+        if self.value() == "all":
+            return queryset
+        return queryset.filter(resolved_at__isnull=self.value() != "resolved")
+
+
+class _ReasonFilter(admin.SimpleListFilter):
+    title = _("reason")
+    parameter_name = "reason"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        met = Review.objects.order_by("reason").values_list("reason", flat=True).distinct()
+        return [(stored, words.reason(stored)) for stored in met]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Review]) -> QuerySet[Review]:
+        return queryset.filter(reason=self.value()) if self.value() else queryset
+
+
+@admin.register(Review)
+class ReviewAdmin(ReadOnlyAdmin[Review]):
+    """What needs review, the oldest first, since it has waited longest."""
+
+    list_display = ("message",)
+    list_filter = (_ResolvedFilter, _ReasonFilter, ("account", admin.AllValuesFieldListFilter))
+    search_fields = ("payment__reference", "order__key")
+    search_help_text = _("A whole reference, or the shop's key of an order")
+    ordering = ("id",)
+    list_per_page = 25
+    change_list_template = "tillgate/admin/review_list.html"
+    page_template = "tillgate/admin/review.html"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Review]:
+        """Return reviews with what is shown of them, in one statement however many."""
+        reviews: QuerySet[Review] = super().get_queryset(request)
+        return reviews.select_related("order", "payment", "refund", "outbox_event")
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Review], search_term: str) -> tuple[QuerySet[Review], bool]:
+        """Search by what is indexed."""
+        term = search_term.strip()
+        return queryset.filter(Q(payment__reference=term.upper()) | Q(order__key=term)) if term else queryset, False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show what needs review as cards with buttons."""
+        response = super().changelist_view(request, extra_context)
+        if isinstance(response, TemplateResponse) and response.context_data and "cl" in response.context_data:
+            rows = list(response.context_data["cl"].result_list)
+            response.context_data["cards"] = self._cards(request, rows)
+        return response
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the acts."""
+        return [self.action_url("action", self.action_view), *super().get_urls()]
+
+    def page_context(self, request: HttpRequest, row: Review) -> dict[str, Any]:
+        """Return one matter and the timeline of what it is about."""
+        entries = TimelineEntry.objects.none()
+        if row.order_id:
+            entries = TimelineEntry.objects.filter(order_id=row.order_id)
+            if row.payment_id:
+                entries = entries.filter(Q(payment_id=row.payment_id) | Q(payment__isnull=True))
+        return {
+            "title": words.reason(row.reason),
+            "card": self._cards(request, [row])[0],
+            "timeline": timeline_of(entries, _mask([row])),
+        }
+
+    def action_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Do what the person chose."""
+        review = self.find(request, object_id)
+        if request.method != "POST":
+            return self.ask_to_press_again(request, self.page_url(review))
+        action = request.POST.get("action", "")
+        need(request, MAY_RESOLVE, *([MAY_REFUND] if action in _ABOUT_REFUNDS else []))
+        mask, back = _mask([review]), self.page_url(review)
+        given: dict[str, Any] = {name: request.POST.get(name, "") for name in ("note", "amount", "read")}
+        given |= {"seen": row_id(request.POST.get("seen")), "withdraws": row_id(request.POST.get("withdraws")) or None}
+        try:
+            done = operations.take_action(review.pk, action, staff=staff_of(request), **given)
+        except (operations.ActionNotPossible, operations.RefundNotPossible, TillgateError) as error:
+            return self.refuse(request, error, back, mask)
+        said = gettext("Resolved: %(message)s.") if done.resolved else gettext("Not resolved yet: %(message)s.")
+        level = messages.SUCCESS if done.resolved else messages.WARNING
+        messages.add_message(request, level, said % {"message": mask.text(done.message.rstrip("."))})
+        return HttpResponseRedirect(back)
+
+    def _cards(self, request: HttpRequest, rows: list[Review]) -> list[_Card]:
+        mask = _mask(rows)
+        about = [row.payment_id for row in rows if row.payment_id]
+        refunds = defaultdict[int | None, list[Refund]](list)
+        for refund in Refund.objects.filter(payment_id__in=about).order_by("id").only("payment_id", "status", "amount"):
+            refunds[refund.payment_id].append(refund)
+        return [self._card(request, row, mask, refunds[row.payment_id]) for row in rows]
+
+    def _card(self, request: HttpRequest, row: Review, mask: Mask, refunds: list[Refund]) -> _Card:
+        may_resolve, may_refund = request.user.has_perm(MAY_RESOLVE), request.user.has_perm(MAY_REFUND)
+        sees_payment, sees_order = request.user.has_perm("tillgate.view_payment"), request.user.has_perm("tillgate.view_order")
+        actions = [
+            action for action in operations.actions_for(row, refunds) if may_resolve and (may_refund or action not in _ABOUT_REFUNDS)
+        ]
+        actions = [
+            action for action in actions if sees_payment or action is not ReviewAction.REFUND
+        ]  # it is asked about on the payment's page
+        evidence = mask.evidence(row.evidence)
+        if row.outbox_event and row.outbox_event.fault:
+            evidence.append((gettext("the shop's error"), mask.text(row.outbox_event.fault)))
+        return _Card(
+            row=row,
+            reason=words.reason(row.reason),
+            message=mask.text(row.message),
+            evidence=evidence,
+            buttons=[_Button(action, str(words.ACTIONS[action]), self._address(action, row)) for action in actions],
+            page_url=self.page_url(row),
+            payment_url=self.page_url(row.payment) if row.payment and sees_payment else "",
+            order_url=self.page_url(row.order) if row.order and sees_order else "",
+            seen=refunds[-1].pk if refunds else 0,
+            made=row.refund.amount if row.refund else None,
+            refunded_amount=money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED),
+            waiting=operations.to_withdraw(row, refunds),
+        )
+
+    def _address(self, action: ReviewAction, row: Review) -> str:
+        """Return where an act is done: a refund asks first whether it is meant."""
+        if action is not ReviewAction.REFUND or row.payment is None:
+            return self.action_address("action", row)
+        refund = reverse("admin:tillgate_payment_refund", args=[row.payment.pk], current_app=self.admin_site.name)
+        return f"{refund}?review={row.pk}"
+
+
+def _mask(rows: list[Review]) -> Mask:
+    return Mask([row.payment for row in rows], [row.refund for row in rows])

@@ -1,0 +1,123 @@
+"""Run due work: poll payments, send refunds, deliver shop events, mail open reviews."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error as DatabaseFault
+from django.db import connections
+
+from tillgate.django.conf import get_settings
+from tillgate.django.management.terminal import Stop, Voice, require_tables, stopped_by_signals, unusable
+from tillgate.django.operations.bounds import TimeBudget
+from tillgate.django.operations.worker import Progress, WorkDone, run_worker
+
+__all__ = ["add_arguments", "run"]
+
+_log = logging.getLogger("tillgate")
+
+_FIRST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 60.0
+_LONGEST_SECONDS: Final = 300.0
+"""After so long a worker run that is not a loop begins nothing more: cron starts the next each minute, and all of them hold connections."""
+
+
+def _count(text: str) -> int:
+    with suppress(ValueError):
+        if (value := int(text)) >= 1:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more, such as 500")
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if 0 < (value := float(text)) <= 3600:
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0 and at most 3600, such as 5")
+
+
+def add_arguments(parser: CommandParser) -> None:
+    """Add the worker's options."""
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="do everything that is due and end, for cron; without it the worker goes on until SIGINT or SIGTERM",
+    )
+    parser.add_argument("--limit", type=_count, metavar="N", help="poll at most N payments in each run")
+    parser.add_argument("--interval", type=_seconds, default=5.0, metavar="S", help="without --once: S seconds between runs (default: 5)")
+
+
+def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
+    """Run the worker, once or until it is stopped."""
+    get_settings()  # a wrong setting is told at once, instead of at the first payment
+    require_tables()
+    voice = Voice(command, options["verbosity"], tells_time=not options["once"])
+    with stopped_by_signals() as stopped:
+        if not options["once"]:
+            _loop(options["limit"], options["interval"], voice, stopped)
+            return
+        budget = TimeBudget(stopped, _LONGEST_SECONDS)
+        try:
+            work_done = run_worker(options["limit"], _progress(voice), lambda: budget.is_over)
+        except DatabaseFault as error:
+            raise CommandError(unusable(error)) from error
+    voice.done(_message(work_done) + ("; what is left is for the next worker run" if budget.is_over else ""))
+    if work_done.faults:
+        for fault in work_done.faults:
+            command.stderr.write(fault)
+        sys.exit(1)
+
+
+def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Stop) -> None:
+    """Run until stopped. A failure is logged and tried again later, since a worker that ends finds no money."""
+    failures = 0
+    while not stopped():
+        try:
+            work_done = run_worker(limit, _progress(voice), stopped)
+        except Exception as error:  # the database may be away, and come back
+            failures += 1
+            # No traceback: with a database away for an hour they would hide everything else.
+            pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10)) * random.uniform(
+                0.5, 1
+            )  # spreads load, guards nothing
+            _log.error("the worker run ended early (%s: %s); the next one begins in %.0f s", type(error).__name__, error, pause)
+            connections.close_all()  # the next worker run connects anew
+            stopped.wait(pause)
+            continue
+        if failures:
+            _log.warning("the worker run works again after %d failures", failures)
+            failures = 0
+        if work_done.work or work_done.faults:
+            voice.done(_message(work_done))
+        if limit is None or work_done.polled < limit:
+            stopped.wait(interval_seconds)
+
+
+def _progress(voice: Voice) -> Progress:
+    def show(work_done: WorkDone) -> None:
+        if work_done.work:
+            voice.progress(_message(work_done))
+
+    return show
+
+
+def _message(work_done: WorkDone) -> str:
+    counts = {
+        "changed": work_done.changed,
+        "without news": work_done.inconclusive,
+        "refund{s} sent": work_done.refunds_sent,
+        "refund{s} lost": work_done.refunds_lost,
+        "order{s} unpaid": work_done.orders_unpaid,
+        "told to shops": work_done.outbox_events,
+        "mail{s}": work_done.mails,
+        "fault{s}": len(work_done.faults),
+    }
+    said = {"payment{s} polled": work_done.polled, **{name: count for name, count in counts.items() if count}}
+    return ", ".join(f"{count} {name.format(s='' if count == 1 else 's')}" for name, count in said.items())

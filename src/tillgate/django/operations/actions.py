@@ -1,0 +1,395 @@
+"""The acts by which a person resolves what needs one: one table says which act fits which reason, and nothing else is done.
+
+An act that the network takes part in runs outside transactions like every other operation; one that comes too late, because somebody else
+resolved the matter in the meantime, changes nothing and says who it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from django.db.models import QuerySet
+
+from tillgate.django import clock
+from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
+from tillgate.django.operations.locking import database, in_the_shops_hands, locked_order, outside_transactions
+from tillgate.django.operations.outbox import AGAIN, abandon, deliver, deliver_remote, retry
+from tillgate.django.operations.payments import apply_answer, ask, claim_poll, decide_about, force_expire
+from tillgate.django.operations.refunds import record_external_refund, refund, refundable, settle_by_staff, withdraw
+from tillgate.django.operations.reviews import ITSELF, SAID_REASONS, is_over, resolve
+from tillgate.django.operations.timeline import record
+from tillgate.hooks import PaidOutcome, call_owner
+from tillgate.lifecycle import UNTOLD_REASONS, Answer, PaymentStatus, RefundStatus, ReviewReason
+from tillgate.wire.texts import storable
+
+__all__ = ["ActionNotPossible", "Done", "ReviewAction", "actions_for", "poll_now", "take_action", "to_withdraw"]
+
+
+class ReviewAction(StrEnum):
+    """What a person can do about a review."""
+
+    QUERY = "query"
+    """Ask the gateway again; resolved when its answer is in order."""
+    RETRY = "retry"
+    """Try the failing outbox event again at once; resolved when it succeeds."""
+    TELL_AGAIN = "redeliver"
+    """Tell the shop once more that the payment is paid, after it reopened or corrected the order; resolved when it applies it."""
+    REFUND = "refund"
+    """Give money back; resolved when all of it is (an overpaid order: when some of it is)."""
+    REFUND_DONE = "refund-done"
+    """The refund of unknown outcome was done, as a person saw at the gateway."""
+    REFUND_NOT_DONE = "refund-not-done"
+    """The refund of unknown outcome was not done, as a person saw at the gateway."""
+    WITHDRAW = "withdraw"
+    """Give up a refund that waits to be sent."""
+    RECORD_EXTERNAL_REFUND = "record-external-refund"
+    """Enter the amount of a refund that was made elsewhere."""
+    FORCE_EXPIRE = "mark-expired"
+    """Let the payment expire, since nobody paid it or its money is settled elsewhere; should money come all the same, it is found."""
+    ACCEPT = "accept"
+    """Leave it as it is, with a note that says why. The same is not told again, and what the network would not carry not tried."""
+
+
+_ASK: Final = (ReviewAction.QUERY, ReviewAction.ACCEPT)
+_ASK_OR_END: Final = (ReviewAction.QUERY, ReviewAction.FORCE_EXPIRE, ReviewAction.ACCEPT)
+
+_AS_READ: Final = frozenset({ReviewAction.FORCE_EXPIRE, ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.ACCEPT})
+"""Acts by which a person answers for what the matter says."""
+_FITTING: Final[Mapping[str, tuple[ReviewAction, ...]]] = MappingProxyType(
+    {
+        ReviewReason.AMOUNT_MISMATCH: _ASK_OR_END,
+        ReviewReason.AMOUNT_MISSING: _ASK_OR_END,
+        ReviewReason.CURRENCY_MISMATCH: _ASK_OR_END,
+        ReviewReason.TRANSACTION_NO_MISMATCH: _ASK_OR_END,
+        ReviewReason.TRANSACTION_NO_MISSING: _ASK_OR_END,
+        ReviewReason.REFERENCE_MISMATCH: _ASK_OR_END,
+        ReviewReason.UNRECOGNISED_STATUS: _ASK_OR_END,
+        ReviewReason.CHANGED_AFTER_PAID: (ReviewAction.QUERY, ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.ACCEPT),
+        ReviewReason.WRONG_CREDENTIALS: _ASK,
+        ReviewReason.SIGNATURE_MISMATCH: _ASK,
+        ReviewReason.ACCOUNT_GONE: _ASK,
+        ReviewReason.GATEWAY_SILENT: _ASK,
+        ReviewReason.SECOND_PAYMENT: (ReviewAction.REFUND, ReviewAction.WITHDRAW, ReviewAction.ACCEPT),
+        ReviewReason.PAID_NOT_PAYABLE: (ReviewAction.REFUND, ReviewAction.WITHDRAW, ReviewAction.TELL_AGAIN, ReviewAction.ACCEPT),
+        ReviewReason.UNDERPAID: (ReviewAction.REFUND, ReviewAction.WITHDRAW, ReviewAction.TELL_AGAIN, ReviewAction.ACCEPT),
+        ReviewReason.OVERPAID: (ReviewAction.REFUND, ReviewAction.WITHDRAW, ReviewAction.ACCEPT),
+        ReviewReason.DUPLICATE_TRANSACTION_NO: (ReviewAction.REFUND, ReviewAction.WITHDRAW, ReviewAction.ACCEPT),
+        # Its amount stays blocked until somebody knows, so no accepting.
+        ReviewReason.REFUND_UNKNOWN: (ReviewAction.REFUND_DONE, ReviewAction.REFUND_NOT_DONE),
+        ReviewReason.REFUND_CONTRADICTED: (ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.ACCEPT),
+        ReviewReason.REFUND_NOT_SENT: (ReviewAction.WITHDRAW,),  # its amount stays blocked as well
+        ReviewReason.PAYMENT_UNKNOWN: _ASK_OR_END,
+        ReviewReason.PAYMENT_UNANSWERED: _ASK_OR_END,
+        ReviewReason.DELIVERY_FAILING: (ReviewAction.RETRY, ReviewAction.ACCEPT),
+        ReviewReason.FORGED_NOTIFICATIONS: (ReviewAction.ACCEPT,),
+    }
+)
+
+
+class ActionNotPossible(Exception):
+    """The act does not fit; the message says why, to a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What came of an act: whether the matter is resolved now, a sentence, and the refund if one was asked for."""
+
+    resolved: bool
+    message: str
+    refund: Refund | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What a person gave with the act."""
+
+    staff: str
+    note: str
+    amount: Decimal | str | None
+    press: str
+    seen: int | None
+    read: str
+    withdraws: int | None
+
+
+def actions_for(review: Review, refunds: Iterable[Refund] | None = None) -> tuple[ReviewAction, ...]:
+    """Return the acts that fit a review, the likeliest first; none once it is resolved.
+
+    `refunds` are those of its payment, where they are at hand: of a payment whose refunds have all been sent, none can be withdrawn.
+    """
+    if review.resolved_at:
+        return ()
+    fitting = tuple(action for action in _fitting(review) if action is not _unfit(review))
+    if ReviewAction.REFUND not in fitting or any(
+        one.status == RefundStatus.QUEUED for one in (_unsent(review) if refunds is None else refunds)
+    ):
+        return fitting
+    return tuple(action for action in fitting if action is not ReviewAction.WITHDRAW)
+
+
+def _fitting(review: Review) -> tuple[ReviewAction, ...]:
+    if review.reason == ReviewReason.SIGNATURE_MISMATCH and review.payment_id is None:
+        return (ReviewAction.ACCEPT,)  # a creation met it, and what a query says proves nothing of how creations are signed
+    return _FITTING.get(review.reason, (ReviewAction.ACCEPT,))
+
+
+def _unfit(review: Review) -> ReviewAction | None:
+    """Return the act that is no end of what no answer has settled: a payment that stays open keeps its order waiting for ever."""
+    if review.reason not in SAID_REASONS | UNTOLD_REASONS or review.payment is None:
+        return None
+    return ReviewAction.ACCEPT if review.payment.is_open else ReviewAction.FORCE_EXPIRE
+
+
+def _unsent(review: Review) -> QuerySet[Refund]:
+    """Return the refunds of the payment in question of which nobody has heard yet, and that may still go out."""
+    unsent = (RefundStatus.QUEUED, RefundStatus.SENDING)
+    return Refund.objects.using(database()).filter(payment=review.payment_id, status__in=unsent).order_by("-pk")
+
+
+def to_withdraw(review: Review, refunds: Iterable[Refund] | None = None) -> Refund | None:
+    """Return what `withdraw` gives up: the refund in question, or of a payment the newest that waits. `refunds` are as in `actions_for`."""
+    unsent = _unsent(review) if refunds is None else sorted(refunds, key=lambda one: -one.pk)
+    return review.refund or next((one for one in unsent if one.status == RefundStatus.QUEUED), None)
+
+
+def take_action(
+    review_id: int,
+    action: str,
+    *,
+    staff: str,
+    note: str = "",
+    amount: Decimal | str | None = None,
+    press: str = "",
+    seen: int | None = None,
+    read: str = "",
+    withdraws: int | None = None,
+) -> Done:
+    """Do what a person chose about a review.
+
+    `amount` is for the two acts about refunds, `note` for accepting and for letting expire; `seen` is as in `refund`, and `press` is kept
+    with the refund. `read` is the review's `mark` when it was shown: what says something else by now is not resolved by a person's word.
+    `withdraws` is the refund that was shown to be withdrawn, which `to_withdraw` says: pressed twice, no other is.
+
+    Raises `ActionNotPossible`, `RefundNotPossible` or `InvalidRequest`, and nothing was done.
+    """
+    outside_transactions("take_action")
+    rows = Review.objects.using(database()).select_related("order", "payment__order", "refund__payment", "outbox_event")
+    review = rows.get(pk=review_id)
+    if review.resolved_at:
+        return _too_late(review)
+    if action not in _fitting(review):
+        raise ActionNotPossible(f"{action!r} does not resolve {review.reason!r}")
+    if action == ReviewAction.ACCEPT == _unfit(review):
+        remedy = "ask again, or marks it as expired once its time is over, if nobody paid it or its money is settled elsewhere"
+        raise ActionNotPossible(f"its payment is open: {remedy}")
+    if read and read != review.mark and action in _AS_READ:
+        raise _says_something_else(review)
+    given = _Given(staff=staff, note=storable(note.strip()), amount=amount, press=press, seen=seen, read=read, withdraws=withdraws)
+    return _ACTIONS[ReviewAction(action)](review, given)
+
+
+def _says_something_else(review: Review) -> ActionNotPossible:
+    return ActionNotPossible(f"it says something else by now: {review.message}")
+
+
+def _too_late(review: Review) -> Done:
+    return Done(resolved=True, message=f"{review.resolved_by} had resolved it already: {review.resolution}")
+
+
+def _ended(review: Review, done: Done, given: _Given) -> Done:
+    """Return what came of asking where that, or somebody else meanwhile, has ended the matter."""
+    return replace(done, resolved=True) if review.resolved_by in (given.staff, ITSELF) else _too_late(review)
+
+
+def poll_now(payment: Payment, staff: str) -> Done:
+    """Ask the gateway about a payment now, and say what it answered; resolved means that the answer is in order."""
+    outside_transactions("poll_now")
+    _, done = _look(payment, staff)
+    return done
+
+
+def _look(payment: Payment, staff: str) -> tuple[Answer | None, Done]:
+    if not claim_poll(payment):
+        return None, Done(resolved=False, message="the gateway was asked a moment ago: try again in a few seconds")
+    answer = ask(payment)
+    seen = apply_answer(payment, answer, f"staff:{staff}")
+    decision = decide_about(seen, answer)
+    return answer, Done(resolved=decision.is_in_order, message=decision.detail)
+
+
+def _query(review: Review, given: _Given) -> Done:
+    # A gateway that is silent to all has none that met it first: its newest is asked about.
+    newest = Payment.objects.using(database()).select_related("order").filter(account=review.account).order_by("-id")
+    payment = review.payment or newest.first()
+    if payment is None:
+        raise ActionNotPossible(f"there is no payment of account {review.account} to ask about")
+    _, done = _ask_about(review, payment, given)
+    return done
+
+
+def _ask_about(review: Review, payment: Payment, given: _Given) -> tuple[Answer | None, Done]:
+    """Ask the gateway about a payment now, and end the matter if the answer does."""
+    answer, done = _look(payment, given.staff)
+    review.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
+    if review.resolved_at:
+        return answer, _ended(review, replace(done, message=f"asked again: {done.message}"), given)
+    payment.refresh_from_db(fields=["status"])
+    if answer is None or not is_over(review.reason, answer, payment, is_in_order=done.resolved):
+        return answer, replace(done, resolved=False)
+    return answer, _resolved(review, f"asked again: {done.message}", given)
+
+
+def _retry(review: Review, given: _Given) -> Done:
+    outbox_event = review.outbox_event
+    assert outbox_event is not None
+    retry(outbox_event.pk)
+    (deliver_remote if outbox_event.kind == OutboxEventKind.REMOTE else deliver)(outbox_event.order_id)
+    outbox_event.refresh_from_db()
+    if outbox_event.done_at is None:
+        return Done(resolved=False, message=f"it failed again: {outbox_event.fault}")
+    return _resolved(review, f"the shop was told: {outbox_event.kind}", given)
+
+
+def _tell_again(review: Review, given: _Given) -> Done:
+    """Queue the outbox event of a paid payment once more; its handler looks at the order afresh, so that nothing can take effect twice."""
+    payment = review.payment
+    assert payment is not None
+    with locked_order(payment.order_id) as order:
+        review.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
+        if review.resolved_at:  # in the same moment; whoever resolves it has the order's lock too
+            return _too_late(review)
+        payment.refresh_from_db(fields=["status"])
+        if order.paid_by_id or payment.status != PaymentStatus.PAID:
+            raise ActionNotPossible(f"order {order} is paid already" if order.paid_by_id else f"payment {payment.reference} is not paid")
+        if refundable(payment) != payment.amount:
+            raise ActionNotPossible(
+                f"some of payment {payment.reference} was refunded, or may have been: the order is not paid by the rest"
+            )
+        _reopen(order, given)
+        outbox_event = order.outbox_events.filter(payment=payment, kind=OutboxEventKind.PAYMENT_PAID, done_at__isnull=True).first()
+        about = {AGAIN: review.pk}
+        if outbox_event is not None:
+            outbox_event.data = about  # whatever else it was about may be resolved before it is its turn
+            outbox_event.save(update_fields=["data"])
+        else:
+            now = clock.now()
+            outbox_event = OutboxEvent(
+                order=order, payment=payment, kind=OutboxEventKind.PAYMENT_PAID, data=about, created_at=now, due_at=now
+            )
+            outbox_event.save(force_insert=True)
+            record("event.requeued", order, f"staff:{given.staff}", "the shop is told again that it is paid", payment=payment)
+    deliver(payment.order_id)
+    outbox_event.refresh_from_db()
+    if outbox_event.outcome == PaidOutcome.APPLIED:
+        return _resolved(review, "the shop was told again, and has applied the payment", given)
+    review.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
+    if review.resolved_at:
+        return _too_late(review)
+    return Done(
+        resolved=False,
+        message=f"the shop says: {outbox_event.outcome or outbox_event.fault or 'not yet, an earlier outbox event is waiting'}",
+    )
+
+
+def _reopen(order: Order, given: _Given) -> None:
+    """Let an order that the shop had closed be paid once more, if the shop takes money for it again."""
+    try:
+        with in_the_shops_hands():
+            described = call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
+    except Exception as error:
+        raise ActionNotPossible(f"the shop cannot say whether it takes money for the order: {type(error).__name__}: {error}") from error
+    if order.closed_at and described is not None and described.not_payable_detail is None:
+        order.closed_at = None
+        order.save(update_fields=["closed_at"])
+        record("order.reopened", order, f"staff:{given.staff}", "the shop takes money for it again")
+
+
+def _refund(review: Review, given: _Given) -> Done:
+    payment = review.payment
+    assert payment is not None
+    data = {"press": given.press} if given.press else {}
+    sent = refund(payment.pk, given.amount or "", staff=given.staff, reason=review.reason, data=data, seen=given.seen, about=review)
+    review.refresh_from_db()
+    return Done(resolved=review.resolved_at is not None, message=sent.answer, refund=sent)
+
+
+def _settle(review: Review, given: _Given, *, done: bool) -> Done:
+    assert review.refund is not None
+    settle_by_staff(review.refund.pk, done=done, staff=given.staff)
+    review.refresh_from_db()
+    return Done(resolved=review.resolved_at is not None, message=review.resolution)
+
+
+def _enter(review: Review, given: _Given) -> Done:
+    assert review.payment is not None
+    entered = record_external_refund(review.payment.pk, given.amount or "", staff=given.staff, seen=given.seen, about=review)
+    return Done(resolved=True, message=f"USD {entered.amount} was refunded elsewhere", refund=entered)
+
+
+def _withdraw(review: Review, given: _Given) -> Done:
+    waiting = to_withdraw(review)
+    if given.withdraws is not None:
+        waiting = Refund.objects.using(database()).filter(pk=given.withdraws, payment=review.payment_id).first()
+    if waiting is None:
+        raise ActionNotPossible("no refund of this payment waits to be sent")
+    withdrawn = withdraw(waiting.pk, staff=given.staff)
+    review.refresh_from_db(fields=["resolved_at"])
+    message = f"USD {withdrawn.amount}: {withdrawn.answer}"
+    return Done(resolved=review.resolved_at is not None, message=message, refund=withdrawn)
+
+
+def _accept(review: Review, given: _Given) -> Done:
+    if not given.note:
+        raise ActionNotPossible("a note must say why it can stay as it is")
+    if review.outbox_event and review.outbox_event.kind == OutboxEventKind.REMOTE:
+        abandon(review.outbox_event, given.staff, given.note)  # it would fail again, and keep others waiting
+    if review.order_id is None:
+        return _resolved(review, given.note, given, accepted=True)
+    with locked_order(review.order_id):
+        review.refresh_from_db(fields=["message"])
+        if given.read and given.read != review.mark:  # the order's lock keeps it from being told anew
+            raise _says_something_else(review)
+        # It would go out although the money is to stay.
+        if ReviewAction.REFUND in _fitting(review) and (unsent := _unsent(review).first()):
+            remedy = "withdraw it first" if unsent.status == RefundStatus.QUEUED else "look again in a moment"
+            raise ActionNotPossible(f"a refund of USD {unsent.amount} of this payment is {unsent.status}: {remedy}")
+        return _resolved(review, given.note, given, accepted=True)
+
+
+def _force_expire(review: Review, given: _Given) -> Done:
+    assert review.payment is not None
+    if not given.note:
+        raise ActionNotPossible("a note must say how it is known that nobody paid, or where the money is settled")
+    newest = review.payment.reviews.latest("pk").pk
+    # Asked once more, since what a person saw there may be an hour old.
+    answer, done = _ask_about(review, review.payment, given)
+    if answer is None or done.resolved:
+        return done
+    expired = force_expire(review, given.staff, given.note, newest)
+    review.refresh_from_db(fields=["resolved_at"])
+    return Done(resolved=review.resolved_at is not None, message=f"payment {expired.reference} is {expired.status}")
+
+
+def _resolved(review: Review, resolution: str, given: _Given, *, accepted: bool = False) -> Done:
+    return Done(resolved=True, message=resolve(review.pk, resolution, given.staff, accepted=accepted).resolution)
+
+
+_ACTIONS: Final[Mapping[ReviewAction, Callable[[Review, _Given], Done]]] = MappingProxyType(
+    {
+        ReviewAction.QUERY: _query,
+        ReviewAction.RETRY: _retry,
+        ReviewAction.TELL_AGAIN: _tell_again,
+        ReviewAction.REFUND: _refund,
+        ReviewAction.REFUND_DONE: lambda review, given: _settle(review, given, done=True),
+        ReviewAction.REFUND_NOT_DONE: lambda review, given: _settle(review, given, done=False),
+        ReviewAction.WITHDRAW: _withdraw,
+        ReviewAction.RECORD_EXTERNAL_REFUND: _enter,
+        ReviewAction.FORCE_EXPIRE: _force_expire,
+        ReviewAction.ACCEPT: _accept,
+    }
+)

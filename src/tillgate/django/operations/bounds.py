@@ -1,0 +1,134 @@
+"""What keeps one thing from holding up the others: turns of bounded length, shared quotas, a pace, and an ear for silence."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from tillgate.django import clock
+from tillgate.lifecycle import Answer, Inconclusive, ReviewReason
+
+__all__ = ["TURN_SECONDS", "CircuitBreaker", "PollLimit", "RateLimiter", "Rest", "Stop", "TimeBudget"]
+
+Stop = Callable[[], bool]
+
+_SILENCES_BEFORE_PAUSE: Final = 5
+"""So many queries in a row without news, and the account rests."""
+TURN_SECONDS: Final = 60.0
+"""After so long the others get their turn; a call that is under way is awaited."""
+
+
+class TimeBudget:
+    """The time in which somebody may begin something: so many seconds, a turn's own unless given."""
+
+    def __init__(self, stop: Stop, seconds: float | None = None) -> None:
+        self._stop = stop
+        self.ends = time.monotonic() + (TURN_SECONDS if seconds is None else seconds)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more may begin."""
+        return self._stop() or time.monotonic() >= self.ends
+
+
+class PollLimit:
+    """How many payments may still be polled, shared by all accounts."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._left = limit
+        self._lock = threading.Lock()
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether none is left."""
+        return self._left is not None and self._left <= 0
+
+    def take(self, wanted: int) -> int:
+        """Take up to so many."""
+        with self._lock:
+            if self._left is None:
+                return wanted
+            taken = min(wanted, self._left)
+            self._left -= taken
+            return taken
+
+    def give_back(self, unused: int) -> None:
+        """Refund what was not used."""
+        with self._lock:
+            if self._left is not None:
+                self._left += unused
+
+
+class RateLimiter:
+    """Lets so many pass in a second, whoever asks."""
+
+    def __init__(self, per_second: float) -> None:
+        self._gap = 1 / per_second if per_second else 0.0
+        self._lock = threading.Lock()
+        self._next = time.monotonic()
+
+    def wait(self, until: float) -> bool:
+        """Wait for one's turn; False when it would come too late."""
+        if not self._gap:
+            return True
+        with self._lock:
+            now = time.monotonic()
+            mine = max(self._next, now)
+            if mine > until:
+                return False
+            self._next = mine + self._gap
+        time.sleep(mine - now)
+        return True
+
+
+class Rest:
+    """How long a process leaves something alone that it has done; it is over at once when its clock was put forward or back."""
+
+    def __init__(self, interval: timedelta) -> None:
+        self._interval = interval
+        self._began: tuple[float, datetime] | None = None
+
+    def begin(self, now: datetime) -> None:
+        """Note that it was done."""
+        self._began = time.monotonic(), now
+
+    def is_over(self, now: datetime) -> bool:
+        """Tell whether it may be done."""
+        if self._began is None:
+            return True
+        instant, at = self._began
+        passed = timedelta(seconds=time.monotonic() - instant)
+        return passed >= self._interval or abs(now - at - passed) > clock.SKEW
+
+
+class CircuitBreaker:
+    """Counts queries in a row that brought inconclusive."""
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+        self.detail = ""
+        self.is_told = False
+        self.heard_conclusive = False
+
+    @property
+    def any(self) -> bool:
+        """Whether the last query brought inconclusive."""
+        return self._in_a_row > 0
+
+    @property
+    def too_many(self) -> bool:
+        """Whether it is no use asking on."""
+        return self._in_a_row >= _SILENCES_BEFORE_PAUSE
+
+    def hear(self, answer: Answer) -> None:
+        """Count. A payment whose account is gone says nothing of the gateway: nobody was asked."""
+        if isinstance(answer, Inconclusive) and answer.review is ReviewReason.ACCOUNT_GONE:
+            return
+        if isinstance(answer, Inconclusive):
+            self._in_a_row += 1
+            self.detail, self.is_told = answer.detail, self.is_told or answer.review is not None
+        else:
+            self._in_a_row, self.heard_conclusive = 0, True

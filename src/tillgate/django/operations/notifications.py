@@ -1,0 +1,256 @@
+"""Notifications: what arrives from outside is kept within a bound, acknowledged, and leads to `reconcile`. Evidence, not truth (I7).
+
+Gateways repeat their notifications, so what each one costs decides how many a shop can bear. The statements that every notification needs
+are therefore written in SQL here, or by the ORM once: building them anew took most of a notification's time.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from django.db import connections
+
+from tillgate.account import Account
+from tillgate.django import clock
+from tillgate.django.conf import get_settings
+from tillgate.django.models import Notification, NotificationKind, Payment, Refund
+from tillgate.django.operations.accounts import maker_if_known
+from tillgate.django.operations.locking import database, durable, locked_order
+from tillgate.django.operations.outbox import deliver
+from tillgate.django.operations.payments import apply_answer, ask, claim_poll
+from tillgate.django.operations.refunds import settle_by_notification
+from tillgate.django.operations.reviews import open_review
+from tillgate.lifecycle import PaymentStatus, ReviewReason
+from tillgate.wire.dialects import SignatureRule
+from tillgate.wire.notifications import NOT_READ, NOT_WHOLE, NotificationSignature, confirms_refund
+from tillgate.wire.notifications import Notification as Received
+
+_log = logging.getLogger("tillgate")
+
+__all__ = ["CannotBeJudged", "receive_payment_notification", "receive_refund_notification", "receive_return"]
+
+
+class CannotBeJudged(Exception):
+    """A notification of a refund came while the account that made the payment could not be found. It is not kept: it has to come again."""
+
+
+_KEPT_PER_PAYMENT: Final = 20
+_KEPT_BYTES: Final = 8 * 1024
+
+_COUNT_REPEATED: Final = "UPDATE {payments} SET repeated_notifications = repeated_notifications + 1 WHERE id = %s"
+_COUNT: Final = "UPDATE {payments} SET notifications = %s, last_notification = %s WHERE id = %s AND notifications = %s"
+_REPLACE: Final = (
+    "UPDATE {kept} SET kind = %s, received_at = %s, method = %s, signature = %s, evidence = %s"
+    " WHERE payment_id = %s AND slot = %s AND COALESCE(refund_id, 0) = %s"
+)
+_ADD: Final = (
+    "INSERT INTO {kept} (kind, received_at, method, signature, evidence, payment_id, slot, refund_id)"
+    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
+)
+
+
+@functools.cache
+def _sql(statement: str, alias: str) -> str:
+    """Return a statement about our tables, by the names that the project gives them there."""
+    quote = connections[alias].ops.quote_name
+    return statement.format(payments=quote(Payment._meta.db_table), kept=quote(Notification._meta.db_table))
+
+
+def receive_payment_notification(key: str, received: Received, method: str) -> Payment | None:
+    """Keep a payment notification and look at its payment; return the payment, or None when nobody has that address."""
+    payment = _find(key)
+    if payment is None:
+        return None
+    signature = _signature(maker_if_known(payment), received)
+    return _receive(payment, NotificationKind.PAYMENT, received, method, signature, actor="webhook")
+
+
+def receive_return(key: str, received: Received, method: str) -> Payment | None:
+    """Keep a shopper's return and look at the payment; return the payment, or None when nobody has that address."""
+    payment = Payment.objects.using(database()).select_related("order").filter(return_key=key).first()
+    if payment is None:
+        return None
+    return _receive(payment, NotificationKind.RETURN, received, method, NotificationSignature.ABSENT, actor="return")
+
+
+def receive_refund_notification(key: str, received: Received, method: str) -> Refund | None:
+    """Keep a refund notification; it may settle a refund of unknown outcome, since only the gateway knows the address (I7, unspecified 14).
+
+    What it says is kept and believed together, or not at all: raises `CannotBeJudged` when nobody can tell what its signature is worth.
+    """
+    refund = Refund.objects.using(database()).select_related("payment__order").filter(notification_key=key).first()
+    if refund is None:
+        return None
+    account = maker_if_known(refund.payment)
+    if account is None:
+        _tell_of_unjudged(refund)
+        raise CannotBeJudged(refund.payment.reference)
+    signature = _signature(account, received)
+    says_done = confirms_refund(_bounded(received), account.dialect, refund.payment.reference)
+    confirms = says_done and signature is not NotificationSignature.FORGED
+    with locked_order(refund.payment.order_id) as order:  # before the refund's own row, like everybody who wants both
+        rows = Refund.objects.using(database()).filter(pk=refund.pk)
+        refund.notifications = rows.select_for_update().values_list("notifications", flat=True).get() + 1
+        rows.update(notifications=refund.notifications, **({"confirmed": True} if confirms else {}))
+        _keep(refund.payment, NotificationKind.REFUND, received, method, signature, refund=refund, count=refund.notifications)
+        # Together with keeping it: nobody would come back to what it says.
+        has_settled = confirms and settle_by_notification(order, refund.pk)
+    with _kept_all_the_same(refund.payment.reference):
+        if has_settled:
+            deliver(refund.payment.order_id)
+    return refund
+
+
+def _tell_of_unjudged(refund: Refund) -> None:
+    """Tell a person of a notification that nobody can judge: gateways do not repeat theirs for ever."""
+    payment = refund.payment
+    message = (
+        f"Account {payment.account}: it could not be found, or is another merchant's by now, when a notification came of the refund of "
+        f"USD {refund.amount} of payment {payment.reference}. If the notification does not come again, see at the gateway whether it was done."
+    )
+    with durable():
+        open_review(ReviewReason.ACCOUNT_GONE, message, "webhook", payment=payment, account=payment.account)
+
+
+def _find(key: str) -> Payment | None:
+    statement, read = _look_up(database())
+    with connections[database()].cursor() as cursor:
+        cursor.execute(statement, [key])
+        row = cursor.fetchone()
+    return read(row) if row else None
+
+
+@functools.cache
+def _look_up(alias: str) -> tuple[str, Callable[[tuple[Any, ...]], Payment]]:
+    """Return the ORM's statement that finds a payment by its notifications' address, and what makes a payment of its answer."""
+    fields = Payment._meta.concrete_fields
+    compiler = Payment.objects.using(alias).filter(notification_key="").query.get_compiler(alias)
+    statement, _ = compiler.as_sql()
+    converters = compiler.get_converters([field.get_col(Payment._meta.db_table) for field in fields])
+
+    def read(row: tuple[Any, ...]) -> Payment:
+        [values] = compiler.apply_converters([row], converters) if converters else [row]
+        return Payment.from_db(alias, [field.attname for field in fields], list(values))
+
+    return statement, read
+
+
+def _receive(
+    payment: Payment, kind: NotificationKind, received: Received, method: str, signature: NotificationSignature, actor: str
+) -> Payment:
+    said = _digest(kind, received, method, signature)
+    is_forged = signature is NotificationSignature.FORGED
+    if payment.status == PaymentStatus.PAID and payment.last_notification == said and not is_forged:
+        with connections[database()].cursor() as cursor:
+            cursor.execute(_sql(_COUNT_REPEATED, database()), [payment.pk])
+        return payment
+    counted = {"notifications": 1, "forged_notifications": 1} if is_forged else {"notifications": 1}
+    with durable():
+        # The payment's row first: a notification that refers to it takes a lock on it too, which InnoDB could not raise for two at once.
+        may_ask = not _is_late(payment, said, is_forged=is_forged) and claim_poll(payment, said, **counted)
+        _keep(payment, kind, received, method, signature, count=payment.notifications)
+    with _kept_all_the_same(payment.reference):
+        if is_forged:
+            _raise_forged(payment, actor)
+    if may_ask:
+        with _kept_all_the_same(payment.reference):
+            payment = apply_answer(payment, ask(payment, quickly=True), actor)
+    return payment
+
+
+@contextmanager
+def _kept_all_the_same(reference: str) -> Iterator[None]:
+    """Let nothing fail whoever sent what is kept by now: a lock may be held too long, and the worker does what is left."""
+    try:
+        yield
+    except Exception:
+        _log.exception("what a notification of %s leads to could not be done", reference)
+
+
+def _digest(kind: NotificationKind, received: Received, method: str, signature: NotificationSignature) -> str:
+    """Return a hash that two notifications share which say the same, through the same door."""
+    said = [kind.value, method, signature.value, received.fault, sorted(received.evidence().items())]
+    return hashlib.blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
+
+
+def _signature(account: Account | None, received: Received) -> NotificationSignature:
+    """Return what a notification's signature says, by the dialect of the account that made the payment (unspecified 8)."""
+    if account is None:
+        return NotificationSignature.ABSENT
+    rule = account.dialect.notification_signature
+    if rule is SignatureRule.IGNORED:
+        return NotificationSignature.ABSENT
+    signature = received.signature(account.token.get_secret_value())
+    if rule is SignatureRule.REQUIRED and signature is NotificationSignature.ABSENT:
+        return NotificationSignature.FORGED
+    return signature
+
+
+def _is_late(payment: Payment, said: str, *, is_forged: bool) -> bool:
+    """Count a notification of a paid payment, which changes nothing, and return whether it is one. Tail polls find later changes.
+
+    The row is changed as it was read; when it has changed since, it is for `claim_poll` to read it again.
+    """
+    if payment.status != PaymentStatus.PAID or is_forged:
+        return False
+    with connections[database()].cursor() as cursor:
+        cursor.execute(_sql(_COUNT, database()), [payment.notifications + 1, said, payment.pk, payment.notifications])
+        if cursor.rowcount:
+            payment.notifications += 1
+        return bool(cursor.rowcount)
+
+
+def _keep(
+    payment: Payment,
+    kind: NotificationKind,
+    received: Received,
+    method: str,
+    signature: NotificationSignature,
+    *,
+    count: int,
+    refund: Refund | None = None,
+) -> None:
+    """Keep the so manieth notification of a payment or refund in one of its slots, in place of the oldest when all are taken."""
+    connection = connections[database()]
+    received_at = connection.ops.adapt_datetimefield_value(clock.now())
+    evidence = connection.ops.adapt_json_value(_bounded(received), None)
+    kept = [kind.value, received_at, method[:8], signature.value, evidence]
+    slot, refund_id = (count - 1) % _KEPT_PER_PAYMENT, refund.pk if refund else None
+    with connection.cursor() as cursor:
+        if count > _KEPT_PER_PAYMENT:
+            cursor.execute(_sql(_REPLACE, database()), [*kept, payment.pk, slot, refund_id or 0])
+            if cursor.rowcount:
+                return
+        cursor.execute(_sql(_ADD, database()), [*kept, payment.pk, slot, refund_id])
+
+
+def _bounded(received: Received) -> dict[str, Any]:
+    evidence: dict[str, str] = {}
+    size = 0
+    for name, value in received.evidence().items():
+        size += len(json.dumps([name, value]))
+        if size > _KEPT_BYTES:
+            evidence[NOT_WHOLE] = "the rest was not kept"
+            break
+        evidence[name] = value
+    if received.repeated:
+        also = ", and the rest" if NOT_WHOLE in evidence else ""
+        evidence[NOT_WHOLE] = f"not kept: another value of {', '.join(sorted(received.repeated))}"[:1000] + also
+    if received.fault:
+        evidence[NOT_READ] = received.fault
+    return evidence
+
+
+def _raise_forged(payment: Payment, actor: str) -> None:
+    """Tell a person at so many forged notifications, and again at as many more when that was resolved."""
+    limit = get_settings().forged_notifications_before_review
+    if payment.forged_notifications % limit == 0:
+        message = f"Payment {payment.reference}: {payment.forged_notifications} notifications were not signed with the account's token."
+        with locked_order(payment.order_id) as order:
+            open_review(ReviewReason.FORGED_NOTIFICATIONS, message, actor, order=order, payment=payment, account=payment.account)

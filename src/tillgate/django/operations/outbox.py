@@ -1,0 +1,325 @@
+"""Outbox events: the shop hears of each change, in order per order.
+
+A local one (the shop's database) takes effect exactly once: one transaction runs the handler and marks it done, or does neither (I3). A
+remote one (HTTP, mail) is carried at least once under a stable event id, claimed by a lease. The two kinds do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any, Final
+
+from django.conf import settings
+from django.db.models import Exists, OuterRef
+from django.utils import translation
+
+from tillgate import hooks
+from tillgate.django import clock
+from tillgate.django.conf import get_settings
+from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
+from tillgate.django.operations.locking import (
+    database,
+    durable,
+    in_the_shops_hands,
+    locked_order,
+    network,
+    outside_transactions,
+)
+from tillgate.django.operations.reviews import NOT_APPLIED_REASONS, open_review, settle
+from tillgate.django.operations.timeline import record
+from tillgate.django.operations.values import order_value, payment_value, refund_value, remote_event_value, review_value
+from tillgate.errors import ConfigurationError
+from tillgate.lifecycle import BOUND_REFUND_STATUSES, OPEN_PAYMENT_STATUSES, PaymentStatus, ReviewReason
+from tillgate.wire.texts import storable
+
+__all__ = ["AGAIN", "abandon", "deliver", "deliver_due", "deliver_remote", "enqueue_remote", "is_unpaid"]
+
+_log = logging.getLogger("tillgate")
+
+AGAIN: Final = "again"
+"""In the data of an outbox event that a person wished repeated: the review that it is about."""
+ABANDONED: Final = "abandoned"
+"""The outcome of a remote outbox event that a person has let be."""
+_LEASE: Final = timedelta(minutes=2)
+_LONGEST_PAUSE: Final = timedelta(hours=1)
+_FIRST_PAUSE: Final = timedelta(seconds=10)
+
+
+def deliver(order_id: int) -> int:
+    """Carry out an order's local outbox events that are due, oldest first; return how many were done."""
+    done = 0
+    while True:
+        more, delivered = _deliver_next(order_id)
+        done += delivered
+        if not more:
+            return done
+
+
+def deliver_due(order_id: int) -> None:
+    """Return when the shop was told what is due about an order: whoever brought the news may be at it still, or have died before it."""
+    waiting = OutboxEvent.objects.using(database()).filter(order_id=order_id, done_at__isnull=True)
+    if waiting.exclude(kind=OutboxEventKind.REMOTE).exists():
+        deliver(order_id)  # waits for the order's lock
+
+
+def _deliver_next(order_id: int) -> tuple[bool, bool]:
+    """Carry out the oldest local outbox event, and tell whether there is another and whether this one was done."""
+    outbox_event: OutboxEvent | None = None
+    try:
+        with locked_order(order_id) as order:
+            waiting = order.outbox_events.exclude(kind=OutboxEventKind.REMOTE).filter(done_at__isnull=True)
+            refunds = Refund.objects.filter(payment=OuterRef("payment"), status__in=BOUND_REFUND_STATUSES)
+            oldest = list(waiting.select_related("payment").annotate(has_refunds=Exists(refunds)).order_by("id")[:2])
+            if not oldest or (oldest[0].due_at and oldest[0].due_at > clock.now()):
+                return False, False
+            outbox_event = oldest[0]
+            _carry_out(order, outbox_event)
+    except Exception as error:  # whatever a shop's handler raises, the payment stays what it truly is
+        if outbox_event is None:
+            raise
+        # In a transaction of its own: a database that found a deadlock has given up the whole of the other.
+        _log.exception("outbox event %s of order %s failed", outbox_event.event_id, order_id)
+        _note_failure(order_id, outbox_event.pk, error)
+        return False, False
+    return len(oldest) > 1, True
+
+
+def _carry_out(order: Order, outbox_event: OutboxEvent) -> None:
+    # Whoever brought the news may read another language than the shop's staff.
+    with translation.override(settings.LANGUAGE_CODE), in_the_shops_hands():
+        outbox_event.outcome = _HANDLERS[OutboxEventKind(outbox_event.kind)](order, outbox_event)
+    outbox_event.done_at, outbox_event.due_at, outbox_event.fault = clock.now(), None, ""
+    outbox_event.attempts += 1
+    outbox_event.save(update_fields=["done_at", "due_at", "attempts", "fault", "outcome"])
+    _settle_failing(outbox_event)
+    message = f"the shop was told: {outbox_event.kind}" + (f" ({outbox_event.outcome})" if outbox_event.outcome else "")
+    record("event.delivered", order, f"outbox:{outbox_event.event_id}", message, payment=outbox_event.payment, refund=outbox_event.refund)
+
+
+def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
+    """Deliver a paid payment, unless the order was paid by another, closed, or costs more by now (I4)."""
+    payment = outbox_event.payment
+    assert payment is not None
+    payment.order = order
+    if detail := _over(outbox_event, payment):
+        return detail
+    if order.paid_by_id and order.paid_by_id != payment.pk:
+        _hold(order, payment, ReviewReason.SECOND_PAYMENT, "the order was paid by another payment already; this one can be refunded")
+        return "second-payment"
+    described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
+    if described is None:
+        _hold(order, payment, ReviewReason.PAID_NOT_PAYABLE, "it was paid, but the shop does not know the order any more")
+        return hooks.PaidOutcome.NOT_PAYABLE.value
+    if order.closed_at or described.not_payable_detail is not None:
+        detail = described.not_payable_detail or "the shop closed the order"
+        _hold(order, payment, ReviewReason.PAID_NOT_PAYABLE, f"it was paid, but {detail}")
+        return hooks.PaidOutcome.NOT_PAYABLE.value
+    if described.currency != payment.currency:
+        detail = f"it was paid in {payment.currency}, and the order is in {described.currency} by now"
+        _hold(order, payment, ReviewReason.PAID_NOT_PAYABLE, detail)
+        return hooks.PaidOutcome.NOT_PAYABLE.value
+    if described.amount > payment.amount:
+        _hold(order, payment, ReviewReason.UNDERPAID, _costs_by_now(payment, described))
+        return hooks.PaidOutcome.UNDERPAID.value
+    outcome = hooks.call_owner(order.plugin, "tillgate_payment_paid", payment=payment_value(payment))
+    if outcome is None and not hooks.implements(order.plugin, "tillgate_payment_paid"):
+        raise ConfigurationError("plugin", order.plugin, "does not implement tillgate_payment_paid, which marks an order paid")
+    if outcome not in set(hooks.PaidOutcome):
+        raise ConfigurationError("tillgate_payment_paid", outcome, f"of plugin {order.plugin} must return a PaidOutcome")
+    if outcome == hooks.PaidOutcome.APPLIED:
+        order.paid_by = payment
+        order.save(update_fields=["paid_by"])
+        if AGAIN in outbox_event.data:  # whatever had kept it from being applied
+            held = Review.objects.filter(payment=payment, reason__in=NOT_APPLIED_REASONS)
+            settle(held, "the shop was told again, and has applied the payment")
+        if described.amount < payment.amount:
+            _hold(
+                order,
+                payment,
+                ReviewReason.OVERPAID,
+                _costs_by_now(payment, described),
+            )
+    else:
+        reason = ReviewReason.UNDERPAID if outcome == hooks.PaidOutcome.UNDERPAID else ReviewReason.PAID_NOT_PAYABLE
+        _hold(order, payment, reason, f"it was paid, and the shop says: {outcome}")
+    return str(outcome)
+
+
+def _over(outbox_event: OutboxEvent, payment: Payment) -> str:
+    """Say why there is nothing to deliver any more, or nothing if there is."""
+    # Payments that have no refund, nearly all, are told apart by the statement that found the outbox event.
+    if vars(outbox_event)["has_refunds"] and (AGAIN in outbox_event.data or payment.refunded_amount >= payment.amount):
+        return "given-back"  # it pays nothing any more, and what a person wished told again must be whole
+    if AGAIN in outbox_event.data and Review.objects.filter(pk=outbox_event.data[AGAIN], resolved_at__isnull=False).exists():
+        return "settled-otherwise"  # while it waited; whoever resolves the matter has the order's lock too
+    return ""
+
+
+def _settle_failing(outbox_event: OutboxEvent) -> None:
+    """Take back what a person was told of an outbox event that has failed and is done now."""
+    if outbox_event.attempts >= get_settings().delivery_tries_before_review:  # otherwise nobody was told
+        settle(outbox_event.reviews.all(), f"the shop was told at attempt {outbox_event.attempts}")
+
+
+def _costs_by_now(payment: Payment, described: hooks.OrderDescription) -> str:
+    return f"USD {payment.amount} was paid, and the order costs USD {described.amount} by now"
+
+
+def _hold(order: Order, payment: Payment, reason: ReviewReason, detail: str) -> None:
+    open_review(reason, f"Payment {payment.reference}: {detail}.", "outbox", order=order, payment=payment, account=payment.account)
+
+
+def is_unpaid(order: Order) -> bool:
+    """Tell whether nobody paid an order and no payment of it is open. Money that never paid it and was refunded entirely is not held."""
+    if order.paid_by_id or order.payments.filter(status__in=OPEN_PAYMENT_STATUSES).exists():
+        return False
+    return all(payment.refunded_amount >= payment.amount for payment in order.payments.filter(status=PaymentStatus.PAID))
+
+
+def _order_unpaid(order: Order, outbox_event: OutboxEvent) -> str:
+    is_expected_anew = order.unpaid_check_at is not None and order.unpaid_check_at > clock.now()
+    if is_expected_anew or not is_unpaid(order):
+        return "not-any-more"
+    hooks.call_owner(order.plugin, "tillgate_order_unpaid", order=order_value(order))
+    return ""
+
+
+def _refund_changed(order: Order, outbox_event: OutboxEvent) -> str:
+    refund, payment = outbox_event.refund, outbox_event.payment
+    assert refund is not None
+    assert payment is not None
+    refund.payment, payment.order = payment, order
+    hooks.call_owner(order.plugin, "tillgate_refund_changed", refund=refund_value(refund, outbox_event.data.get("status")))
+    return str(outbox_event.data.get("status", ""))
+
+
+def _review_opened(order: Order, outbox_event: OutboxEvent) -> str:
+    review = outbox_event.review
+    assert review is not None
+    review.order = order
+    hooks.call_owner(order.plugin, "tillgate_review_opened", review=review_value(review))
+    return ""
+
+
+_HANDLERS: Final[dict[OutboxEventKind, Any]] = {
+    OutboxEventKind.PAYMENT_PAID: _payment_paid,
+    OutboxEventKind.ORDER_UNPAID: _order_unpaid,
+    OutboxEventKind.REFUND_CHANGED: _refund_changed,
+    OutboxEventKind.REVIEW_OPENED: _review_opened,
+}
+
+
+def _note_failure(order_id: int, outbox_event_id: int, error: Exception) -> None:
+    """Note that an outbox event failed, unless another worker has carried it out since, and when it is tried next."""
+    with locked_order(order_id) as order:
+        outbox_event = order.outbox_events.select_related("payment", "refund").get(pk=outbox_event_id)
+        if outbox_event.done_at is not None:
+            return
+        outbox_event.attempts += 1
+        outbox_event.fault = storable(f"{type(error).__name__}: {error}")[:1000]
+        outbox_event.due_at = clock.now() + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(outbox_event.attempts - 1, 20))
+        outbox_event.save(update_fields=["attempts", "fault", "due_at"])
+        if outbox_event.attempts >= get_settings().delivery_tries_before_review:
+            payment, refund = outbox_event.payment, outbox_event.refund
+            failed = f"not send {outbox_event.name}" if outbox_event.kind == OutboxEventKind.REMOTE else f"not be told {outbox_event.kind}"
+            # Without the number of attempts: what a person has accepted is told again only when it fails in another way.
+            message = f"The shop could {failed} of order {order}: {outbox_event.fault[:200]}"
+            open_review(
+                ReviewReason.DELIVERY_FAILING,
+                message,
+                "outbox",
+                order=order,
+                payment=payment,
+                refund=refund,
+                outbox_event=outbox_event,
+                account=payment.account if payment else "",
+                evidence={"attempts": outbox_event.attempts},
+            )
+
+
+def enqueue_remote(
+    plugin: str,
+    order_key: str,
+    name: str,
+    *,
+    data: dict[str, Any] | None = None,
+    payment_id: str | None = None,
+    refund_id: str | None = None,
+) -> str:
+    """Queue something that the plugin carries over the network after commit, by its `tillgate_deliver`; return its event id.
+
+    Called by a plugin inside its own local handler, so that both happen or neither.
+    """
+    order = Order.objects.using(database()).get(plugin=plugin, key=order_key)
+    outbox_event = OutboxEvent(
+        order=order,
+        payment=Payment(pk=int(payment_id)) if payment_id else None,
+        refund=Refund(pk=int(refund_id)) if refund_id else None,
+        kind=OutboxEventKind.REMOTE,
+        name=name,
+        data=data or {},
+        created_at=clock.now(),
+        due_at=clock.now(),
+    )
+    outbox_event.save(force_insert=True)
+    return str(outbox_event.event_id)
+
+
+def deliver_remote(order_id: int) -> int:
+    """Carry an order's remote outbox events that are due over the network, oldest first; return how many were done."""
+    outside_transactions("deliver_remote")
+    done = 0
+    while outbox_event := _claim_remote(order_id):
+        try:
+            with network(), translation.override(settings.LANGUAGE_CODE):
+                hooks.call_owner(outbox_event.order.plugin, "tillgate_deliver", outbox_event=remote_event_value(outbox_event))
+        except Exception as error:  # whatever a plugin raises, it is tried again
+            _log.exception("remote outbox event %s of order %s failed", outbox_event.event_id, outbox_event.order)
+            _note_failure(order_id, outbox_event.pk, error)
+            break
+        with locked_order(order_id) as order:
+            # As it is by now: where the lease ran out, another worker may have carried it too, or failed to.
+            carried = order.outbox_events.filter(pk=outbox_event.pk, done_at__isnull=True).select_related("payment").first()
+            if carried:
+                carried.done_at, carried.due_at, carried.fault = clock.now(), None, ""
+                carried.attempts += 1
+                carried.save(update_fields=["done_at", "due_at", "fault", "attempts"])
+                _settle_failing(carried)
+                message = f"carried over the network: {carried.name}"
+                record("event.delivered", order, f"outbox:{carried.event_id}", message, payment=carried.payment)
+        done += 1
+    return done
+
+
+def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
+    """Let a remote outbox event that fails be, as a person wishes, so that what waits behind it has its turn."""
+    with locked_order(outbox_event.order_id) as order:
+        row = order.outbox_events.select_related("payment").get(pk=outbox_event.pk)
+        if row.done_at is not None:
+            return
+        row.done_at, row.due_at, row.outcome = clock.now(), None, ABANDONED
+        row.save(update_fields=["done_at", "due_at", "outcome"])
+        record("event.abandoned", order, f"staff:{staff}", f"not carried over the network: {row.name}: {detail}", payment=row.payment)
+
+
+def _claim_remote(order_id: int) -> OutboxEvent | None:
+    """Take the order's oldest remote outbox event for the length of the lease, unless it is not due or another worker has it."""
+    with locked_order(order_id) as order:
+        waiting = order.outbox_events.filter(kind=OutboxEventKind.REMOTE, done_at__isnull=True)
+        outbox_event = waiting.select_related("payment", "refund__payment").order_by("id").first()
+        if outbox_event is None or (outbox_event.due_at and outbox_event.due_at > clock.now()):
+            return None
+        outbox_event.due_at = clock.now() + _LEASE
+        outbox_event.save(update_fields=["due_at"])
+    outbox_event.order = order
+    for row in (outbox_event.payment, outbox_event.refund.payment if outbox_event.refund else None):
+        if row:
+            row.order = order
+    return outbox_event
+
+
+def retry(outbox_event_id: int) -> None:
+    """Make an outbox event due at once, as a person wishes."""
+    with durable():
+        OutboxEvent.objects.filter(pk=outbox_event_id, done_at__isnull=True).update(due_at=clock.now())

@@ -1,0 +1,477 @@
+"""The worker: whatever is due is done, by any number of workers at once. The database is the queue.
+
+Due payments are claimed in a short transaction that moves them forward by a lease (with SKIP LOCKED where the database has it), queried
+through a bounded pool at a bounded rate per account, and the answers applied as any other. A worker that dies lets its lease run out.
+
+Nothing waits for ever behind something slow: every account and every kind of work gets a turn of bounded length, and after it the others
+get theirs. What was claimed and not reached in a turn is refunded as due.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+from django.db import Error as DatabaseFault
+from django.db import close_old_connections, connections
+from django.db.models import Exists, Min, OuterRef, QuerySet
+
+from tillgate.django import clock
+from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
+from tillgate.django.operations import bounds, wrong_clocks
+from tillgate.django.operations.accounts import find_account
+from tillgate.django.operations.bounds import PollLimit, Stop, TimeBudget
+from tillgate.django.operations.circuit_breaker import has_answered, in_turn, pause, resume
+from tillgate.django.operations.heartbeats import set_heartbeat
+from tillgate.django.operations.locking import database, durable, locked_order, outside_transactions, reconnect_if_cut
+from tillgate.django.operations.mail import mail_reviews
+from tillgate.django.operations.outbox import deliver, deliver_remote, is_unpaid
+from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, matter_of, next_poll_after
+from tillgate.django.operations.polling import Asker
+from tillgate.django.operations.refunds import mark_lost, send_refund
+from tillgate.django.operations.reviews import (
+    ACCOUNT_REASONS,
+    Heard,
+    conclude,
+    open_among,
+    open_review,
+)
+from tillgate.lifecycle import (
+    OPEN_PAYMENT_STATUSES,
+    Answer,
+    Inconclusive,
+    PaymentStatus,
+    RefundStatus,
+    ReviewReason,
+    decide,
+    is_unanswered,
+)
+from tillgate.wire.texts import storable
+
+__all__ = ["WORKER", "Progress", "WorkDone", "accounts_due", "beat", "run_account", "run_mail", "run_shop", "run_worker", "wake"]
+
+_log = logging.getLogger("tillgate")
+
+WORKER: Final = "worker"
+"""The name of the worker's heartbeat."""
+
+_BATCH: Final = 50
+"""Few enough that a worker which is often killed applies some answers before it is."""
+_SLACK: Final = timedelta(minutes=5)
+"""For applying a batch's answers, the shop's handlers included."""
+_LONGEST_DEADLINE_SECONDS: Final = 600.0
+_LANES: Final = 8
+"""So many accounts are swept at once; each has its own connection to the database."""
+_MOST_AT_ONCE: Final = 10_000
+_FAULTS_KEPT: Final = 20
+_REMOTE: Final = OutboxEventKind.REMOTE
+_REFUNDS: Final = "payments__refunds"
+"""What of an order its refunds are."""
+
+
+@dataclass
+class WorkDone:
+    """What a worker run did. `polled` counts the payments that the gateway was asked about."""
+
+    polled: int = 0
+    changed: int = 0
+    inconclusive: int = 0
+    refunds_sent: int = 0
+    refunds_lost: int = 0
+    outbox_events: int = 0
+    orders_unpaid: int = 0
+    mails: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def work(self) -> int:
+        """How much was done in all."""
+        return self.polled + self.refunds_sent + self.refunds_lost + self.outbox_events + self.orders_unpaid + self.mails
+
+    def note(self, error: Exception, about: str) -> None:
+        """Keep a failure, within a bound: a broken database must not fill the memory."""
+        if len(self.faults) < _FAULTS_KEPT:
+            self.faults.append(storable(f"{about}: {type(error).__name__}: {error}"[:300]))
+
+    def add(self, other: WorkDone) -> None:
+        """Add what another did."""
+        for item in fields(self):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+        del self.faults[_FAULTS_KEPT:]
+
+
+Progress = Callable[[WorkDone], object]
+Due = Callable[[], list[int]]
+
+
+def _quiet(_: WorkDone) -> None:
+    """Show nothing."""
+
+
+def _never() -> bool:
+    return False
+
+
+def run_worker(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _never) -> WorkDone:
+    """Do everything that is due, and return what was done. Safe to run many times at once.
+
+    `limit` bounds the payments polled; `progress` hears now and then what was done so far; once `stop` says so, what is under way is
+    finished and the rest left for the next worker run.
+    """
+    outside_transactions("worker")
+    work_done, began, poll_limit = WorkDone(), clock.now(), PollLimit(limit)
+    while True:
+        before = work_done.work
+        _put_right(work_done)  # in every round: a worker run goes on for hours where more comes than it can do
+        shop_left = _shop(work_done, stop)
+        progress(work_done)
+        accounts_left = _accounts(work_done, poll_limit, progress, stop)
+        reconnect_if_cut()  # it has idled while other threads swept accounts
+        if work_done.work > before:
+            shop_left |= _shop(work_done, stop)  # what all this brought
+        _guarded(work_done, "mail", lambda: _mails(work_done))
+        beat(work_done)
+        progress(work_done)
+        is_done = not shop_left and not (accounts_left and _accounts_with_work(began))
+        if is_done or stop() or poll_limit.is_spent or work_done.work == before:
+            return work_done
+
+
+def _put_right(work_done: WorkDone) -> None:
+    """Make due what a clock that was wrong has put off. Every round begins with it."""
+    _guarded(work_done, "what was put off too far", wrong_clocks.bring_forward)
+    _guarded(work_done, "what a wrong clock has polled", wrong_clocks.poll_now)
+
+
+def wake() -> list[str]:
+    """Begin a run whose parts other processes do: beat, and return the accounts that have due work."""
+    work_done = WorkDone()
+    _put_right(work_done)
+    beat(work_done)
+    return accounts_due()
+
+
+def accounts_due() -> list[str]:
+    """Return the accounts that have something due and whose gateway answers, as far as is known, those first that have waited longest."""
+    return in_turn(_accounts_with_work(clock.now()))
+
+
+def _accounts_with_work(until: datetime) -> dict[str, datetime]:
+    """Return the accounts that have something due, and since when."""
+    payments = Payment.objects.using(database()).filter(next_poll_at__lte=until)
+    refunds = Refund.objects.using(database()).filter(due_at__lte=until, status=RefundStatus.QUEUED)
+    oldest: dict[str, datetime] = dict(payments.order_by().values_list("account").annotate(Min("next_poll_at")))
+    for account, due in refunds.order_by().values_list("payment__account").annotate(Min("due_at")):
+        oldest[account] = min(due, oldest.get(account, due))
+    return oldest
+
+
+def run_account(account: str) -> WorkDone:
+    """Give one account its turn: send its queued refunds and look at its due payments."""
+    outside_transactions("run_account")
+    work_done = WorkDone()
+    _account(account, work_done, PollLimit(None), _quiet, _never)
+    return work_done
+
+
+def run_shop() -> WorkDone:
+    """Carry out what is due for shops: lost refunds, unpaid orders, outbox events."""
+    outside_transactions("run_shop")
+    work_done = WorkDone()
+    _shop(work_done, _never)
+    return work_done
+
+
+def run_mail() -> WorkDone:
+    """Mail what needs review, if it is time."""
+    outside_transactions("run_mail")
+    work_done = WorkDone()
+    _guarded(work_done, "mail", lambda: _mails(work_done))
+    return work_done
+
+
+def beat(work_done: WorkDone) -> None:
+    """Note that the worker is alive, and what it did."""
+    detail: dict[str, Any] = {**asdict(work_done), "faults": work_done.faults[:5]}
+    set_heartbeat(WORKER, clock.now(), detail)
+    close_old_connections()
+
+
+def _guarded(work_done: WorkDone, about: str, action: Callable[[], object]) -> bool:
+    """Do something, and tell whether it was done; its failure keeps nothing else from being done, unless the database itself is away."""
+    try:
+        action()
+    except Exception as error:
+        _log.exception("the worker run failed at %s", about)
+        work_done.note(error, about)
+        if isinstance(error, DatabaseFault):
+            _reconnect()
+        return False
+    return True
+
+
+def _reconnect() -> None:
+    """Replace a connection that broke; raise when the database is away, since then nothing can be done."""
+    connection = connections[database()]
+    connection.close_if_unusable_or_obsolete()
+    connection.ensure_connection()
+
+
+def _each(work_done: WorkDone, about: str, due: Due, action: Callable[[int], object], budget: TimeBudget, of_order: str = "pk") -> bool:
+    """Do something once for everything that is due, and tell whether some is left. `of_order` says what of an order it is.
+
+    Each order that a hanging transaction holds would be waited for, one after the other, until the turn is over: after the first failure
+    those that are held at that moment are left to a later worker run.
+    """
+    ids: list[int] = []
+    _guarded(work_done, f"{about}s", lambda: ids.extend(due()))
+    passed: set[int] = set()
+    for place, pk in enumerate(ids, 1):
+        if budget.is_over:
+            return True
+        if pk in passed:
+            continue
+        passed.add(pk)
+        if not _guarded(work_done, f"{about} {pk}", lambda pk=pk: action(pk)):  # type: ignore[misc]  # a default that holds the loop's value
+            _guarded(work_done, "what is held", lambda place=place: passed.update(_held(ids[place : place + _BATCH], of_order)))  # type: ignore[misc]
+    return len(ids) == _MOST_AT_ONCE
+
+
+def _held(ids: list[int], of_order: str) -> set[int]:
+    """Return those whose orders somebody holds; none, where a database cannot tell."""
+    if not connections[database()].features.has_select_for_update_skip_locked:
+        return set()
+    orders = Order.objects.using(database())
+    order_of = dict(orders.filter(**{f"{of_order}__in": ids}).values_list(of_order, "pk"))
+    with durable():
+        free = set(orders.filter(pk__in=order_of.values()).select_for_update(skip_locked=True).values_list("pk", flat=True))
+    return {pk for pk, order_id in order_of.items() if order_id not in free}
+
+
+def _ids(rows: QuerySet[Any], due: str, name: str = "pk") -> Due:
+    """Look for what rows are about: what has been due longest is first, so that whatever fails comes after what was not tried yet."""
+    return lambda: list(rows.order_by(due, "pk").values_list(name, flat=True)[:_MOST_AT_ONCE])
+
+
+# The shops' side --------------------------------------------------------------------------------------------------------------------------
+
+
+def _shop(work_done: WorkDone, stop: Stop) -> bool:
+    now = clock.now()
+    lost = Refund.objects.using(database()).filter(due_at__lte=now, status=RefundStatus.SENDING)
+    orders = Order.objects.using(database()).filter(unpaid_check_at__lte=now)
+    waiting = OutboxEvent.objects.using(database()).filter(done_at__isnull=True)
+    local, remote = (_first_of_each_order(rows, now) for rows in (waiting.exclude(kind=_REMOTE), waiting.filter(kind=_REMOTE)))
+
+    def lose(pk: int) -> None:
+        mark_lost(pk)
+        work_done.refunds_lost += 1
+
+    def tell(order_id: int) -> None:
+        work_done.outbox_events += deliver(order_id)
+
+    def carry(order_id: int) -> None:
+        work_done.outbox_events += deliver_remote(order_id)
+
+    left = _each(work_done, "lost refund", _ids(lost, "due_at"), lose, TimeBudget(stop), _REFUNDS)
+    left |= _each(work_done, "order", _ids(orders, "unpaid_check_at"), lambda pk: _queue_unpaid(pk, work_done), TimeBudget(stop))
+    left |= _each(work_done, "outbox events of order", _ids(local, "due_at", "order_id"), tell, TimeBudget(stop))
+    left |= _each(work_done, "remote outbox events of order", _ids(remote, "due_at", "order_id"), carry, TimeBudget(stop))
+    return left
+
+
+def _first_of_each_order(waiting: QuerySet[OutboxEvent], now: datetime) -> QuerySet[OutboxEvent]:
+    """Return what is due and waits for no older outbox event of its order: what stands behind one that fails would come first for ever."""
+    return waiting.filter(~Exists(waiting.filter(order=OuterRef("order"), pk__lt=OuterRef("pk"))), due_at__lte=now)
+
+
+def _queue_unpaid(order_id: int, work_done: WorkDone) -> None:
+    """Queue "the order is unpaid" for an order whose time to pay again has passed and that nobody paid."""
+    with locked_order(order_id) as order:
+        now = clock.now()
+        if order.unpaid_check_at is None or order.unpaid_check_at > now:
+            return  # another worker was quicker
+        order.unpaid_check_at = None
+        order.save(update_fields=["unpaid_check_at"])
+        if not is_unpaid(order):
+            return
+        OutboxEvent(order=order, kind=OutboxEventKind.ORDER_UNPAID, created_at=now, due_at=now).save(force_insert=True)
+        work_done.orders_unpaid += 1
+
+
+def _mails(work_done: WorkDone) -> None:
+    work_done.mails += mail_reviews()
+
+
+# The gateways' side -----------------------------------------------------------------------------------------------------------------------
+
+
+def _accounts(work_done: WorkDone, poll_limit: PollLimit, progress: Progress, stop: Stop) -> bool:
+    """Give the accounts their turns, several at once, and tell whether some have more to do.
+
+    After a turn's time no other account begins: with hundreds of them the shop's work would wait for the last.
+    """
+    accounts = accounts_due()
+    if not accounts:
+        return False
+    if len(accounts) == 1:
+        return _account(accounts[0], work_done, poll_limit, progress, stop)
+    parts, round_ = [WorkDone() for _ in accounts], TimeBudget(stop)
+
+    def take_turn(alias: str, part: WorkDone) -> bool:
+        if round_.is_over:
+            return True
+        try:
+            return _account(alias, part, poll_limit, _quiet, stop)
+        except DatabaseFault as error:  # there may be no connection left for this lane: the others go on
+            part.note(error, f"account {alias}")
+            return True
+        finally:
+            connections.close_all()  # this thread's own
+
+    def so_far() -> WorkDone:
+        total = WorkDone()
+        for part in (work_done, *parts):
+            total.add(part)
+        return total
+
+    with ThreadPoolExecutor(min(_LANES, len(accounts)), thread_name_prefix="tillgate-account") as lanes:
+        bounds = [lanes.submit(take_turn, alias, part) for alias, part in zip(accounts, parts, strict=True)]
+        while wait(bounds, timeout=1).not_done:
+            progress(so_far())
+    for part in parts:
+        work_done.add(part)
+    left = [budget.result() for budget in bounds]
+    return any(left)
+
+
+def _account(account: str, work_done: WorkDone, poll_limit: PollLimit, progress: Progress, stop: Stop) -> bool:
+    """Give one account its turn, and tell whether it has more to do."""
+    due = Refund.objects.using(database()).filter(due_at__lte=clock.now(), status=RefundStatus.QUEUED, payment__account=account)
+
+    def send(pk: int) -> None:
+        send_refund(pk)
+        work_done.refunds_sent += 1
+
+    left = [_each(work_done, "refund", _ids(due, "due_at"), send, TimeBudget(stop), _REFUNDS)]
+    _guarded(work_done, f"payments of {account}", lambda: left.append(_payments(account, work_done, poll_limit, progress, stop)))
+    return any(left)
+
+
+def _payments(account: str, work_done: WorkDone, poll_limit: PollLimit, progress: Progress, stop: Stop) -> bool:
+    """Look at the due payments of one account, batch by batch, and tell whether some are left."""
+    until, budget = clock.now(), TimeBudget(stop)
+    is_left = True
+    with Asker(ask, budget) as asker:
+        while is_left and not asker.is_over:
+            taken = poll_limit.take(_BATCH)
+            if not taken:
+                break  # unless another account gives some back, the next worker run goes on
+            batch, leased_until = _claim(account, until, taken)
+            answers = asker.about(batch)
+            reconnect_if_cut()
+            asked = len(batch) - answers.count(None)
+            poll_limit.give_back(taken - asked)
+            _apply(batch, answers, leased_until, work_done)
+            progress(work_done)
+            is_left = len(batch) == taken or None in answers
+    breaker = asker.breaker
+    if breaker.too_many:
+        pause(account, breaker.detail, is_told=breaker.is_told)
+        return False
+    if breaker.heard_conclusive:
+        resume(account)
+    elif breaker.any:
+        pause(account, breaker.detail, is_told=breaker.is_told, rest=timedelta(0))
+    # A claim may come short though some are due: MariaDB locks all that a claim of another account reads, and this one's passes over it.
+    return is_left or _due(account, until).exists()
+
+
+def _due(account: str, until: datetime) -> QuerySet[Payment]:
+    return Payment.objects.using(database()).filter(account=account, next_poll_at__lte=until)
+
+
+def _claim(account: str, until: datetime, count: int) -> tuple[list[Payment], datetime]:
+    """Take payments that are due, the longest first, until the lease runs out. They keep in memory when they were due."""
+    now = clock.now()
+    leased_until = now + _lease(account)
+    with durable():
+        due = _due(account, until).order_by("next_poll_at", "pk")
+        skip_locked = connections[database()].features.has_select_for_update_skip_locked
+        batch = list(due.select_for_update(skip_locked=skip_locked)[:count])
+        rows = Payment.objects.using(database()).filter(pk__in=[payment.pk for payment in batch])
+        if batch:
+            rows.update(next_poll_at=leased_until, last_polled_at=now)
+    return batch, leased_until
+
+
+def _lease(account: str) -> timedelta:
+    """Return a time longer than a turn, the longest call that may begin at its end, and the applying of the answers."""
+    try:
+        deadline_seconds = find_account(account).deadline_seconds
+    except Exception:  # a plugin that keeps the account may raise anything; `ask` says what
+        deadline_seconds = _LONGEST_DEADLINE_SECONDS
+    return timedelta(seconds=bounds.TURN_SECONDS + deadline_seconds) + _SLACK
+
+
+def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: datetime, work_done: WorkDone) -> None:
+    """Apply a batch's answers; those that bring nothing new are put back together, a statement for all that are due at the same moment."""
+    put_back: dict[datetime | None, list[int]] = {}
+    heard: list[Heard] = []
+    unanswered: list[Payment] = []
+    now = clock.now()
+    decisions = [decide(facts_of(payment), answer) if answer else None for payment, answer in zip(batch, answers, strict=True)]
+    told = open_among(matter_of(payment, made.review) for payment, made in zip(batch, decisions, strict=True) if made and made.review)
+    for payment, answer, decision in zip(batch, answers, decisions, strict=True):
+        if answer is None or decision is None:
+            # In its place, since who waited longest is next; but due as it was, though the clock that said so was ahead of this one.
+            put_back.setdefault(min(payment.next_poll_at or now, now), []).append(payment.pk)
+            continue
+        work_done.polled += 1
+        work_done.inconclusive += not decision.is_conclusive
+        if decision.is_conclusive and not isinstance(answer, Inconclusive):
+            # What moves may be heard otherwise by what is known of it; that is concluded where it is written.
+            heard.append(Heard(payment, answer, is_in_order=decision.is_in_order and decision.status == payment.status))
+        if not decision.is_conclusive and is_unanswered(decision.status, payment.expires_at, now):
+            unanswered.append(payment)
+        if is_unchanged(payment, decision, told):
+            put_back.setdefault(next_poll_after(payment, decision, now), []).append(payment.pk)
+            continue
+        change = partial(_change, payment, answer, work_done)
+        is_applied = _guarded(work_done, f"payment {payment.reference}", change)
+        if not is_applied and is_unanswered(PaymentStatus(payment.status), payment.expires_at, now):
+            unanswered.append(payment)
+    if heard:
+        _guarded(work_done, "reviews", lambda: conclude(heard))
+    if unanswered:
+        _guarded(work_done, "reviews", lambda: _tell_of_unanswered(unanswered))
+    for due, ids in put_back.items():
+        # Where the lease stands no more, somebody else has decided meanwhile: a notification brought the look forward, or the lease ran
+        # out.
+        leased = Payment.objects.using(database()).filter(pk__in=ids, next_poll_at=leased_until)
+        _guarded(work_done, "putting back", lambda leased=leased, due=due: leased.update(next_poll_at=due, last_polled_at=now))  # type: ignore[misc]
+
+
+def _tell_of_unanswered(payments: list[Payment]) -> None:
+    """Tell a person of payments of one account that should long have been settled, unless the account itself is what is wrong."""
+    account = payments[0].account
+    wrong = Review.objects.using(database()).filter(account=account, reason__in=ACCOUNT_REASONS, resolved_at__isnull=True)
+    told_at = wrong.order_by("-opened_at").values_list("opened_at", flat=True).first()
+    if told_at and told_at <= clock.now() + clock.SKEW and not has_answered(account, told_at):
+        return
+    for payment in payments:
+        message = f"Payment {payment.reference}: its time to pay is long over, and the gateway gives no usable answer about it."
+        with locked_order(payment.order_id) as order:
+            if order.payments.filter(pk=payment.pk, status__in=OPEN_PAYMENT_STATUSES).exists():
+                reason = ReviewReason.PAYMENT_UNANSWERED
+                open_review(reason, message, "worker", order=order, payment=payment, account=account)
+
+
+def _change(payment: Payment, answer: Answer, work_done: WorkDone) -> None:
+    applied = apply_answer(payment, answer, "worker")
+    work_done.changed += applied.status != payment.status

@@ -1,0 +1,258 @@
+"""The book of transactions: who they are, what becomes of them, and what that sets off.
+
+It knows nothing of requests and answers: `service.Service` puts the three endpoints on top of it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from random import Random
+from typing import Literal
+
+from . import answers, contract, notifications
+from .errors import NotPossible, UnknownTransaction
+from .faults import FAULTS, MAGIC, Fault, FaultPlan, Magic, Occasion
+from .money import cents_of, text_of
+from .notifications import NotificationKind, Outbox
+from .options import Options
+from .requests import Refusal
+from .transactions import Journal, Refund, Status, Transaction
+
+Clock = Callable[[], float]
+Decision = Literal["pay", "decline", "leave"]
+
+
+class Ledger:
+    """Every transaction and refund, the notifications they cause, and what is still to happen by itself."""
+
+    def __init__(self, options: Options | None = None, *, clock: Clock, random: Random | None = None) -> None:
+        self.options = options or Options()
+        self.clock = clock
+        self._random = random or Random(self.options.seed or 0)
+        self.reset()
+
+    def use(self, options: Options) -> None:
+        """Behave after other options from now on; what was promised under the old ones stays."""
+        self.options = options
+        self.faults.use(options.faults)
+
+    def reset(self) -> None:
+        """Forget everything; the streams of chance go on from where they are."""
+        # Numbers and faults are drawn from streams of their own: one more fault does not rename every transaction.
+        self._numbers = Random(self._random.getrandbits(64))
+        self.faults = FaultPlan(self.options.faults, Random(self._random.getrandbits(64)))
+        self.journal = Journal(self.options.journal_entries)
+        self.outbox = Outbox()
+        self._transactions: dict[str, Transaction] = {}
+        self._by_reference: dict[tuple[str, str], Transaction] = {}
+        self._by_token: dict[str, Transaction] = {}
+        self._events: list[tuple[float, int, str, Transaction]] = []
+        self._event_count = 0
+
+    def add(self, transaction: Transaction) -> None:
+        """Enter a new transaction and let its time-out run."""
+        self._transactions[transaction.transaction_no] = transaction
+        self._by_reference[transaction.merchant_no, transaction.reference] = transaction
+        self._by_token[transaction.token] = transaction
+        self._schedule(transaction.expires_at, "expire", transaction)
+        if self._strike("created", transaction):
+            self.notify(transaction, "forged")
+
+    def transactions(self) -> list[Transaction]:
+        """All transactions, oldest first."""
+        self.settle(self.clock())
+        return list(self._transactions.values())
+
+    def find(self, key: str) -> Transaction:
+        """Find a transaction by its number, or by its reference with the newest first."""
+        found = self._transactions.get(key)
+        if found is None:
+            found = next((one for one in reversed(self._transactions.values()) if one.reference == key), None)
+        if found is None:
+            raise UnknownTransaction(key)
+        return found
+
+    def known(self, merchant_no: str, reference: str) -> Transaction | None:
+        """Return a merchant's transaction as it stands, if there is one of this reference."""
+        return self._by_reference.get((merchant_no, reference))
+
+    def at_payment_page(self, token: str) -> Transaction:
+        """Find a transaction by the unguessable part of its payment page address."""
+        self.settle(self.clock())
+        found = self._by_token.get(token)
+        if found is None:
+            raise UnknownTransaction("this payment page address")
+        return found
+
+    def payment_url(self, transaction: Transaction) -> str:
+        """Return the address of the payment page."""
+        return f"{self.options.public_url}/cashier/{transaction.token}"
+
+    def word(self, transaction: Transaction) -> str:
+        """Return the word for what a transaction is (unspecified 6, 18 and 19)."""
+        options = self.options
+        if transaction.status == "paid" and transaction.refunds:
+            whole = transaction.refunded_cents == transaction.cents
+            return options.word_refunded if whole else options.word_partly_refunded
+        return {
+            "pending": options.word_pending,
+            "paid": options.word_paid,
+            "failed": options.word_failed,
+            "expired": options.word_expired,
+            "reversed": options.word_reversed,
+        }[transaction.status]
+
+    def decide(self, transaction_no: str, decision: Decision, *, late: bool = False) -> str | None:
+        """Let the shopper decide, and return the address that the shopper is sent to, or None for nowhere.
+
+        `late` pays a transaction that has failed or expired: late money is still money (unspecified 19).
+        """
+        now = self.clock()
+        self.settle(now)
+        transaction = self.find(transaction_no)
+        if transaction.status != "pending" and not (late and decision == "pay" and transaction.status in ("failed", "expired")):
+            raise NotPossible(f"transaction {transaction_no} is {transaction.status}: nothing is left to decide")
+        self.journal.add(now, "event", f"the shopper chose {decision}", transaction)
+        if decision == "pay" and self._strike("decision", transaction):
+            self._become(transaction, "failed", now)
+            self._schedule(now + self.options.late_seconds, "late_money", transaction)
+        elif decision == "pay":
+            self._become(transaction, "paid", now)
+        elif decision == "decline":
+            self._become(transaction, "failed", now)
+        else:
+            transaction.left = True
+        return self._send_back(transaction)
+
+    def _send_back(self, transaction: Transaction) -> str | None:
+        fault = self._strike("callback", transaction)
+        if fault is None:
+            return self.way_back(transaction)
+        return None if fault.name == "no_return" else notifications.ascii_address(transaction.callback_url)
+
+    def way_back(self, transaction: Transaction) -> str:
+        """Return the callback address as a shopper who goes back now gets it."""
+        return notifications.way_back(transaction, self.word(transaction), self.options)
+
+    def expire(self, transaction_no: str) -> None:
+        """Let the time-out of a pending transaction pass now."""
+        transaction = self.find(transaction_no)
+        if transaction.status != "pending":
+            raise NotPossible(f"transaction {transaction_no} is {transaction.status}: it cannot expire")
+        self._become(transaction, "expired", self.clock())
+
+    def reverse(self, transaction_no: str) -> None:
+        """Take a payment back behind the merchant's back, as a charge-back does (unspecified 18)."""
+        transaction = self.find(transaction_no)
+        if transaction.status != "paid":
+            raise NotPossible(f"transaction {transaction_no} is {transaction.status}: it cannot be reversed")
+        self._become(transaction, "reversed", self.clock())
+
+    def give_back(self, transaction: Transaction, cents: int, *, amount: str = "", ipn_url: str = "", now: float | None = None) -> Refund:
+        """Refund; also without a call of the merchant, as a person in the gateway's own back office does."""
+        at = self.clock() if now is None else now
+        if transaction.status != "paid":
+            raise Refusal(contract.BAD_STATE, f"the transaction is {self.word(transaction)}, not paid")
+        if cents > transaction.refundable_cents:
+            raise Refusal(contract.BAD_STATE, f"amount is more than the {text_of(transaction.refundable_cents)} left to refund")
+        refund = Refund(self._number(), amount or text_of(cents), cents, ipn_url, at)
+        transaction.refunds.append(refund)
+        assert 0 < transaction.refunded_cents <= transaction.cents
+        self.journal.add(at, "event", f"refunded {refund.amount}", transaction)
+        if ipn_url and self.options.notification_on_refund:
+            self._put_notification("refund", transaction, refund, at)
+        return refund
+
+    def notify(self, transaction: Transaction, kind: NotificationKind = "payment", *, status: str = "", at: float = 0) -> None:
+        """Schedule a notification about a transaction, true or not, whatever the switches say."""
+        refund = next((one for one in reversed(transaction.refunds) if one.ipn_url), None)
+        if kind == "refund" and refund is None:
+            raise NotPossible("no refund of this transaction has named an ipnUrl")
+        word = status or {"forged": self.options.word_paid, "stale": self.options.word_pending}.get(kind) or self.word(transaction)
+        self._put_notification(kind, transaction, refund if kind == "refund" else None, at or self.clock(), word=word)
+
+    def settle(self, now: float) -> None:
+        """Let everything happen whose time has come: expiries and late money."""
+        while self._events and self._events[0][0] <= now:
+            at, _, event, transaction = heapq.heappop(self._events)
+            if event == "expire" and transaction.status == "pending":
+                self._become(transaction, "expired", at)
+            elif event == "late_money" and transaction.status in ("failed", "expired"):
+                self._become(transaction, "paid", at)
+
+    def next_due(self) -> float | None:
+        """When something happens by itself next: an expiry, late money, a notification."""
+        while self._events and self._events[0][2] == "expire" and self._events[0][3].status != "pending":
+            heapq.heappop(self._events)
+        times = [self._events[0][0]] if self._events else []
+        notification_at = self.outbox.next_due()
+        return min([*times, notification_at], default=None) if notification_at is not None else min(times, default=None)
+
+    def _become(self, transaction: Transaction, status: Status, now: float) -> None:
+        transaction.status = status
+        transaction.decided_at = now
+        self.journal.add(now, "event", f"the transaction is {status}", transaction)
+        options = self.options
+        told = {
+            "paid": options.notification_on_paid,
+            "failed": options.notification_on_failed,
+            "expired": options.notification_on_expired,
+        }
+        if told.get(status):
+            self._put_notification("payment", transaction, None, now)
+
+    def _put_notification(
+        self, kind: NotificationKind, transaction: Transaction, refund: Refund | None, at: float, *, word: str = ""
+    ) -> None:
+        """Schedule a notification; one that the switches cause (it has no `word`) may meet a fault."""
+        fault = None if word else self._strike("notification", transaction)
+        struck = fault.name if fault else ""
+        if struck == "notification_missing":
+            return
+        status = word or self.word(transaction)
+        if refund is None:
+            payload = notifications.payment_payload(transaction, status, at)
+        else:
+            payload = notifications.refund_payload(transaction, refund, status, at)
+        if struck == "notification_wrong_amount":
+            payload["amount"] = answers.cent_more(payload["amount"])
+        wrong = struck == "notification_bad_signature" or kind == "forged"
+        url = refund.ipn_url if refund else transaction.ipn_url
+        first_at = at + (self.options.late_seconds if struck == "notification_late" else 0)
+        signature = "wrong" if wrong else self.options.notification_signature
+        for _ in range(2 if struck == "notification_duplicate" else 1):
+            self.outbox.put(kind=kind, transaction=transaction, url=url, payload=payload, at=first_at, signature=signature)
+        if struck == "notification_reordered":
+            stale = payload | {"status": self.options.word_pending}
+            self.outbox.put(kind="stale", transaction=transaction, url=url, payload=stale, at=first_at + 1, signature=signature)
+
+    def _magic(self, occasion: Occasion, transaction: Transaction | None, amount: str) -> Fault | None:
+        """Return the fault that an amount calls for, if it is one of the magic ones."""
+        if not self.options.magic_amounts:
+            return None
+        cents = cents_of(amount) if occasion in ("pay", "refund") else None if transaction is None else transaction.cents
+        magic: Magic | None = MAGIC.get(cents) if cents is not None else None
+        if magic is None or not (magic.occasion == occasion or (magic.occasion == "carrier" and occasion in ("pay", "refund"))):
+            return None
+        if occasion not in FAULTS[magic.fault].occasions:
+            return None
+        if magic.times and transaction is not None:
+            if transaction.magic_used >= magic.times:
+                return None
+            transaction.magic_used += 1
+        return FAULTS[magic.fault]
+
+    def _strike(self, occasion: Occasion, transaction: Transaction) -> Fault | None:
+        fault = self.faults.choose(occasion, transaction.reference, self._magic(occasion, transaction, ""))
+        if fault is not None:
+            self.journal.add(self.clock(), "fault", fault.name, transaction)
+        return fault
+
+    def _schedule(self, at: float, event: str, transaction: Transaction) -> None:
+        self._event_count += 1
+        heapq.heappush(self._events, (at, self._event_count, event, transaction))
+
+    def _number(self) -> str:
+        """Draw a number in the family's shape: eighteen digits."""
+        return str(300_000_000_000_000_000 + self._numbers.getrandbits(58))

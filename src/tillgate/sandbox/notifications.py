@@ -1,0 +1,211 @@
+"""Notifications to the merchant and the shopper's way back: what they say, when they are due, what acknowledges them.
+
+The interface names the events and leaves payload, method, signature and acknowledgement open ("Events"; unspecified 8, 9 and 10):
+what is here follows the family, and every choice is a switch.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+from urllib.parse import quote, urlencode, urlsplit
+
+from . import signing
+from .options import Options
+from .transactions import Refund, Transaction
+
+NotificationKind = Literal["payment", "refund", "forged", "stale"]
+
+_MACRO = re.compile(r"\{([A-Za-z]+)\}")
+# Everything that may stand in an address stays as the merchant wrote it, braces included; the rest is escaped.
+_ADDRESS_CHARACTERS = "%!#$&'()*+,/:;=?@[]~{}"
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationAttempt:
+    """One sending of one notification, ready for the wire; hand it back with `Service.notice_answered`."""
+
+    notification_no: int
+    attempt_no: int
+    kind: NotificationKind
+    transaction_no: str
+    method: str
+    url: str
+    content_type: str
+    body: bytes
+
+
+@dataclass(slots=True)
+class Notification:
+    """One notification until it is acknowledged or given up."""
+
+    notification_no: int
+    kind: NotificationKind
+    transaction: Transaction
+    url: str
+    payload: Mapping[str, str]
+    first_at: float
+    signature: str
+    sends: int = 0
+    state: Literal["waiting", "sending", "acknowledged", "given up"] = "waiting"
+
+
+@dataclass(slots=True)
+class Outbox:
+    """The notifications that wait for their time, earliest first."""
+
+    _waiting: list[tuple[float, int, Notification]] = field(default_factory=list)
+    _sending: dict[int, Notification] = field(default_factory=dict)
+    count: int = 0
+
+    def put(
+        self,
+        *,
+        kind: NotificationKind,
+        transaction: Transaction,
+        url: str,
+        payload: Mapping[str, str],
+        at: float,
+        signature: str,
+    ) -> Notification:
+        """Schedule a notification for its first sending."""
+        self.count += 1
+        notification = Notification(self.count, kind, transaction, url, payload, at, signature)
+        self._wait(notification, at)
+        return notification
+
+    def _wait(self, notification: Notification, at: float) -> None:
+        notification.state = "waiting"
+        heapq.heappush(self._waiting, (at, notification.notification_no, notification))
+
+    def next_due(self) -> float | None:
+        """When the next notification is due, if one waits."""
+        return self._waiting[0][0] if self._waiting else None
+
+    def in_flight(self) -> int:
+        """How many are being sent."""
+        return len(self._sending)
+
+    def take_due(self, now: float) -> list[Notification]:
+        """Take what is due; each is being sent until `answered` hears of it."""
+        due = []
+        while self._waiting and self._waiting[0][0] <= now:
+            notification = heapq.heappop(self._waiting)[2]
+            notification.state = "sending"
+            notification.sends += 1
+            self._sending[notification.notification_no] = notification
+            due.append(notification)
+        return due
+
+    def answered(self, attempt: NotificationAttempt, *, acknowledged: bool, now: float, schedule: tuple[float, ...]) -> Notification | None:
+        """Hear how a sending went: settled, or waiting for the next place in the schedule, or given up after the last.
+
+        What was being sent when everything was forgotten is heard of yet, and may have the number of a notification that came after.
+        """
+        notification = self._sending.get(attempt.notification_no)
+        if notification is None or notification.transaction.transaction_no != attempt.transaction_no:
+            return None
+        del self._sending[attempt.notification_no]
+        if acknowledged:
+            notification.state = "acknowledged"
+        elif notification.sends >= len(schedule):
+            notification.state = "given up"
+        else:
+            self._wait(notification, max(now, notification.first_at + schedule[notification.sends] - schedule[0]))
+        return notification
+
+
+def payment_payload(transaction: Transaction, status: str, now: float) -> dict[str, str]:
+    """Write what a notification about a payment says, in the family's words."""
+    return {
+        "transactionNo": transaction.transaction_no,
+        "reference": transaction.reference,
+        "amount": transaction.amount,
+        "currency": transaction.currency,
+        "settleCurrency": "USD",
+        "status": status,
+        "time": datetime.fromtimestamp(now, UTC).strftime("%Y%m%d%H%M%S"),
+        "vendorId": f"{transaction.vendor}-{transaction.transaction_no[-8:]}",
+    }
+
+
+def refund_payload(transaction: Transaction, refund: Refund, status: str, now: float) -> dict[str, str]:
+    """Write what a notification about a refund says: the payment's words and the refund's own number and amount."""
+    return payment_payload(transaction, status, now) | {
+        "refundTransactionNo": refund.refund_no,
+        "refundAmount": refund.amount,
+    }
+
+
+def attempt(notification: Notification, token: str, options: Options) -> NotificationAttempt:
+    """Write one sending down as the switches want it: method, format, signature."""
+    payload = dict(notification.payload)
+    if notification.signature != "none":
+        make = signing.signature if notification.signature == "valid" else signing.wrong
+        payload[signing.FIELD] = make(payload, token)
+    url, content_type, body = notification.url, "", b""
+    if options.notification_method == "GET":
+        url = _with_query(url, urlencode(payload))
+    elif options.notification_format == "json":
+        content_type, body = "application/json", json.dumps(payload).encode()
+    else:
+        content_type, body = "application/x-www-form-urlencoded", urlencode(payload).encode()
+    number = notification.transaction.transaction_no
+    return NotificationAttempt(
+        notification.notification_no,
+        notification.sends,
+        notification.kind,
+        number,
+        options.notification_method,
+        ascii_address(url),
+        content_type,
+        body,
+    )
+
+
+def _with_query(url: str, query: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(query="&".join(filter(None, (parts.query, query)))).geturl()
+
+
+def acknowledges(http_status: int | None, body: bytes, rule: str) -> bool:
+    """Say whether an answer settles a notification: HTTP 200 and exactly `success` (unspecified 9), or any body where so set."""
+    return http_status == 200 and (rule == "any" or body == b"success")
+
+
+def way_back(transaction: Transaction, status: str, options: Options) -> str:
+    """Return the callback address with its macros replaced, each value escaped ("Create payment", callbackUrl; unspecified 10)."""
+    values = {
+        "amount": transaction.amount,
+        "status": status,
+        "transactionNo": transaction.transaction_no,
+        "reference": transaction.reference,
+        "currency": transaction.currency,
+        "merchantNo": transaction.merchant_no,
+        "vendor": transaction.vendor,
+    }
+
+    def replaced(found: re.Match[str]) -> str:
+        name = found[1]
+        return quote(values[name], safe="") if name in options.macros and name in values else found[0]
+
+    return ascii_address(_MACRO.sub(replaced, transaction.callback_url))
+
+
+def ascii_address(address: str) -> str:
+    """Escape what cannot stand in a header; a host in another script goes through IDNA."""
+    if not address.isascii():
+        parts = urlsplit(address)
+        try:
+            host = (parts.hostname or "").encode("idna").decode()
+        except UnicodeError:
+            host = quote(parts.hostname or "")
+        user, at, _ = parts.netloc.rpartition("@")
+        port = f":{parts.port}" if parts.port else ""
+        address = parts._replace(netloc=user + at + (f"[{host}]" if ":" in host else host) + port).geturl()
+    return quote(address, safe=_ADDRESS_CHARACTERS)

@@ -1,0 +1,150 @@
+"""Notifications: what the service sends to ipnUrl, in any of the shapes it might take (Events; unspecified 8).
+
+Payload, method and signature are "not shown", so everything is read, kept as evidence and trusted for nothing (I7). Reading never raises.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+from urllib.parse import parse_qsl
+
+from tillgate.wire import signing
+from tillgate.wire.dialects import Dialect, TransactionStatus
+from tillgate.wire.money import WireNumber
+from tillgate.wire.texts import storable
+
+__all__ = [
+    "LARGEST_NOTIFICATION_BYTES",
+    "NOT_READ",
+    "NOT_WHOLE",
+    "Notification",
+    "NotificationSignature",
+    "confirms_refund",
+    "read_notification",
+]
+
+LARGEST_NOTIFICATION_BYTES: Final = 64 * 1024
+_MOST_FIELDS = 200
+NOT_READ: Final = "?"
+"""The name under which evidence says what of a notification could not be read."""
+NOT_WHOLE: Final = "..."
+"""The name under which evidence says that the rest of a notification was not kept."""
+
+
+class NotificationSignature(StrEnum):
+    """What a notification's verifySign says."""
+
+    ABSENT = "absent"
+    MATCHES = "matches"
+    FORGED = "forged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """What could be read of a notification. `fault` says in words what could not; `repeated` are names that came with two values."""
+
+    parameters: Mapping[str, str] = field(repr=False)
+    repeated: frozenset[str] = frozenset()
+    fault: str | None = None
+
+    def signature(self, token: str) -> NotificationSignature:
+        """Tell whether the notification is signed with the token.
+
+        One with a repeated name never matches: nobody can tell which value was signed.
+        """
+        if not self.parameters.get(signing.SIGNATURE):
+            return NotificationSignature.ABSENT
+        matches = not self.repeated and signing.verify(self.parameters, token)
+        return NotificationSignature.MATCHES if matches else NotificationSignature.FORGED
+
+    def evidence(self) -> dict[str, str]:
+        """Return the parameters without the signature (I11)."""
+        return {name: value for name, value in self.parameters.items() if name != signing.SIGNATURE}
+
+
+def read_notification(content_type: str = "", query: str = "", body: bytes = b"") -> Notification:
+    """Read a notification from a JSON or form body and from the query string, in that order of preference; never raises.
+
+    Nested JSON values are kept as their JSON text without any verifySign of their own, numbers as the text they had on the wire.
+    """
+    faults = []
+    pairs: list[tuple[str, str]] = []
+    if len(body) > LARGEST_NOTIFICATION_BYTES:
+        faults.append(f"the body is longer than {LARGEST_NOTIFICATION_BYTES} bytes and was not read")
+    elif body.strip():
+        try:
+            text = body.decode()
+            pairs += _json_pairs(text) if "json" in content_type.lower() or text.lstrip()[:1] in "{[" else _form_pairs(text)
+        except (ValueError, RecursionError) as error:
+            faults.append(f"the body was not understood ({type(error).__name__})")
+    try:
+        pairs += _form_pairs(query[:LARGEST_NOTIFICATION_BYTES])
+    except ValueError:
+        faults.append("the query string was not understood")
+    parameters, repeated = _first_of_each(pairs)
+    return Notification(parameters=parameters, repeated=repeated, fault="; ".join(faults) or None)
+
+
+def confirms_refund(evidence: Mapping[str, str], dialect: Dialect, reference: str) -> bool:
+    """Tell whether the evidence of a notification on a refund's own address says that it was done (unspecified 14).
+
+    All of it must be understood. It must say so by its code, by its status, or by naming the payment there, where the interface knows of
+    no other trigger than "refund success"; and it may say nothing else. A word that nobody knows proves nothing (unspecified 6).
+    """
+    code, word, about = (evidence.get(name, "") for name in ("ret_code", "status", "reference"))
+    is_paid = dialect.status(word) is TransactionStatus.PAID
+    is_flat = not any(value.lstrip().startswith(("{", "[")) for value in evidence.values())
+    is_understood = is_flat and evidence.keys().isdisjoint({NOT_READ, NOT_WHOLE})
+    says_nothing_else = code in ("", dialect.success_code) and (is_paid or not word) and about in ("", reference)
+    return is_understood and says_nothing_else and bool(code or word or about)
+
+
+def _first_of_each(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], frozenset[str]]:
+    parameters: dict[str, str] = {}
+    repeated = set()
+    for name, value in pairs:
+        if parameters.setdefault(name, value) != value:
+            repeated.add(name)
+    return parameters, frozenset(repeated)
+
+
+def _form_pairs(text: str) -> list[tuple[str, str]]:
+    pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+    return [(storable(name), storable(value)) for name, value in pairs]
+
+
+def _json_pairs(text: str) -> list[tuple[str, str]]:
+    pairs = json.loads(text, object_pairs_hook=_Pairs, parse_float=WireNumber, parse_int=WireNumber, parse_constant=_refuse)
+    if not isinstance(pairs, _Pairs) or len(pairs) > _MOST_FIELDS:
+        raise ValueError("not an object of a sensible size")
+    return [(storable(name), storable(_wire_text(value))) for name, value in pairs]
+
+
+class _Pairs(list[tuple[str, object]]):
+    """A JSON object as its pairs, so that a repeated name is seen."""
+
+
+def _wire_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, WireNumber):
+        return value.text
+    if value is None:
+        return ""
+    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, _Pairs):
+        return {name: _plain(member) for name, member in value if name != signing.SIGNATURE}
+    if isinstance(value, list):
+        return [_plain(member) for member in value]
+    return value.text if isinstance(value, WireNumber) else value
+
+
+def _refuse(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")

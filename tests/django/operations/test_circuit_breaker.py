@@ -1,0 +1,178 @@
+"""Pauses: who rests, for how long, and when a person hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.django.conftest import World
+from tillgate import hooks
+from tillgate.django import clock, operations
+from tillgate.django.models import Heartbeat, Payment, Review
+from tillgate.django.operations.circuit_breaker import PAUSE, has_answered, in_turn, pause, resume
+from tillgate.wire.dialects import REFERENCE
+
+LONG = "a" * 128
+
+
+@pytest.mark.parametrize("account", ["default", "a" * 57, "a" * 58, LONG])
+def test_a_paused_account_rests_for_two_minutes_and_no_other_does(world: World, account: str) -> None:
+    pause(account, "time-out", is_told=False)
+    due = {name: clock.now() - timedelta(minutes=place) for place, name in enumerate(("other", f"{account}b", account, "z"))}
+    assert in_turn(due) == ["z", f"{account}b", "other"]
+    world.time.advance(seconds=119)
+    assert in_turn(due) == ["z", f"{account}b", "other"]
+    world.time.advance(seconds=1)
+    assert in_turn(due) == ["z", f"{account}b", "other", account], "it has waited since its rest was over"
+    name = Heartbeat.objects.get().name
+    assert name.startswith("silent:")
+    assert len(name) <= 64
+    assert (name == f"silent:{account}") is (len(account) <= 57)
+
+
+def test_a_pause_that_is_repeated_begins_anew_and_remembers_since_when(world: World) -> None:
+    pause("default", "time-out", is_told=False)
+    since = Heartbeat.objects.get().detail["since"]
+    world.time.advance(minutes=1)
+    pause("default", "time-out", is_told=False)
+    beat = Heartbeat.objects.get()
+    assert beat.detail == {"since": since}
+    assert timedelta(minutes=2) - timedelta(seconds=5) < beat.at - clock.now() <= PAUSE
+
+
+def test_a_pause_lasts_no_longer_than_a_pause_whatever_the_clock_did(world: World) -> None:
+    pause("default", "time-out", is_told=False)
+    Heartbeat.objects.update(at=clock.now() + timedelta(days=1))
+    assert in_turn({"default": clock.now()}) == ["default"]
+
+
+@pytest.mark.parametrize(("minutes", "is_told", "raised"), [(29, False, False), (30, False, True), (95, False, True), (95, True, False)])
+def test_a_silence_is_told_to_a_person_after_half_an_hour_unless_they_hear_why_otherwise(
+    world: World, minutes: int, is_told: bool, raised: bool
+) -> None:
+    pause("default", "time-out", is_told=False)
+    assert not Review.objects.exists()
+    world.time.advance(minutes=minutes)
+    pause("default", "connection refused", is_told=is_told)
+    said = [(one.reason, one.account, one.message) for one in Review.objects.all()]
+    message = f"Account default: its gateway has not answered for {minutes} minutes (connection refused)."
+    assert said == ([("gateway-silent", "default", message)] if raised else [])
+
+
+def test_an_account_that_answers_rests_no_more_and_what_was_told_of_it_is_taken_back(world: World) -> None:
+    for account in ("default", "other"):
+        pause(account, "time-out", is_told=False)
+    world.time.advance(minutes=31)
+    for account in ("default", "other"):
+        pause(account, "time-out", is_told=False)
+    resume("default")
+    resume("never paused")
+    assert in_turn(dict.fromkeys(("default", "other"), clock.now())) == ["default"]
+    assert list(Review.objects.order_by("id").values_list("account", "resolution", "resolved_by")) == [
+        ("default", "the gateway answers again", "tillgate"),
+        ("other", "", ""),
+    ]
+    assert [beat.name for beat in Heartbeat.objects.all()] == ["silent:other"]
+
+
+def test_what_was_told_of_something_else_is_not_taken_back(world: World) -> None:
+    Review.objects.create(reason="account-gone", account="default", message="Gone.", opened_at=clock.now())
+    pause("default", "time-out", is_told=False)
+    resume("default")
+    assert Review.objects.get().resolved_at is None
+
+
+def test_a_silence_of_exactly_half_an_hour_is_told_by_the_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, heard = datetime(2026, 11, 21, 12, 0, tzinfo=UTC), list[hooks.Event]()
+    monkeypatch.setattr(hooks, "emit", heard.append)
+    for after in (timedelta(), timedelta(minutes=30) - timedelta(microseconds=1), timedelta(minutes=30)):
+        assert heard == []
+        monkeypatch.setattr(clock, "now", lambda now=began + after: now)
+        pause("default", "time-out", is_told=False)
+    assert [(event.name, event.fields["actor"], event.fields["account"]) for event in heard] == [("review.opened", "worker", "default")]
+
+
+def test_a_silence_without_rest_is_remembered_and_told_all_the_same(world: World) -> None:
+    for _ in range(3):
+        pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+        assert in_turn({"default": clock.now()}) == ["default"]
+        assert not Review.objects.exists()
+        world.time.advance(minutes=10)
+    pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+    assert world.reviews() == ["gateway-silent"]
+
+
+@pytest.mark.parametrize(("more", "is_forgotten"), [(timedelta(), False), (timedelta(microseconds=1), True)])
+def test_a_silence_that_nobody_asked_into_for_more_than_three_hours_begins_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch, more: timedelta, is_forgotten: bool
+) -> None:
+    began = clock.now()
+    for now in (began, began + timedelta(hours=3) + more):
+        monkeypatch.setattr(clock, "now", lambda now=now: now)
+        pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+    assert world.reviews() == ([] if is_forgotten else ["gateway-silent"])
+    assert Heartbeat.objects.get().detail == {"since": (clock.now() if is_forgotten else began).isoformat()}
+
+
+def test_no_silence_is_told_of_a_gateway_that_has_answered_a_notification_meanwhile(world: World) -> None:
+    payment = world.start(world.order())
+    pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+    world.time.advance(minutes=20)
+    world.shopper_pays(payment)
+    world.notification(payment)
+    world.time.advance(minutes=20)
+    pause("default", "HTTP 500", is_told=False, rest=timedelta(0))
+    assert not Review.objects.exists()
+
+
+def test_a_silence_that_began_ahead_of_the_clock_begins_now(world: World) -> None:
+    pause("default", "HTTP 500", is_told=False)
+    Heartbeat.objects.update(at=clock.now() + timedelta(days=1), detail={"since": (clock.now() + timedelta(days=1)).isoformat()})
+    pause("default", "HTTP 500", is_told=False)
+    assert datetime.fromisoformat(Heartbeat.objects.get().detail["since"]) <= clock.now()
+
+
+@pytest.mark.parametrize(
+    ("ahead", "counts"),
+    [
+        (timedelta(hours=-1), False),
+        (timedelta(hours=-1, microseconds=1), True),
+        (timedelta(), True),
+        (clock.SKEW, True),
+        (clock.SKEW + timedelta(microseconds=1), False),
+    ],
+)
+def test_an_answer_counts_for_its_account_when_it_came_since_and_not_from_far_ahead(
+    world: World, monkeypatch: pytest.MonkeyPatch, ahead: timedelta, counts: bool
+) -> None:
+    now = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: now)
+    payment = world.paid_payment()
+    Payment.objects.filter(pk=payment.pk).update(status_since=now + ahead)
+    assert has_answered("default", now - timedelta(hours=1)) is counts
+    assert not has_answered("other", now - timedelta(hours=1))
+
+
+def test_that_a_person_let_a_payment_expire_is_no_answer_of_the_gateway(world: World) -> None:
+    payment, since = world.start(world.order()), clock.now()
+    world.sandbox.control.fault("denied", occasion="query", times=100)
+    world.time.advance(hours=3)
+    world.run_worker()
+    operations.take_action(Review.objects.get(reason="payment-unknown").pk, "mark-expired", staff="ann", note="not in the back office")
+    assert Payment.objects.get(pk=payment.pk).status == "expired"
+    assert not has_answered("default", since)
+    Payment.objects.filter(pk=payment.pk).update(status="paid", status_since=clock.now())
+    assert has_answered("default", since), "that is the gateway's"
+
+
+def test_what_a_persons_question_has_learnt_is_an_answer_of_the_gateway(world: World, configure: Callable[..., None]) -> None:
+    configure({"DIALECT": replace(REFERENCE, expired_is_forgotten=True)})
+    payment, since = world.start(world.order()), clock.now()
+    world.sandbox.control.fault("denied", occasion="query")
+    world.time.advance(hours=3)
+    operations.poll_now(payment, "ann")
+    assert Payment.objects.get(pk=payment.pk).status == "expired"
+    assert has_answered("default", since)

@@ -1,0 +1,359 @@
+"""What a notification leaves behind: evidence within a bound, its counts, and what a person is told of forged ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from django.db import connections
+
+from tillgate.django import clock, operations
+from tillgate.django.models import Notification, Payment, Review, TimelineEntry
+from tillgate.django.operations import notifications
+from tillgate.django.operations.locking import database
+from tillgate.sandbox import PUBLISHED_TEST_TOKEN
+from tillgate.testing.world import World
+from tillgate.wire import signing
+from tillgate.wire.dialects import REFERENCE, SignatureRule
+from tillgate.wire.notifications import read_notification
+
+FORM = "application/x-www-form-urlencoded"
+FORGED = "status=success&verifySign=00000000000000000000000000000000"
+
+
+def counters(payment: Payment) -> tuple[int, int, int]:
+    payment.refresh_from_db()
+    return payment.notifications, payment.repeated_notifications, payment.forged_notifications
+
+
+def test_the_same_notification_about_a_paid_payment_is_counted_and_not_kept_again(world: World) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    [told] = world.sent(payment)
+    for repeated in range(4):
+        assert world.post(told).status_code == 200
+        assert counters(payment) == (1, repeated, 0)
+    assert payment.status == "paid"
+    assert Notification.objects.get().evidence["reference"] == payment.reference
+
+
+def test_another_notification_about_a_paid_payment_is_kept_beside_the_first(world: World) -> None:
+    payment = world.paid_payment()
+    before = counters(payment)[0]
+    for said in ("status=fail", "status=success", "status=fail"):
+        assert world.notification(payment, said).status_code == 200
+    assert counters(payment) == (before + 3, 0, 0)
+    assert [notification.evidence.get("status") for notification in Notification.objects.order_by("-pk")[:3]] == ["fail", "success", "fail"]
+
+
+def test_the_same_notification_about_an_open_payment_is_kept_each_time(world: World) -> None:
+    payment = world.start(world.order())
+    for count in (1, 2, 3):
+        world.notification(payment, "status=pending")
+        assert counters(payment) == (count, 0, 0)
+    assert Notification.objects.count() == 3
+
+
+def test_i7_a_forged_notification_is_counted_as_forged_however_often_it_is_repeated(world: World) -> None:
+    payment = world.paid_payment()
+    before = counters(payment)[0]
+    for count in (1, 2, 3):
+        world.notification(payment, "status=success&verifySign=00000000000000000000000000000000")
+        assert counters(payment) == (before + count, 0, count)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_repeated_return_of_a_paid_payment_is_counted_and_not_kept_again(world: World, method: str) -> None:
+    payment = world.paid_payment()
+    address = f"/payments/return/{payment.return_key}/?status=success"
+    before = counters(payment)[0]
+    for repeated in range(3):
+        assert world.client.generic(method, address).status_code == 302
+        assert counters(payment) == (before + 1, repeated, 0)
+
+
+@pytest.fixture
+def prefixed() -> Iterator[None]:
+    """Tables with a prefix of the project's own, as a receiver of `class_prepared` gives them; one that must be quoted."""
+    connection, models = connections[database()], (Payment, Notification)
+
+    def rename(old: str, new: str) -> None:
+        with connection.schema_editor() as editor:
+            for model in models:
+                name = model._meta.db_table.removeprefix(old)
+                editor.alter_db_table(model, old + name, new + name)
+                model._meta.db_table = new + name
+                for field in model._meta.concrete_fields:
+                    vars(field).pop("cached_col", None)
+        notifications._look_up.cache_clear()
+        notifications._sql.cache_clear()
+
+    rename("", "Shop_")
+    yield
+    rename("Shop_", "")
+
+
+def test_notifications_are_kept_in_tables_that_the_project_gave_another_name(world: World, prefixed: None) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    [told] = world.sent(payment)
+    assert [world.post(told).status_code for _ in range(2)] == [200, 200]
+    assert [world.notification(payment, f"number={number}").status_code for number in range(21)] == [200] * 21
+    assert counters(payment) == (22, 1, 0)
+    assert Notification.objects.count() == 20
+
+
+# What is kept -----------------------------------------------------------------------------------------------------------------------------
+
+
+def signed(**parameters: str) -> str:
+    """Return the body of a notification that is signed with the account's token."""
+    return urlencode({**parameters, signing.SIGNATURE: signing.sign(parameters, PUBLISHED_TEST_TOKEN)})
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    ("body", "signature"),
+    [("status=pending", "absent"), (signed(status="pending"), "matches"), (FORGED.replace("success", "pending"), "forged")],
+)
+def test_a_notification_is_kept_with_its_door_its_method_and_what_its_signature_says(
+    world: World, method: str, body: str, signature: str
+) -> None:
+    payment = world.start(world.order())
+    before = clock.now()
+    path = f"/payments/notification/{payment.notification_key}/"
+    world.client.generic(method, path, QUERY_STRING=body) if method == "GET" else world.client.generic(
+        method, path, body, content_type=FORM
+    )
+    kept = Notification.objects.get()
+    assert (kept.payment, kept.refund, kept.kind, kept.method, kept.signature) == (payment, None, "payment", method, signature)
+    assert kept.evidence == {"status": "pending"}, "the signature is no evidence (I11)"
+    assert before <= kept.received_at <= clock.now()
+
+
+def test_a_shop_whose_own_page_takes_any_method_has_as_much_of_it_kept_as_the_column_holds(world: World) -> None:
+    payment = world.start(world.order())
+    operations.receive_payment_notification(payment.notification_key, read_notification(query="status=pending"), "PROPPATCH")
+    assert Notification.objects.get().method == "PROPPATC"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_return_is_kept_as_one_and_nobody_asks_who_signed_it(world: World, method: str) -> None:
+    payment = world.start(world.order())
+    world.client.generic(method, f"/payments/return/{payment.return_key}/?{FORGED}")
+    kept = Notification.objects.get()
+    assert (kept.payment, kept.refund, kept.kind, kept.method, kept.signature) == (payment, None, "return", method, "absent")
+    assert kept.evidence == {"status": "success"}
+    assert counters(payment) == (1, 0, 0)
+
+
+def test_the_first_twenty_are_all_kept_whether_they_came_before_the_payment_was_paid_or_after(world: World) -> None:
+    payment = world.start(world.order())
+    for number in range(20):
+        if number == 5:
+            world.shopper_pays(payment)
+        world.notification(payment, f"number={number}")
+    assert payment.kept_notifications.count() == 20
+    assert [notification.evidence["number"] for notification in payment.kept_notifications.order_by("slot")] == [
+        str(number) for number in range(20)
+    ]
+
+
+def test_a_refunds_notifications_are_kept_beside_its_payments_and_each_has_its_own_bound(world: World) -> None:
+    payment = world.paid_payment()
+    refunds = [operations.refund(payment.pk, "1.00"), operations.refund(payment.pk, "2.00")]
+    for number in range(25):
+        world.notification(payment, f"number={number}")
+        for refund in refunds:
+            world.client.post(
+                f"/payments/refund-notification/{refund.notification_key}/", signed(number=f"{refund.amount}-{number}"), content_type=FORM
+            )
+    for subject in (None, *refunds):
+        kept = Notification.objects.filter(payment=payment, refund=subject)
+        about = f"{subject.amount}-" if subject else ""
+        assert {notification.evidence["number"] for notification in kept} == {f"{about}{number}" for number in range(5, 25)}, "the newest"
+        assert {(notification.kind, notification.signature) for notification in kept} == {
+            ("refund", "matches") if subject else ("payment", "absent")
+        }
+        assert sorted(notification.slot for notification in kept) == list(range(20))
+    for refund in refunds:
+        refund.refresh_from_db()
+        assert refund.notifications == 25
+
+
+def test_another_payments_notifications_are_left_alone(world: World) -> None:
+    first, second = world.start(world.order()), world.start(world.order())
+    world.notification(second, "status=pending")
+    for _ in range(25):
+        world.notification(first, "status=waiting")
+    assert Notification.objects.get(payment=second).evidence == {"status": "pending"}
+
+
+def test_a_notification_that_takes_the_place_of_the_oldest_takes_all_of_it(world: World) -> None:
+    payment = world.start(world.order())
+    for _ in range(20):
+        world.client.get(f"/payments/return/{payment.return_key}/?status=pending")
+    old = Notification.objects.earliest("id")
+    world.time.advance(minutes=5)
+    world.notification(payment, signed(status="success"))
+    new = Notification.objects.get(slot=0)
+    assert (new.pk, new.kind, new.method, new.signature, new.evidence) == (old.pk, "payment", "POST", "matches", {"status": "success"})
+    assert (new.received_at - old.received_at).total_seconds() > 299
+    assert Notification.objects.count() == 20
+
+
+@pytest.mark.parametrize(("length", "is_whole"), [(8 * 1024 - 9, True), (8 * 1024 - 8, False)])
+def test_evidence_is_kept_up_to_8_kb_and_says_so_when_it_was_more(world: World, length: int, is_whole: bool) -> None:
+    world.notification(world.start(world.order()), f"x={'y' * length}")
+    assert Notification.objects.get().evidence == ({"x": "y" * length} if is_whole else {"...": "the rest was not kept"})
+
+
+def test_what_comes_before_the_bound_is_kept(world: World) -> None:
+    parts = {"status": "success", "a": "a" * 5000, "b": "b" * 5000, "amount": "12.50"}
+    world.notification(world.start(world.order()), urlencode(parts))
+    assert Notification.objects.get().evidence == {"status": "success", "a": "a" * 5000, "...": "the rest was not kept"}
+
+
+def test_names_that_came_with_another_value_are_named_in_the_evidence_within_a_bound(world: World) -> None:
+    payment = world.start(world.order())
+    world.notification(payment, "b=1&a=1&b=2&a=2")
+    assert Notification.objects.latest("id").evidence == {"a": "1", "b": "1", "...": "not kept: another value of a, b"}
+    name = "n" * 2000
+    world.notification(payment, f"{name}=1&{name}=2")
+    assert Notification.objects.latest("id").evidence == {name: "1", "...": f"not kept: another value of {name}"[:1000]}
+    world.notification(payment, f"a=1&a=2&b={'b' * 9000}")
+    assert Notification.objects.latest("id").evidence == {"a": "1", "...": "not kept: another value of a, and the rest"}
+
+
+def test_what_could_not_be_read_of_a_notification_is_evidence_too(world: World) -> None:
+    world.notification(world.start(world.order()), '{"status": ', "application/json")
+    assert Notification.objects.get().evidence == {"?": "the body was not understood (JSONDecodeError)"}
+
+
+# What is the same -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_words_through_another_door_or_by_another_method_or_signed_are_another_notification(world: World) -> None:
+    payment = world.paid_payment()
+    path, back = f"/payments/notification/{payment.notification_key}/", f"/payments/return/{payment.return_key}/"
+    before = counters(payment)[0]
+    others: list[Callable[[], object]] = [
+        lambda: world.client.get(f"{back}?status=success"),
+        lambda: world.client.get(f"{path}?status=success"),
+        lambda: world.client.post(path, "status=success", content_type=FORM),
+        lambda: world.client.post(path, signed(status="success"), content_type=FORM),
+        lambda: world.client.post(path, '{"status": ', content_type="application/json"),
+        lambda: world.client.post(path, "", content_type=FORM),
+    ]
+    for count, send in enumerate(others, 1):
+        for repeated in (count - 1, count):
+            send()
+            assert counters(payment) == (before + count, repeated, 0)
+
+
+def test_the_same_words_in_another_order_are_the_same_notification(world: World) -> None:
+    payment = world.paid_payment()
+    before = counters(payment)[0]
+    for repeated, body in enumerate(("status=success&amount=12.50", "amount=12.50&status=success")):
+        world.notification(payment, body)
+        assert counters(payment) == (before + 1, repeated, 0)
+
+
+def test_what_tells_a_notification_from_another_fills_its_column(world: World) -> None:
+    assert len(world.paid_payment().last_notification) == Payment._meta.get_field("last_notification").max_length
+
+
+# What is forged ---------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "body", "signature"),
+    [
+        (SignatureRule.REQUIRED, "status=pending", "forged"),
+        (SignatureRule.REQUIRED, signed(status="pending"), "matches"),
+        (SignatureRule.REQUIRED, FORGED, "forged"),
+        (SignatureRule.IGNORED, FORGED, "absent"),
+        (SignatureRule.IGNORED, signed(status="pending"), "absent"),
+    ],
+)
+def test_the_accounts_dialect_says_what_a_signature_is_worth(
+    world: World, configure: Callable[..., None], rule: SignatureRule, body: str, signature: str
+) -> None:
+    configure({"DIALECT": replace(REFERENCE, notification_signature=rule)})
+    payment = world.start(world.order())
+    world.notification(payment, body)
+    assert Notification.objects.get().signature == signature
+    assert counters(payment)[2] == (signature == "forged")
+
+
+def test_a_notification_about_a_payment_whose_account_is_gone_is_kept_and_nobody_knows_who_signed_it(world: World) -> None:
+    payment = world.start(world.order())
+    Payment.objects.update(account="gone")
+    assert world.notification(payment, FORGED).status_code == 200
+    assert Notification.objects.get().signature == "absent"
+    assert world.reviews() == ["account-gone"]
+
+
+def test_forged_notifications_are_told_to_a_person_once_they_are_many_and_again_when_that_was_dealt_with(
+    world: World, configure: Callable[..., None]
+) -> None:
+    configure(FORGED_NOTIFICATIONS_BEFORE_REVIEW=3)
+    payment = world.start(world.order())
+    for open_ones in ([], [], ["forged-notifications"], ["forged-notifications"]):
+        world.notification(payment, FORGED)
+        assert world.reviews() == open_ones
+    review = Review.objects.get()
+    assert review.message == f"Payment {payment.reference}: 3 notifications were not signed with the account's token."
+    assert (review.order, review.payment, review.account) == (payment.order, payment, "default")
+    assert TimelineEntry.objects.get(event="review.opened").actor == "webhook"
+    operations.resolve(review.pk, "somebody's scanner", "ann")
+    for open_ones in ([], ["forged-notifications"]):
+        world.notification(payment, FORGED)
+        assert world.reviews() == open_ones
+
+
+# What it leads to -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("actor", ["webhook", "return"])
+def test_the_timeline_says_which_door_brought_the_news(world: World, actor: str) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    world.notification(payment) if actor == "webhook" else world.come_back(payment)
+    assert TimelineEntry.objects.get(event="payment.paid").actor == actor
+
+
+def test_a_forged_notification_makes_the_gateway_be_asked_all_the_same(world: World) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    world.notification(payment, FORGED)
+    assert world.fresh(payment).status == "paid"
+
+
+@pytest.mark.parametrize(("fails", "body"), [("ask", "status=success"), ("_raise_forged", FORGED)])
+def test_a_notification_that_is_kept_is_acknowledged_though_what_it_leads_to_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: str, body: str
+) -> None:
+    payment = world.start(world.order())
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(operations.notifications, fails, fail)
+    answer = world.notification(payment, body)
+    assert (answer.status_code, answer.content, Notification.objects.count()) == (200, b"success", 1)
+    assert f"what a notification of {payment.reference} leads to could not be done" in caplog.text
+
+
+def test_a_notification_is_kept_though_the_plugin_that_keeps_its_account_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.start(world.order())
+
+    def broken(alias: str) -> Any:
+        raise RuntimeError(alias)
+
+    monkeypatch.setattr("tillgate.django.operations.accounts.find_account", broken)
+    answer = world.notification(payment)
+    assert (answer.status_code, answer.content, Notification.objects.count()) == (200, b"success", 1)

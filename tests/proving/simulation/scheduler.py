@@ -1,0 +1,172 @@
+"""The scheduler: actors that take turns in one thread, a virtual clock, and chance that a seed decides.
+
+An actor is a greenlet. It goes on until it pauses, which it does at calls of the network and after commits only: no lock is held there, by
+I12. Whoever wakes first goes on next; how long each pauses is drawn from the stream of its own story, so that leaving other stories out
+changes nothing in it. Nothing here reads a wall clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Callable
+from datetime import UTC, datetime
+from random import Random
+from typing import Any, Final, TypeVar
+
+from greenlet import getcurrent, greenlet
+
+from tillgate.testing.crashes import Crash
+
+__all__ = ["Actor", "Scheduler"]
+
+_BEGINNING: Final = 1_767_225_600.0
+"""The start of 2026, in seconds since 1970."""
+_SWITCH_SECONDS: Final = 0.02
+_T = TypeVar("_T")
+
+
+class Actor:
+    """One process of the world: a request of a shopper, a notification that is carried, a worker, a person of the staff."""
+
+    def __init__(self, name: str, story: str, chance: Random) -> None:
+        self.name, self.story, self.chance = name, story, chance
+        self.is_mortal = False
+        """It acts as a process of the shop, which may be killed; a person is not."""
+        self.is_dead = False
+        """The process has crashed: whatever clean-up its end sets off, it reaches neither the database nor the network."""
+        self.is_outside = False
+        """It acts as a process of the shop that answers a request from outside: a notification, a return, the press of a button."""
+        self.struck = 0
+        """How many faults have struck it."""
+        self.proof: tuple[str, int] | None = None
+        """The refund, held to be refused, of which it has heard that it was made, and how many faults had struck it by then."""
+        self.thread: greenlet
+
+    def die(self, where: str) -> Crash:
+        """Return what to raise at the instant of a crash."""
+        self.is_dead = True
+        return Crash(f"{self.name} died {where}")
+
+
+class Scheduler:
+    """Whose turn it is, what time it is, and what has happened."""
+
+    def __init__(self, seed: int) -> None:
+        self.seconds = _BEGINNING
+        self.seed = seed
+        self.skew_seconds = 0.0
+        """By how much the shop's clock is wrong."""
+        self.actor: Actor | None = None
+        """Who acts now; None while the world itself is polled."""
+        self._hub = getcurrent()
+        self._waiting: list[tuple[float, int, Actor]] = []
+        self._count = 0
+        self._actors: dict[str, int] = {}
+        self.lines: list[tuple[str, str]] = []
+        """What has happened, a line each, and the story that it belongs to."""
+        self._hash = hashlib.sha256()
+        self.failure: BaseException | None = None
+
+    # Time --------------------------------------------------------------------------------------------------------------------------------
+
+    def now(self) -> datetime:
+        """Return the time, as the shop reads it."""
+        return datetime.fromtimestamp(self.time(), UTC)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return self.seconds - _BEGINNING
+
+    def time(self) -> float:
+        """Return the time, as the shop reads it; stands in for `time.time`."""
+        return self.seconds + self.skew_seconds
+
+    def monotonic(self) -> float:
+        """Return the time; stands in for `time.monotonic`."""
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Stand in for `time.sleep`."""
+        self.pause(max(seconds, 0.0))
+
+    # Actors -------------------------------------------------------------------------------------------------------------------------------
+
+    def spawn(self, name: str, action: Callable[[], object], *, story: str, after: float = 0.0) -> Actor:
+        """Begin an actor. What it raises ends the world: acts handle what they expect."""
+        self._actors[name] = number = self._actors.get(name, 0) + 1
+        actor = Actor(
+            name if number == 1 else f"{name}/{number}", story, Random(f"{self.seed}:{story}:{name}:{number}")
+        )  # repeatable on purpose
+
+        def living() -> None:
+            try:
+                action()
+            except Crash as crash:
+                self.tell(str(crash))
+            except BaseException as error:  # handed to whoever runs the world
+                self.failure = self.failure or error
+
+        actor.thread = greenlet(living, self._hub)
+        self._wake(actor, after)
+        return actor
+
+    def _wake(self, actor: Actor, after: float) -> None:
+        self._count += 1
+        heapq.heappush(self._waiting, (self.seconds + after, self._count, actor))
+
+    def pause(self, seconds: float | None = None) -> None:
+        """Let others act, for so long or for a moment."""
+        actor = self.actor
+        if actor is None:
+            return
+        if actor.is_dead:
+            raise Crash(f"{actor.name} is dead")
+        self._wake(actor, actor.chance.uniform(0, _SWITCH_SECONDS) if seconds is None else seconds)
+        self._hub.switch()
+
+    def next_at(self) -> float | None:
+        """Return when the next actor wakes."""
+        return self._waiting[0][0] if self._waiting else None
+
+    def step(self) -> Actor | None:
+        """Let the next actor act until it pauses, and return it; None when nobody waits."""
+        if not self._waiting:
+            return None
+        at, _, actor = heapq.heappop(self._waiting)
+        self.seconds = max(self.seconds, at)
+        self.let_act(actor)
+        return actor
+
+    def let_act(self, actor: Actor) -> None:
+        """Let an actor act until it pauses."""
+        self.actor = actor
+        try:
+            actor.thread.switch()
+        finally:
+            self.actor = None
+        if self.failure:
+            raise self.failure
+
+    def hear(self, read: Callable[[], _T]) -> _T:
+        """Return what the actor reads; only who must know all that an actor knows listens."""
+        return read()
+
+    def hear_rows(self, cursor: Any, read: Callable[[Any], _T]) -> _T:
+        """Return what the actor reads of a statement."""
+        return read(cursor)
+
+    # What has happened --------------------------------------------------------------------------------------------------------------------
+
+    def tell(self, what: str, story: str = "") -> None:
+        """Write a line of the trace."""
+        actor = self.actor
+        line = f"{self.elapsed:14.3f}  {actor.name if actor else '-':<28}  {what}"
+        self.lines.append((story or (actor.story if actor else ""), line))
+        self._hash.update(line.encode())
+
+    @property
+    def digest(self) -> str:
+        """The hash of everything that has happened."""
+        return self._hash.hexdigest()

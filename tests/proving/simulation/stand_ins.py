@@ -1,0 +1,306 @@
+"""What stands in for the real world while a simulated one is played: time, chance, network, database, threads, log, a shop's functions."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+from unittest import mock
+
+from django.conf import settings
+from django.core import signing
+from django.db import connection, transaction
+from django.test.utils import override_settings
+
+from tests.proving.simulation.compiling import compiled_once
+from tests.proving.simulation.database import switching
+from tests.proving.simulation.faults import Faults
+from tests.proving.simulation.judge import Judge
+from tests.proving.simulation.network import Network, key_of
+from tests.proving.simulation.scheduler import Scheduler
+from tillgate import client, hooks, transport
+from tillgate.client import Gateway
+from tillgate.django import clock, models
+from tillgate.django.conf import get_settings
+from tillgate.django.operations import bounds, starting, wrong_clocks
+from tillgate.django.operations import mail as mailing
+from tillgate.hooks import hookimpl
+from tillgate.hooks.adapter import GatewayAdapter
+from tillgate.testing.world import ShopIsDown
+from tillgate.wire import references
+
+if TYPE_CHECKING:
+    from tests.proving.simulation.world import SimulatedWorld
+
+__all__ = ["in_place"]
+
+working = importlib.import_module("tillgate.django.operations.worker")  # the package has a function of that name
+
+_SLEEPS_SECONDS: Final = (1200.0, 10_800.0, 172_800.0)
+"""How long a process is suspended before it sends a refund: others take it for dead meanwhile, and a person may have decided."""
+_HOOKS: Final = ("tillgate_describe_order", "tillgate_payment_paid", "tillgate_order_unpaid", "tillgate_refund_changed", "tillgate_deliver")
+_SLOW_SECONDS: Final = (30.0, 300.0)
+"""How long a slow outbox event over the network takes: longer than its lease, now and then."""
+
+
+@contextmanager
+def in_place(world: SimulatedWorld) -> Iterator[None]:
+    """Put a world's virtual time, chance, network and database in the places of the real ones."""
+    chance, scheduler = _Chance(world.scheduler), world.scheduler
+    event_id = models.OutboxEvent._meta.get_field("event_id")
+    adapter = _Adapter(world.network, scheduler, world.faults)
+    with ExitStack() as stack:
+        put = stack.enter_context
+        put(override_settings(TILLGATE=dict(settings.TILLGATE)))
+        put(mock.patch.object(clock, "now", scheduler.now))
+        for module in (bounds, starting, client, transport, signing):
+            put(mock.patch.object(module, "time", scheduler))
+        put(mock.patch.object(client, "random", chance))
+        put(mock.patch.object(references, "secrets", chance))
+        put(mock.patch.object(models, "secrets", chance))
+        put(mock.patch.object(event_id, "_get_default", chance.uuid4))
+        put(mock.patch.object(mailing, "EmailMessage", partial(_Mail, world)))
+        put(mock.patch.object(working, "ThreadPoolExecutor", _Inline))
+        put(mock.patch.object(wrong_clocks, "_search", wrong_clocks.Search(wrong_clocks._LOOK_AGAIN_EVERY)))
+        put(compiled_once())
+        put(switching(scheduler, world.faults))
+        put(_handlers_that_fail(world))
+        put(_log_that_is_read(world.judge))
+        put(mock.patch.dict(connection.settings_dict, ATOMIC_REQUESTS=True))  # which no view of ours may be harmed by
+        hooks.plugin_manager().register(adapter, name="simulated-gateway")
+        stack.callback(hooks.plugin_manager().unregister, adapter)
+        world.configure()
+        yield
+
+
+class _Chance:
+    """Stands in for `secrets`, `random` and `uuid` in what is simulated: the stream of whoever acts."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+
+    @property
+    def _stream(self) -> Random:
+        assert self._scheduler.actor, "only actors draw"
+        return self._scheduler.actor.chance
+
+    def choice(self, of: Any) -> Any:
+        return self._stream.choice(of)
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._stream.uniform(low, high)
+
+    def token_urlsafe(self, size: int) -> str:
+        return f"{self._stream.getrandbits(8 * size):0{2 * size}x}"[: size * 4 // 3]
+
+    def uuid4(self) -> uuid.UUID:
+        return uuid.UUID(int=self._stream.getrandbits(128), version=4)
+
+
+class _Inline:
+    """Stands in for a pool of threads: each task is done where it is submitted."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __enter__(self) -> _Inline:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, action: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(action(*arguments))
+        except Exception as error:  # whoever asks for the result gets it
+            done.set_exception(error)
+        return done
+
+
+class _Adapter(GatewayAdapter):
+    """The built-in adapter over the simulated network."""
+
+    def __init__(self, network: Network, scheduler: Scheduler, faults: Faults) -> None:
+        super().__init__()
+        self._scheduler, self._faults = scheduler, faults
+        self._gateway = lambda account: Gateway(account, transport=network)  # type: ignore[assignment]
+
+    @hookimpl(tryfirst=True)
+    def tillgate_pay(self, account: Any, request: Any) -> Any:
+        """Create a payment."""
+        return super().tillgate_pay(account, request)
+
+    @hookimpl(tryfirst=True)
+    def tillgate_query(self, account: Any, reference: str) -> Any:
+        """Query a transaction."""
+        return super().tillgate_query(account, reference)
+
+    @hookimpl(tryfirst=True)
+    def tillgate_refund(self, account: Any, request: Any) -> Any:
+        """Refund, now and then after a long sleep."""
+        actor = self._scheduler.actor
+        if actor and self._faults.strikes("sleep"):
+            self._scheduler.pause(actor.chance.choice(_SLEEPS_SECONDS))
+            answer, key = super().tillgate_refund(account, request), key_of(request.ipn_url)
+            if models.Refund.objects.filter(notification_key=key, status="failed").exists():
+                actor.proof = key, actor.struck
+            return answer
+        return super().tillgate_refund(account, request)
+
+
+class _Handlers:
+    """Stand in for the shop's own functions, which they call."""
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        self._world = world
+
+    def for_hook(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what is called in the place of a shop's function."""
+        overheard = {
+            "tillgate_describe_order": self._described,
+            "tillgate_payment_paid": self._paid,
+            "tillgate_order_unpaid": self._given_up,
+            "tillgate_deliver": self._carried,
+        }.get(name)
+        return self._failing(overheard(real) if overheard else real)
+
+    def _failing(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Raise now and then, before or after the work, or swallow after it that the database failed."""
+        scheduler, faults = self._world.scheduler, self._world.faults
+
+        def handler(*arguments: Any) -> Any:
+            if not faults.strikes("handler"):
+                return real(*arguments)
+            actor = scheduler.actor
+            assert actor
+            way = actor.chance.choice(("before", "after", "swallowed"))
+            if way == "before":
+                raise ShopIsDown("the shop's handler failed")
+            answer = real(*arguments)
+            if way == "after" or not connection.in_atomic_block:
+                raise ShopIsDown("the shop's handler failed")
+            transaction.set_rollback(True)  # as the failing save of a row does, whoever catches its error
+            return answer
+
+        return handler
+
+    def _described(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Let an order that staff moved to another currency be in that one."""
+        moved = self._world.moved
+
+        def handler(order_key: str) -> hooks.OrderDescription | None:
+            described: hooks.OrderDescription | None = real(order_key)
+            return replace(described, currency=moved[order_key]) if described and order_key in moved else described
+
+        return handler
+
+    def _given_up(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Let the judge hear that the shop is told to give an order up."""
+
+        def handler(order: hooks.Order) -> Any:
+            self._world.judge.hear_of_given_up(order)
+            return real(order)
+
+        return handler
+
+    def _carried(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Let what is carried over the network take its time, its process die before it arrives or after, and the judge hear of it."""
+        scheduler, faults, judge = self._world.scheduler, self._world.faults, self._world.judge
+
+        def handler(outbox_event: hooks.RemoteEvent) -> None:
+            actor = scheduler.actor
+            assert actor
+            judge.hear_of_call("a remote outbox event")
+            faults.dies("before a remote outbox event arrived")
+            scheduler.pause(actor.chance.uniform(*_SLOW_SECONDS if faults.strikes("slow_outbox_event") else (0.01, 0.4)))
+            real(outbox_event)
+            judge.hear_of_arrival(outbox_event)
+            faults.dies("after a remote outbox event arrived")
+
+        return handler
+
+    def _paid(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Let staff close an order now and then after it was found payable, and the judge hear what the shop makes of a payment."""
+        shop, faults, judge = self._world.shop, self._world.faults, self._world.judge
+
+        def handler(payment: hooks.Payment) -> Any:
+            key = payment.order.key
+            if faults.strikes("closed_meanwhile"):
+                shop.close_order(key)
+            is_payable = shop.is_payable(key)
+            outcome = real(payment)
+            if outcome == hooks.PaidOutcome.APPLIED:
+                judge.hear_of_applied(payment, is_payable=is_payable)
+            return outcome
+
+        return handler
+
+
+@contextmanager
+def _handlers_that_fail(world: SimulatedWorld) -> Iterator[None]:
+    manager, handlers = hooks.plugin_manager(), _Handlers(world)
+    owner = manager.get_plugin(world.shop.plugin)
+    with ExitStack() as stack:
+        for name in _HOOKS:
+            for implementation in getattr(manager.hook, name).get_hookimpls():
+                if implementation.plugin is owner:
+                    handler = handlers.for_hook(name, implementation.function)
+                    stack.enter_context(mock.patch.object(implementation, "function", handler))
+        yield
+
+
+class _Mail:
+    """Stands in for a mail to the shop's owner, which the server may refuse, before it is sent or after."""
+
+    def __init__(self, world: SimulatedWorld, subject: str, *_: Any, **__: Any) -> None:
+        self._world, self._subject = world, subject
+
+    def send(self) -> None:
+        """Send it."""
+        scheduler, faults, judge = self._world.scheduler, self._world.faults, self._world.judge
+        actor = scheduler.actor
+        assert actor
+        judge.hear_of_call("a mail")
+        faults.dies("before a mail was sent")
+        is_refused = bool(faults.strikes("mail_refused"))
+        if is_refused and actor.chance.random() < 0.5:
+            raise ConnectionRefusedError("the mail server refused")
+        told = int(self._subject.split()[0])
+        budget = models.Heartbeat.objects.get(name=mailing.HEARTBEAT).at
+        judge.hear_of_mail(told, budget, scheduler.skew_seconds, timedelta(minutes=get_settings().review_mail_minutes))
+        faults.dies("after a mail was sent")
+        if is_refused:
+            raise TimeoutError("the mail server did not answer")
+
+
+class _Reader(logging.Handler):
+    """Reads to the judge all that is logged, to the last detail."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__()
+        self._judge = judge
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._judge.hear_of_log(record.getMessage(), record.exc_info[1] if record.exc_info else None)
+
+
+@contextmanager
+def _log_that_is_read(judge: Judge) -> Iterator[None]:
+    reader, root = _Reader(judge), logging.getLogger()
+    level = root.level
+    root.addHandler(reader)
+    root.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.removeHandler(reader)

@@ -1,0 +1,228 @@
+"""Notifications: everything is read, nothing is trusted, and reading never raises (Events; unspecified 8, I7)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.support import TOKEN, signature
+from tillgate import Notification, NotificationSignature, read_notification
+from tillgate.wire.dialects import REFERENCE
+from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, confirms_refund
+
+FORM = "application/x-www-form-urlencoded"
+JSON = "application/json"
+PAID = {"transactionNo": "29", "reference": "A-1", "amount": "12.50", "status": "success"}
+
+
+def as_json(parameters: object) -> Notification:
+    return read_notification(JSON, body=json.dumps(parameters).encode())
+
+
+def as_form(parameters: dict[str, str]) -> Notification:
+    return read_notification(FORM, body=urlencode(parameters).encode())
+
+
+def as_query(parameters: dict[str, str]) -> Notification:
+    return read_notification(query=urlencode(parameters))
+
+
+WAYS = (as_json, as_form, as_query)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "fault"),
+    [
+        (FORM, b"x" * 5_000_000, f"longer than {LARGEST_NOTIFICATION_BYTES} bytes"),
+        (JSON, b"[" * LARGEST_NOTIFICATION_BYTES, "RecursionError"),
+        (JSON, b'{"a":' * 5000 + b"1" + b"}" * 5000, "RecursionError"),
+        (FORM, b"a=%ff", "UnicodeDecodeError"),
+        (FORM, b"\xff\xfe", "UnicodeDecodeError"),
+        (JSON, b"\xff", "UnicodeDecodeError"),
+        (JSON, b"not json", "JSONDecodeError"),
+        (JSON, b"[1]", "ValueError"),
+        (JSON, b"null", "ValueError"),
+        (JSON, b'{"amount":NaN}', "ValueError"),
+        (JSON, b'{"amount":1e99999999999999999999}', "ValueError"),
+        (JSON, json.dumps({str(number): "" for number in range(201)}).encode(), "ValueError"),
+        (FORM, b"&".join(b"%d=1" % number for number in range(201)), "ValueError"),
+    ],
+)
+def test_what_cannot_be_read_leaves_a_fault_in_words_and_the_query_is_read_still(content_type: str, body: bytes, fault: str) -> None:
+    notification = read_notification(content_type, "a=1", body)
+    assert fault in (notification.fault or "")
+    assert notification.parameters == {"a": "1"}
+    assert notification.signature(TOKEN) is NotificationSignature.ABSENT
+
+
+@pytest.mark.parametrize("query", ["a=%ff", "&".join(f"{number}=1" for number in range(201))])
+def test_a_query_string_that_cannot_be_read_leaves_the_body(query: str) -> None:
+    notification = read_notification(FORM, query, b"a=1")
+    assert notification.fault == "the query string was not understood"
+    assert notification.parameters == {"a": "1"}
+
+
+@pytest.mark.parametrize("body", [b"", b" \r\n"])
+@pytest.mark.parametrize("content_type", ["", JSON, FORM])
+def test_a_notification_of_nothing_is_a_notification(content_type: str, body: bytes) -> None:
+    assert read_notification(content_type, "", body) == Notification(parameters={})
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_form_json_and_query_string_say_the_same(way: Any) -> None:
+    notification = way(PAID)
+    assert notification.parameters == notification.evidence() == PAID
+    assert notification.fault is None
+    assert notification.repeated == frozenset()
+
+
+@pytest.mark.parametrize("content_type", ["", "text/plain", FORM, "application/vnd.api+json"])
+def test_json_is_known_by_its_looks_too(content_type: str) -> None:
+    assert read_notification(content_type, body=b' {"a": "1"}').parameters == {"a": "1"}
+
+
+def test_numbers_and_nested_values_keep_the_text_they_had() -> None:
+    body = b'{"amount":1.10,"big":99999999999999.99,"flag":false,"none":null,"list":[1.10,{"b":1.0}],"object":{"z":1,"a":["\xc3\xa9"]}}'
+    assert read_notification(JSON, body=body).parameters == {
+        "amount": "1.10",
+        "big": "99999999999999.99",
+        "flag": "false",
+        "none": "",
+        "list": '["1.10",{"b":"1.0"}]',
+        "object": '{"z":"1","a":["\u00e9"]}',
+    }
+
+
+@pytest.mark.parametrize(
+    "notification",
+    [
+        read_notification(FORM, body=b"a=1&a=2&b=3"),
+        read_notification(JSON, body=b'{"a":"1","a":"2","b":"3"}'),
+        read_notification(FORM, "a=2", b"a=1&b=3"),
+        read_notification(query="a=1&b=3&a=2"),
+    ],
+)
+def test_of_a_repeated_name_the_first_value_counts_and_the_name_is_told(notification: Notification) -> None:
+    assert notification.parameters == {"a": "1", "b": "3"}
+    assert notification.repeated == {"a"}
+
+
+def test_a_name_repeated_with_the_same_value_is_no_contradiction() -> None:
+    assert read_notification(FORM, "a=1", b"a=1").repeated == frozenset()
+
+
+@pytest.mark.parametrize(
+    "notification",
+    [
+        read_notification(JSON, body=b'{"a\\u0000":"\\ud800b\\u0000"}'),
+        read_notification(FORM, body=b"a%00=%00b%00"),
+        read_notification(query="a\0=\ud800b%00"),
+    ],
+)
+def test_what_no_database_stores_is_replaced(notification: Notification) -> None:
+    assert notification.parameters == {"a\ufffd": "\ufffdb\ufffd"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("keep_empty", [False, True])
+def test_a_notification_that_is_signed_with_the_token_matches_under_both_readings(way: Any, keep_empty: bool) -> None:
+    parameters = {**PAID, "note": ""}
+    notification = way({**parameters, "verifySign": signature(parameters, keep_empty=keep_empty)})
+    assert notification.signature(TOKEN) is NotificationSignature.MATCHES
+
+
+def test_an_amount_sent_as_a_number_is_verified_over_its_text_on_the_wire() -> None:
+    claimed = signature({"amount": "1.10", "flag": "false"})
+    assert (
+        read_notification(JSON, body=f'{{"amount":1.10,"flag":false,"verifySign":"{claimed}"}}'.encode()).signature(TOKEN)
+        is NotificationSignature.MATCHES
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("claimed", ["0" * 32, "x", signature(PAID, token="another"), signature({**PAID, "amount": "12.49"})])
+def test_a_verify_sign_that_does_not_match_marks_the_notification_forged(way: Any, claimed: str) -> None:
+    assert way({**PAID, "verifySign": claimed}).signature(TOKEN) is NotificationSignature.FORGED
+
+
+@pytest.mark.parametrize("claimed", [7, True, ["x"], {"a": 1}, "\ud800"])
+def test_a_verify_sign_of_another_kind_is_forged(claimed: object) -> None:
+    assert as_json({**PAID, "verifySign": claimed}).signature(TOKEN) is NotificationSignature.FORGED
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_notification_without_verify_sign_is_neither(way: Any) -> None:
+    assert way(PAID).signature(TOKEN) is NotificationSignature.ABSENT
+    assert way({**PAID, "verifySign": ""}).signature(TOKEN) is NotificationSignature.ABSENT
+
+
+def test_a_repeated_name_never_matches() -> None:
+    claimed = signature(PAID)
+    body = urlencode({**PAID, "verifySign": claimed})
+    assert read_notification(FORM, body=body.encode()).signature(TOKEN) is NotificationSignature.MATCHES
+    assert read_notification(FORM, body=f"{body}&amount=99".encode()).signature(TOKEN) is NotificationSignature.FORGED
+
+
+def test_i11_neither_evidence_nor_repr_holds_the_signature() -> None:
+    claimed = signature(PAID)
+    notification = as_json({**PAID, "verifySign": claimed, "data": {"verifySign": claimed, "a": [{"verifySign": claimed}]}})
+    assert notification.evidence() == {**PAID, "data": '{"a":[{}]}'}
+    assert claimed not in repr(notification) + str(notification.evidence())
+
+
+@given(st.sampled_from(["", JSON, FORM, "\x00", "multipart/form-data"]), st.text(), st.binary(max_size=300))
+@example("", "\ud800=%ud800", b'{"verifySign": "\\ud800"}')
+@example("", "", "\u00a0".encode())
+def test_reading_random_bytes_never_raises(content_type: str, query: str, body: bytes) -> None:
+    notification = read_notification(content_type, query, body)
+    for name, value in notification.parameters.items():
+        assert "\0" not in f"{name}{value}"
+        f"{name}{value}".encode()
+    assert notification.signature(TOKEN) is not NotificationSignature.MATCHES
+    assert len(repr(notification)) < 10_000
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(json_values)
+def test_reading_any_json_never_raises(value: object) -> None:
+    notification = as_json(value)
+    assert notification.signature(TOKEN) is not NotificationSignature.MATCHES
+    if isinstance(value, dict):
+        assert notification.fault is None
+
+
+@pytest.mark.parametrize(
+    ("evidence", "confirms"),
+    [
+        ({"status": "success"}, True),
+        ({"ret_code": "000100"}, True),
+        ({"reference": "R-1"}, True),
+        ({"reference": "R-1", "status": "success", "ret_code": "000100", "refundAmount": "1.00"}, True),
+        ({}, False),
+        ({"amount": "1.00"}, False),
+        ({"reference": "R-2", "status": "success"}, False),
+        ({"status": "success", "ret_code": "000030"}, False),
+        *(({"reference": "R-1", "status": word}, False) for word in ("failed", "pending", "rejected", "cancelled", "refunded")),
+        ({"ret_code": "000100", "result": '{"status":"failed"}'}, False),
+        ({"<refund><status>failed</status></refund>": ""}, False),
+        ({"--x\r\nContent-Disposition: form-data; name": '"status"\r\n\r\nfailed'}, False),
+        ({"?": "the body was not understood (JSONDecodeError)"}, False),
+        ({"status": "success", "?": "the query string was not understood"}, False),
+        ({"status": "success", "...": "the rest was not kept"}, False),
+    ],
+)
+def test_a_notification_says_that_a_refund_was_done_only_if_all_of_it_is_understood_and_says_so(
+    evidence: dict[str, str], confirms: bool
+) -> None:
+    assert confirms_refund(evidence, REFERENCE, "R-1") is confirms
