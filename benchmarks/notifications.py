@@ -156,11 +156,11 @@ def run(effort: Effort) -> Section:
         title="Notifications repeated",
         about=f"gunicorn with {WORKERS} workers of {THREADS} threads, connections to the database that persist, the middleware of\n"
         f"`startproject` for all; {CONNECTIONS} kept-alive connections send each request as soon as the one before is answered. A signed\n"
-        f"notification about one of {_PAYMENTS} settled payments is found, verified, compared with the last, counted and answered; the\n"
-        "shop, an observer and the observers that come with the app are plugged in. The bare view inserts one row of the same bytes and does\n"
-        "nothing else. dj-stripe runs in an environment of its own, and its endpoint verifies Stripe's signature: an event of a\n"
+        f"notification about one of {_PAYMENTS} settled payments is found, verified, compared with the last, counted, answered. The\n"
+        "shop, an observer and the observers that come with the app are plugged in. The bare view inserts one row of the same bytes, no more.\n"
+        "dj-stripe runs in an environment of its own, and its endpoint verifies Stripe's signature: an event of a\n"
         "payment (`payment_intent.succeeded`), for which it fetches the payment intent (here from the canned server on loopback); an\n"
-        "event of a kind that it only keeps; and an event that it has handled already, the same case as our repeated one.\n"
+        "event of a kind that it only keeps; and one that it has handled already, as our repeated one.\n"
         "CPU time is that of gunicorn's workers; the database's own is not in it.",
         repetitions=f"{effort.pick(10, 1)} rounds of {effort.pick(600, 40)} requests each (a quarter as many to dj-stripe).",
         figures=figures,

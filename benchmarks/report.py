@@ -80,7 +80,7 @@ def _shown(ratio: Ratio) -> str:
     return f"**{ratio.median:.2f}x** ({ratio.least:.2f} to {ratio.greatest:.2f})"
 
 
-def _verdict(met: bool) -> str:  # the only argument
+def _verdict(met: bool) -> str:  # noqa: FBT001  # the only argument
     return "met" if met else "**not met**"
 
 

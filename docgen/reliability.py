@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tillgate.testing.killing.results import HELD
-from tillgate.testing.simulation import together
-
 from docgen.parts import ROOT, replaced
+from tests.proving.killing.results import HELD
+from tests.proving.simulation import together
 from tillgate.testing.arguments import ranges
 
 __all__ = ["PAGE", "SUMMARY", "as_text", "folded", "pages", "read_summary", "summarised"]

@@ -186,7 +186,7 @@ class _Process:
         self.name, self.quiet = name, quiet
         self._last: deque[str] = deque(maxlen=40)
         # In a session of its own, so that Ctrl-C reaches only us, and we stop the children in order.
-        self._child = subprocess.Popen(  # our own commands
+        self._child = subprocess.Popen(  # noqa: S603  # our own commands
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, env=_environment()
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -302,7 +302,7 @@ Ctrl-C stops everything. What happens is shown below.
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # this is a program that prints
+    print(text, flush=True)  # noqa: T201  # this is a program that prints
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from example_shop.settings import *  # what a shop is does not depend on where it runs
+from example_shop.settings import *  # noqa: F403  # what a shop is does not depend on where it runs
 from example_shop.settings import TILLGATE as _SANDBOX_TILLGATE
 from tillgate.django.tasks import BEAT_SCHEDULE
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
-from oscar.defaults import *  # Oscar's own settings, as its documentation asks
+from oscar.defaults import *  # noqa: F403  # Oscar's own settings, as its documentation asks
 
 HERE = Path(__file__).parent
 VAR = Path(os.environ.get("SHOP_VAR", HERE / "var"))

@@ -187,7 +187,7 @@ def test_i11_whatever_is_given_only_a_configuration_error_comes_of_it(changes: d
     try:
         account(**changes)
     except ConfigurationError as error:
-        assert TOKEN not in everything_shown(error)  # some of these accounts are good
+        assert TOKEN not in everything_shown(error)  # noqa: PT017  # some of these accounts are good
 
 
 def test_i11_a_copy_of_an_account_keeps_its_new_token_secret_and_its_rules() -> None:

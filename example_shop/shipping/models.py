@@ -1,3 +1,3 @@
 """Oscar's models, unchanged."""
 
-from oscar.apps.shipping.models import *  # what Oscar asks of an app in place of its own
+from oscar.apps.shipping.models import *  # noqa: F403  # what Oscar asks of an app in place of its own

@@ -64,7 +64,7 @@ def main() -> None:
     Exit codes: 0 done                 3 refused           6 not sent: may be repeated
                 1 a check failed       4 no such order     7 answer not understood
                 2 nothing was sent     5 outcome unknown: never repeat a pay or refund
-    """  # click reads the backslash
+    """  # noqa: D301  # click reads the backslash
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what it has no letters for must not fail after money has moved
@@ -325,7 +325,7 @@ def _sandbox_module() -> Any:
     try:
         import tillgate.sandbox as emulator
 
-        emulator.Sandbox  # what it needs is imported on first use
+        emulator.Sandbox  # noqa: B018  # what it needs is imported on first use
     except ImportError as error:
         raise click.UsageError(f"{error.name} is missing: install Tillgate with its extra, tillgate[sandbox]") from None
     return emulator

@@ -33,7 +33,7 @@ def _pauses(attempts: int, deadline: float) -> Iterator[float]:
     "Full jitter": many clients that lost the gateway at once must not come back at once.
     """
     for attempt in range(attempts - 1):
-        pause = random.uniform(0, _FIRST_PAUSE_SECONDS * 2**attempt)  # spreads load, guards nothing
+        pause = random.uniform(0, _FIRST_PAUSE_SECONDS * 2**attempt)  # noqa: S311  # spreads load, guards nothing
         if time.monotonic() + pause >= deadline:
             return
         yield pause

@@ -74,6 +74,6 @@ def _credentials(configured: Configured) -> Check:
         return failed(f"{error}: look again later, and check base_url and dialect if it stays so")
     except TillgateError as error:
         return failed(str(error))
-    except Exception as error:  # a plugin may raise anything
+    except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
         return failed(f"a plugin raised {described(error)}: correct it, or remove it (see `tillgate plugins`)")
     return failed(f"the gateway found {reference}, which cannot exist: this is not the gateway of the interface")

@@ -97,7 +97,7 @@ class OutcomeUnknown(GatewayError):
         reference: str,
         detail: str,
         http_status: int | None = None,
-        may_have_arrived: bool = True,  # positional, so that pickling can hand it back
+        may_have_arrived: bool = True,  # noqa: FBT001, FBT002  # positional, so that pickling can hand it back
     ) -> None:
         super().__init__(operation, reference, detail, http_status, may_have_arrived)
         self.operation = operation

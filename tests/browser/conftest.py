@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
-from tests.django.conftest import (  # the same shop, gateway and clock as in the tests without a browser
+from tests.django.conftest import (  # noqa: F401  # the same shop, gateway and clock as in the tests without a browser
     World,
     configure,
     database,
@@ -39,7 +39,7 @@ def chromium() -> Iterator[Browser]:
 class Shop:
     """The shop as its visitors and its staff meet it."""
 
-    def __init__(self, browser: Browser, url: str, world: World) -> None:
+    def __init__(self, browser: Browser, url: str, world: World) -> None:  # noqa: F811
         self.browser, self.url, self.world = browser, url, world
         self.errors: list[str] = []
         self.contexts: list[BrowserContext] = []
@@ -86,9 +86,9 @@ class Shop:
 def shop(
     chromium: Browser,
     live_server: Any,
-    world: World,
-    sandbox: Sandbox,
-    configure: Callable[..., None],
+    world: World,  # noqa: F811
+    sandbox: Sandbox,  # noqa: F811
+    configure: Callable[..., None],  # noqa: F811
     settings: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Shop]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 
-from tests.django.project import *  # the same project
+from tests.django.project import *  # noqa: F403
 from tests.django.project import DATABASE, DATABASES, TILLGATE
 
 _ENGINE = {"sqlite": "sqlite3", "postgresql": "postgresql", "mariadb": "mysql"}[DATABASE]

@@ -190,9 +190,9 @@ def receiver() -> Iterator[Receiver]:
             self.end_headers()
             self.wfile.write(answer)
 
-        do_POST = do_GET = _serve
+        do_POST = do_GET = _serve  # noqa: N815  the base class names them so
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class names it so
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

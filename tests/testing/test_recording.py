@@ -59,7 +59,7 @@ def blabber() -> Iterator[Blabber]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_PUT = do_POST  # the name that http.server looks for
+        do_PUT = do_POST  # noqa: N815  # the name that http.server looks for
 
         def log_message(self, *args: object) -> None:
             """Be quiet."""
@@ -313,7 +313,7 @@ class TestMatching:
         def hushing() -> None:
             try:
                 httpx.post(f"https://gateway.example{PATH}", json={})
-            except BaseException:  # what a thread of an executor does with whatever is raised
+            except BaseException:  # noqa: BLE001  # whatever it is, it is told
                 return
 
         with player.running():

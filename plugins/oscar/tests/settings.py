@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from oscar.defaults import *  # Oscar's documented way
+from oscar.defaults import *  # noqa: F403  # Oscar's own settings, as its documentation asks
 
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 from tillgate.testing.databases import chosen_database, name_of_database

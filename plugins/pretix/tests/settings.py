@@ -7,7 +7,7 @@ from pathlib import Path
 
 os.environ["PRETIX_CONFIG_FILE"] = str(Path(__file__).parent / "pretix.cfg")
 
-from pretix.testutils.settings import *  # pretix's own: no broker, no cache, mail kept in memory
+from pretix.testutils.settings import *  # noqa: F403  # pretix's own: no broker, no cache, mail kept in memory
 from pretix.testutils.settings import DATABASES, MIDDLEWARE
 
 from tillgate.testing.databases import chosen_database

@@ -830,7 +830,7 @@ def test_money_counts_after_a_failure_though_the_clock_was_put_back_between_them
     assert datetime.fromisoformat(saleor.process(transaction)["time"]) > timezone.now() + timedelta(minutes=2)
 
 
-@pytest.mark.parametrize("at", [datetime(2026, 7, 1, 8, 30), datetime(2026, 7, 1, 12, 30, tzinfo=UTC)])  # without USE_TZ
+@pytest.mark.parametrize("at", [datetime(2026, 7, 1, 8, 30), datetime(2026, 7, 1, 12, 30, tzinfo=UTC)])  # noqa: DTZ001  # without USE_TZ
 def test_saleor_is_told_moments_in_utc_whatever_the_project_stores(at: datetime, settings: Any) -> None:
     settings.TIME_ZONE = "America/New_York"
     assert moment(at) == "2026-07-01T12:30:00+00:00"

@@ -90,7 +90,7 @@ def check_public_url() -> Found:
             yield _warning(14, message, hint)
     try:
         reverse("tillgate:payment-notification", args=["key"])
-    except Exception as error:  # whatever the project's address configuration raises
+    except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
         detail = "" if type(error).__name__ == "NoReverseMatch" else f" ({type(error).__name__}: {error})"
         hint = 'Add path("payments/", include("tillgate.django.urls")) to the project\'s urlpatterns, or the plugin\'s that include it.'
         yield _error(5, f"Tillgate's pages have no address: notifications and shoppers would get 404{detail}.", hint)
@@ -284,7 +284,7 @@ def _of_our_tables(connection: BaseDatabaseWrapper, found: str, what: str = "tab
     with connection.cursor() as cursor:
         places = ", ".join(["%s"] * len(ours))
         cursor.execute(
-            f"SELECT DISTINCT {what} FROM {found} AND table_schema = DATABASE() AND table_name IN ({places})",  # all are ours
+            f"SELECT DISTINCT {what} FROM {found} AND table_schema = DATABASE() AND table_name IN ({places})",  # noqa: S608  # all are ours
             ours,
         )
         return sorted(name for (name,) in cursor.fetchall())
@@ -337,7 +337,7 @@ def check_watched() -> Found:
     for fields in watched.values(*pinned).distinct():
         try:
             account_of(Payment(**fields))
-        except Exception as error:  # a plugin that keeps accounts may raise anything
+        except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
             detail = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
             message = f"Payments of account {fields['account']!r} are open, and it cannot be used: {detail}"
             yield _error(10, message, "Keep an account until its payments are settled; give a new one a new alias.")

@@ -29,7 +29,7 @@ class Ledger:
     def __init__(self, options: Options | None = None, *, clock: Clock, random: Random | None = None) -> None:
         self.options = options or Options()
         self.clock = clock
-        self._random = random or Random(self.options.seed or 0)
+        self._random = random or Random(self.options.seed or 0)  # noqa: S311  repeatable on purpose
         self.reset()
 
     def use(self, options: Options) -> None:
@@ -40,8 +40,8 @@ class Ledger:
     def reset(self) -> None:
         """Forget everything; the streams of chance go on from where they are."""
         # Numbers and faults are drawn from streams of their own: one more fault does not rename every transaction.
-        self._numbers = Random(self._random.getrandbits(64))
-        self.faults = FaultPlan(self.options.faults, Random(self._random.getrandbits(64)))
+        self._numbers = Random(self._random.getrandbits(64))  # noqa: S311  repeatable on purpose
+        self.faults = FaultPlan(self.options.faults, Random(self._random.getrandbits(64)))  # noqa: S311  repeatable on purpose
         self.journal = Journal(self.options.journal_entries)
         self.outbox = Outbox()
         self._transactions: dict[str, Transaction] = {}

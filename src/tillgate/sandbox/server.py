@@ -52,7 +52,7 @@ class Sandbox:
         self.base_url = f"http://{_reachable(host)}:{self.port}"
         self.public_url = (self._options.public_url or self.base_url).rstrip("/")
         self.options = dataclasses.replace(self._options, seed=self.seed, public_url=self.public_url)
-        self.service = Service(self.options, clock=self.clock, random=Random(self.seed))
+        self.service = Service(self.options, clock=self.clock, random=Random(self.seed))  # noqa: S311  repeatable on purpose
         self.control = Control(self.service, self.clock, public=not is_loopback(host))
         self._server = uvicorn.Server(self._config())
         self._thread = threading.Thread(target=self._serve, name="sandbox", daemon=True)
@@ -159,7 +159,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _reachable(host: str) -> str:
     """Return the name under which this machine reaches what listens on `host`."""
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  this only names them
     name = everywhere.get(host, host)
     return f"[{name}]" if ":" in name else name
 

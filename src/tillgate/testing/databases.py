@@ -60,7 +60,7 @@ def _postgresql(name: str) -> dict[str, Any]:
 
 def _mariadb(name: str) -> dict[str, Any]:
     try:
-        import MySQLdb  # type: ignore[import-untyped]  # of mysqlclient
+        import MySQLdb  # type: ignore[import-untyped]  # noqa: F401  # of mysqlclient
     except ImportError:
         import pymysql
 

@@ -86,13 +86,13 @@ class ShopDriver(ABC):
         return None
 
     def heard_elsewhere(self, order_key: str) -> list[str] | None:
-        """Tell what others have heard of an order over the network: the event id of each remote outbox event that arrived, once for each arrival.
+        """Tell what others have heard of an order over the network: the event id of each remote event, once for each arrival.
 
         None, if the plugin tells nobody that an order was paid or that money was refunded. Only the simulator and the killing ask.
         """
         return None
 
-    def use_account(self, base_url: str, merchant_no: str, token: str) -> None:  # most have nothing to do
+    def use_account(self, base_url: str, merchant_no: str, token: str) -> None:  # noqa: B027  # most have nothing to do
         """Point the shop's account at a gateway; only for a plugin that keeps accounts itself and implements `tillgate_account`.
 
         All others find theirs in `TILLGATE["ACCOUNTS"]`, which is set before this is called.

@@ -44,7 +44,7 @@ SIGNATURE: Final = "SIGNATURE"
 WRONG_SIGNATURE: Final = "WRONG-SIGNATURE"
 """What an answer carries in place of a signature that was wrong when it was recorded; no token gives it."""
 
-_TOKEN = "TOKEN"  # stands where one was
+_TOKEN = "TOKEN"  # noqa: S105  # stands where one was
 _HIDDEN = "***"
 _DATE = "2000-01-01T00:00:00Z"
 

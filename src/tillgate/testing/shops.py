@@ -18,7 +18,7 @@ from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Option
 
 pytest.register_assert_rewrite("tillgate.testing.conformance", "tillgate.testing.world")  # before they are imported, to be heard
 
-from tillgate.testing.report import PROPERTY, describe, pytest_addoption, pytest_configure
+from tillgate.testing.report import PROPERTY, describe, pytest_addoption, pytest_configure  # noqa: E402
 
 if TYPE_CHECKING:
     from tillgate.testing.driver import ShopDriver

@@ -282,5 +282,5 @@ def test_many_that_raise_the_same_matter_of_an_account_at_once_all_go_on(world: 
             open_review(GONE, "Gone.", "worker", account=name)
 
     for budget in range(10):
-        together(*[lambda: raised(f"account {budget}")] * 6)  # all of a turn are over before the next
+        together(*[lambda: raised(f"account {budget}")] * 6)  # noqa: B023  # all of a turn are over before the next
     assert Review.objects.count() == 10

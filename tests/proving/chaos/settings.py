@@ -9,7 +9,7 @@ os.environ.setdefault("SHOP_OWNER_MAIL", "owner@example.com")
 os.environ.setdefault("SHOP_MERCHANT_NO", "")
 os.environ.setdefault("SHOP_PAYMENT_TOKEN", "")
 
-from example_shop.production import *  # the production shape
+from example_shop.production import *  # noqa: F403  # the production shape
 from example_shop.production import CELERY_BEAT_SCHEDULE as _SCHEDULE
 from example_shop.production import TILLGATE as _TILLGATE
 from example_shop.settings import TILLGATE as _SANDBOX_TILLGATE

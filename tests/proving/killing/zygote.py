@@ -82,7 +82,7 @@ def _serve(connection: Connection, carry: Carry[Any]) -> None:
 def _here(job: Any, kill_at: int, carry: Carry[Any], tell: Callable[[str], object]) -> End:
     try:
         return End(points=carry(job, kill_at, tell))
-    except BaseException:  # whatever it is, it is told
+    except BaseException:  # noqa: BLE001  # whatever it is, it is told
         return End(fault=traceback.format_exc(limit=-4))
 
 

@@ -141,8 +141,10 @@ class People:
             method, account = chance.choice(_METHODS), chance.choice(world.accounts)
             if chance.random() < 0.1:
                 world.scheduler.spawn(
-                    f"double click {story}", lambda: self.start(key, method, account), story=story
-                )  # it begins before the next turn
+                    f"double click {story}",
+                    lambda: self.start(key, method, account),  # noqa: B023  # it begins before the next turn
+                    story=story,
+                )
             payment = self.press(key, method) if chance.random() < 0.1 else self.start(key, method, account)
             if payment is None:
                 world.scheduler.pause(chance.uniform(5, 200))
@@ -271,7 +273,7 @@ class People:
             amount = chance.choice((payment.amount, payment.amount, Decimal(chance.randint(1, 90_000)) / 100, payment.amount / 2))
             amount = max(Decimal("0.01"), amount.quantize(Decimal("0.01")))
             action = chance.choice((operations.refund, self._queued))
-            self.process(f"refund {amount}", lambda: action(payment.pk, amount, staff="clerk"))  # done before the next turn
+            self.process(f"refund {amount}", lambda: action(payment.pk, amount, staff="clerk"))  # noqa: B023  # done before the next turn
             self._world.scheduler.pause(chance.uniform(0, 600))
 
     def _queued(self, payment_id: int, amount: Decimal, *, staff: str) -> Refund:
@@ -413,7 +415,7 @@ class People:
     def _worker(self) -> int:
         """Worker run in one process or, as Celery's tasks do, each part in one of its own; return how much was done."""
         if not self._world.has_tasks:
-            work_done = self.process("worker", lambda: operations.run_worker())  # polled up anew, since a mutant may replace it
+            work_done = self.process("worker", lambda: operations.run_worker())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
             return work_done.work if work_done else 0
         bounds = [partial(working.run_account, account) for account in self.process("wake", working.wake) or ()]
         parts = [self.process("worker", budget) for budget in (*bounds, working.run_shop, working.run_mail)]

@@ -105,7 +105,7 @@ class Scheduler:
                 action()
             except Crash as crash:
                 self.tell(str(crash))
-            except BaseException as error:  # handed to whoever runs the world
+            except BaseException as error:  # noqa: BLE001  # handed to whoever runs the world
                 self.failure = self.failure or error
 
         actor.thread = greenlet(living, self._hub)

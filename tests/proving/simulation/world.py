@@ -189,7 +189,7 @@ class SimulatedWorld:
 
         def working() -> None:
             self.scheduler.pause(max(get_settings().review_mail_minutes * 60, _HOUR) + 1)
-            self.people.process("worker", lambda: operations.run_worker())  # polled up anew, since a mutant may replace it
+            self.people.process("worker", lambda: operations.run_worker())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
 
         worker = self.scheduler.spawn("last worker", working, story="worker")
         self._until(lambda: worker.thread.dead)

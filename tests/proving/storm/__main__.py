@@ -83,9 +83,7 @@ def _storm(database: str, folder: Path, given: argparse.Namespace) -> dict[str, 
         "copies": given.copies,
         "connections": given.connections,
     }
-    say(
-        f"{given.copies} copies of the notifications of {given.payments:,} payments, on gunicorn with {WORKERS} workers of {THREADS} threads"
-    )
+    say(f"{given.copies} copies of each notification of {given.payments:,} payments, gunicorn with {WORKERS} workers of {THREADS} threads")
     told = one_effect(database, folder / "one-effect", given.payments, given.copies, given.seed, say)
     peer = _peer(database, given, say)
     say(f"shoppers on {given.connections} connections for {given.seconds:g} s")
@@ -117,9 +115,7 @@ def _tell(result: dict[str, Any]) -> None:
     """Print what came of the storm on one database."""
     told, peer, traffic = result["one_effect"], result["peer"], result["mixed"]
     say = partial(_say_of, result["database"])
-    say(
-        f"{told['payments']:,} payments, {result['copies']} copies of each notification: {told['effects']:,} effects on {told['orders']:,} orders"
-    )
+    say(f"{told['payments']:,} payments, {result['copies']} copies each: {told['effects']:,} effects on {told['orders']:,} orders")
     say(f"  found to be paid by: {_counts(told['doors'])}")
     _tell_times(say, told["kinds"])
     if peer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from benchmarks.shop.settings import *  # the same shop
+from benchmarks.shop.settings import *  # noqa: F403  # the same shop
 from benchmarks.shop.settings import TILLGATE as _TILLGATE
 
 ROOT_URLCONF = "tests.proving.storm.urls"

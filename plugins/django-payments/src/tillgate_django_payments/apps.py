@@ -13,4 +13,4 @@ class TillgateDjangoPaymentsConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks."""
-        from tillgate_django_payments import checks  # importing the checks registers them
+        from tillgate_django_payments import checks  # noqa: F401  # importing the checks registers them

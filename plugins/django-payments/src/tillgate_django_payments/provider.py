@@ -47,7 +47,7 @@ _WRITTEN_BY_OUTBOX_EVENTS: Final = frozenset({"status", "message", "captured_amo
 class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has no types
     """Pays through Tillgate: with one `payment method`, or with whichever the shopper chooses on Tillgate's page when none is given."""
 
-    def __init__(self, method: str | None = None, capture: bool = True) -> None:  # the library's own argument
+    def __init__(self, method: str | None = None, capture: bool = True) -> None:  # noqa: FBT001, FBT002  # the library's own argument
         super().__init__(capture=capture)
         if method is not None and method not in set(PaymentMethod):
             raise ConfigurationError("method", method, f"is not one of {', '.join(PaymentMethod)}; leave it out to let the shopper choose")

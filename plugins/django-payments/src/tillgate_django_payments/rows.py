@@ -112,7 +112,7 @@ def _lines(row: Any) -> tuple[Goods, ...]:
     """Return what is bought, none where the shop cannot say it any more: a product may be deleted after its payment."""
     try:
         return tuple(_goods(item.name, item.quantity) for item in row.get_purchased_items())
-    except Exception:  # the shop's own code may raise anything
+    except Exception:  # noqa: BLE001  # the shop's own code may raise anything
         _log.exception("what payment %s buys could not be read", row.pk)
         return ()
 

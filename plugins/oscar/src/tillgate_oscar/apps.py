@@ -13,7 +13,7 @@ class TillgateOscarConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks and listen to Oscar's signals."""
-        from tillgate_oscar import checks  # importing the checks registers them
+        from tillgate_oscar import checks  # noqa: F401  # importing the checks registers them
 
         if apps.is_installed("tillgate.django"):  # the checks tell when it is not
             from tillgate_oscar import signals

@@ -36,7 +36,7 @@ class TillgatePretixConfig(PluginConfig):  # type: ignore[misc]  # pretix has no
 
     def ready(self) -> None:
         """Give Tillgate its settings, which pretix keeps in its configuration file, and its addresses; and listen to pretix."""
-        from tillgate_pretix import checks, configuration, signals  # importing signals and checks registers them
+        from tillgate_pretix import checks, configuration, signals  # noqa: F401  # importing signals and checks registers them
 
         if not hasattr(settings, "TILLGATE"):
             settings.TILLGATE = configuration.from_file(settings.CONFIG_FILE, settings.SITE_URL, [mail for _name, mail in settings.ADMINS])

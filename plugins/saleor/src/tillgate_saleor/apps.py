@@ -14,4 +14,4 @@ class TillgateSaleorConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the system checks."""
-        from tillgate_saleor import checks  # importing the checks registers them
+        from tillgate_saleor import checks  # noqa: F401  # importing the checks registers them

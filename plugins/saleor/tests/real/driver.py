@@ -120,7 +120,7 @@ class RealSaleorDriver(StorefrontDriver):
         """Cancel what was begun: the staff can do no more to a checkout."""
         for transaction in self._ledger(order_key)["transactions"]:
             self.shop.saleor.request(transaction["id"], "CANCEL")
-            until("it is canceled", lambda: "CANCEL_SUCCESS" in dict(self.shop.saleor.events(transaction["id"])))  # called at once
+            until("it is canceled", lambda: "CANCEL_SUCCESS" in dict(self.shop.saleor.events(transaction["id"])))  # noqa: B023  # called at once
 
     def edit_total(self, order_key: str, total: Decimal) -> None:
         """Change the cart; the storefront then asks anew how it can be paid, as it does when it shows its payment step."""

@@ -113,7 +113,7 @@ def test_a_second_payment_is_in_saleors_books_and_can_be_given_back(
     for one in both:
         decides(one.payment_page, "pay", storefront.return_url)
     for one in both:
-        until("the money is reported", lambda: charged(saleor, one))  # called at once
+        until("the money is reported", lambda: charged(saleor, one))  # noqa: B023  # called at once
     order = storefront.complete(checkout)
     assert saleor.order(order)["chargeStatus"] == "OVERCHARGED"
     assert "second-payment" in [reason for one in both for reason in service.reviews(one.reference)]
@@ -218,7 +218,7 @@ def test_a_checkout_that_is_paid_in_two_parts_is_paid_where_parts_are_allowed(
             assert part.event == "CHARGE_ACTION_REQUIRED", part.message
             decides(part.payment_page, "pay", storefront.return_url)
             assert storefront.process(part.transaction).event == "CHARGE_SUCCESS"
-            until("the part is counted", lambda: saleor.transaction(part.transaction)["chargedAmount"]["amount"] == amount)  # at once
+            until("the part is counted", lambda: saleor.transaction(part.transaction)["chargedAmount"]["amount"] == amount)  # noqa: B023  # at once
             time.sleep(6)  # the next worker run carries the report: by then Saleor has taken note of the part
     order = saleor.order(storefront.complete(checkout))
     assert (order["chargeStatus"], order["totalCharged"]["amount"]) == ("FULL", TOTAL)

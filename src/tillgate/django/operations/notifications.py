@@ -112,7 +112,7 @@ def _tell_of_unjudged(refund: Refund) -> None:
     payment = refund.payment
     message = (
         f"Account {payment.account}: it could not be found, or is another merchant's by now, when a notification came of the refund of "
-        f"USD {refund.amount} of payment {payment.reference}. If the notification does not come again, see at the gateway whether it was done."
+        f"USD {refund.amount} of payment {payment.reference}. If it does not come again, see at the gateway whether it was done."
     )
     with durable():
         open_review(ReviewReason.ACCOUNT_GONE, message, "webhook", payment=payment, account=payment.account)

@@ -24,7 +24,7 @@ __all__ = ["Faults"]
 
 _T = TypeVar("_T")
 _MOST_POINTS: Final = 200
-_WRONG_TOKEN: Final = "0123456789abcdef0123456789abcdef0"  # polled for in the logs
+_WRONG_TOKEN: Final = "0123456789abcdef0123456789abcdef0"  # noqa: S105  # polled for in the logs
 _SIGNATURE: Final = re.compile(rb"verifySign\W{1,6}([0-9a-f]{32})")
 
 

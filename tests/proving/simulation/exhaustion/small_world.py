@@ -185,7 +185,7 @@ class SmallWorld(SimulatedWorld):
         self.scheduler.seconds += _UNTIL_DUE
         self.stepping.script.is_whole = False  # no statement lets time pass
         self.stepping.touched.add(GATEWAY)  # a notification may be due by now
-        self.people.process("worker", lambda: operations.run_worker())  # polled up anew, since a mutant may replace it
+        self.people.process("worker", lambda: operations.run_worker())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
 
     def _refund(self) -> None:
         payment = Payment.objects.filter(status="paid").order_by("pk")[0]
@@ -320,7 +320,7 @@ class SmallWorld(SimulatedWorld):
         """Worker run whenever something is due, less and less often what comes to nothing."""
         end, vain = self.scheduler.seconds + _LONGEST_QUIET, 0
         while self.scheduler.seconds < end:
-            work_done = self.people.process("worker", lambda: operations.run_worker())  # as above
+            work_done = self.people.process("worker", lambda: operations.run_worker())  # noqa: PLW0108  # looked up anew, since a mutant may replace it
             due = self.people._next_due()
             if due is None:
                 return

@@ -113,7 +113,7 @@ def _require_account(alias: str) -> None:
 def _starts(when: _Moment, now: datetime) -> datetime:
     if isinstance(when, timedelta):
         return now - when
-    moment = when if isinstance(when, datetime) else datetime(when.year, when.month, when.day)  # made aware below
+    moment = when if isinstance(when, datetime) else datetime(when.year, when.month, when.day)  # noqa: DTZ001  # made aware below
     if is_naive(now):  # a project without time zones stores its moments so
         return moment if is_naive(moment) else make_naive(moment)
     return make_aware(moment) if is_naive(moment) else moment

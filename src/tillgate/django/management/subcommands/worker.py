@@ -81,12 +81,11 @@ def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Sto
     while not stopped():
         try:
             work_done = run_worker(limit, _progress(voice), stopped)
-        except Exception as error:  # the database may be away, and come back
+        except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
             failures += 1
             # No traceback: with a database away for an hour they would hide everything else.
-            pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10)) * random.uniform(
-                0.5, 1
-            )  # spreads load, guards nothing
+            share = random.uniform(0.5, 1)  # noqa: S311  # spreads load, guards nothing
+            pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10)) * share
             _log.error("the worker run ended early (%s: %s); the next one begins in %.0f s", type(error).__name__, error, pause)
             connections.close_all()  # the next worker run connects anew
             stopped.wait(pause)
