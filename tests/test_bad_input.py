@@ -196,14 +196,14 @@ def test_a_bad_answer_proves_nothing_and_nothing_is_sent_again(scripted: Scripte
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_unknown_status_is_told_and_is_not_paid(scripted: ScriptedGateway, kind: str) -> None:
     scripted.script = always(http(envelope(found(status="teleported"))))
-    [answer] = take_action(kind, account(base_url=scripted.url, **FAST), "query")
+    [answer] = take_action(kind, account(base_url=scripted.url, **FAST), "poll")
     assert (answer.status, answer.status_text) == (TransactionStatus.UNRECOGNISED, "teleported")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_missing_amount_is_told_as_missing(scripted: ScriptedGateway, kind: str) -> None:
     scripted.script = always(http(envelope(found(amount=None))))
-    [answer] = take_action(kind, account(base_url=scripted.url, **FAST), "query")
+    [answer] = take_action(kind, account(base_url=scripted.url, **FAST), "poll")
     assert (answer.status, answer.amount) == (TransactionStatus.PAID, None)
     scripted.script = always(http(envelope(created(amount=None))))
     [made] = take_action(kind, account(base_url=scripted.url, **FAST), "pay")

@@ -106,7 +106,7 @@ def test_i6_i8_a_kept_connection_that_dies_under_a_request_is_not_tried_again(
 ) -> None:
     scripted.script = in_turn([GOOD["query"]], [how], [GOOD[operation]])
     with pytest.raises(OutcomeUnknown):
-        take_action(kind, account(base_url=scripted.url, **FAST), "query", operation)
+        take_action(kind, account(base_url=scripted.url, **FAST), "poll", operation)
     assert (len(scripted.requests), scripted.connections) == (2, 1)
 
 
@@ -129,7 +129,7 @@ def test_a_query_is_tried_again_after_a_failed_connection_429_and_5xx(
     scripted: ScriptedGateway, kind: str, failure: tuple[Step, ...]
 ) -> None:
     scripted.script = in_turn(failure, failure, [GOOD["query"]])
-    assert take_action(kind, account(base_url=scripted.url, **FAST), "query")[0].reference == REFERENCE
+    assert take_action(kind, account(base_url=scripted.url, **FAST), "poll")[0].reference == REFERENCE
     assert len(scripted.requests) == 3
     assert len({request.body for request in scripted.requests}) == 1
 
@@ -140,7 +140,7 @@ def test_a_query_is_tried_again_after_a_failed_connection_429_and_5xx(
 def test_a_query_stops_at_its_attempts_and_tells_what_happened(scripted: ScriptedGateway, kind: str, attempts: int) -> None:
     scripted.script = always(http(b"", 503))
     with pytest.raises(AnswerNotUnderstood) as caught:
-        take_action(kind, account(base_url=scripted.url, **FAST, query_attempts=attempts), "query")
+        take_action(kind, account(base_url=scripted.url, **FAST, query_attempts=attempts), "poll")
     assert caught.value.http_status == 503
     assert len(scripted.requests) == attempts
 
@@ -153,7 +153,7 @@ def test_a_query_stops_at_its_deadline(
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
     scripted.script = always(*failure)
     with within(5), pytest.raises((AnswerNotUnderstood, OutcomeUnknown)):
-        take_action(kind, account(base_url=scripted.url, **SLOW, query_attempts=10), "query")
+        take_action(kind, account(base_url=scripted.url, **SLOW, query_attempts=10), "poll")
     assert 1 <= len(scripted.requests) < 4
 
 
@@ -161,7 +161,7 @@ def test_a_query_stops_at_its_deadline(
 def test_a_query_that_ran_out_of_time_was_sent_and_does_not_say_otherwise(scripted: ScriptedGateway, kind: str) -> None:
     scripted.script = always(60.0)
     with pytest.raises(OutcomeUnknown):
-        take_action(kind, account(base_url=scripted.url, **SLOW), "query")
+        take_action(kind, account(base_url=scripted.url, **SLOW), "poll")
 
 
 @pytest.mark.usefixtures("quick_pauses")
@@ -180,7 +180,7 @@ def test_a_query_that_ran_out_of_time_was_sent_and_does_not_say_otherwise(script
 def test_a_query_that_was_answered_is_not_repeated(scripted: ScriptedGateway, kind: str, answer: bytes, error: type[GatewayError]) -> None:
     scripted.script = always(answer)
     with pytest.raises(error):
-        take_action(kind, account(base_url=scripted.url, **FAST), "query")
+        take_action(kind, account(base_url=scripted.url, **FAST), "poll")
     assert len(scripted.requests) == 1
 
 

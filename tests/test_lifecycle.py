@@ -19,6 +19,7 @@ from tillgate.lifecycle import (
     REFUND_TRANSITIONS,
     Answer,
     Claim,
+    Decision,
     Found,
     IllegalTransition,
     Inconclusive,
@@ -27,16 +28,20 @@ from tillgate.lifecycle import (
     PaymentStatus,
     RefundStatus,
     ReviewReason,
-    claim_of,
-    decide,
+    answer_of,
     decide_creation,
     decide_refund,
-    hear,
+    interpret,
     move_payment,
     move_refund,
 )
 from tillgate.wire.dialects import REFERENCE, TransactionStatus
 from tillgate.wire.messages import CreatedPayment, Refunded, Transaction
+
+
+def decide(facts: PaymentFacts, answer: Answer) -> Decision:
+    return interpret(facts, (), answer)
+
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LATER = NOW + timedelta(hours=3)
@@ -255,7 +260,7 @@ def test_a_gateway_that_forgot_what_nobody_paid_is_told_to_nobody_and_asked_agai
 def test_silence_19_a_dialect_may_say_that_the_gateway_forgets_what_has_timed_out(
     status: PaymentStatus, asked_at: datetime, seen: PaymentStatus, review: ReviewReason | None
 ) -> None:
-    answer = hear(errors.OrderNotFound("000022", "order not found", 400), asked_at, replace(REFERENCE, expired_is_forgotten=True))
+    answer = answer_of(errors.OrderNotFound("000022", "order not found", 400), asked_at, replace(REFERENCE, expired_is_forgotten=True))
     decision = decide(replace(FACTS, status=status), answer)
     assert (decision.status, decision.review, decision.transaction_no) == (seen, review, "3001")
     assert decision.is_conclusive
@@ -276,7 +281,7 @@ def test_a_gateway_that_has_forgotten_what_is_settled_has_not_had_the_last_word(
 
 
 def test_a_wrongly_signed_answer_is_no_news_and_tells_the_owner() -> None:
-    decision = decide(FACTS, hear(errors.SignatureMismatch("its verifySign is wrong", 200), NOW))
+    decision = decide(FACTS, answer_of(errors.SignatureMismatch("its verifySign is wrong", 200), NOW))
     assert (decision.status, decision.review, decision.is_conclusive) == (PaymentStatus.PENDING, ReviewReason.SIGNATURE_MISMATCH, False)
 
 
@@ -365,11 +370,11 @@ def test_a_payment_that_the_gateway_never_heard_of_waits_until_its_time_has_pass
     ],
 )
 def test_every_error_of_a_query_but_not_found_is_no_news(error: errors.TillgateError) -> None:
-    assert isinstance(hear(error, NOW), Inconclusive)
+    assert isinstance(answer_of(error, NOW), Inconclusive)
 
 
 def test_not_found_is_heard_as_an_answer() -> None:
-    assert hear(errors.OrderNotFound("000022", "order not found", 400), NOW) == NotFound(asked_at=NOW)
+    assert answer_of(errors.OrderNotFound("000022", "order not found", 400), NOW) == NotFound(asked_at=NOW)
 
 
 @pytest.mark.parametrize(
@@ -440,7 +445,7 @@ def test_the_tables_know_every_status() -> None:
 
 
 def test_a_refused_query_tells_the_owner_and_moves_nothing() -> None:
-    decision = decide(FACTS, hear(errors.Refused("000010", "unknown merchant", 400), LATER))
+    decision = decide(FACTS, answer_of(errors.Refused("000010", "unknown merchant", 400), LATER))
     assert (decision.status, decision.review) == (PaymentStatus.PENDING, ReviewReason.WRONG_CREDENTIALS)
 
 
@@ -563,13 +568,13 @@ def test_an_open_payment_is_unanswered_six_hours_after_its_time_to_pay(
 def test_i2_a_doubt_says_whether_the_gateway_calls_the_payment_paid(said_by: dict[str, Any], claim: Claim) -> None:
     decision = decide(FACTS, found(replace(said("success"), **said_by), LATER))
     assert decision.review
-    assert claim_of(decision.review, f"Payment S1: {decision.detail}.") is claim
+    assert decision.claim is claim
 
 
 def test_what_the_gateway_does_not_tell_of_a_payment_claims_nothing() -> None:
     decision = decide(FACTS, NotFound(asked_at=LATER, was_reported_paid=True))
     assert decision.review is ReviewReason.PAYMENT_UNKNOWN
-    assert claim_of(decision.review, decision.detail) is Claim.NONE
+    assert decision.claim is Claim.NONE
     assert decide(replace(FACTS, transaction_no=None), NotFound(asked_at=LATER, was_reported_paid=True)).status is PaymentStatus.PENDING
 
 

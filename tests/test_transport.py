@@ -62,13 +62,13 @@ def server() -> Iterator[ScriptedGateway]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_twenty_calls_use_one_connection(server: ScriptedGateway, kind: str) -> None:
-    take_action(kind, account(base_url=server.url, **FAST), *(["pay", "query", "refund", "query"] * 5))
+    take_action(kind, account(base_url=server.url, **FAST), *(["pay", "poll", "refund", "poll"] * 5))
     assert (len(server.requests), server.connections) == (20, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_leaving_a_gateway_closes_its_connections(server: ScriptedGateway, kind: str) -> None:
-    take_action(kind, account(base_url=server.url, **FAST), "query")
+    take_action(kind, account(base_url=server.url, **FAST), "poll")
     assert server.wait_until_none_is_open()
 
 
@@ -129,7 +129,7 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used(server: Scrip
 def test_no_cookie_is_kept(server: ScriptedGateway, kind: str) -> None:
     server.script = lambda request: [http(GOOD_BODIES[request.operation], headers={"Set-Cookie": "session=1; Path=/"})]
     by_name = server.url.replace("127.0.0.1", "localhost")  # a cookie jar may be shy of addresses without a name
-    take_action(kind, account(base_url=by_name, **FAST), "query", "query")
+    take_action(kind, account(base_url=by_name, **FAST), "poll", "poll")
     assert not [request for request in server.requests if "cookie" in request.headers]
 
 
@@ -141,7 +141,7 @@ def test_no_proxy_or_password_is_read_from_the_environment(
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port()}")
-    take_action(kind, account(base_url=server.url, **FAST), "query")
+    take_action(kind, account(base_url=server.url, **FAST), "poll")
     assert "authorization" not in server.requests[0].headers
 
 
@@ -402,7 +402,7 @@ def test_the_deadline_holds_however_many_addresses_a_silent_host_has(monkeypatch
 @pytest.mark.skipif(sys.platform != "linux", reason="for the same reason")
 def test_an_address_that_answers_is_found_behind_some_that_do_not(server: ScriptedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     with silent_addresses(monkeypatch, last=int(server.url.rpartition(":")[2])) as port:
-        take_action("sync", account(base_url=f"http://pay.example:{port}", **FAST, connect_timeout_seconds=0.2), "query")
+        take_action("sync", account(base_url=f"http://pay.example:{port}", **FAST, connect_timeout_seconds=0.2), "poll")
     assert len(server.requests) == 1
 
 

@@ -85,7 +85,7 @@ def test_staff_settles_a_refund_of_unknown_outcome_and_accepts_with_a_note(shop:
     page.get_by_role("button", name="The refund was done").click()
     expect(page.get_by_text("Resolved by anna")).to_be_visible()
     page.goto("/admin/tillgate/review/")
-    page.get_by_text("Accept with a note").first.click()
+    page.get_by_text("Dismiss with a note").first.click()
     page.get_by_label("Why it can stay as it is").first.fill("it was our own refund")
     page.get_by_role("button", name="Accept").click()
     expect(page.get_by_text("it was our own refund").first).to_be_visible()

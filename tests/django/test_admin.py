@@ -114,7 +114,7 @@ def test_each_act_needs_its_permission(
     assert payment
     assert (b'action="' + page_of(payment, "refund").encode() in client.get(page_of(payment)).content) is may_refund
     listed = client.get(LISTS[2]).content.decode()
-    assert ("Accept with a note" in listed) is may_resolve
+    assert ("Dismiss with a note" in listed) is may_resolve
     assert ("Refund…" in listed) is may_enter
     assert client.get(page_of(payment, "refund")).status_code == (200 if may_refund else 403)
     assert client.post(page_of(payment, "refund"), {"amount": "1"}).status_code == (302 if may_refund else 403)
@@ -122,10 +122,10 @@ def test_each_act_needs_its_permission(
     for action, may in (
         (ReviewAction.REFUND, may_enter),
         (ReviewAction.RECORD_EXTERNAL_REFUND, may_enter),
-        (ReviewAction.QUERY, may_resolve),
+        (ReviewAction.POLL, may_resolve),
     ):
         assert client.post(page_of(review, "action"), {"action": action, "amount": "1"}).status_code == (302 if may else 403), action
-    accepted = client.post(page_of(review, "action"), {"action": "accept", "note": "fine"})
+    accepted = client.post(page_of(review, "action"), {"action": "dismiss", "note": "fine"})
     assert accepted.status_code == (302 if may_resolve else 403)
     review.refresh_from_db()
     assert (review.resolved_at is not None) is may_resolve
@@ -148,7 +148,7 @@ def test_no_card_leads_to_a_page_that_is_refused(world: World) -> None:
     for address in (LISTS[2], page_of(review)):
         page = client.get(address).content.decode()
         assert review.payment.reference in page
-        assert "Accept with a note" in page
+        assert "Dismiss with a note" in page
         for link in set(re.findall(r'href="(/admin/tillgate/(?:payment|order)/\d[^"]*)"', page)):
             assert client.get(link).status_code == 200, link
     both = staff("view_review", "resolve_review", "refund_payment", "view_payment", name="bob").get(LISTS[2]).content.decode()
@@ -173,9 +173,9 @@ def test_an_act_needs_the_csrf_token(world: World) -> None:
     payment = world.paid_payment()
     client = Client(enforce_csrf_checks=True)
     client.force_login(User.objects.create_superuser("anna"))
-    review = Review.objects.create(reason="forged-notifications", message="Something.", payment=payment, opened_at=timezone.now())
+    review = Review.objects.create(reason="forged-notifications", facts={"detail": "Something."}, payment=payment, opened_at=timezone.now())
     for path in (page_of(payment, "refund"), page_of(payment, "query"), page_of(review, "action")):
-        assert client.post(path, {"amount": "1", "action": "accept", "note": "x"}).status_code == 403
+        assert client.post(path, {"amount": "1", "action": "dismiss", "note": "x"}).status_code == 403
     assert not Refund.objects.exists()
 
 
@@ -223,7 +223,7 @@ def test_i11_no_secret_and_no_address_that_grants_something_is_on_any_page(world
         "token": PUBLISHED_TEST_TOKEN,
     }
     TimelineEntry.objects.update(evidence=leak, message=f"about {payment.notification_key}")
-    Review.objects.update(evidence=leak, message=f"about {payment.notification_key} and {PUBLISHED_TEST_TOKEN}")
+    Review.objects.update(evidence=leak, facts={"detail": f"about {payment.notification_key} and {PUBLISHED_TEST_TOKEN}"})
     OutboxEvent.objects.update(fault=f"Oops: {payment.payment_url} {refund.notification_key}", done_at=None)
     for path in [*LISTS, *map(page_of, (review, payment, review.order)), page_of(payment, "refund")]:
         shown = boss.get(path).content.decode()
@@ -253,7 +253,7 @@ def test_a_list_needs_the_same_statements_however_many_rows(world: World, boss: 
             payment = world.paid_payment()
             Review.objects.create(
                 reason=ReviewReason.SECOND_PAYMENT,
-                message="Twice.",
+                facts={"detail": "Twice."},
                 order=payment.order,
                 payment=payment,
                 opened_at=timezone.now(),
@@ -492,7 +492,7 @@ def test_every_reason_has_words_and_acts_and_every_act_has_words() -> None:
     assert set(ACTIONS) == set(ReviewAction)
     for reason in REASONS:
         assert actions_for(Review(reason=reason)), reason
-    assert actions_for(Review(reason="of-a-later-version")) == (ReviewAction.ACCEPT,)
+    assert actions_for(Review(reason="of-a-later-version")) == (ReviewAction.DISMISS,)
 
 
 def test_the_count_is_on_every_page_of_ours_and_leads_there(world: World, boss: Client) -> None:
@@ -528,7 +528,7 @@ def test_money_that_a_colleague_decided_to_keep_meanwhile_is_not_given_back(worl
     payment = review.payment
     assert payment is not None
     asked = boss.get(page_of(payment, "refund"), {"review": review.pk}).context
-    staff(is_superuser=True, name="bob").post(page_of(review, "action"), {"action": "accept", "note": "it pays the next order"})
+    staff(is_superuser=True, name="bob").post(page_of(review, "action"), {"action": "dismiss", "note": "it pays the next order"})
     response = press(boss, payment, "25.00", seen=asked["seen"], mark=asked["press"], review=str(review.pk))
     assert said(response) == ["Nothing was refunded: bob had resolved it already: it pays the next order."]
     assert not Refund.objects.exists()
@@ -560,9 +560,9 @@ def test_a_mismatch_is_resolved_when_the_gateway_is_asked_again_and_agrees(world
     world.sandbox.control.fault("wrong_amount", occasion="query", times=2)
     world.notification(payment)
     review = Review.objects.get(reason=ReviewReason.AMOUNT_MISMATCH)
-    assert action(boss, review, "query").startswith("Not resolved yet: the gateway says that it is paid, but the amount is")
+    assert action(boss, review, "poll").startswith("Not resolved yet: the gateway says that it is paid, but the amount is")
     assert review.resolved_at is None
-    assert action(boss, review, "query") == "Resolved: asked again: the gateway says that it is paid."
+    assert action(boss, review, "poll") == "Resolved: asked again: the gateway says that it is paid."
     assert review.resolved_by == "anna"
     assert world.fresh(payment).status == "paid"
 
@@ -575,9 +575,9 @@ def test_account_matters_are_resolved_when_the_gateway_answers_well_again(
     world.notification(payment)
     review = Review.objects.get()
     assert (review.reason, review.payment_id, review.account) == ("wrong-credentials", payment.pk, "default")
-    assert action(boss, review, "query").startswith("Not resolved yet: ")
+    assert action(boss, review, "poll").startswith("Not resolved yet: ")
     configure()
-    assert action(boss, review, "query").startswith("Resolved: ")
+    assert action(boss, review, "poll").startswith("Resolved: ")
     assert review.resolved_at
 
 
@@ -588,7 +588,7 @@ def test_a_missing_account_is_resolved_when_it_is_back(world: World, boss: Clien
     review = Review.objects.get()
     assert review.reason == ReviewReason.ACCOUNT_GONE
     configure()
-    assert action(boss, review, "query").startswith("Resolved: ")
+    assert action(boss, review, "poll").startswith("Resolved: ")
 
 
 @pytest.mark.parametrize(("what", "status", "back"), [("refund-done", "succeeded", "10.00"), ("refund-not-done", "failed", "0.00")])
@@ -597,7 +597,7 @@ def test_i6_a_person_settles_a_refund_of_unknown_outcome(world: World, boss: Cli
     world.sandbox.control.fault("lost_response", occasion="refund")
     operations.refund(payment.pk, "10.00")
     review = Review.objects.get(reason=ReviewReason.REFUND_UNKNOWN)
-    assert "does not resolve" in action(boss, review, "accept", note="whatever")
+    assert "does not resolve" in action(boss, review, "dismiss", note="whatever")
     assert action(boss, review, what).startswith("Resolved: ")
     assert Refund.objects.get().status == status
     assert ShopOrder.objects.get(pk=payment.order.key).refunded == Decimal(back)
@@ -691,8 +691,8 @@ def test_a_failing_outbox_event_is_tried_again(
         world.notification(payment)
         review = Review.objects.get(reason=ReviewReason.DELIVERY_FAILING)
         assert "the shop is being painted" in boss.get(LISTS[2]).content.decode()
-        assert action(boss, review, "retry") == "Not resolved yet: it failed again: RuntimeError: the shop is being painted."
-    assert action(boss, review, "retry") == "Resolved: the shop was told at attempt 3."
+        assert action(boss, review, "redeliver") == "Not resolved yet: it failed again: RuntimeError: the shop is being painted."
+    assert action(boss, review, "redeliver") == "Resolved: the shop was told at attempt 3."
     assert world.shop.is_paid(payment.order.key)
 
 
@@ -725,10 +725,12 @@ def test_i4_telling_again_cannot_pay_an_order_twice(world: World, boss: Client) 
 
 def test_accepting_needs_a_note(world: World, boss: Client) -> None:
     review = second_payment(world)
-    assert "a note must say why" in action(boss, review, "accept", note="  ")
-    assert action(boss, review, "accept", note="the shopper wants it so") == "Resolved: the shopper wants it so."
+    assert "a note must say why" in action(boss, review, "dismiss", note="  ")
+    assert action(boss, review, "dismiss", note="the shopper wants it so") == "Resolved: the shopper wants it so."
     assert review.resolution == "the shopper wants it so"
-    assert "does not resolve" in action(boss, Review.objects.create(reason="x", message="y", opened_at=timezone.now()), "no-such-act")
+    assert "does not resolve" in action(
+        boss, Review.objects.create(reason="x", facts={"detail": "y"}, opened_at=timezone.now()), "no-such-act"
+    )
 
 
 def test_an_overpaid_order_is_resolved_by_giving_back_the_difference(world: World, boss: Client) -> None:
@@ -782,12 +784,12 @@ def test_what_says_something_else_by_now_is_not_accepted_unread(world: World, bo
     review = open_review(ReviewReason.CHANGED_AFTER_PAID, "It is 'reversed'.", "worker", **told)
     assert review
     page = boss.get(LISTS[2]).content.decode()
-    assert f'name="read" value="{review.mark}"' in page
-    read = review.mark
+    assert f'name="read" value="{review.version}"' in page
+    read = review.version
     open_review(ReviewReason.CHANGED_AFTER_PAID, "It is a charge-back.", "worker", **told)
-    assert action(boss, review, "accept", note="agreed", read=read) == "it says something else by now: It is a charge-back."
+    assert action(boss, review, "dismiss", note="agreed", read=read) == "it says something else by now: It is a charge-back."
     assert review.resolved_at is None
-    assert action(boss, review, "accept", note="agreed", read=review.mark) == "Resolved: agreed."
+    assert action(boss, review, "dismiss", note="agreed", read=review.version) == "Resolved: agreed."
 
 
 def test_a_payment_that_was_settled_meanwhile_is_not_let_expire(world: World, boss: Client) -> None:
@@ -818,8 +820,8 @@ def test_a_creation_that_was_wrongly_signed_is_not_settled_by_a_query_that_is_in
     world.sandbox.control.fault("bad_signature", occasion="pay")
     operations.start_payment(world.shop.plugin, world.order(), method="alipay")
     review = Review.objects.get(reason=ReviewReason.SIGNATURE_MISMATCH)
-    assert actions_for(review) == (ReviewAction.ACCEPT,)
-    assert "does not resolve" in action(boss, review, "query")
+    assert actions_for(review) == (ReviewAction.DISMISS,)
+    assert "does not resolve" in action(boss, review, "poll")
     assert review.resolved_at is None
 
 
@@ -842,7 +844,7 @@ def test_a_shop_that_fails_while_it_is_told_again_is_quoted(world: World, boss: 
 
 def test_what_no_database_keeps_is_taken_out_of_notes_and_reasons(world: World, boss: Client) -> None:
     review = second_payment(world)
-    assert action(boss, review, "accept", note="as\0agreed") == "Resolved: as\ufffdagreed."
+    assert action(boss, review, "dismiss", note="as\0agreed") == "Resolved: as\ufffdagreed."
     payment = world.paid_payment()
     press(boss, payment, "1.00", seen=0, mark="x", reason="too\0late")
     assert Refund.objects.get().reason == "too\ufffdlate"
@@ -859,5 +861,5 @@ def test_the_same_matter_may_come_again_after_it_was_resolved(world: World, boss
     payment = world.paid_payment()
     for message in ("3 forged.", "6 forged."):
         open_review(ReviewReason.FORGED_NOTIFICATIONS, message, "notification", order=payment.order, payment=payment)
-        action(boss, Review.objects.latest("id"), "accept", note="a scanner")
+        action(boss, Review.objects.latest("id"), "dismiss", note="a scanner")
     assert Review.objects.count() == 2

@@ -34,7 +34,7 @@ from tillgate.django.management.subcommands import worker as subcommand
 from tillgate.django.management.terminal import Stop, Voice
 from tillgate.django.models import Order, Payment, Review
 from tillgate.django.operations.ledger import DifferenceKind
-from tillgate.django.operations.reviews import ANSWER_REASONS
+from tillgate.django.operations.reviews import ACCOUNT_REASONS, UNAPPLIED_REASONS
 from tillgate.django.operations.worker import WorkDone
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 
@@ -323,7 +323,14 @@ def test_every_subcommand_and_option_is_explained_and_no_other() -> None:
 
 def test_every_kind_of_difference_is_explained_and_no_other() -> None:
     explained = rows(section(read("docs/reference/manage.md"), "Differences"))
-    shown_to_a_person = {*ANSWER_REASONS, "changed-after-paid", "refund-unknown", "refund-contradicted", "duplicate-transaction-no"}
+    shown_to_a_person = {
+        *UNAPPLIED_REASONS,
+        *(ACCOUNT_REASONS - {"gateway-silent"}),
+        "changed-after-paid",
+        "refund-unknown",
+        "refund-contradicted",
+        "duplicate-transaction-no",
+    }
     otherwise = {
         "wrong-credentials",
         "signature-mismatch",
@@ -600,7 +607,7 @@ def test_wrong_settings_do_not_end_the_doctor(healthy: World, settings: Any) -> 
 
 def test_a_worker_that_is_away_and_what_needs_a_person_are_told(healthy: World) -> None:
     healthy.time.advance(hours=2)
-    Review.objects.create(reason="underpaid", message="It was underpaid.", open_key="1", opened_at=clock.now())
+    Review.objects.create(reason="underpaid", facts={"detail": "It was underpaid."}, open_key="1", opened_at=clock.now())
     _, wrong = findings()
     assert set(wrong) == {"worker", "reviews"}
     assert "2 h ago" in wrong["worker"]

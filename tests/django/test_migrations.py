@@ -91,7 +91,14 @@ def _fill(world: World) -> None:
     )
     Review.objects.bulk_create(
         [
-            Review(reason="overpaid", message="", payment=payment, order=payment.order, open_key=f"overpaid:{payment.pk}", opened_at=now)
+            Review(
+                reason="overpaid",
+                facts={"detail": ""},
+                payment=payment,
+                order=payment.order,
+                open_key=f"overpaid:{payment.pk}",
+                opened_at=now,
+            )
             for payment in payments
         ],
         batch_size=500,

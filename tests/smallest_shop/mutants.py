@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from tillgate.wire.notifications import read_notification
 __all__ = ["MUTANTS", "MUTANTS_OF_THE_KIT", "MUTANTS_OF_THE_SIMULATOR", "Mutant"]
 
 working = importlib.import_module("tillgate.django.operations.worker")  # the package has a function of that name
+interpreting: Any = sys.modules["tillgate.lifecycle.interpret"]  # the package gives its function under the same name
 _log = logging.getLogger("tillgate")  # the logger of the core, which the judge must hear
 
 
@@ -316,12 +318,12 @@ def asks_at_every_notification(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("amount_mismatch")
 def ignores_the_amount(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lifecycle, "_contradiction", lambda facts, found: None)
+    patch.setattr(interpreting, "_contradiction", lambda facts, found: None)
 
 
 @mutant("currency_mismatch")
 def ignores_the_currency(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lifecycle, "_contradiction", lambda facts, found: None)
+    patch.setattr(interpreting, "_contradiction", lambda facts, found: None)
 
 
 @mutant("notification_is_kept_before_it_is_acknowledged")
@@ -407,14 +409,14 @@ def delivers_every_paid_payment(patch: pytest.MonkeyPatch) -> None:
 def _deciding(patch: pytest.MonkeyPatch, change: Callable[[PaymentFacts, Any, Decision], PaymentStatus | None]) -> None:
     """Let `change` move a payment where the lifecycle does not."""
     for module in (payments, working):
-        real = module.decide
+        real = module.interpret
 
-        def decide(facts: PaymentFacts, answer: Any, real: Callable[..., Decision] = real) -> Decision:
-            decision = real(facts, answer)
+        def interpret(facts: PaymentFacts, reviews: Any, answer: Any, real: Callable[..., Decision] = real) -> Decision:
+            decision = real(facts, reviews, answer)
             status = change(facts, answer, decision)
             return decision if status is None else dataclasses.replace(decision, status=status, review=None, is_conclusive=True)
 
-        patch.setattr(module, "decide", decide)
+        patch.setattr(module, "interpret", interpret)
 
 
 @mutant("changed_after_paid")

@@ -113,7 +113,7 @@ def test_a_pipeline_that_does_not_lead_to_paid_raises_review_and_is_made_good_wh
         for _ in range(3):
             world.time.advance(hours=2)
             world.run_worker()
-        assert "outbox_event-failing" in world.reviews()
+        assert "delivery-failing" in world.reviews()
         assert Order.objects.get().status == "Pending payment"
         assert not Order.objects.get().sources.exists()
     finally:

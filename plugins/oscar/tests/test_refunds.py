@@ -288,7 +288,7 @@ def test_money_that_somebody_has_let_be_is_said_to_be_given_back_on_the_payments
     world.shop.close_order(number)
     world.shopper_pays(payment)
     world.notification(payment)
-    operations.take_action(Review.objects.get().pk, "accept", staff="ann", note="the shopper comes for it")
+    operations.take_action(Review.objects.get().pk, "dismiss", staff="ann", note="the shopper comes for it")
     with pytest.raises(PaymentError, match="it can be refunded on its own page in the admin"):
         get_class("order.processing", "EventHandler")().handle_payment_event(
             Order.objects.get(number=number), refund_event_type(), Decimal("12.50")

@@ -261,7 +261,7 @@ def test_i6_of_one_whose_outcome_was_unknown_only_afterwards_staff_have_not_said
     world.a_day_passes()
     assert [row.status for row in Refund.objects.all()] == ["unknown"]
     assert world.reviews() == ["refund-unknown"]
-    assert not Review.objects.filter(reason="outbox_event-failing").exists()
+    assert not Review.objects.filter(reason="delivery-failing").exists()
     assert sum("the shopper has it twice" in message for message in history_of(order)) == (press == "done")
 
 

@@ -59,7 +59,7 @@ def test_an_order_that_nobody_began_to_pay_is_shown_where_it_leads_to_and_in_no_
     with world.failing_handler("tillgate_order_unpaid", times=99):
         world.a_day_passes()
         world.a_day_passes()
-    assert world.reviews() == ["outbox_event-failing"]
+    assert world.reviews() == ["delivery-failing"]
     code, event = order_of(world, key).code, event_of(world)
     with scope(organizer=event.organizer):
         event.organizer.events.create(name="Another", slug="other", currency="USD", date_from=event.date_from, plugins=event.plugins)
@@ -67,7 +67,7 @@ def test_an_order_that_nobody_began_to_pay_is_shown_where_it_leads_to_and_in_no_
     assert PAGE in browser.get(f"/control/event/org/conf/orders/{code}/").content.decode()
     assert f"/control/event/org/conf/orders/{code}/" in browser.get(PAGE).content.decode()
     assert "There is nothing to do." in browser.get("/control/event/org/other/tillgate/").content.decode()
-    answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "retry", "seen": "0"}, follow=True)
+    answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "redeliver", "seen": "0"}, follow=True)
     assert "Resolved: " in answer.content.decode()
 
 
@@ -174,9 +174,9 @@ def test_an_order_that_staff_have_marked_paid_is_paid_by_the_money_unless_it_was
 def test_a_matter_is_accepted_only_with_a_note(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
     matter = Review.objects.get()
-    refused = browser.post(PAGE, {"review": matter.pk, "action": "accept", "note": ""}, follow=True)
+    refused = browser.post(PAGE, {"review": matter.pk, "action": "dismiss", "note": ""}, follow=True)
     assert "Nothing was done: a note must say why" in refused.content.decode()
-    browser.post(PAGE, {"review": matter.pk, "action": "accept", "note": "refunded in cash"})
+    browser.post(PAGE, {"review": matter.pk, "action": "dismiss", "note": "refunded in cash"})
     assert world.reviews() == []
 
 
@@ -184,13 +184,13 @@ def test_a_matter_is_accepted_only_with_a_note(world: World, twice: Any) -> None
 def test_who_may_not_change_orders_sees_and_does_nothing(world: World, twice: Any, granted: tuple[str, ...]) -> None:
     browser = staff(world, *granted)
     assert browser.get(PAGE).status_code in (403, 404)
-    answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "accept", "note": "hm"})
+    answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "dismiss", "note": "hm"})
     assert answer.status_code in (403, 404)
     assert world.reviews() == ["second-payment"]
 
 
 def test_a_stranger_is_asked_to_log_in(world: World, twice: Any) -> None:
-    answer = Client().post(PAGE, {"review": Review.objects.get().pk, "action": "accept", "note": "hm"})
+    answer = Client().post(PAGE, {"review": Review.objects.get().pk, "action": "dismiss", "note": "hm"})
     assert answer.status_code == 302
     assert answer["Location"].startswith("/control/login")
     assert world.reviews() == ["second-payment"]
@@ -209,7 +209,7 @@ def test_what_concerns_another_event_is_not_found(world: World, twice: Any) -> N
     browser = logged_in(user)
     page = "/control/event/org/other/tillgate/"
     assert "There is nothing to do." in browser.get(page).content.decode()
-    assert browser.post(page, {"review": Review.objects.get().pk, "action": "accept", "note": "hm"}).status_code == 404
+    assert browser.post(page, {"review": Review.objects.get().pk, "action": "dismiss", "note": "hm"}).status_code == 404
     assert browser.get(PAGE).status_code in (403, 404)
     assert world.reviews() == ["second-payment"]
 

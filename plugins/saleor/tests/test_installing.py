@@ -185,7 +185,7 @@ def test_an_installation_is_listed_and_forgotten(saleor: SaleorDouble, world: Wo
     assert saleor.post(Event.PROCESS, raw, saleor.sign(raw))[0] == 401
     world.sandbox.control.pay(said["pspReference"])
     world.a_day_passes()
-    assert world.reviews() == ["outbox_event-failing"], "its money waits for a person"
+    assert world.reviews() == ["delivery-failing"], "its money waits for a person"
     assert saleor.install()[0] == 200
     world.a_day_passes()
     assert world.reviews() == []
@@ -198,7 +198,7 @@ def test_an_app_that_saleor_has_switched_off_for_a_while_reports_later(saleor: S
     tokens, saleor.tokens = saleor.tokens, {}
     world.sandbox.control.pay(said["pspReference"])
     world.a_day_passes()
-    assert world.reviews() == ["outbox_event-failing"]
+    assert world.reviews() == ["delivery-failing"]
     assert transaction.charged == 0
     saleor.tokens = tokens
     world.a_day_passes()
@@ -313,7 +313,7 @@ def test_a_token_that_no_key_fits_is_told_to_a_person_and_not_lost(saleor: Saleo
     settings.TILLGATE_SALEOR = {**settings.TILLGATE_SALEOR, "ENCRYPTION_KEYS": [NEW]}
     world.sandbox.control.pay(said["pspReference"])
     world.a_day_passes()
-    assert world.reviews() == ["outbox_event-failing"]
+    assert world.reviews() == ["delivery-failing"]
     settings.TILLGATE_SALEOR = {**settings.TILLGATE_SALEOR, "ENCRYPTION_KEYS": [NEW, settings.SECRET_KEY]}
     world.a_day_passes()
     assert transaction.charged == Decimal("19.90")

@@ -78,8 +78,8 @@ def given_up(saleor: SaleorDouble, world: World, reference: str) -> None:
     for _ in range(6):
         world.time.advance(minutes=10)
         world.run_worker()
-    assert world.reviews() == ["outbox_event-failing"]
-    operations.take_action(Review.objects.get(resolved_at__isnull=True).pk, "accept", staff="ann", note="I see to it")
+    assert world.reviews() == ["delivery-failing"]
+    operations.take_action(Review.objects.get(resolved_at__isnull=True).pk, "dismiss", staff="ann", note="I see to it")
     saleor.tokens = tokens
     run_worker(world)
 
@@ -539,7 +539,7 @@ def test_i4_a_second_payment_of_what_a_person_had_accepted_as_too_little_is_told
     world.sandbox.control.pay(one["pspReference"])
     run_worker(world)
     run_worker(world)
-    operations.take_action(Review.objects.get().pk, "accept", staff="ann", note="the shopper will take it out")
+    operations.take_action(Review.objects.get().pk, "dismiss", staff="ann", note="the shopper will take it out")
     source.total = TOTAL
     saleor.gateway_initialize(source)
     world.sandbox.control.pay(two["pspReference"])
@@ -776,7 +776,7 @@ def test_a_saleor_that_is_down_hears_of_it_later(saleor: SaleorDouble, world: Wo
     saleor.is_down = True
     world.a_day_passes()
     assert transaction.charged == 0
-    assert world.reviews() == ["outbox_event-failing"]
+    assert world.reviews() == ["delivery-failing"]
     saleor.is_down = False
     world.a_day_passes()
     assert transaction.charged == TOTAL

@@ -186,7 +186,7 @@ def test_what_saleor_answers_to_a_report(answer: str, told: str, world: World, a
     assert bool(outbox_event.done_at) == (told == "")
     assert told in outbox_event.fault
     assert recorded.TOKEN not in outbox_event.fault
-    assert world.reviews() == (["outbox_event-failing"] if told else [])
+    assert world.reviews() == (["delivery-failing"] if told else [])
     assert payment.status == "paid", "whatever Saleor says of the report"
 
 

@@ -6,7 +6,6 @@ interface.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import uuid
 from decimal import Decimal
@@ -17,7 +16,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus, RefundStatus
+from tillgate.django.review_text import message_of
+from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, Claim, OrderStatus, OutboxStatus, PaymentStatus, RefundStatus, ReviewStatus, claim_of
 from tillgate.wire import money
 from tillgate.wire.money import CURRENCY
 
@@ -95,6 +95,13 @@ class Order(models.Model):
 
     def __str__(self) -> str:
         return f"{self.plugin}:{self.key}"
+
+    @property
+    def status(self) -> OrderStatus:
+        """Where the order stands."""
+        if self.paid_by_id is not None:
+            return OrderStatus.PAID
+        return OrderStatus.CLOSED if self.closed_at else OrderStatus.OPEN
 
 
 class Payment(models.Model):
@@ -243,7 +250,7 @@ class TimelineEntry(models.Model):
 
 
 class Review(models.Model):
-    """Something that a person must look at: a reason, the evidence and how it was resolved."""
+    """A case that staff must decide: a reason, the compared facts and how it was closed. `tillgate.lifecycle.review` says what follows."""
 
     order = models.ForeignKey(Order, models.CASCADE, null=True, blank=True, related_name="reviews")
     payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="reviews")
@@ -251,19 +258,25 @@ class Review(models.Model):
     outbox_event = models.ForeignKey("OutboxEvent", models.CASCADE, null=True, blank=True, related_name="reviews")
     account = models.CharField(_("account"), max_length=128, blank=True)
     reason = models.CharField(max_length=64, db_index=True)
-    message = models.TextField()
+    status = models.CharField(max_length=16, choices=_choices(ReviewStatus), default=ReviewStatus.OPEN.value)
+    reported_paid = models.BooleanField(default=False)
+    """Whether the gateway says "paid", though a check failed."""
+    facts = models.JSONField(default=dict)
+    """The compared values. The message is rendered from them."""
+    version = models.CharField(max_length=16)
+    """A hash of reason, facts and `reported_paid`: an action on an older version is refused."""
     evidence = models.JSONField(default=dict)
     open_key = models.CharField(max_length=190, unique=True, null=True, blank=True)
-    """The same thing is open only once; null once resolved, so that it may come again."""
+    """The same case is open only once; null once closed, so that it may come again."""
     opened_at = models.DateTimeField(db_index=True)
+    recorded = models.JSONField(default=list)
+    """The versions that stand in the timeline."""
     mailed_at = models.DateTimeField(null=True, blank=True)
-    mailed = models.JSONField(null=True, default=list)
-    """The marks of the sentences that were mailed. Null where a version that did not know of this wrote the row."""
+    mailed = models.JSONField(default=list)
+    """The versions that were mailed."""
     resolved_at = models.DateTimeField(null=True, blank=True)
     resolved_by = models.CharField(max_length=150, blank=True)
     resolution = models.CharField(max_length=255, blank=True)
-    accepted = models.BooleanField(null=True, default=False)
-    """A person leaves it as it is: the very same is not told again. Null where a version that did not know of this wrote the row."""
 
     class Meta:
         default_permissions = _PERMISSIONS
@@ -275,9 +288,14 @@ class Review(models.Model):
         return self.message
 
     @property
-    def mark(self) -> str:
-        """Return what tells whether it still says what a person has read."""
-        return hashlib.sha256(self.message.encode()).hexdigest()[:16]
+    def message(self) -> str:
+        """What happened, in the active language. For people only."""
+        return message_of(self.reason, self.facts, reported_paid=self.reported_paid)
+
+    @property
+    def claim(self) -> Claim:
+        """What the gateway claims of the payment by these facts."""
+        return claim_of(self.reason, self.facts, reported_paid=self.reported_paid)
 
 
 class OutboxEventKind(models.TextChoices):
@@ -317,6 +335,13 @@ class OutboxEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.event_id}"
+
+    @property
+    def status(self) -> OutboxStatus:
+        """Where the event stands."""
+        if self.done_at is not None:
+            return OutboxStatus.ABANDONED if self.outcome == OutboxStatus.ABANDONED else OutboxStatus.DELIVERED
+        return OutboxStatus.FAILING if self.attempts else OutboxStatus.WAITING
 
 
 class Heartbeat(models.Model):

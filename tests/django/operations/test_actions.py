@@ -40,7 +40,7 @@ def tell_again(review: Review) -> operations.Done:
 
 def test_an_act_that_comes_too_late_changes_nothing_and_says_who_was_quicker(world: World) -> None:
     _, review = held(world)
-    operations.take_action(review.pk, "accept", staff="bob", note="  fine so ")
+    operations.take_action(review.pk, "dismiss", staff="bob", note="  fine so ")
     done = operations.take_action(review.pk, "refund", staff="ann", amount="12.50")
     assert (done.resolved, done.message, done.refund) == (True, "bob had resolved it already: fine so", None)
     assert operations.actions_for(Review.objects.get(pk=review.pk)) == ()
@@ -49,10 +49,10 @@ def test_an_act_that_comes_too_late_changes_nothing_and_says_who_was_quicker(wor
 
 def test_an_act_that_does_not_fit_is_refused_in_words(world: World) -> None:
     _, review = held(world)
-    with pytest.raises(ActionNotPossible, match=r"^'retry' does not resolve 'paid-not-payable'$"):
-        operations.take_action(review.pk, "retry", staff="ann")
+    with pytest.raises(ActionNotPossible, match=r"^'poll' does not resolve 'paid-not-payable'$"):
+        operations.take_action(review.pk, "poll", staff="ann")
     with pytest.raises(ActionNotPossible, match=r"^a note must say why it can stay as it is$"):
-        operations.take_action(review.pk, "accept", staff="ann")
+        operations.take_action(review.pk, "dismiss", staff="ann")
 
 
 def test_telling_again_fails_in_words_while_the_shop_does_not_take_the_money(world: World) -> None:
@@ -106,7 +106,7 @@ def test_what_was_accepted_while_telling_again_waited_is_not_told_any_more(world
     ShopOrder.objects.update(status="open")
     with world.failing_handler("tillgate_payment_paid"):
         tell_again(review)
-    assert operations.take_action(review.pk, "accept", staff="bob", note="paid in cash").resolved
+    assert operations.take_action(review.pk, "dismiss", staff="bob", note="paid in cash").resolved
     world.time.advance(hours=2)
     world.run_worker()
     assert world.shop.times_paid(payment.order.key) == 0
@@ -120,12 +120,17 @@ def test_telling_again_about_another_matter_goes_on_when_the_first_was_accepted(
     with world.failing_handler("tillgate_payment_paid"):
         tell_again(review)
     other = Review.objects.create(
-        order=payment.order, payment=payment, reason="underpaid", message="Too little.", open_key="underpaid", opened_at=clock.now()
+        order=payment.order,
+        payment=payment,
+        reason="underpaid",
+        facts={"detail": "Too little."},
+        open_key="underpaid",
+        opened_at=clock.now(),
     )
     world.time.advance(hours=2)
     with world.failing_handler("tillgate_payment_paid"):
         tell_again(other)
-    operations.take_action(review.pk, "accept", staff="bob", note="see the other")
+    operations.take_action(review.pk, "dismiss", staff="bob", note="see the other")
     world.time.advance(hours=2)
     world.run_worker()
     assert world.shop.times_paid(payment.order.key) == 1
@@ -139,7 +144,7 @@ def test_a_matter_that_is_accepted_in_the_moment_of_telling_again_says_who_was_q
     ShopOrder.objects.update(status="open")
 
     def deliver(order_id: int) -> int:
-        operations.take_action(review.pk, "accept", staff="bob", note="paid in cash")
+        operations.take_action(review.pk, "dismiss", staff="bob", note="paid in cash")
         return outbox.deliver(order_id)
 
     monkeypatch.setattr(actions, "deliver", deliver)
@@ -158,12 +163,12 @@ def test_money_is_not_left_as_it_is_while_a_refund_of_it_waits_to_be_sent(world:
     with monkeypatch.context() as patched:
         patched.setattr("tillgate.hooks.refund", unreachable)
         operations.take_action(review.pk, "refund", staff="ann", amount="12.50")
-    assert operations.actions_for(review) == ("refund", "withdraw", "redeliver", "accept")
+    assert operations.actions_for(review) == ("refund", "withdraw", "redeliver", "dismiss")
     with pytest.raises(ActionNotPossible, match=r"^a refund of USD 12\.50 of this payment is queued: withdraw it first$"):
-        operations.take_action(review.pk, "accept", staff="bob", note="shipped")
+        operations.take_action(review.pk, "dismiss", staff="bob", note="shipped")
     done = operations.take_action(review.pk, "withdraw", staff="bob")
     assert (done.resolved, done.message, done.refund) == (False, "USD 12.50: withdrawn before it was sent: by bob", Refund.objects.get())
-    assert operations.take_action(review.pk, "accept", staff="bob", note="shipped").resolved
+    assert operations.take_action(review.pk, "dismiss", staff="bob", note="shipped").resolved
     world.time.advance(hours=2)
     world.run_worker()
     assert [refund.status for refund in payment.refunds.all()] == ["failed"]
@@ -181,7 +186,7 @@ def test_a_second_press_withdraws_no_other_refund_than_the_one_that_was_shown(wo
     assert (shown.amount, operations.to_withdraw(review, payment.refunds.order_by("id"))) == (Decimal("3.00"), shown)
     done = operations.take_action(review.pk, "withdraw", staff="bob", withdraws=shown.pk)
     assert done.message == "USD 3.00: withdrawn before it was sent: by bob"
-    with pytest.raises(RefundNotPossible, match="the refund is refused by now"):
+    with pytest.raises(RefundNotPossible, match="the refund is failed by now"):
         operations.take_action(review.pk, "withdraw", staff="ann", withdraws=shown.pk)
     assert [refund.status for refund in payment.refunds.order_by("pk")] == ["queued", "failed"]
 
@@ -200,15 +205,15 @@ def test_money_is_not_left_as_it_is_while_a_refund_of_it_is_being_sent(world: Wo
     refund = operations.refund(payment.pk, "1.00")
     Refund.objects.filter(pk=refund.pk).update(status="sending")
     with pytest.raises(ActionNotPossible, match=r"^a refund of USD 1\.00 of this payment is sending: look again in a moment$"):
-        operations.take_action(review.pk, "accept", staff="bob", note="shipped")
+        operations.take_action(review.pk, "dismiss", staff="bob", note="shipped")
 
 
 def test_what_is_about_no_money_of_the_payment_is_accepted_though_a_refund_of_it_waits(world: World) -> None:
     payment = world.paid_payment()
     queue(payment)
     about = {"order": payment.order, "payment": payment, "opened_at": clock.now()}
-    forged = Review.objects.create(reason="forged-notifications", message="Many.", open_key="forged", **about)
-    assert operations.take_action(forged.pk, "accept", staff="bob", note="a scanner").resolved
+    forged = Review.objects.create(reason="forged-notifications", facts={"detail": "Many."}, open_key="forged", **about)
+    assert operations.take_action(forged.pk, "dismiss", staff="bob", note="a scanner").resolved
 
 
 def test_what_waits_of_another_payment_keeps_nobody_from_accepting_and_is_not_withdrawn(world: World) -> None:
@@ -218,7 +223,7 @@ def test_what_waits_of_another_payment_keeps_nobody_from_accepting_and_is_not_wi
     assert "withdraw" not in operations.actions_for(review)
     with pytest.raises(ActionNotPossible, match=r"^no refund of this payment waits to be sent$"):
         operations.take_action(review.pk, "withdraw", staff="bob")
-    assert operations.take_action(review.pk, "accept", staff="bob", note="shipped").resolved
+    assert operations.take_action(review.pk, "dismiss", staff="bob", note="shipped").resolved
     assert Refund.objects.get(pk=other.pk).status == "queued"
 
 
@@ -275,9 +280,9 @@ def test_a_failing_outbox_event_is_tried_again_and_its_outcome_told(world: World
         said = "ShopIsDown: tillgate_payment_paid was made to fail by the test"
         whole = f"The shop could not be told payment-paid of order {payment.order}: {said}"
         assert (review.message, review.payment, review.order) == (whole, payment, payment.order)
-        done = operations.take_action(review.pk, "retry", staff="ann")
+        done = operations.take_action(review.pk, "redeliver", staff="ann")
         assert (done.resolved, done.message) == (False, f"it failed again: {said}")
-    done = operations.take_action(review.pk, "retry", staff="ann")
+    done = operations.take_action(review.pk, "redeliver", staff="ann")
     assert (done.resolved, done.message) == (True, "the shop was told at attempt 3")
     assert world.shop.is_paid(payment.order.key)
 
@@ -286,9 +291,9 @@ def test_a_outbox_event_that_was_made_meanwhile_is_resolved_by_trying_again(worl
     payment = world.paid_payment()
     outbox_event = OutboxEvent.objects.get()
     review = Review.objects.create(
-        reason="outbox_event-failing", message="It failed.", opened_at=clock.now(), order=payment.order, outbox_event=outbox_event
+        reason="delivery-failing", facts={"detail": "It failed."}, opened_at=clock.now(), order=payment.order, outbox_event=outbox_event
     )
-    done = operations.take_action(review.pk, "retry", staff="ann")
+    done = operations.take_action(review.pk, "redeliver", staff="ann")
     assert (done.resolved, done.message) == (True, "the shop was told: payment-paid")
     assert world.shop.times_paid(payment.order.key) == 1
 
@@ -298,9 +303,9 @@ def test_a_remote_outbox_event_is_tried_again_over_the_network(world: World, mon
     enqueue_remote(world.shop.plugin, payment.order.key, "invoice")
     outbox_event = OutboxEvent.objects.get(kind="remote")
     review = Review.objects.create(
-        reason="outbox_event-failing", message="It failed.", opened_at=clock.now(), order=payment.order, outbox_event=outbox_event
+        reason="delivery-failing", facts={"detail": "It failed."}, opened_at=clock.now(), order=payment.order, outbox_event=outbox_event
     )
-    done = operations.take_action(review.pk, "retry", staff="ann")
+    done = operations.take_action(review.pk, "redeliver", staff="ann")
     assert (done.resolved, done.message) == (True, "the shop was told: remote")
 
 
@@ -442,9 +447,9 @@ def test_asking_again_resolves_a_doubt_once_the_answer_is_in_order_and_not_befor
     world.notification(payment)
     review = Review.objects.get()
     world.sandbox.control.fault("wrong_amount", occasion="query")
-    again = operations.take_action(review.pk, "query", staff="ann")
+    again = operations.take_action(review.pk, "poll", staff="ann")
     assert (again.resolved, again.message) == (False, review.message.removeprefix(f"Payment {payment.reference}: ").removesuffix("."))
-    done = operations.take_action(review.pk, "query", staff="ann")
+    done = operations.take_action(review.pk, "poll", staff="ann")
     assert (done.resolved, done.message) == (True, "asked again: the gateway says that it is paid")
     assert ("payment.paid", "staff:ann") in payment.order.timeline.values_list("event", "actor")
 
@@ -452,19 +457,19 @@ def test_asking_again_resolves_a_doubt_once_the_answer_is_in_order_and_not_befor
 def test_the_newest_payment_is_asked_about_when_a_gateway_is_silent_to_all(world: World, configure: Callable[..., None]) -> None:
     world.start(world.order())
     newest = world.start(world.order())
-    review = Review.objects.create(reason="gateway-silent", message="Silent.", account="default", opened_at=clock.now())
-    assert operations.take_action(review.pk, "query", staff="ann").resolved
+    review = Review.objects.create(reason="gateway-silent", facts={"detail": "Silent."}, account="default", opened_at=clock.now())
+    assert operations.take_action(review.pk, "poll", staff="ann").resolved
     asked = [entry.reference for entry in world.sandbox.service.journal.all() if entry.operation == "query"]
     assert set(asked) == {newest.reference}
-    empty = Review.objects.create(reason="gateway-silent", message="Silent.", account="other", opened_at=clock.now())
+    empty = Review.objects.create(reason="gateway-silent", facts={"detail": "Silent."}, account="other", opened_at=clock.now())
     with pytest.raises(ActionNotPossible, match=r"^there is no payment of account other to ask about$"):
-        operations.take_action(empty.pk, "query", staff="ann")
+        operations.take_action(empty.pk, "poll", staff="ann")
 
 
 def test_i12_no_act_is_done_inside_a_transaction(world: World) -> None:
     payment, review = held(world)
     actions: dict[str, Callable[[], Any]] = {
-        "take_action": lambda: operations.take_action(review.pk, "accept", staff="ann", note="x"),
+        "take_action": lambda: operations.take_action(review.pk, "dismiss", staff="ann", note="x"),
         "poll_now": lambda: operations.poll_now(payment, "ann"),
     }
     for name, action in actions.items():
@@ -472,7 +477,7 @@ def test_i12_no_act_is_done_inside_a_transaction(world: World) -> None:
             action()
 
 
-@pytest.mark.parametrize("colleague", ["redeliver", "accept"])
+@pytest.mark.parametrize("colleague", ["redeliver", "dismiss"])
 def test_a_refund_is_not_sent_when_a_colleague_settles_its_matter_in_the_same_moment(
     world: World, monkeypatch: pytest.MonkeyPatch, colleague: str
 ) -> None:
@@ -498,11 +503,17 @@ def test_that_the_gateway_knows_no_such_payment_is_no_word_on_what_it_said_of_it
     payment = world.start(world.order())
     Payment.objects.update(transaction_no="")
     review = Review.objects.create(
-        reason=reason, payment=payment, order=payment.order, account="default", message="Look.", opened_at=clock.now(), open_key=reason
+        reason=reason,
+        payment=payment,
+        order=payment.order,
+        account="default",
+        facts={"detail": "Look."},
+        opened_at=clock.now(),
+        open_key=reason,
     )
     monkeypatch.setattr(actions, "ask", lambda _: NotFound(asked_at=clock.now()))
     world.time.advance(minutes=1)
-    assert operations.take_action(review.pk, "query", staff="ann").resolved is is_over
+    assert operations.take_action(review.pk, "poll", staff="ann").resolved is is_over
     assert bool(Review.objects.get(pk=review.pk).resolved_at) is is_over
 
 
@@ -516,7 +527,7 @@ def test_no_refund_made_elsewhere_is_entered_when_a_colleague_rules_it_out_in_th
     real = record_external_refund
 
     def slow(*arguments: Any, **options: Any) -> Refund:
-        operations.take_action(review.pk, "accept", staff="bob", note="no money went out")
+        operations.take_action(review.pk, "dismiss", staff="bob", note="no money went out")
         return real(*arguments, **options)
 
     monkeypatch.setattr(actions, "record_external_refund", slow)
@@ -534,7 +545,7 @@ def test_the_shop_is_not_told_again_when_a_colleague_settles_the_matter_in_the_s
 
     def slow(order_id: int) -> Any:
         monkeypatch.setattr(actions, "locked_order", real)
-        operations.take_action(review.pk, "accept", staff="bob", note="refunded in cash")
+        operations.take_action(review.pk, "dismiss", staff="bob", note="refunded in cash")
         return real(order_id)
 
     monkeypatch.setattr(actions, "locked_order", slow)
@@ -563,11 +574,11 @@ def test_what_cannot_be_carried_over_the_network_is_given_up_when_a_person_accep
         world.time.advance(hours=1)
         world.run_worker()
     assert set(carried) == {"invoice"}
-    review = Review.objects.get(reason="outbox_event-failing")
+    review = Review.objects.get(reason="delivery-failing")
     with pytest.raises(ActionNotPossible, match="a note must say why"):
-        operations.take_action(review.pk, "accept", staff="ann")
+        operations.take_action(review.pk, "dismiss", staff="ann")
     assert OutboxEvent.objects.get(event_id=hopeless).done_at is None
-    assert operations.take_action(review.pk, "accept", staff="ann", note="they closed").resolved
+    assert operations.take_action(review.pk, "dismiss", staff="ann", note="they closed").resolved
     row = OutboxEvent.objects.get(event_id=hopeless)
     assert (row.outcome, row.due_at, row.fault) == ("abandoned", None, "RuntimeError: the other side is gone")
     entry = TimelineEntry.objects.get(event="event.abandoned")
@@ -588,8 +599,8 @@ def test_what_the_shop_itself_must_be_told_is_tried_on_whatever_a_person_accepts
         for _ in range(20):
             world.time.advance(hours=1)
             world.run_worker()
-        review = Review.objects.get(reason="outbox_event-failing")
-        assert operations.take_action(review.pk, "accept", staff="ann", note="soon").resolved
+        review = Review.objects.get(reason="delivery-failing")
+        assert operations.take_action(review.pk, "dismiss", staff="ann", note="soon").resolved
     assert OutboxEvent.objects.get(payment=payment).done_at is None
     world.time.advance(hours=2)
     world.run_worker()
@@ -640,9 +651,9 @@ def not_paid(review: Review, **given: Any) -> operations.Done:
 def test_i2_a_payment_that_the_gateway_does_not_know_is_not_accepted_while_it_is_open(world: World, forgotten: Payment) -> None:
     """Accepted, it would stay open for ever, and keep its order waiting."""
     review = the("payment-unknown")
-    assert operations.actions_for(review) == ("query", "mark-expired")
+    assert operations.actions_for(review) == ("poll", "mark-expired")
     with pytest.raises(ActionNotPossible, match=r"^its payment is open: ask again"):
-        operations.take_action(review.pk, "accept", staff="ann", note="their index lags")
+        operations.take_action(review.pk, "dismiss", staff="ann", note="their index lags")
     assert not_paid(review).resolved
     world.time.advance(hours=2)
     world.run_worker()
@@ -657,7 +668,7 @@ def test_a_paid_payment_that_the_gateway_does_not_know_is_accepted_and_never_let
     world.time.advance(hours=2)
     world.run_worker()
     review = the("payment-unknown")
-    assert operations.actions_for(review) == ("query", "accept")
+    assert operations.actions_for(review) == ("poll", "dismiss")
     with pytest.raises(InvalidRequest, match="is paid by now"):
         not_paid(review)
 
@@ -784,9 +795,9 @@ def doubted(world: World, forgotten: Payment, found: Callable[..., None]) -> Rev
 
 def test_i2_what_the_gateway_says_of_an_open_payment_is_not_accepted(world: World, doubted: Review) -> None:
     """Accepted, nobody would know of it when the payment is let expire since the gateway has fallen silent."""
-    assert operations.actions_for(doubted) == ("query", "mark-expired")
+    assert operations.actions_for(doubted) == ("poll", "mark-expired")
     with pytest.raises(ActionNotPossible, match=r"^its payment is open: ask again, or marks it as expired"):
-        operations.take_action(doubted.pk, "accept", staff="ann", note="we know")
+        operations.take_action(doubted.pk, "dismiss", staff="ann", note="we know")
 
 
 def test_i2_a_payment_that_the_gateway_calls_paid_is_let_expire_by_whoever_has_read_that_alone(
@@ -798,7 +809,7 @@ def test_i2_a_payment_that_the_gateway_calls_paid_is_let_expire_by_whoever_has_r
     with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: .*says paid without a transactionNo"):
         not_paid(the("payment-unanswered"))
     assert world.fresh(forgotten).is_open
-    assert not_paid(doubted, read=doubted.mark).resolved
+    assert not_paid(doubted, read=doubted.version).resolved
     assert world.reviews() == []
     world.time.advance(hours=2)
     world.run_worker()
@@ -888,7 +899,7 @@ def test_i2_a_payment_that_a_notification_finds_to_be_called_paid_while_a_person
 
     monkeypatch.setattr(actions, "force_expire", slowly)
     with pytest.raises(InvalidRequest, match="says paid without a transactionNo"):
-        not_paid(waiting, read=waiting.mark)
+        not_paid(waiting, read=waiting.version)
     assert world.reviews() == ["amount-mismatch", "transaction-no-missing"]
 
 
@@ -897,7 +908,7 @@ def test_what_says_something_else_each_time_is_ended_all_the_same(world: World, 
     real = hooks.query
     monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: replace(real(account, reference), amount=Decimal("10.01")))
     world.time.advance(minutes=1)
-    assert not_paid(waiting, read=waiting.mark).resolved
+    assert not_paid(waiting, read=waiting.version).resolved
 
 
 def test_i2_a_payment_of_which_the_gateway_waits_for_the_shopper_is_not_let_expire_whatever_clocks_say(
@@ -928,7 +939,7 @@ def test_i2_a_payment_that_the_gateway_has_called_paid_and_does_not_know_since_i
     world.run_worker()
     assert world.fresh(forgotten).is_open
     assert world.reviews() == ["transaction-no-missing", "payment-unknown"]
-    assert the("payment-unknown").message.endswith("the gateway does not know it, though it has called it paid.")
+    assert the("payment-unknown").message.endswith("the gateway does not know it, though it reported it paid.")
     world.time.advance(minutes=1)
     with pytest.raises(InvalidRequest, match="says paid without a transactionNo"):
         not_paid(the("payment-unknown"))
@@ -1039,7 +1050,7 @@ def test_what_the_gateway_said_only_when_a_payment_was_let_expire_is_told_again(
     review = the("amount-mismatch")
     found(amount=Decimal("99999.00"))
     world.time.advance(minutes=1)
-    assert not_paid(review, read=review.mark).resolved
+    assert not_paid(review, read=review.version).resolved
     world.time.advance(days=1)
     world.run_worker()
     assert the("amount-mismatch").message.endswith("the amount is 99999.00 instead of 12.50.")
@@ -1063,9 +1074,9 @@ def test_i2_what_the_gateway_has_said_only_when_a_payment_is_let_expire_is_read_
     found(**PAID_WITH_ANOTHER_AMOUNT)
     world.time.advance(minutes=1)
     with pytest.raises(InvalidRequest, match="it is paid, but the amount"):
-        not_paid(doubted, read=doubted.mark)
+        not_paid(doubted, read=doubted.version)
     world.time.advance(minutes=1)
-    assert not_paid(doubted, read=doubted.mark).resolved, "it stands beside it by now"
+    assert not_paid(doubted, read=doubted.version).resolved, "it stands beside it by now"
 
 
 def test_who_asks_is_told_what_the_gateway_says_though_it_is_a_word_that_nobody_knows(
@@ -1129,7 +1140,7 @@ def test_i7_a_notification_that_comes_while_a_person_lets_a_payment_expire_bring
 def test_what_a_version_that_allowed_it_has_accepted_of_an_open_payment_is_told_again(
     world: World, doubted: Review, forgotten: Payment
 ) -> None:
-    operations.resolve(doubted.pk, "we know", "ann", accepted=True)
+    operations.resolve(doubted.pk, "we know", "ann", dismissed=True)
     world.time.advance(days=1)
     world.run_worker()
     assert world.reviews() == ["transaction-no-missing"]
@@ -1140,11 +1151,11 @@ def test_what_the_gateway_says_of_a_payment_that_is_settled_is_accepted(world: W
     with transaction.atomic():
         open_review(ReviewReason.AMOUNT_MISMATCH, "It says 10.00.", "worker", order=forgotten.order, payment=world.fresh(forgotten))
     told = the("amount-mismatch")
-    assert operations.actions_for(told) == ("query", "accept")
+    assert operations.actions_for(told) == ("poll", "dismiss")
     world.time.advance(minutes=1)
     with pytest.raises(InvalidRequest, match="is expired by now"):
         not_paid(told)
-    assert operations.take_action(told.pk, "accept", staff="ann", note="refunded there").resolved
+    assert operations.take_action(told.pk, "dismiss", staff="ann", note="refunded there").resolved
 
 
 def test_i9_an_answer_in_hand_is_outrun_by_what_a_persons_question_has_learnt_meanwhile(world: World) -> None:
@@ -1178,7 +1189,7 @@ def test_i5_what_was_not_read_is_not_settled_by_entering_a_refund(world: World) 
     world.time.advance(minutes=1)
     operations.poll_now(world.fresh(payment), "bob")
     with pytest.raises(ActionNotPossible, match=r"it says something else by now: .*'charged-back'"):
-        operations.take_action(read.pk, "record-external-refund", staff="ann", amount="2.00", seen=0, read=read.mark)
+        operations.take_action(read.pk, "record-external-refund", staff="ann", amount="2.00", seen=0, read=read.version)
     with pytest.raises(RefundNotPossible, match="it says something else by now"):
         record_external_refund(payment.pk, "2.00", staff="ann", about=read)
     assert not Refund.objects.exists()
@@ -1234,5 +1245,5 @@ def test_i5_on_the_payments_own_page_too_nothing_is_settled_that_was_not_read(wo
     for read in ("", "0123456789abcdef"):
         with pytest.raises(RefundNotPossible, match=r"it says something else by now: .*'charged-back'"):
             record_external_refund(payment.pk, "2.00", staff="ann", read=read)
-    assert record_external_refund(payment.pk, "2.00", staff="ann", read=the("changed-after-paid").mark)
+    assert record_external_refund(payment.pk, "2.00", staff="ann", read=the("changed-after-paid").version)
     assert world.reviews() == []

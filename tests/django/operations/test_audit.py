@@ -230,7 +230,7 @@ def test_what_the_gateway_does_not_know_is_told_of_each_payment(world: World) ->
 def test_what_was_told_of_another_payment_or_account_is_not_told_of_this_one(world: World) -> None:
     other = world.paid_payment()
     payment = world.paid_payment()
-    raised: dict[str, Any] = {"message": "x", "opened_at": clock.now()}
+    raised: dict[str, Any] = {"facts": {"detail": "x"}, "opened_at": clock.now()}
     Review.objects.create(payment=other, account="default", reason="amount-mismatch", open_key="1", **raised)
     Review.objects.create(account="another", reason="wrong-credentials", open_key="2", **raised)
     by_reference = {one.reference: one.told for one in look(ask=saying(amount=Decimal("12.49")))}
@@ -288,7 +288,7 @@ def test_what_was_paid_and_is_something_else_there(world: World) -> None:
     world.time.advance(hours=2)
     world.run_worker()
     assert only().told.startswith("needs review since ")
-    take_action(Review.objects.get().pk, "accept", staff="ann", note="the bank took it back")
+    take_action(Review.objects.get().pk, "dismiss", staff="ann", note="the bank took it back")
     found = only()
     assert found.told == "ann resolved it: the bank took it back"
     assert found.remedy.startswith("nothing, if that still holds; otherwise: ")
@@ -506,7 +506,7 @@ def test_a_paid_payment_that_the_shop_was_not_told(world: World) -> None:
         for _ in range(3):
             world.time.advance(minutes=10)
             world.run_worker()
-        assert world.reviews() == ["outbox_event-failing"]
+        assert world.reviews() == ["delivery-failing"]
         assert only().told.startswith("needs review since ")
     world.time.advance(hours=1)
     world.run_worker()
@@ -623,7 +623,7 @@ def test_two_payments_that_are_paid_by_one_transaction(world: World) -> None:
     found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
     assert [(one.reference, one.told) for one in found] == [(second.reference, "")]
     assert f"as is payment {first.reference} of order {first.order}" in found[0].here
-    Review.objects.create(payment=first, reason="duplicate-transaction-no", message="x", open_key="x", opened_at=clock.now())
+    Review.objects.create(payment=first, reason="duplicate-transaction-no", facts={"detail": "x"}, open_key="x", opened_at=clock.now())
     found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]
     assert found[0].told.startswith("needs review since ")
 
@@ -647,7 +647,7 @@ def test_a_transaction_of_which_one_payment_is_paid_pays_no_two(world: World) ->
 def test_two_payments_of_one_transaction_are_not_known_to_a_person_who_was_told_of_something_else(world: World) -> None:
     first, second, other = (world.paid_payment() for _ in range(3))
     rewrite(second, transaction_no=first.transaction_no)
-    raised: dict[str, Any] = {"message": "x", "opened_at": clock.now()}
+    raised: dict[str, Any] = {"facts": {"detail": "x"}, "opened_at": clock.now()}
     Review.objects.create(payment=first, reason="forged-notifications", open_key="1", **raised)
     Review.objects.create(payment=other, reason="duplicate-transaction-no", open_key="2", **raised)
     found = [difference for difference in look() if str(difference.kind) == "duplicate-transaction-no"]

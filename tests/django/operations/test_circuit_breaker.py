@@ -79,7 +79,7 @@ def test_an_account_that_answers_rests_no_more_and_what_was_told_of_it_is_taken_
 
 
 def test_what_was_told_of_something_else_is_not_taken_back(world: World) -> None:
-    Review.objects.create(reason="account-gone", account="default", message="Gone.", opened_at=clock.now())
+    Review.objects.create(reason="account-gone", account="default", facts={"detail": "Gone."}, opened_at=clock.now())
     pause("default", "time-out", is_told=False)
     resume("default")
     assert Review.objects.get().resolved_at is None

@@ -54,7 +54,8 @@ def told(of: Payment, pk: int = 1, **fields: Any) -> OutboxEvent:
 
 
 def review(**fields: Any) -> Review:
-    return Review(**{"opened_at": NOW, **fields})
+    detail = {"facts": {"detail": fields.pop("message")}} if "message" in fields else {}
+    return Review(**{"opened_at": NOW, **detail, **fields})
 
 
 def ledger(*payments: Payment, paid_by: Payment | None = None, **rows: Any) -> OrderLedger:
@@ -184,7 +185,7 @@ def test_what_the_gateway_has_created_it_must_know(status: str, number: str | No
 
 
 def test_what_the_gateway_has_called_paid_it_must_know_though_nobody_knows_whether_it_was_created() -> None:
-    one, matter = payment(status="created", transaction_no=None), {"reason": "transaction-no-missing", "message": "It says paid."}
+    one, matter = payment(status="created", transaction_no=None), {"reason": "transaction-no-missing", "reported_paid": True}
     found = compared(one, NotFound(asked_at=NOW), review(**matter))
     assert found
     assert found.kind is DifferenceKind.UNKNOWN_THERE
@@ -354,7 +355,7 @@ def test_a_outbox_event_that_waits() -> None:
     failing = told(one, done_at=None, outcome="", attempts=3, due_at=NOW, fault="x" * 201)
     there = f"the shop was not told in 3 attempts: {'x' * 200}"
     assert found(ledger(one, outbox_events=[failing])) == [("not-delivered", "S1", SHOWN, there, f"{remedy} at {RAISED}", "")]
-    knows = review(outbox_event=failing, reason="outbox_event-failing")
+    knows = review(outbox_event=failing, reason="delivery-failing")
     needs = ("not-delivered", "S1", SHOWN, there, SETTLE, f"needs review since {RAISED}")
     assert found(ledger(one, outbox_events=[failing], reviews=[knows])) == [needs]
     assert found(ledger(one, outbox_events=[failing], reviews=[review(payment=one, reason="underpaid")])) == [needs]

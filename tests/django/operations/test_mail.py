@@ -26,7 +26,10 @@ def owner(world: World, configure: Callable[..., None]) -> None:
 
 
 def matters(count: int) -> list[Review]:
-    rows = [Review(reason="underpaid", message=f"Matter {number}.", opened_at=clock.now()) for number in range(count)]
+    rows = [
+        Review(reason="underpaid", facts={"detail": f"Matter {number}."}, version=str(number), opened_at=clock.now())
+        for number in range(count)
+    ]
     return Review.objects.bulk_create(rows)
 
 
@@ -113,12 +116,12 @@ def test_a_matter_that_says_something_else_while_it_is_mailed_is_mailed_once_mor
     send = mail.EmailMessage.send
 
     def told_anew(message: mail.EmailMessage) -> int:
-        Review.objects.filter(message="Matter 1.").update(message="It is a charge-back.", mailed_at=None)
+        Review.objects.filter(version="1").update(facts={"detail": "It is a charge-back."}, version="2", mailed_at=None)
         return send(message)
 
     monkeypatch.setattr(mail.EmailMessage, "send", told_anew)
     assert mail_reviews() == 1
-    assert list(Review.objects.order_by("id").values_list("message", "mailed_at")[1]) == ["It is a charge-back.", None]
+    assert [(one.message, one.mailed_at) for one in Review.objects.order_by("id")][1] == ("It is a charge-back.", None)
     assert Review.objects.earliest("id").mailed_at
 
 

@@ -98,7 +98,7 @@ def test_a_handler_that_keeps_failing_is_shown_to_a_person_while_the_payment_sta
     for _ in range(5):
         world.time.advance(hours=1)
         world.run_worker()
-    assert world.reviews() == ["outbox_event-failing"]
+    assert world.reviews() == ["delivery-failing"]
     assert world.fresh(payment).status == "paid"
     assert "database is away" in Review.objects.get().message
     failing_shop.clear()
@@ -177,7 +177,7 @@ def test_a_remote_outbox_event_that_keeps_failing_is_named_to_a_person(world: Wo
     for _ in range(3):
         world.time.advance(hours=1)
         world.run_worker()
-    assert world.reviews() == ["outbox_event-failing"]
+    assert world.reviews() == ["delivery-failing"]
     said = f"The shop could not send confirmation of order mailing-shop:{payment.order.key}: ConnectionError"
     assert Review.objects.get().message.startswith(said)
 
@@ -698,7 +698,7 @@ def test_a_remote_outbox_event_that_another_worker_failed_to_carry_meanwhile_lea
         monkeypatch.setattr(hooks, "call_owner", real)
         world.time.advance(minutes=3)
         assert deliver_remote(payment.order_id) == 0, "another worker takes it, and fails"
-        assert world.reviews() == ["outbox_event-failing"]
+        assert world.reviews() == ["delivery-failing"]
         return real(plugin, hook, **arguments)
 
     monkeypatch.setattr(hooks, "call_owner", slow)

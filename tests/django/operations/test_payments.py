@@ -19,6 +19,7 @@ from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, 
 from tillgate.django.operations import NotPayable, StartOutcome
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.payments import apply_answer, ask, claim_poll, facts_of, is_unchanged
+from tillgate.django.operations.reviews import version_of
 from tillgate.lifecycle import Decision, Found, Inconclusive, PaymentFacts, PaymentStatus, ReviewReason
 
 
@@ -567,8 +568,28 @@ def test_an_answer_says_nothing_new_where_persons_know_of_its_matter_already(wor
         (ReviewReason.AMOUNT_MISMATCH, of_payment, of_account),
     ):
         decision = Decision(status=PaymentStatus.PENDING, transaction_no=payment.transaction_no, detail="so", review=reason)
-        assert is_unchanged(payment, decision, {key: f"Payment {payment.reference}: so."})
-        assert not is_unchanged(payment, decision, {other: f"Payment {payment.reference}: so."})
+        assert is_unchanged(
+            payment,
+            decision,
+            {
+                key: version_of(
+                    reason,
+                    {"error": "so"} if reason is ReviewReason.WRONG_CREDENTIALS else {},
+                    subject="default" if reason is ReviewReason.WRONG_CREDENTIALS else payment.reference,
+                )[1]
+            },
+        )
+        assert not is_unchanged(
+            payment,
+            decision,
+            {
+                other: version_of(
+                    reason,
+                    {"error": "so"} if reason is ReviewReason.WRONG_CREDENTIALS else {},
+                    subject="default" if reason is ReviewReason.WRONG_CREDENTIALS else payment.reference,
+                )[1]
+            },
+        )
         is_of_account = reason is ReviewReason.WRONG_CREDENTIALS
         assert is_unchanged(payment, decision, {key: "It said something else."}) is is_of_account, "whichever payment met it"
 
@@ -656,7 +677,7 @@ def test_a_number_that_the_gateway_gave_to_two_payments_is_raised_and_both_are_p
     review = Review.objects.get()
     assert (review.reason, review.payment, review.order) == ("duplicate-transaction-no", second, second.order)
     said = f"The gateway gave transaction {second.transaction_no} to {second.reference} and to {first.reference}."
-    assert (review.message, TimelineEntry.objects.get(event="review.opened").actor) == (said, "notification")
+    assert (review.message, TimelineEntry.objects.get(event="review.opened").actor) == (said, "webhook")
 
 
 def test_a_number_that_a_sandbox_and_a_live_gateway_have_both_given_away_is_nobodys_matter(world: World) -> None:

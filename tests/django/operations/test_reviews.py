@@ -157,7 +157,7 @@ def test_of_some_matters_those_are_open_that_were_raised_and_not_resolved(world:
     assert resolved.open_key
     keys = (open_one.open_key, resolved.open_key, "forged-notifications:payment:0")
     resolve(resolved.pk, "a scanner", "ann")
-    assert open_among(keys) == {open_one.open_key: "Forged."}
+    assert open_among(keys) == {open_one.open_key: open_one.version}
     assert open_among(()) == {}
 
 
@@ -197,7 +197,7 @@ def test_what_a_person_has_accepted_is_not_told_again_unless_there_is_more_to_sa
     payment, other = world.paid_payment(), world.paid_payment()
     told = told_of(payment, "It is 12.49.")
     assert told
-    resolve(told.pk, "agreed", "ann", accepted=True)
+    resolve(told.pk, "agreed", "ann", dismissed=True)
     assert told_of(payment, "It is 12.49.") is None
     assert told_of(payment, "It is 12.48.")
     assert told_of(other, "It is 12.49.")
@@ -216,13 +216,13 @@ def test_what_is_accepted_of_an_accounts_gateway_is_told_again_since_it_may_have
     for _ in range(2):
         told = open_review(ReviewReason.WRONG_CREDENTIALS, "Refused.", "worker", account="default")
         assert told
-        resolve(told.pk, "we know", "ann", accepted=True)
+        resolve(told.pk, "we know", "ann", dismissed=True)
 
 
 def test_an_account_that_is_gone_stays_accepted_as_long_as_it_is_the_same_one(world: World) -> None:
     told = open_review(GONE, "The merchant was 1.", "worker", account="default")
     assert told
-    resolve(told.pk, "the contract ended", "ann", accepted=True)
+    resolve(told.pk, "the contract ended", "ann", dismissed=True)
     world.time.advance(minutes=1)
     world.paid_payment()
     assert open_review(GONE, "The merchant was 1.", "worker", account="default") is None
@@ -270,7 +270,9 @@ def test_i2_a_sentence_that_gave_way_to_another_before_it_was_mailed_is_mailed_w
 def test_i2_what_an_older_version_accepted_of_an_open_payment_is_told_all_the_same(world: World) -> None:
     payment, reason = world.start(world.order()), ReviewReason.PAYMENT_UNKNOWN
     told = {"order": payment.order, "payment": payment}
-    Review.objects.create(reason=reason, message="Unknown.", accepted=True, opened_at=clock.now(), resolved_at=clock.now(), **told)
+    Review.objects.create(
+        reason=reason, facts={"detail": "Unknown."}, status="dismissed", opened_at=clock.now(), resolved_at=clock.now(), **told
+    )
     assert open_review(reason, "Unknown.", "worker", order=payment.order, payment=payment)
 
 

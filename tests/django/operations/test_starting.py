@@ -151,7 +151,7 @@ def test_a_method_that_is_not_offered_and_a_shop_that_describes_nothing_are_told
     configure(PAYMENT_METHODS=["paypal", "creditcard"])
     with pytest.raises(InvalidRequest) as refused:
         begin(world, "7")
-    assert str(refused.value) == "payment method: 'alipay' is not offered by this shop: paypal, creditcard"
+    assert str(refused.value) == "method: 'alipay' is not offered by this shop: paypal, creditcard"
     monkeypatch.setattr(ShopOrder.objects, "filter", lambda **_: ShopOrder.objects.none())
     with pytest.raises(ConfigurationError) as silent:
         begin(world, "7", method="paypal")

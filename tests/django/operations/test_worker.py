@@ -969,7 +969,7 @@ def test_what_was_told_of_a_payment_is_over_when_what_was_asked_later_settles_it
     payment, other = world.start(world.order()), world.start(world.order())
     opened_at = clock.now()
     for about in (payment, other):
-        Review.objects.create(reason=reason, payment=about, message="Look.", opened_at=opened_at, open_key=about.pk)
+        Review.objects.create(reason=reason, payment=about, facts={"detail": "Look."}, opened_at=opened_at, open_key=about.pk)
     asked_at = opened_at + timedelta(microseconds=microseconds_later)
     found = working.ask(payment)
     assert isinstance(found, Found)
@@ -1265,7 +1265,7 @@ def test_what_was_resolved_meanwhile_is_not_mailed(world: World, configure: Call
 def test_many_matters_make_one_mail_of_bounded_length(world: World, configure: Callable[..., None]) -> None:
     configure(REVIEW_MAIL_TO=["owner@shop.example"])
     for number in range(50):
-        Review.objects.create(reason="underpaid", message=f"Matter {number}.", open_key=str(number), opened_at=clock.now())
+        Review.objects.create(reason="underpaid", facts={"detail": f"Matter {number}."}, open_key=str(number), opened_at=clock.now())
     assert world.run_worker().mails == 1
     assert mail.outbox[0].subject.startswith("50 ")
     assert "... and 30 more." in mail.outbox[0].body
@@ -1331,7 +1331,7 @@ def test_i2_what_was_once_wrong_with_an_account_hides_no_payment_that_stays_unan
     gateway[lost.reference if answers else "*"] = unusable
     for reason in ("signature-mismatch", "gateway-silent"):
         key = f"{reason}:account:default"
-        Review.objects.create(reason=reason, account="default", message="Once.", open_key=key, opened_at=clock.now())
+        Review.objects.create(reason=reason, account="default", facts={"detail": "Once."}, open_key=key, opened_at=clock.now())
     for _ in range(40):
         world.start(world.order())  # that payments can be begun says nothing of queries
         world.run_worker()
@@ -1356,7 +1356,7 @@ def test_i2_only_what_is_wrong_with_the_account_now_hides_a_payment_that_no_answ
     payment, now = world.start(world.order()), clock.now()
     monkeypatch.setattr(clock, "now", lambda: now)
     moments = {name: now + value for name, value in fields.items() if isinstance(value, timedelta)}
-    known = {"reason": "signature-mismatch", "account": "default", "message": "Once.", "opened_at": now}
+    known = {"reason": "signature-mismatch", "account": "default", "facts": {"detail": "Once."}, "opened_at": now}
     Review.objects.create(**{**known, **fields, **moments})
     working._tell_of_unanswered([payment])
     assert Review.objects.filter(reason="payment-unanswered").exists() is not is_hidden
@@ -1493,7 +1493,9 @@ def test_an_account_matter_that_was_raised_ahead_of_the_clock_hides_no_payment_a
 
     gateway[lost.reference] = unusable
     opened_at = clock.now() + timedelta(days=days)
-    told = Review.objects.create(reason="signature-mismatch", account="default", message="Once.", open_key="x", opened_at=opened_at)
+    told = Review.objects.create(
+        reason="signature-mismatch", account="default", facts={"detail": "Once."}, open_key="x", opened_at=opened_at
+    )
     for _ in range(2 * 24):
         if _ % 4 == 0:
             told_of = world.start(world.order())
@@ -1515,7 +1517,7 @@ def test_i2_what_was_accepted_is_told_again_when_it_comes_again_after_an_answer_
         if word == "reversed":
             [told] = Review.objects.filter(resolved_at__isnull=True)
             assert told.reason == "changed-after-paid"
-            operations.resolve(told.pk, "we contest it", "ann", accepted=True)
+            operations.resolve(told.pk, "we contest it", "ann", dismissed=True)
     assert Review.objects.filter(payment=payment).count() == 2
 
 

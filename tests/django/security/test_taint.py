@@ -194,7 +194,7 @@ def test_i11_no_token_digest_or_signature_is_seen_anywhere_in_the_life_of_a_shop
     )
     assert [place for place in reached if place not in places] == []
     assert {"succeeded", "failed", "unknown"} <= set(Refund.objects.values_list("status", flat=True))
-    assert {"signature-mismatch", "forged-notifications", "refund-unknown", "outbox_event-failing"} <= set(
+    assert {"signature-mismatch", "forged-notifications", "refund-unknown", "delivery-failing"} <= set(
         Review.objects.values_list("reason", flat=True)
     )
     assert len(seen.signatures) > 20

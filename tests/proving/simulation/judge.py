@@ -16,7 +16,7 @@ from tillgate import hooks
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations.ledger import STATUS_OF_EVENT
 from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.reviews import ACCOUNT_REASONS, SAID_REASONS
+from tillgate.django.operations.reviews import ACCOUNT_REASONS
 from tillgate.lifecycle import PaymentStatus, next_poll
 from tillgate.sandbox.service import Service
 from tillgate.sandbox.transactions import Transaction
@@ -206,7 +206,7 @@ class Judge:
         earlier = Payment.objects.filter(**same, pk__lt=payment.pk, status="pending", status_since__lt=payment.created_at).exclude(
             payment_url=""
         )
-        is_under_review = Q(reviews__reason__in=SAID_REASONS)  # nobody is led on to pay what the gateway reports paid
+        is_under_review = Q(reviews__reported_paid=True)  # nobody is led on to pay what the gateway reports paid
         if duplicate := earlier.filter(page_closes_at__gt=long).exclude(is_under_review).first():
             self._note(
                 f"I4: payment {payment.reference} was begun, though the payment page of {duplicate.reference} was still open",

@@ -316,12 +316,14 @@ class People:
             return self._was_done(review) is (action is ReviewAction.REFUND_DONE)
         if action is ReviewAction.FORCE_EXPIRE:
             return not self._was_paid(review)
+        if action is ReviewAction.ACCEPT_AS_PAID:
+            return False  # the gateway's pages show the true amount: an answer with another one is a fault, and no staff accept it
         if action in (ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.REFUND):
             return bool(self._amount(review, action))
-        if action is ReviewAction.ACCEPT and review.reason in ("changed-after-paid", "refund-contradicted"):
+        if action is ReviewAction.DISMISS and review.reason in ("changed-after-paid", "refund-contradicted"):
             return not self._amount(review, ReviewAction.RECORD_EXTERNAL_REFUND)
         # In the end all can be told that could not be delivered.
-        return action is not ReviewAction.ACCEPT or review.reason != "outbox_event-failing"
+        return action is not ReviewAction.DISMISS or review.reason != "delivery-failing"
 
     def _was_paid(self, review: Review) -> bool:
         payment = review.payment

@@ -43,7 +43,7 @@ def compare(paid: list[str]) -> dict[str, Any]:
     wrong += [f"{reference}: found to be paid {times} times" for reference, times in found.items() if times != 1]
     wrong += [f"order {key}: told to be paid, and it is not" for key in effects.keys() - keys.values()]
     wrong += [f"outbox event {pk}: not done" for pk in OutboxEvent.objects.filter(done_at__isnull=True).values_list("pk", flat=True)]
-    wrong += [f"needs a staff: {message}" for message in Review.objects.values_list("message", flat=True)]
+    wrong += [f"needs review: {review.message}" for review in Review.objects.all()]
     return {
         "effects": effects.total(),
         "orders": len(effects),

@@ -31,7 +31,7 @@ from tillgate.django.models import Order as Bill
 from tillgate.django.models import Payment as Attempt
 from tillgate.django.operations.locking import locked_order
 from tillgate.django.operations.outbox import AGAIN
-from tillgate.django.operations.reviews import REFUND_ENDS_REASONS, open_review, settle
+from tillgate.django.operations.reviews import HELD_REASONS, open_review, settle
 from tillgate.django.operations.values import payment_value
 from tillgate.django.staff.masking import Mask
 from tillgate.hooks import Order as Unpaid
@@ -340,7 +340,7 @@ def unpaid(bill: Unpaid) -> None:
             mark_order_expired(order)
 
 
-_PAID_NOTHING: Final = REFUND_ENDS_REASONS - {ReviewReason.OVERPAID}
+_PAID_NOTHING: Final = HELD_REASONS - {ReviewReason.OVERPAID}
 _NOT_OVER: Final = (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.UNKNOWN)
 
 
@@ -372,7 +372,7 @@ def conclude(order: Any) -> None:
         return
     if _under_way(order).exists() or any(method_of(refund.provider) for refund in order.refunds.filter(state__in=UNDER_WAY)):
         return
-    matters = Review.objects.filter(order__in=bills_of(order), reason__in=REFUND_ENDS_REASONS, resolved_at__isnull=True)
+    matters = Review.objects.filter(order__in=bills_of(order), reason__in=HELD_REASONS, resolved_at__isnull=True)
     booked = [one.pk for one in matters.select_related("payment__order") if booked_payment(order, payment_value(one.payment))]
     if booked:  # each under the lock of its own row, so after the lock of this one
         transaction.on_commit(lambda: settle(Review.objects.filter(pk__in=booked), "pretix counts as much as the order costs"))
@@ -391,7 +391,7 @@ def _under_way(order: Any) -> Any:
 
 def on_its_way_back(matter: Review) -> Decimal:
     """Return how much is on its way back already with which an order holds what it costs, or nothing: more would be too much."""
-    if matter.reason not in REFUND_ENDS_REASONS or matter.order is None:
+    if matter.reason not in HELD_REASONS or matter.order is None:
         return NOTHING
     with found(matter.order.key) as order:
         if order is None or order.status != Order.STATUS_PAID:
@@ -405,7 +405,7 @@ def on_its_way_back(matter: Review) -> Decimal:
 
 def conclude_all() -> None:
     """Do what `conclude` does for each order of which somebody was told: a process may have died before it could."""
-    open_ones = Review.objects.filter(order__plugin=PLUGIN, reason__in=REFUND_ENDS_REASONS, resolved_at__isnull=True)
+    open_ones = Review.objects.filter(order__plugin=PLUGIN, reason__in=HELD_REASONS, resolved_at__isnull=True)
     for number in sorted({int(key.partition("/")[0]) for key in open_ones.values_list("order__key", flat=True)}):
         try:
             conclude_order(number)

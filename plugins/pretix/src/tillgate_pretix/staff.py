@@ -33,7 +33,7 @@ __all__ = ["PERMISSION", "ReviewsView", "order_panel", "page_url"]
 
 PERMISSION = "event.orders:write"
 
-_WITH_NOTE: Final = frozenset({operations.ReviewAction.ACCEPT, operations.ReviewAction.FORCE_EXPIRE})
+_WITH_NOTE: Final = frozenset({operations.ReviewAction.DISMISS, operations.ReviewAction.FORCE_EXPIRE})
 _WITH_AMOUNT: Final = frozenset({operations.ReviewAction.REFUND, operations.ReviewAction.RECORD_EXTERNAL_REFUND})
 
 

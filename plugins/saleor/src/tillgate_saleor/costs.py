@@ -16,7 +16,7 @@ from django.db.models import Exists, OuterRef
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Review
 from tillgate.django.operations.locking import database, locked_order
 from tillgate.django.operations.refunds import refundable
-from tillgate.django.operations.reviews import REFUND_ENDS_REASONS, open_review, settle
+from tillgate.django.operations.reviews import HELD_REASONS, open_review, settle
 from tillgate.lifecycle import PaymentStatus, ReviewReason
 from tillgate.wire import money
 from tillgate_saleor import bodies
@@ -26,9 +26,9 @@ from tillgate_saleor.plugin import PLUGIN
 
 __all__ = ["PAID_NOTHING", "conclude", "costs_of", "kept_for", "left_to_pay", "note_costs", "paid_for", "parts_of"]
 
-PAID_NOTHING: Final = REFUND_ENDS_REASONS - {ReviewReason.OVERPAID}
+PAID_NOTHING: Final = HELD_REASONS - {ReviewReason.OVERPAID}
 """Reasons why money that has come has paid nothing."""
-_TOO_MUCH_OR_LITTLE: Final = REFUND_ENDS_REASONS - {ReviewReason.PAID_NOT_PAYABLE}
+_TOO_MUCH_OR_LITTLE: Final = HELD_REASONS - {ReviewReason.PAID_NOT_PAYABLE}
 
 
 def costs_of(installation: Installation, source: bodies.Source) -> Decimal | None:

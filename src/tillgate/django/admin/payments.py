@@ -177,7 +177,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             "may_be_entered": row.status == PaymentStatus.PAID and refunded_amount < row.amount,
             "enter_url": self.action_address("record-external-refund", row),
             "seen": refunds[-1].pk if refunds else 0,
-            "read": next((one.mark for one in row.reviews.filter(reason=ReviewReason.CHANGED_AFTER_PAID, resolved_at=None)), ""),
+            "read": next((one.version for one in row.reviews.filter(reason=ReviewReason.CHANGED_AFTER_PAID, resolved_at=None)), ""),
             "query_url": self.action_address("query", row),
             "outbox_events": [(one, mask.text(one.fault)) for one in told],
             "told": told,

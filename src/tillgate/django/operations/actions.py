@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
@@ -19,76 +18,22 @@ from tillgate.django import clock
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
 from tillgate.django.operations.locking import database, in_the_shops_hands, locked_order, outside_transactions
 from tillgate.django.operations.outbox import AGAIN, abandon, deliver, deliver_remote, retry
-from tillgate.django.operations.payments import apply_answer, ask, claim_poll, decide_about, force_expire
+from tillgate.django.operations.payments import accept_as_paid, apply_answer, ask, claim_poll, decide_about, force_expire
 from tillgate.django.operations.refunds import record_external_refund, refund, refundable, settle_by_staff, withdraw
-from tillgate.django.operations.reviews import ITSELF, SAID_REASONS, is_over, resolve
+from tillgate.django.operations.reviews import ITSELF, UNAPPLIED_REASONS, is_over, resolve
+from tillgate.django.operations.status import reopen_order
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
-from tillgate.lifecycle import UNTOLD_REASONS, Answer, PaymentStatus, RefundStatus, ReviewReason
+from tillgate.lifecycle import POLICIES, Answer, PaymentStatus, RefundStatus, ReviewAction, ReviewReason
 from tillgate.wire.texts import storable
 
 __all__ = ["ActionNotPossible", "Done", "ReviewAction", "actions_for", "poll_now", "take_action", "to_withdraw"]
 
 
-class ReviewAction(StrEnum):
-    """What a person can do about a review."""
-
-    QUERY = "query"
-    """Ask the gateway again; resolved when its answer is in order."""
-    RETRY = "retry"
-    """Try the failing outbox event again at once; resolved when it succeeds."""
-    TELL_AGAIN = "redeliver"
-    """Tell the shop once more that the payment is paid, after it reopened or corrected the order; resolved when it applies it."""
-    REFUND = "refund"
-    """Give money back; resolved when all of it is (an overpaid order: when some of it is)."""
-    REFUND_DONE = "refund-done"
-    """The refund of unknown outcome was done, as a person saw at the gateway."""
-    REFUND_NOT_DONE = "refund-not-done"
-    """The refund of unknown outcome was not done, as a person saw at the gateway."""
-    WITHDRAW = "withdraw"
-    """Give up a refund that waits to be sent."""
-    RECORD_EXTERNAL_REFUND = "record-external-refund"
-    """Enter the amount of a refund that was made elsewhere."""
-    FORCE_EXPIRE = "mark-expired"
-    """Let the payment expire, since nobody paid it or its money is settled elsewhere; should money come all the same, it is found."""
-    ACCEPT = "accept"
-    """Leave it as it is, with a note that says why. The same is not told again, and what the network would not carry not tried."""
-
-
-_ASK: Final = (ReviewAction.QUERY, ReviewAction.ACCEPT)
-_ASK_OR_END: Final = (ReviewAction.QUERY, ReviewAction.FORCE_EXPIRE, ReviewAction.ACCEPT)
-
-_AS_READ: Final = frozenset({ReviewAction.FORCE_EXPIRE, ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.ACCEPT})
-"""Acts by which a person answers for what the matter says."""
-_FITTING: Final[Mapping[str, tuple[ReviewAction, ...]]] = MappingProxyType(
-    {
-        ReviewReason.AMOUNT_MISMATCH: _ASK_OR_END,
-        ReviewReason.AMOUNT_MISSING: _ASK_OR_END,
-        ReviewReason.CURRENCY_MISMATCH: _ASK_OR_END,
-        ReviewReason.TRANSACTION_NO_MISMATCH: _ASK_OR_END,
-        ReviewReason.TRANSACTION_NO_MISSING: _ASK_OR_END,
-        ReviewReason.REFERENCE_MISMATCH: _ASK_OR_END,
-        ReviewReason.UNRECOGNISED_STATUS: _ASK_OR_END,
-        ReviewReason.CHANGED_AFTER_PAID: (ReviewAction.QUERY, ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.ACCEPT),
-        ReviewReason.WRONG_CREDENTIALS: _ASK,
-        ReviewReason.SIGNATURE_MISMATCH: _ASK,
-        ReviewReason.ACCOUNT_GONE: _ASK,
-        ReviewReason.GATEWAY_SILENT: _ASK,
-        ReviewReason.SECOND_PAYMENT: (ReviewAction.REFUND, ReviewAction.WITHDRAW, ReviewAction.ACCEPT),
-        ReviewReason.PAID_NOT_PAYABLE: (ReviewAction.REFUND, ReviewAction.WITHDRAW, ReviewAction.TELL_AGAIN, ReviewAction.ACCEPT),
-        ReviewReason.UNDERPAID: (ReviewAction.REFUND, ReviewAction.WITHDRAW, ReviewAction.TELL_AGAIN, ReviewAction.ACCEPT),
-        ReviewReason.OVERPAID: (ReviewAction.REFUND, ReviewAction.WITHDRAW, ReviewAction.ACCEPT),
-        ReviewReason.DUPLICATE_TRANSACTION_NO: (ReviewAction.REFUND, ReviewAction.WITHDRAW, ReviewAction.ACCEPT),
-        # Its amount stays blocked until somebody knows, so no accepting.
-        ReviewReason.REFUND_UNKNOWN: (ReviewAction.REFUND_DONE, ReviewAction.REFUND_NOT_DONE),
-        ReviewReason.REFUND_CONTRADICTED: (ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.ACCEPT),
-        ReviewReason.REFUND_NOT_SENT: (ReviewAction.WITHDRAW,),  # its amount stays blocked as well
-        ReviewReason.PAYMENT_UNKNOWN: _ASK_OR_END,
-        ReviewReason.PAYMENT_UNANSWERED: _ASK_OR_END,
-        ReviewReason.DELIVERY_FAILING: (ReviewAction.RETRY, ReviewAction.ACCEPT),
-        ReviewReason.FORGED_NOTIFICATIONS: (ReviewAction.ACCEPT,),
-    }
+_AS_READ: Final = frozenset(
+    {ReviewAction.FORCE_EXPIRE, ReviewAction.ACCEPT_AS_PAID, ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.DISMISS}
 )
+"""Actions by which staff answer for what the review says."""
 
 
 class ActionNotPossible(Exception):
@@ -134,15 +79,17 @@ def actions_for(review: Review, refunds: Iterable[Refund] | None = None) -> tupl
 
 def _fitting(review: Review) -> tuple[ReviewAction, ...]:
     if review.reason == ReviewReason.SIGNATURE_MISMATCH and review.payment_id is None:
-        return (ReviewAction.ACCEPT,)  # a creation met it, and what a query says proves nothing of how creations are signed
-    return _FITTING.get(review.reason, (ReviewAction.ACCEPT,))
+        return (ReviewAction.DISMISS,)  # a creation met it, and what a query says proves nothing of how creations are signed
+    policy = POLICIES.get(ReviewReason(review.reason)) if review.reason in POLICIES else None
+    fitting = policy.actions if policy else (ReviewAction.DISMISS,)
+    return fitting if review.reported_paid else tuple(action for action in fitting if action is not ReviewAction.ACCEPT_AS_PAID)
 
 
 def _unfit(review: Review) -> ReviewAction | None:
     """Return the act that is no end of what no answer has settled: a payment that stays open keeps its order waiting for ever."""
-    if review.reason not in SAID_REASONS | UNTOLD_REASONS or review.payment is None:
+    if review.reason not in UNAPPLIED_REASONS or review.payment is None:
         return None
-    return ReviewAction.ACCEPT if review.payment.is_open else ReviewAction.FORCE_EXPIRE
+    return ReviewAction.DISMISS if review.payment.is_open else ReviewAction.FORCE_EXPIRE
 
 
 def _unsent(review: Review) -> QuerySet[Refund]:
@@ -184,10 +131,10 @@ def take_action(
         return _too_late(review)
     if action not in _fitting(review):
         raise ActionNotPossible(f"{action!r} does not resolve {review.reason!r}")
-    if action == ReviewAction.ACCEPT == _unfit(review):
+    if action == ReviewAction.DISMISS == _unfit(review):
         remedy = "ask again, or marks it as expired once its time is over, if nobody paid it or its money is settled elsewhere"
         raise ActionNotPossible(f"its payment is open: {remedy}")
-    if read and read != review.mark and action in _AS_READ:
+    if read and read != review.version and action in _AS_READ:
         raise _says_something_else(review)
     given = _Given(staff=staff, note=storable(note.strip()), amount=amount, press=press, seen=seen, read=read, withdraws=withdraws)
     return _ACTIONS[ReviewAction(action)](review, given)
@@ -244,9 +191,11 @@ def _ask_about(review: Review, payment: Payment, given: _Given) -> tuple[Answer 
     return answer, _resolved(review, f"asked again: {done.message}", given)
 
 
-def _retry(review: Review, given: _Given) -> Done:
+def _redeliver(review: Review, given: _Given) -> Done:
+    """Deliver the failing event of the review now, or else its payment's `payment_paid` once more."""
     outbox_event = review.outbox_event
-    assert outbox_event is not None
+    if outbox_event is None:
+        return _tell_again(review, given)
     retry(outbox_event.pk)
     (deliver_remote if outbox_event.kind == OutboxEventKind.REMOTE else deliver)(outbox_event.order_id)
     outbox_event.refresh_from_db()
@@ -304,8 +253,7 @@ def _reopen(order: Order, given: _Given) -> None:
     except Exception as error:
         raise ActionNotPossible(f"the shop cannot say whether it takes money for the order: {type(error).__name__}: {error}") from error
     if order.closed_at and described is not None and described.not_payable_detail is None:
-        order.closed_at = None
-        order.save(update_fields=["closed_at"])
+        reopen_order(order)
         record("order.reopened", order, f"staff:{given.staff}", "the shop takes money for it again")
 
 
@@ -343,22 +291,22 @@ def _withdraw(review: Review, given: _Given) -> Done:
     return Done(resolved=review.resolved_at is not None, message=message, refund=withdrawn)
 
 
-def _accept(review: Review, given: _Given) -> Done:
+def _dismiss(review: Review, given: _Given) -> Done:
     if not given.note:
         raise ActionNotPossible("a note must say why it can stay as it is")
     if review.outbox_event and review.outbox_event.kind == OutboxEventKind.REMOTE:
         abandon(review.outbox_event, given.staff, given.note)  # it would fail again, and keep others waiting
     if review.order_id is None:
-        return _resolved(review, given.note, given, accepted=True)
+        return _resolved(review, given.note, given, dismissed=True)
     with locked_order(review.order_id):
-        review.refresh_from_db(fields=["message"])
-        if given.read and given.read != review.mark:  # the order's lock keeps it from being told anew
+        review.refresh_from_db(fields=["facts", "version", "reported_paid"])
+        if given.read and given.read != review.version:  # the order's lock keeps it from being told anew
             raise _says_something_else(review)
         # It would go out although the money is to stay.
         if ReviewAction.REFUND in _fitting(review) and (unsent := _unsent(review).first()):
             remedy = "withdraw it first" if unsent.status == RefundStatus.QUEUED else "look again in a moment"
             raise ActionNotPossible(f"a refund of USD {unsent.amount} of this payment is {unsent.status}: {remedy}")
-        return _resolved(review, given.note, given, accepted=True)
+        return _resolved(review, given.note, given, dismissed=True)
 
 
 def _force_expire(review: Review, given: _Given) -> Done:
@@ -375,21 +323,31 @@ def _force_expire(review: Review, given: _Given) -> Done:
     return Done(resolved=review.resolved_at is not None, message=f"payment {expired.reference} is {expired.status}")
 
 
-def _resolved(review: Review, resolution: str, given: _Given, *, accepted: bool = False) -> Done:
-    return Done(resolved=True, message=resolve(review.pk, resolution, given.staff, accepted=accepted).resolution)
+def _accept_as_paid(review: Review, given: _Given) -> Done:
+    assert review.payment is not None
+    # Queried once more, since the answer that staff read may be an hour old.
+    answer, done = _ask_about(review, review.payment, given)
+    if answer is None or done.resolved:
+        return done
+    payment = accept_as_paid(review, given.staff, answer)
+    return Done(resolved=True, message=f"payment {payment.reference} is paid with {payment.currency} {payment.amount}")
+
+
+def _resolved(review: Review, resolution: str, given: _Given, *, dismissed: bool = False) -> Done:
+    return Done(resolved=True, message=resolve(review.pk, resolution, given.staff, dismissed=dismissed).resolution)
 
 
 _ACTIONS: Final[Mapping[ReviewAction, Callable[[Review, _Given], Done]]] = MappingProxyType(
     {
-        ReviewAction.QUERY: _query,
-        ReviewAction.RETRY: _retry,
-        ReviewAction.TELL_AGAIN: _tell_again,
+        ReviewAction.POLL: _query,
+        ReviewAction.REDELIVER: _redeliver,
         ReviewAction.REFUND: _refund,
         ReviewAction.REFUND_DONE: lambda review, given: _settle(review, given, done=True),
         ReviewAction.REFUND_NOT_DONE: lambda review, given: _settle(review, given, done=False),
         ReviewAction.WITHDRAW: _withdraw,
         ReviewAction.RECORD_EXTERNAL_REFUND: _enter,
         ReviewAction.FORCE_EXPIRE: _force_expire,
-        ReviewAction.ACCEPT: _accept,
+        ReviewAction.ACCEPT_AS_PAID: _accept_as_paid,
+        ReviewAction.DISMISS: _dismiss,
     }
 )

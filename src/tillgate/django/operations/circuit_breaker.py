@@ -71,9 +71,8 @@ def pause(account: str, detail: str, *, is_told: bool, rest: timedelta = PAUSE) 
     rows.update(at=now + rest, detail={"since": since.isoformat()})
     if told_after:
         minutes = int((now - since).total_seconds() // 60)
-        message = f"Account {account}: its gateway has not answered for {minutes} minutes ({detail})."
         with durable():
-            open_review(ReviewReason.GATEWAY_SILENT, message, "worker", account=account)
+            open_review(ReviewReason.GATEWAY_SILENT, {"minutes": minutes, "error": detail}, "worker", account=account)
 
 
 def has_answered(account: str, since: datetime) -> bool:

@@ -14,8 +14,8 @@ from typing import Final
 
 from tillgate.django import clock
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
-from tillgate.django.operations.reviews import ITSELF, REFUND_ENDS_REASONS, as_heard
-from tillgate.django.operations.timeline import FORCE_EXPIRE
+from tillgate.django.operations.reviews import HELD_REASONS, ITSELF, open_reviews_of
+from tillgate.django.operations.timeline import ACCEPTED, FORCE_EXPIRE
 from tillgate.hooks import OrderDescription, PaidOutcome
 from tillgate.lifecycle import (
     BOUND_REFUND_STATUSES,
@@ -28,7 +28,8 @@ from tillgate.lifecycle import (
     PaymentStatus,
     RefundStatus,
     ReviewReason,
-    decide,
+    in_context,
+    interpret,
     is_forgotten,
 )
 from tillgate.wire import money
@@ -109,6 +110,7 @@ class OrderLedger:
 _R: Final = RefundStatus
 STATUS_OF_EVENT: Final[Mapping[str, str]] = {
     **{f"payment.{status}": status.value for status in PaymentStatus},
+    ACCEPTED: PaymentStatus.PAID.value,
     FORCE_EXPIRE: PaymentStatus.EXPIRED.value,
     **{f"refund.{status}": status.value for status in _R},
     "refund.external": _R.SUCCEEDED.value,
@@ -158,7 +160,7 @@ def _time(moment: datetime) -> str:
 
 def compare_with_gateway(payment: Payment, facts: PaymentFacts, answer: Answer, reviews: Iterable[Review] = ()) -> Difference | None:
     """Return where a payment and the gateway's answer about it differ. An answer that is inconclusive differs from nothing."""
-    answer = as_heard(payment, answer, reviews)
+    answer = in_context(facts, open_reviews_of(reviews), answer)
     kind = _kind(facts, answer)
     if kind is None:
         return None
@@ -173,7 +175,7 @@ def _kind(facts: PaymentFacts, answer: Answer) -> DifferenceKind | ReviewReason 
     was_known = facts.transaction_no or facts.status in _KNOWN_THERE
     if isinstance(answer, NotFound) and (was_known or answer.was_reported_paid) and not is_forgotten(facts, answer):
         return DifferenceKind.UNKNOWN_THERE
-    decision = decide(facts, answer)
+    decision = interpret(facts, (), answer)
     if decision.review:
         return decision.review
     if decision.status is PaymentStatus.PAID and facts.status is not PaymentStatus.PAID:
@@ -260,7 +262,7 @@ def _examine_outbox_event(ledger: OrderLedger, payment: Payment) -> Iterator[Dif
     outbox_events = [one for one in ledger.outbox_events if one.kind == OutboxEventKind.PAYMENT_PAID and one.payment_id == payment.pk]
     is_applied = any(one.done_at and one.outcome == PaidOutcome.APPLIED for one in outbox_events)
     is_payer = ledger.order.paid_by_id == payment.pk
-    held = [one for one in ledger.reviews if one.payment_id == payment.pk and one.reason in REFUND_ENDS_REASONS]
+    held = [one for one in ledger.reviews if one.payment_id == payment.pk and one.reason in HELD_REASONS]
     here = _shown(payment)
     if payment.status != PaymentStatus.PAID:
         if is_applied or is_payer:

@@ -53,8 +53,8 @@ def mail_reviews() -> int:
         told = list(rows.select_for_update().order_by("pk"))
         for row in told:
             if row.pk in in_words:
-                row.mailed = [*(row.mailed or []), counted[row.pk].mark]
-            if row.message == counted[row.pk].message:  # else it says something else by now, and is mailed once more
+                row.mailed = [*row.mailed, counted[row.pk].version]
+            if row.version == counted[row.pk].version:  # else it says something else by now, and is mailed once more
                 row.mailed_at = clock.now()
         Review.objects.using(database()).bulk_update(told, ["mailed", "mailed_at"])
     return 1

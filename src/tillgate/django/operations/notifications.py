@@ -110,12 +110,9 @@ def receive_refund_notification(key: str, received: Received, method: str) -> Re
 def _tell_of_unjudged(refund: Refund) -> None:
     """Tell a person of a notification that nobody can judge: gateways do not repeat theirs for ever."""
     payment = refund.payment
-    message = (
-        f"Account {payment.account}: it could not be found, or is another merchant's by now, when a notification came of the refund of "
-        f"USD {refund.amount} of payment {payment.reference}. If it does not come again, see at the gateway whether it was done."
-    )
+    facts = {"case": "refund", "amount": refund.amount, "payment": payment.reference}
     with durable():
-        open_review(ReviewReason.ACCOUNT_GONE, message, "webhook", payment=payment, account=payment.account)
+        open_review(ReviewReason.ACCOUNT_GONE, facts, "webhook", payment=payment, account=payment.account)
 
 
 def _find(key: str) -> Payment | None:
@@ -251,6 +248,6 @@ def _raise_forged(payment: Payment, actor: str) -> None:
     """Tell a person at so many forged notifications, and again at as many more when that was resolved."""
     limit = get_settings().forged_notifications_before_review
     if payment.forged_notifications % limit == 0:
-        message = f"Payment {payment.reference}: {payment.forged_notifications} notifications were not signed with the account's token."
+        facts = {"count": payment.forged_notifications}
         with locked_order(payment.order_id) as order:
-            open_review(ReviewReason.FORGED_NOTIFICATIONS, message, actor, order=order, payment=payment, account=payment.account)
+            open_review(ReviewReason.FORGED_NOTIFICATIONS, facts, actor, order=order, payment=payment, account=payment.account)

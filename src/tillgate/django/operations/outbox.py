@@ -7,6 +7,7 @@ remote one (HTTP, mail) is carried at least once under a stable event id, claime
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -26,11 +27,12 @@ from tillgate.django.operations.locking import (
     network,
     outside_transactions,
 )
-from tillgate.django.operations.reviews import NOT_APPLIED_REASONS, open_review, settle
+from tillgate.django.operations.reviews import open_review, settle
+from tillgate.django.operations.status import abandon_event, deliver_event, fail_event, pay_order
 from tillgate.django.operations.timeline import record
 from tillgate.django.operations.values import order_value, payment_value, refund_value, remote_event_value, review_value
 from tillgate.errors import ConfigurationError
-from tillgate.lifecycle import BOUND_REFUND_STATUSES, OPEN_PAYMENT_STATUSES, PaymentStatus, ReviewReason
+from tillgate.lifecycle import BOUND_REFUND_STATUSES, OPEN_PAYMENT_STATUSES, End, OutboxStatus, PaymentStatus, ReviewReason, reasons
 from tillgate.wire.texts import storable
 
 __all__ = ["AGAIN", "abandon", "deliver", "deliver_due", "deliver_remote", "enqueue_remote", "is_unpaid"]
@@ -39,8 +41,9 @@ _log = logging.getLogger("tillgate")
 
 AGAIN: Final = "again"
 """In the data of an outbox event that a person wished repeated: the review that it is about."""
-ABANDONED: Final = "abandoned"
+ABANDONED: Final = OutboxStatus.ABANDONED.value
 """The outcome of a remote outbox event that a person has let be."""
+_NOT_APPLIED_REASONS: Final = reasons(ends=End.APPLIED)
 _LEASE: Final = timedelta(minutes=2)
 _LONGEST_PAUSE: Final = timedelta(hours=1)
 _FIRST_PAUSE: Final = timedelta(seconds=10)
@@ -88,10 +91,8 @@ def _deliver_next(order_id: int) -> tuple[bool, bool]:
 def _carry_out(order: Order, outbox_event: OutboxEvent) -> None:
     # Whoever brought the news may read another language than the shop's staff.
     with translation.override(settings.LANGUAGE_CODE), in_the_shops_hands():
-        outbox_event.outcome = _HANDLERS[OutboxEventKind(outbox_event.kind)](order, outbox_event)
-    outbox_event.done_at, outbox_event.due_at, outbox_event.fault = clock.now(), None, ""
-    outbox_event.attempts += 1
-    outbox_event.save(update_fields=["done_at", "due_at", "attempts", "fault", "outcome"])
+        outcome = _HANDLERS[OutboxEventKind(outbox_event.kind)](order, outbox_event)
+    deliver_event(outbox_event, clock.now(), outcome)
     _settle_failing(outbox_event)
     message = f"the shop was told: {outbox_event.kind}" + (f" ({outbox_event.outcome})" if outbox_event.outcome else "")
     record("event.delivered", order, f"outbox:{outbox_event.event_id}", message, payment=outbox_event.payment, refund=outbox_event.refund)
@@ -105,19 +106,20 @@ def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
     if detail := _over(outbox_event, payment):
         return detail
     if order.paid_by_id and order.paid_by_id != payment.pk:
-        _hold(order, payment, ReviewReason.SECOND_PAYMENT, "the order was paid by another payment already; this one can be refunded")
+        _hold(order, payment, ReviewReason.SECOND_PAYMENT, {})
         return "second-payment"
     described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
     if described is None:
-        _hold(order, payment, ReviewReason.PAID_NOT_PAYABLE, "it was paid, but the shop does not know the order any more")
+        _hold(order, payment, ReviewReason.PAID_NOT_PAYABLE, {"case": "unknown"})
         return hooks.PaidOutcome.NOT_PAYABLE.value
     if order.closed_at or described.not_payable_detail is not None:
-        detail = described.not_payable_detail or "the shop closed the order"
-        _hold(order, payment, ReviewReason.PAID_NOT_PAYABLE, f"it was paid, but {detail}")
+        because = described.not_payable_detail
+        facts = {"case": "shop", "because": because} if because else {"case": "closed"}
+        _hold(order, payment, ReviewReason.PAID_NOT_PAYABLE, facts)
         return hooks.PaidOutcome.NOT_PAYABLE.value
     if described.currency != payment.currency:
-        detail = f"it was paid in {payment.currency}, and the order is in {described.currency} by now"
-        _hold(order, payment, ReviewReason.PAID_NOT_PAYABLE, detail)
+        facts = {"case": "currency", "found": payment.currency, "expected": described.currency}
+        _hold(order, payment, ReviewReason.PAID_NOT_PAYABLE, facts)
         return hooks.PaidOutcome.NOT_PAYABLE.value
     if described.amount > payment.amount:
         _hold(order, payment, ReviewReason.UNDERPAID, _costs_by_now(payment, described))
@@ -128,10 +130,9 @@ def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
     if outcome not in set(hooks.PaidOutcome):
         raise ConfigurationError("tillgate_payment_paid", outcome, f"of plugin {order.plugin} must return a PaidOutcome")
     if outcome == hooks.PaidOutcome.APPLIED:
-        order.paid_by = payment
-        order.save(update_fields=["paid_by"])
+        pay_order(order, payment)
         if AGAIN in outbox_event.data:  # whatever had kept it from being applied
-            held = Review.objects.filter(payment=payment, reason__in=NOT_APPLIED_REASONS)
+            held = Review.objects.filter(payment=payment, reason__in=_NOT_APPLIED_REASONS)
             settle(held, "the shop was told again, and has applied the payment")
         if described.amount < payment.amount:
             _hold(
@@ -142,7 +143,7 @@ def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
             )
     else:
         reason = ReviewReason.UNDERPAID if outcome == hooks.PaidOutcome.UNDERPAID else ReviewReason.PAID_NOT_PAYABLE
-        _hold(order, payment, reason, f"it was paid, and the shop says: {outcome}")
+        _hold(order, payment, reason, {"case": "outcome", "outcome": outcome})
     return str(outcome)
 
 
@@ -162,12 +163,12 @@ def _settle_failing(outbox_event: OutboxEvent) -> None:
         settle(outbox_event.reviews.all(), f"the shop was told at attempt {outbox_event.attempts}")
 
 
-def _costs_by_now(payment: Payment, described: hooks.OrderDescription) -> str:
-    return f"USD {payment.amount} was paid, and the order costs USD {described.amount} by now"
+def _costs_by_now(payment: Payment, described: hooks.OrderDescription) -> dict[str, Any]:
+    return {"found": payment.amount, "expected": described.amount}
 
 
-def _hold(order: Order, payment: Payment, reason: ReviewReason, detail: str) -> None:
-    open_review(reason, f"Payment {payment.reference}: {detail}.", "outbox", order=order, payment=payment, account=payment.account)
+def _hold(order: Order, payment: Payment, reason: ReviewReason, facts: Mapping[str, Any]) -> None:
+    open_review(reason, facts, "outbox", order=order, payment=payment, account=payment.account)
 
 
 def is_unpaid(order: Order) -> bool:
@@ -216,18 +217,17 @@ def _note_failure(order_id: int, outbox_event_id: int, error: Exception) -> None
         outbox_event = order.outbox_events.select_related("payment", "refund").get(pk=outbox_event_id)
         if outbox_event.done_at is not None:
             return
-        outbox_event.attempts += 1
-        outbox_event.fault = storable(f"{type(error).__name__}: {error}")[:1000]
-        outbox_event.due_at = clock.now() + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(outbox_event.attempts - 1, 20))
-        outbox_event.save(update_fields=["attempts", "fault", "due_at"])
+        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(outbox_event.attempts, 20))
+        fail_event(outbox_event, storable(f"{type(error).__name__}: {error}")[:1000], clock.now() + pause)
         if outbox_event.attempts >= get_settings().delivery_tries_before_review:
             payment, refund = outbox_event.payment, outbox_event.refund
-            failed = f"not send {outbox_event.name}" if outbox_event.kind == OutboxEventKind.REMOTE else f"not be told {outbox_event.kind}"
-            # Without the number of attempts: what a person has accepted is told again only when it fails in another way.
-            message = f"The shop could {failed} of order {order}: {outbox_event.fault[:200]}"
+            is_remote = outbox_event.kind == OutboxEventKind.REMOTE
+            about = {"case": "remote", "name": outbox_event.name} if is_remote else {"kind": outbox_event.kind}
+            # Without the number of attempts: after a dismissal only another failure opens a new review.
+            facts = {"order": str(order), "error": outbox_event.fault[:200], **about}
             open_review(
                 ReviewReason.DELIVERY_FAILING,
-                message,
+                facts,
                 "outbox",
                 order=order,
                 payment=payment,
@@ -282,9 +282,7 @@ def deliver_remote(order_id: int) -> int:
             # As it is by now: where the lease ran out, another worker may have carried it too, or failed to.
             carried = order.outbox_events.filter(pk=outbox_event.pk, done_at__isnull=True).select_related("payment").first()
             if carried:
-                carried.done_at, carried.due_at, carried.fault = clock.now(), None, ""
-                carried.attempts += 1
-                carried.save(update_fields=["done_at", "due_at", "fault", "attempts"])
+                deliver_event(carried, clock.now())
                 _settle_failing(carried)
                 message = f"carried over the network: {carried.name}"
                 record("event.delivered", order, f"outbox:{carried.event_id}", message, payment=carried.payment)
@@ -298,8 +296,7 @@ def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
         row = order.outbox_events.select_related("payment").get(pk=outbox_event.pk)
         if row.done_at is not None:
             return
-        row.done_at, row.due_at, row.outcome = clock.now(), None, ABANDONED
-        row.save(update_fields=["done_at", "due_at", "outcome"])
+        abandon_event(row, clock.now())
         record("event.abandoned", order, f"staff:{staff}", f"not carried over the network: {row.name}: {detail}", payment=row.payment)
 
 

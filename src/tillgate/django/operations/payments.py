@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from types import MappingProxyType
@@ -21,18 +22,19 @@ from tillgate.django.operations.outbox import deliver, deliver_due
 from tillgate.django.operations.reviews import (
     ACCOUNT_REASONS,
     ITSELF,
-    SAID_REASONS,
+    UNAPPLIED_REASONS,
     Heard,
-    as_heard,
     conclude,
     open_key,
     open_review,
+    open_reviews_of,
     resolve,
+    version_of,
 )
-from tillgate.django.operations.timeline import FORCE_EXPIRE, record
+from tillgate.django.operations.status import write_status
+from tillgate.django.operations.timeline import ACCEPTED, FORCE_EXPIRE, record
 from tillgate.errors import InvalidRequest, TillgateError
 from tillgate.lifecycle import (
-    UNTOLD_REASONS,
     Answer,
     Claim,
     Decision,
@@ -41,9 +43,8 @@ from tillgate.lifecycle import (
     PaymentFacts,
     PaymentStatus,
     ReviewReason,
-    claim_of,
-    decide,
-    hear,
+    answer_of,
+    interpret,
     next_poll,
     next_retry,
 )
@@ -67,7 +68,7 @@ __all__ = [
 _log = logging.getLogger("tillgate")
 
 _NOBODY_KNOWS: Final[Mapping[str, str]] = MappingProxyType({})
-_BY_PERSON: Final = "staff:"
+_BY_STAFF: Final = "staff:"
 _OVER_UNPAID: Final = frozenset({PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED})
 _QUICK_SECONDS: Final = 5.0
 _POLL_LEASE: Final = timedelta(minutes=1)
@@ -81,8 +82,8 @@ def _look_for_duplicate(order: Order, payment: Payment, transaction_no: str, act
     # A sandbox and a live gateway count for themselves.
     duplicates = Payment.objects.using(database()).filter(transaction_no=transaction_no, sandbox=payment.sandbox).exclude(pk=payment.pk)
     if duplicate := duplicates.first():
-        message = f"The gateway gave transaction {transaction_no} to {payment.reference} and to {duplicate.reference}."
-        open_review(ReviewReason.DUPLICATE_TRANSACTION_NO, message, actor, order=order, payment=payment, account=payment.account)
+        facts = {"transaction_no": transaction_no, "payment": payment.reference, "other": duplicate.reference}
+        open_review(ReviewReason.DUPLICATE_TRANSACTION_NO, facts, actor, order=order, payment=payment, account=payment.account)
 
 
 def reconcile(payment: Payment, actor: str) -> Payment:
@@ -154,16 +155,16 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
         account = account.model_copy(update={"deadline_seconds": min(account.deadline_seconds, _QUICK_SECONDS), "query_attempts": 1})
     try:
         with network():
-            return hear(hooks.query(account, payment.reference), asked_at, account.dialect)
+            return answer_of(hooks.query(account, payment.reference), asked_at, account.dialect)
     except TillgateError as error:
-        return hear(error, asked_at, account.dialect)
+        return answer_of(error, asked_at, account.dialect)
     except Exception as error:  # a plugin around the gateway may raise anything, and none of it is news
         _log.exception("the query of %s failed in a plugin", payment.reference)
         return Inconclusive(detail=f"{type(error).__name__} in a plugin")
 
 
 def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
-    """Return what `decide` needs to know of a payment; what was refunded of it is polled up unless `refunded` tells."""
+    """Return the payment as `interpret` needs it; the refunded amount is looked up unless given."""
     if refunded is None:
         refunded = payment.refunded_amount if payment.status == PaymentStatus.PAID else NOTHING
     return PaymentFacts(
@@ -185,7 +186,7 @@ def is_unchanged(payment: Payment, decision: Decision, told: Mapping[str, str] =
     if decision.review is None:
         return True
     known = told.get(matter_of(payment, decision.review))
-    return known is not None and (known == _message(payment, decision) or decision.review in ACCOUNT_REASONS)
+    return known is not None and (decision.review in ACCOUNT_REASONS or known == _compared(payment, decision)[1])
 
 
 def matter_of(payment: Payment, reason: ReviewReason) -> str:
@@ -195,7 +196,7 @@ def matter_of(payment: Payment, reason: ReviewReason) -> str:
 
 def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
     """Apply an answer of the gateway to a payment, under its order's lock, and deliver what follows to the shop."""
-    decision = decide(facts_of(payment), answer)
+    decision = interpret(facts_of(payment), (), answer)
     if is_unchanged(payment, decision):
         if decision.is_conclusive and not isinstance(answer, Inconclusive):
             conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(actor))
@@ -221,7 +222,7 @@ def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
 
 def decide_about(payment: Payment, answer: Answer) -> Decision:
     """Decide what an answer means for a payment, by what is known of it."""
-    return decide(facts_of(payment), as_heard(payment, answer, payment.reviews.filter(resolved_at__isnull=True)))
+    return interpret(facts_of(payment), open_reviews_of(payment.reviews.filter(resolved_at__isnull=True)), answer)
 
 
 def _is_stale(read: Payment, payment: Payment, decision: Decision, answer: Answer) -> bool:
@@ -235,8 +236,7 @@ def _is_stale(read: Payment, payment: Payment, decision: Decision, answer: Answe
     is_stale = decision.status == payment.status and (has_moved or (is_earlier and payment.status_since <= clock.now() + clock.SKEW))
     # What is over unpaid may be so by a person's word, or since the gateway did not know it: that it reports it paid is told, late as it
     # is.
-    is_reported_paid = decision.review is not None and claim_of(decision.review, decision.detail) is Claim.PAID
-    return is_stale and not (is_reported_paid and payment.status in _OVER_UNPAID)
+    return is_stale and not (decision.reported_paid and payment.status in _OVER_UNPAID)
 
 
 def reschedule(payments: list[Payment], decision: Decision) -> None:
@@ -269,14 +269,13 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, a
     if moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
         _look_for_duplicate(order, payment, decision.transaction_no, actor)
     is_identified = decision.transaction_no and decision.transaction_no != payment.transaction_no
-    payment.status, payment.transaction_no = decision.status.value, decision.transaction_no
-    if moved:
-        payment.status_since = now
+    payment.transaction_no = decision.transaction_no
+    changed = write_status(payment, decision.status, now) if moved else []
     due = next_poll_after(payment, decision, now)
     if payment.notifications > heard and payment.next_poll_at and decision.status is not PaymentStatus.PAID:
         due = min(due or payment.next_poll_at, payment.next_poll_at)  # a notification that came since has brought it forward (I7)
     payment.next_poll_at, payment.last_polled_at = due, now
-    payment.save(update_fields=["status", "status_since", "transaction_no", "next_poll_at", "last_polled_at"])
+    payment.save(update_fields=[*changed, "transaction_no", "next_poll_at", "last_polled_at"])
     if decision.review:
         _raise(order, payment, decision, actor)
     if not isinstance(answer, Inconclusive):  # a person's word ends nothing that an answer has said
@@ -291,7 +290,7 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, a
 
 def _who(actor: str) -> str:
     """Return who asked, by the cause of a change."""
-    return actor.removeprefix(_BY_PERSON) if actor.startswith(_BY_PERSON) else ITSELF
+    return actor.removeprefix(_BY_STAFF) if actor.startswith(_BY_STAFF) else ITSELF
 
 
 def _raise(order: Order, payment: Payment, decision: Decision, actor: str) -> None:
@@ -302,13 +301,16 @@ def _raise(order: Order, payment: Payment, decision: Decision, actor: str) -> No
         about["evidence"] = {"reference": payment.reference}
     else:
         about["order"] = order
-    open_review(decision.review, _message(payment, decision), actor, **about)
+    facts = decision.facts if decision.is_conclusive else {"error": decision.detail}
+    open_review(decision.review, facts, actor, reported_paid=decision.reported_paid, **about)
 
 
-def _message(payment: Payment, decision: Decision) -> str:
-    """Return what a person is told of what an answer says."""
-    whom = f"Account {payment.account}" if decision.review in ACCOUNT_REASONS else f"Payment {payment.reference}"
-    return f"{whom}: {decision.detail}."
+def _compared(payment: Payment, decision: Decision) -> tuple[dict[str, str], str]:
+    """Return the facts of the review that a decision opens, as they are stored, and their version."""
+    assert decision.review is not None
+    facts = decision.facts if decision.is_conclusive else {"error": decision.detail}
+    subject = payment.account if decision.review in ACCOUNT_REASONS else payment.reference
+    return version_of(decision.review, facts, subject=subject, reported_paid=decision.reported_paid)
 
 
 def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
@@ -323,8 +325,7 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
     with locked_order(row.order_id) as order:
         payment = Payment.objects.using(database()).select_for_update().get(pk=row.pk)
         payment.order = order
-        about_it = SAID_REASONS | UNTOLD_REASONS
-        matters = Review.objects.filter(payment=payment, reason__in=about_it, resolved_at__isnull=True).order_by("pk")
+        matters = Review.objects.filter(payment=payment, reason__in=UNAPPLIED_REASONS, resolved_at__isnull=True).order_by("pk")
         if not matters.filter(pk=about.pk).exists():
             raise InvalidRequest("review", about.pk, "was resolved by somebody else in the meantime")
         if more := _said_beyond(about, newest, matters):
@@ -336,9 +337,9 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
             raise InvalidRequest("payment", payment.reference, f"can still be paid, until {clock.local(payment.expires_at):%Y-%m-%d %H:%M}")
         detail = f"a person marks it as expired: {note}"
         decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, detail=detail)
-        for pk, message in matters.values_list("pk", "message"):
-            resolve(pk, detail, staff, accepted=(pk, message) == (about.pk, about.message))
-        _write(order, payment, decision, Inconclusive(detail=detail), f"{_BY_PERSON}{staff}", heard=row.notifications, event=FORCE_EXPIRE)
+        for pk, version in matters.values_list("pk", "version"):
+            resolve(pk, detail, staff, dismissed=(pk, version) == (about.pk, about.version))
+        _write(order, payment, decision, Inconclusive(detail=detail), f"{_BY_STAFF}{staff}", heard=row.notifications, event=FORCE_EXPIRE)
     deliver_due(row.order_id)
     return payment
 
@@ -348,10 +349,38 @@ def _said_beyond(about: Review, newest: int, matters: Iterable[Review]) -> Revie
 
     Once the gateway has called the payment paid, whatever it says or does not say since, it takes a person who has read that.
     """
-    most = max(matters, key=lambda one: (claim_of(one.reason, one.message), one.pk))
-    claim = claim_of(most.reason, most.message)
-    is_unread = claim > Claim.UNPAID and most.pk > newest
-    return most if is_unread or claim > claim_of(about.reason, about.message) else None
+    most = max(matters, key=lambda one: (one.claim, one.pk))
+    is_unread = most.claim > Claim.UNPAID and most.pk > newest
+    return most if is_unread or most.claim > about.claim else None
+
+
+def accept_as_paid(about: Review, staff: str, answer: Answer) -> Payment:
+    """Take a payment for paid with the amount that the gateway reports, as staff decide; the shop decides whether that is enough.
+
+    `about` is the review that staff have read, and `answer` a fresh one. Raises `InvalidRequest` where the review is closed or says
+    something else by now, and where the answer differs in more than the amount, or in another amount than staff have read.
+    """
+    assert about.payment is not None
+    with locked_order(about.payment.order_id) as order:
+        review = Review.objects.using(database()).select_for_update().get(pk=about.pk)
+        payment = Payment.objects.using(database()).select_for_update().get(pk=about.payment.pk)
+        payment.order = order
+        if review.resolved_at or review.version != about.version:
+            raise InvalidRequest("review", about.pk, "was resolved, or says something else by now")
+        amount = answer.transaction.amount if isinstance(answer, Found) else None
+        if amount is None or not isinstance(answer, Found) or str(amount) != about.facts.get("found"):
+            raise InvalidRequest("answer", payment.reference, f"does not report the amount {about.facts.get('found')} any more")
+        decision = interpret(replace(facts_of(payment), amount=amount), (), answer)
+        if decision.status is not PaymentStatus.PAID:
+            raise InvalidRequest("answer", payment.reference, f"cannot be accepted as paid: {decision.detail}")
+        detail = f"accepted as paid: {payment.currency} {amount} instead of {payment.currency} {payment.amount}"
+        payment.amount = amount
+        payment.save(update_fields=["amount"])
+        resolve(review.pk, detail, staff)
+        accepted = replace(decision, detail=detail)
+        _write(order, payment, accepted, answer, f"{_BY_STAFF}{staff}", heard=payment.notifications, event=ACCEPTED)
+    deliver(payment.order_id)
+    return payment
 
 
 def after_change(order: Order, payment: Payment) -> None:

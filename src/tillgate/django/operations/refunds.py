@@ -26,10 +26,11 @@ from tillgate.django.operations.locking import (
     reconnect_if_cut,
 )
 from tillgate.django.operations.outbox import deliver
-from tillgate.django.operations.reviews import ELSEWHERE_REASONS, ITSELF, REFUND_ENDS_REASONS, open_review, resolve, settle
+from tillgate.django.operations.reviews import ITSELF, open_review, resolve, settle
+from tillgate.django.operations.status import write_status
 from tillgate.django.operations.timeline import record
 from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, TillgateError
-from tillgate.lifecycle import BOUND_REFUND_STATUSES, PaymentStatus, RefundStatus, ReviewReason, decide_refund, move_refund
+from tillgate.lifecycle import BOUND_REFUND_STATUSES, End, PaymentStatus, RefundStatus, ReviewReason, decide_refund, reasons
 from tillgate.wire import money
 from tillgate.wire.messages import Refunded, RefundRequest
 from tillgate.wire.texts import storable
@@ -50,7 +51,9 @@ _log = logging.getLogger("tillgate")
 
 _UNDER_WAY: Final = (RefundStatus.SENDING, RefundStatus.UNKNOWN)
 """From these an answer of the gateway settles a refund."""
-_OVER_ONCE_REFUNDED: Final = REFUND_ENDS_REASONS | {ReviewReason.CHANGED_AFTER_PAID}
+_OVER_ONCE_REFUNDED: Final = reasons(ends=End.FULL_REFUND)
+_ELSEWHERE_REASONS: Final = reasons(blocks_refunds=True)
+"""Reasons that say that money may have left of which no refund here tells."""
 _LOST_AFTER: Final = timedelta(minutes=15)
 """A refund that is still *sending* after this was cut off by a crash: longer than any call may take."""
 _SEND_AGAIN_AFTER: Final = timedelta(minutes=1)
@@ -160,7 +163,7 @@ def _may_be_refunded_elsewhere(payment: Payment) -> bool:
 
 def _elsewhere(payment: Payment) -> QuerySet[Review]:
     """Return what is open and says that money may have gone back that no refund here stands for."""
-    return Review.objects.filter(payment=payment, reason__in=ELSEWHERE_REASONS, resolved_at__isnull=True)
+    return Review.objects.filter(payment=payment, reason__in=_ELSEWHERE_REASONS, resolved_at__isnull=True)
 
 
 def _check_seen(payment: Payment, seen: int | None) -> None:
@@ -176,7 +179,7 @@ def _check_open(about: Review | None) -> None:
     by_now = Review.objects.using(database()).select_for_update().get(pk=about.pk)
     if by_now.resolved_at:
         raise RefundNotPossible(f"{by_now.resolved_by} had resolved it already: {by_now.resolution}")
-    if by_now.message != about.message:
+    if by_now.version != about.version:
         raise RefundNotPossible(f"it says something else by now: {by_now.message}")
 
 
@@ -205,7 +208,7 @@ def send_refund(refund_id: int) -> Refund:
     if isinstance(outcome, ConfigurationError):  # it stays queued, and would for ever
         alias = claimed.payment.account
         with durable():
-            open_review(ReviewReason.ACCOUNT_GONE, f"Account {alias}: {outcome}.", "refund", payment=claimed.payment, account=alias)
+            open_review(ReviewReason.ACCOUNT_GONE, {"error": outcome}, "refund", payment=claimed.payment, account=alias)
     return settled
 
 
@@ -252,10 +255,9 @@ def _claim(refund_id: int) -> Refund | None:
             refund.due_at = clock.now() + _LONGEST_PAUSE
             refund.save(update_fields=["due_at"])
             return None
-        refund.status = move_refund(RefundStatus.QUEUED, RefundStatus.SENDING).value
-        refund.status_since = clock.now()
+        changed = write_status(refund, RefundStatus.SENDING, clock.now())
         refund.due_at = refund.status_since + _LOST_AFTER
-        refund.save(update_fields=["status", "status_since", "due_at"])
+        refund.save(update_fields=[*changed, "due_at"])
         record("refund.sending", order, "refund", f"USD {refund.amount}", payment=refund.payment, refund=refund)
     return refund
 
@@ -301,22 +303,18 @@ def _settle_locked(
     nobody_refused = status is not RefundStatus.FAILED or was is RefundStatus.UNKNOWN
     if refund.confirmed and status is not RefundStatus.SUCCEEDED and nobody_refused:
         status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notification had confirmed it"
-    move_refund(was, status)
-    refund.status, refund.status_since, refund.answer = status.value, now, answer[:255]
+    changed = write_status(refund, status, now)
+    refund.answer = answer[:255]
     # Twice as long each time. A clock that ran ahead may have said when it was queued.
     pause = min(max(_SEND_AGAIN_AFTER, abs(now - refund.created_at)), _LONGEST_PAUSE)
     refund.due_at = now + pause if status is RefundStatus.QUEUED else None
-    refund.save(update_fields=["status", "status_since", "answer", "due_at"])
+    refund.save(update_fields=[*changed, "answer", "due_at"])
     record(f"refund.{status}", order, actor, answer or f"USD {refund.amount}", payment=refund.payment, refund=refund)
     if was is RefundStatus.UNKNOWN:
         _resolve_unknown(refund, answer, staff)
     _tell_of_waiting(order, refund, answer)
     if status is RefundStatus.UNKNOWN:
-        message = (
-            f"Refund of USD {refund.amount} of payment {refund.payment.reference}: nobody knows whether it went out ({answer}). "
-            "It is never sent again by itself. Look at the gateway and say whether it was done."
-        )
-        _raise(ReviewReason.REFUND_UNKNOWN, message, actor, order, refund)
+        _raise(ReviewReason.REFUND_UNKNOWN, {"answer": answer}, actor, order, refund)
     if status is RefundStatus.FAILED and refund.confirmed:
         _doubt_refusal(order, refund, "notification", actor)
     if status is RefundStatus.SUCCEEDED:
@@ -334,13 +332,8 @@ def _tell_of_waiting(order: Order, refund: Refund, answer: str) -> None:
     waited = refund.status_since - refund.created_at
     if abs(waited) < _TOLD_AFTER or Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT).exists():
         return
-    hours = int(waited.total_seconds() // 3600)
-    so_far = f"for {hours} hours" if hours > 0 else "and a clock that was wrong keeps from telling since when"
-    message = (
-        f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it could not be sent {so_far} ({answer}). "
-        "It is tried again at least every hour."
-    )
-    _raise(ReviewReason.REFUND_NOT_SENT, message, "refund", order, refund)
+    hours = int(abs(waited).total_seconds() // 3600)
+    _raise(ReviewReason.REFUND_NOT_SENT, {"answer": answer, "hours": hours}, "refund", order, refund)
 
 
 def _conclude_refund(refund: Refund) -> None:
@@ -402,16 +395,13 @@ def _doubt_refusal(order: Order, refund: Refund, who: str, actor: str) -> None:
     """Open a review when a refund that is held to be refused was made: nothing more is refunded until a person has polled (I5)."""
     if Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_CONTRADICTED).exists():
         return  # gateways repeat their notifications
-    message = (
-        f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it was held to be refused ({refund.answer}), "
-        f"and the gateway's {who} says that it was done. If the money went out, enter it as a refund made elsewhere."
-    )
-    _raise(ReviewReason.REFUND_CONTRADICTED, message, actor, order, refund)
+    _raise(ReviewReason.REFUND_CONTRADICTED, {"answer": refund.answer, "case": who}, actor, order, refund)
 
 
-def _raise(reason: ReviewReason, message: str, actor: str, order: Order, refund: Refund) -> None:
+def _raise(reason: ReviewReason, facts: Mapping[str, Any], actor: str, order: Order, refund: Refund) -> None:
     payment = refund.payment
-    open_review(reason, message, actor, order=order, payment=payment, refund=refund, account=payment.account)
+    facts = {"amount": refund.amount, "payment": payment.reference, **facts}
+    open_review(reason, facts, actor, order=order, payment=payment, refund=refund, account=payment.account)
 
 
 def settle_by_staff(refund_id: int, *, done: bool, staff: str) -> Refund:
@@ -453,7 +443,7 @@ def record_external_refund(
         matters = Review.objects.filter(payment=payment, resolved_at__isnull=True)
         matters = matters.filter(pk=about.pk) if about else matters.filter(reason=ReviewReason.CHANGED_AFTER_PAID)
         matter = matters.first()
-        if read is not None and matter is not None and matter.mark != read:
+        if read is not None and matter is not None and matter.version != read:
             raise RefundNotPossible(f"it says something else by now: {matter.message}")
         left = refundable(payment)
         waiting = list(payment.refunds.filter(status=RefundStatus.QUEUED, confirmed=False).order_by("-pk"))
@@ -481,7 +471,7 @@ def record_external_refund(
         record("refund.external", order, f"staff:{staff}", f"USD {exact} was refunded elsewhere", payment=payment, refund=entered)
         if matter is not None:
             resolve(matter.pk, f"USD {exact} was refunded elsewhere", staff)
-        _conclude_refunded(payment, staff, _OVER_ONCE_REFUNDED | ELSEWHERE_REASONS)
+        _conclude_refunded(payment, staff, _OVER_ONCE_REFUNDED | _ELSEWHERE_REASONS)
         _tell_shop(order, entered)
     deliver(order.pk)
     return entered

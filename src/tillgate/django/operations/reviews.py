@@ -1,118 +1,118 @@
-"""Review: what a person must look at, raised once while it is open, and the acts that resolve it."""
+"""Reviews: cases for staff, opened once, updated by later answers, and closed by an answer, by the machine of their subject or by staff.
+
+The table in `tillgate.lifecycle.review` says what follows from each reason; this module applies it to rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from tillgate import hooks
 from tillgate.django import clock
-from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry
+from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
 from tillgate.django.operations.locking import database
+from tillgate.django.operations.status import write_status, write_status_of
 from tillgate.django.operations.timeline import record
-from tillgate.lifecycle import UNTOLD_REASONS, Answer, Claim, Found, Inconclusive, NotFound, ReviewReason, claim_of
-from tillgate.wire.dialects import TransactionStatus
+from tillgate.lifecycle import (
+    POLICIES,
+    Answer,
+    Claim,
+    End,
+    Found,
+    NotFound,
+    OpenReview,
+    ReviewReason,
+    ReviewStatus,
+    Scope,
+    claim_of,
+    facts_version,
+    reasons,
+)
+from tillgate.wire.texts import storable
 
 __all__ = [
     "ACCOUNT_REASONS",
-    "ANSWER_REASONS",
-    "ELSEWHERE_REASONS",
+    "HELD_REASONS",
     "ITSELF",
-    "NOT_APPLIED_REASONS",
-    "REFUND_ENDS_REASONS",
-    "SAID_REASONS",
     "TELLING_REASONS",
+    "UNAPPLIED_REASONS",
     "Heard",
-    "as_heard",
     "conclude",
     "is_over",
     "open_among",
     "open_key",
     "open_review",
+    "open_reviews_of",
     "reported_paid",
     "resolve",
     "settle",
 ]
 
-
-ACCOUNT_REASONS = frozenset(
-    {ReviewReason.WRONG_CREDENTIALS, ReviewReason.SIGNATURE_MISMATCH, ReviewReason.ACCOUNT_GONE, ReviewReason.GATEWAY_SILENT}
-)
-"""Reasons that concern an account, and are open once for it however many payments meet them."""
-
-ANSWER_REASONS = frozenset(
-    {
-        ReviewReason.AMOUNT_MISMATCH,
-        ReviewReason.AMOUNT_MISSING,
-        ReviewReason.CURRENCY_MISMATCH,
-        ReviewReason.TRANSACTION_NO_MISMATCH,
-        ReviewReason.TRANSACTION_NO_MISSING,
-        ReviewReason.REFERENCE_MISMATCH,
-        ReviewReason.UNRECOGNISED_STATUS,
-        ReviewReason.PAYMENT_UNKNOWN,
-        ReviewReason.PAYMENT_UNANSWERED,
-        ReviewReason.WRONG_CREDENTIALS,
-        ReviewReason.SIGNATURE_MISMATCH,
-        ReviewReason.ACCOUNT_GONE,
-    }
-)
-"""Reasons found in an answer of the gateway, and over once it answers in order about the payment that met them."""
-
-SAID_REASONS: Final = ANSWER_REASONS.difference(ACCOUNT_REASONS, UNTOLD_REASONS)
-"""Reasons why what the gateway says of a payment is not applied to it."""
-
-TELLING_REASONS: Final = SAID_REASONS | UNTOLD_REASONS | {ReviewReason.CHANGED_AFTER_PAID}
-"""Reasons whose sentence is what an answer says of a payment, and so is told anew when an answer says something else."""
-
-REFUND_ENDS_REASONS = frozenset({ReviewReason.SECOND_PAYMENT, ReviewReason.PAID_NOT_PAYABLE, ReviewReason.UNDERPAID, ReviewReason.OVERPAID})
-"""Reasons that are settled once all of the payment was refunded."""
-
-NOT_APPLIED_REASONS = frozenset({ReviewReason.PAID_NOT_PAYABLE, ReviewReason.UNDERPAID})
-"""Reasons why a paid payment did not pay its order, and over once it does."""
-
-ELSEWHERE_REASONS = frozenset({ReviewReason.CHANGED_AFTER_PAID, ReviewReason.REFUND_CONTRADICTED})
-"""Reasons that say that money may have gone back that no refund here stands for: nothing is refunded before a person has polled (I5)."""
-
-_ENDING_NOTHING: Final = frozenset({TransactionStatus.PAID, TransactionStatus.UNRECOGNISED})
-"""Statuses at the gateway by which no payment ends unpaid."""
+ACCOUNT_REASONS: Final = reasons(scope=Scope.ACCOUNT)
+TELLING_REASONS: Final = reasons(updates=True)
+UNAPPLIED_REASONS: Final = TELLING_REASONS - reasons(blocks_refunds=True)
+"""Reasons why an answer about a payment is not applied to it."""
+HELD_REASONS: Final = reasons(holds_money=True)
+"""Reasons of a paid payment whose money pays nothing, or not all of it."""
 
 ITSELF: Final = "tillgate"
-"""Who resolved what needed no person in the end."""
+"""The name under which Tillgate closes a review without staff."""
+
+_LONGEST_FACT: Final = 500
 
 
 def is_over(reason: str, answer: Answer, payment: Payment, *, is_in_order: bool) -> bool:
-    """Tell whether an answer about a payment ends a reason: that the gateway knows no such payment is no word on what it said of it."""
-    if reason in UNTOLD_REASONS | ACCOUNT_REASONS and isinstance(answer, Found):
-        return True
-    if not is_in_order or reason not in ANSWER_REASONS | ACCOUNT_REASONS:
+    """Return whether an answer about a payment closes a review of this reason."""
+    policy = POLICIES.get(ReviewReason(reason)) if reason in POLICIES else None
+    if policy is None:
         return False
-    if isinstance(answer, Found) or reason in ACCOUNT_REASONS | {ReviewReason.PAYMENT_UNANSWERED}:
+    if End.FOUND in policy.ends and isinstance(answer, Found):
         return True
-    return reason == ReviewReason.PAYMENT_UNKNOWN and not payment.is_open
+    if not is_in_order:
+        return False
+    if End.ANSWER in policy.ends:  # "not found" takes back nothing that the gateway said of the payment
+        return isinstance(answer, Found) or policy.says_nothing or policy.scope is Scope.ACCOUNT
+    return End.SETTLED in policy.ends and not payment.is_open
 
 
 def open_key(reason: ReviewReason, subject: Payment | Refund | OutboxEvent | None, account: str) -> str:
-    """Return what one open review at most has: its reason, and whom it concerns."""
+    """Return the key that one open review at most has: its reason and its subject."""
     if reason in ACCOUNT_REASONS:
         return f"{reason}:account:{account}"
     return f"{reason}:{type(subject).__name__.lower()}:{subject.pk if subject else ''}"
 
 
 def open_among(keys: Iterable[str]) -> dict[str, str]:
-    """Return the sentences of the reviews that are open, by those of some keys that they have."""
+    """Return the versions of the open reviews that have some of these keys, by the key."""
     asked = set(keys)
-    rows = Review.objects.using(database()).filter(open_key__in=asked).values_list("open_key", "message")
-    return {key: message for key, message in rows if key in asked}
+    rows = Review.objects.using(database()).filter(open_key__in=asked).values_list("open_key", "version")
+    return {key: version for key, version in rows if key in asked}
+
+
+def open_reviews_of(reviews: Iterable[Review]) -> Iterator[OpenReview]:
+    """Yield the open ones of some reviews as `interpret` reads them: only where they may count, so most answers cost no statement."""
+    for one in reviews:
+        if one.resolved_at is None:
+            yield OpenReview(reason=one.reason, opened_at=one.opened_at, reported_paid=one.reported_paid, facts=one.facts)
+
+
+def version_of(reason: str, facts: Mapping[str, Any], *, subject: str, reported_paid: bool = False) -> tuple[dict[str, str], str]:
+    """Return facts as they are stored, with their subject, and their version."""
+    stored = {name: storable(str(value))[:_LONGEST_FACT] for name, value in facts.items()}
+    if "detail" not in stored:  # a plugin's own text names its subject itself
+        stored["subject"] = subject
+    return stored, facts_version(reason, stored, reported_paid=reported_paid)
 
 
 def open_review(
     reason: ReviewReason,
-    message: str,
+    facts: Mapping[str, Any] | str,
     actor: str,
     *,
     order: Order | None = None,
@@ -120,19 +120,24 @@ def open_review(
     refund: Refund | None = None,
     outbox_event: OutboxEvent | None = None,
     account: str = "",
+    reported_paid: bool = False,
     evidence: Mapping[str, Any] | None = None,
 ) -> Review | None:
-    """Open a review within the running transaction, or do nothing when the same is open already. Returns what was raised.
+    """Open a review within the running transaction, and return it; None where the same case is open, or was dismissed with the same facts.
 
-    Nor is what a person has accepted raised again, as long as there is nothing else to say.
+    `facts` are the compared values, from which the message is rendered, or a plugin's own whole text. Where the reason's policy says so,
+    new facts update the open review.
     """
+    subject = account if reason in ACCOUNT_REASONS else payment.reference if payment else ""
+    facts = {"detail": facts} if isinstance(facts, str) else facts
+    stored, version = version_of(reason, facts, subject=subject, reported_paid=reported_paid)
     key = open_key(reason, outbox_event or refund or payment, account)
-    evidence = {name: str(value)[:500] for name, value in (evidence or {}).items()}
     if known := Review.objects.filter(open_key=key).first():
-        if reason in TELLING_REASONS and order and known.message != message and not _is_milder(reason, message, known, payment):
-            _tell_anew(known, message, actor, order)
+        claim = claim_of(reason, stored, reported_paid=reported_paid)
+        if reason in TELLING_REASONS and order and known.version != version and not _is_milder(claim, known, payment):
+            _update(known, stored, version, actor, order, reported_paid=reported_paid)
         return None
-    if _is_accepted(reason, message, payment=payment, refund=refund, outbox_event=outbox_event, account=account):
+    if _is_dismissed(reason, version, payment=payment, refund=refund, outbox_event=outbox_event, account=account):
         return None
     review = Review(
         order=order,
@@ -141,10 +146,13 @@ def open_review(
         outbox_event=outbox_event,
         account=account,
         reason=str(reason),
-        message=message,
-        evidence=evidence,
+        reported_paid=reported_paid,
+        facts=stored,
+        version=version,
+        evidence={name: str(value)[:_LONGEST_FACT] for name, value in (evidence or {}).items()},
         open_key=key,
         opened_at=clock.now(),
+        recorded=[version],
     )
     try:
         with transaction.atomic(using=database()):
@@ -155,9 +163,9 @@ def open_review(
         known_by_now = Review.objects.filter(open_key=key)
         if known_by_now.first() is None and known_by_now.select_for_update().first() is None:
             raise
-        return None  # another worker raised it in the same moment
+        return None  # another worker opened it in the same moment
     if order and outbox_event is None:
-        # A failing outbox event is not announced by another outbox event, which would wait behind it.
+        # A failing delivery is not announced by another event, which would wait behind it.
         OutboxEvent(
             order=order,
             payment=payment,
@@ -168,85 +176,56 @@ def open_review(
         ).save(force_insert=True)
     about = {"reason": str(reason)}
     if order:
-        record("review.opened", order, actor, message, payment=payment, refund=refund, evidence=about, told=about)
-    else:  # an account's matter is in no order's timeline, and observers hear of it all the same
-        fields = {**about, "account": account, "actor": actor, "message": message}
+        record("review.opened", order, actor, review.message, payment=payment, refund=refund, evidence=about, told=about)
+    else:  # an account's review is in no order's timeline, and observers hear of it all the same
+        fields = {**about, "account": account, "actor": actor, "message": review.message}
         said = hooks.Event(name="review.opened", at=review.opened_at, fields=fields)
         transaction.on_commit(lambda: hooks.emit(said), using=database())
     return review
 
 
-def _is_milder(reason: str, message: str, known: Review, payment: Payment | None) -> bool:
-    """Tell whether an answer about an open payment claims less than one before: that it was reported paid must not be forgotten."""
-    return payment is not None and payment.is_open and claim_of(reason, message) < claim_of(known.reason, known.message)
+def _is_milder(claim: Claim, known: Review, payment: Payment | None) -> bool:
+    """Return whether an answer about an open payment claims less than an earlier one: "reported paid" must not be forgotten."""
+    return payment is not None and payment.is_open and claim < known.claim
 
 
-def _tell_anew(known: Review, message: str, actor: str, order: Order) -> None:
-    """Let an open matter say what the gateway says by now, and have it mailed once more: it may be a charge-back.
-
-    Each sentence is mailed once, though the gateway may say one and the other in turn.
-    """
-    known.message, known.opened_at = message, clock.now()
-    known.mailed_at = (known.mailed_at or known.opened_at) if known.mark in (known.mailed or []) else None
-    known.save(update_fields=["message", "opened_at", "mailed_at"])
-    timeline = TimelineEntry.objects.using(database()).filter(payment=known.payment_id)
-    resolved = timeline.filter(event="review.resolved").order_by("-pk").values_list("pk", flat=True).first() or 0
-    told = timeline.filter(event="review.opened", pk__gt=resolved)
-    if message not in told.values_list("message", flat=True):
+def _update(known: Review, facts: dict[str, str], version: str, actor: str, order: Order, *, reported_paid: bool) -> None:
+    """Give an open review the facts of a later answer, and mail it once more: it may be a charge-back. Each version is mailed once."""
+    known.facts, known.version, known.reported_paid, known.opened_at = facts, version, reported_paid, clock.now()
+    known.mailed_at = (known.mailed_at or known.opened_at) if version in known.mailed else None
+    is_new = version not in known.recorded
+    if is_new:
+        known.recorded = [*known.recorded, version]
+    known.save(update_fields=["facts", "version", "reported_paid", "opened_at", "mailed_at", "recorded"])
+    if is_new:
         about = {"reason": known.reason}
-        record("review.opened", order, actor, message, payment=known.payment, evidence=about, told=about)
+        record("review.opened", order, actor, known.message, payment=known.payment, evidence=about, told=about)
 
 
-def _is_accepted(reason: ReviewReason, message: str, *, account: str, **about: Any) -> bool:
-    """Tell whether a person has accepted the very same.
+def _is_dismissed(reason: ReviewReason, version: str, *, account: str, **about: Any) -> bool:
+    """Return whether staff dismissed the very same facts.
 
-    Not of an account's gateway, which may answer and then not: only that an account is gone stays as it is. Which one is in the sentence.
+    A case of an open payment cannot be dismissed. Nor does a dismissal silence an account whose gateway may answer and then not; only a
+    missing account stays as it is.
     """
-    if reason in SAID_REASONS | UNTOLD_REASONS and about["payment"] is not None and about["payment"].is_open:
-        return False  # accepted by a version that allowed it, it would never come to an end
+    if reason in UNAPPLIED_REASONS and about["payment"] is not None and about["payment"].is_open:
+        return False
     if reason in ACCOUNT_REASONS:
         if reason is not ReviewReason.ACCOUNT_GONE:
             return False
         about = {"account": account}
-    accepted: QuerySet[Review] = Review.objects.filter(reason=str(reason), accepted=True, **about)
-    return message in accepted.values_list("message", flat=True)  # compared here, since MariaDB holds other capitals to be the same
+    return Review.objects.filter(reason=str(reason), status=ReviewStatus.DISMISSED, version=version, **about).exists()
 
 
 def reported_paid(payment_ids: Collection[int]) -> set[int]:
-    """Return those payments that the gateway reports paid though its answer is not in order: whoever made them should not pay once more."""
-    matters = Review.objects.using(database()).filter(payment__in=payment_ids, resolved_at__isnull=True, reason__in=SAID_REASONS)
-    return {one.payment_id for one in matters if one.payment_id and _reports_paid(one)}
-
-
-def _reports_paid(matter: Review) -> bool:
-    return matter.reason in SAID_REASONS and claim_of(matter.reason, matter.message) is Claim.PAID
-
-
-def as_heard(payment: Payment, answer: Answer, matters: Iterable[Review]) -> Answer:
-    """Return an answer as it is to be heard by what is known of a payment, whose `matters` are polled only where they may count.
-
-    What the gateway did not know while it could be paid has not been forgotten for its age (unspecified 19). What it has reported paid was
-    not
-    left unpaid: that it knows nothing of it by now says so as little as an answer from before. All this is written later than it happened.
-    """
-    if isinstance(answer, Inconclusive) or not payment.is_open:
-        return answer
-    if isinstance(answer, Found) and answer.transaction.status in _ENDING_NOTHING:
-        return answer
-    matters = [one for one in matters if one.resolved_at is None]
-    calling_paid = [one for one in matters if _reports_paid(one)]
-    if isinstance(answer, Found):
-        is_stale = any(answer.asked_at <= one.opened_at <= clock.now() + clock.SKEW for one in calling_paid)
-        return Inconclusive(detail="since it was asked, the gateway has said that it is paid") if is_stale else answer
-    unknown = (one for one in matters if one.reason == ReviewReason.PAYMENT_UNKNOWN)
-    was_unknown = any(one.opened_at < payment.page_closes_at + clock.SKEW for one in unknown)
-    is_forgotten = answer.expired_is_forgotten and not was_unknown
-    return replace(answer, expired_is_forgotten=is_forgotten, was_reported_paid=bool(calling_paid))
+    """Return the payments that the gateway reports paid though a check failed: their shoppers should not pay once more."""
+    rows = Review.objects.using(database()).filter(payment__in=payment_ids, resolved_at__isnull=True, reported_paid=True)
+    return set(rows.values_list("payment_id", flat=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What the gateway answered about a payment, as it stands by now, and whether there is nothing about that for a person."""
+    """An answer of the gateway about a payment as it stands now, and whether the answer is in order."""
 
     payment: Payment
     answer: Found | NotFound
@@ -254,53 +233,52 @@ class Heard:
 
 
 def conclude(heard: Collection[Heard], by: str = ITSELF) -> None:
-    """Take back what answers of the gateway end of what was told before it was asked, by whatever door they came.
+    """Close the reviews that answers of the gateway end, if they are older than the query. `by` is the name of who asked.
 
-    What a person has accepted of a payment is told again, should it come again after an answer in order. `by` is who asked.
+    After an answer in order a dismissal counts no more: the same facts open a new review.
     """
     by_payment = {one.payment.pk: one for one in heard}
-    about = Review.objects.using(database()).filter(payment__in=by_payment, reason__in=ANSWER_REASONS | TELLING_REASONS)
-    rows = about.filter(Q(resolved_at__isnull=True) | Q(accepted=True)).order_by("pk")
-    over, accepted = [], []
-    for pk, payment_id, reason, opened_at, resolved_at in rows.values_list("pk", "payment_id", "reason", "opened_at", "resolved_at"):
+    about = Review.objects.using(database()).filter(payment__in=by_payment, reason__in=TELLING_REASONS | ACCOUNT_REASONS)
+    rows = about.exclude(status=ReviewStatus.RESOLVED).order_by("pk")
+    over, dismissed = [], []
+    for pk, payment_id, reason, opened_at, status in rows.values_list("pk", "payment_id", "reason", "opened_at", "status"):
         one = by_payment[payment_id]
-        if resolved_at is not None:
-            accepted += [pk] if one.is_in_order else []
-        elif is_over(reason, one.answer, one.payment, is_in_order=one.is_in_order) and _was_told_before(reason, opened_at, one):
+        if status == ReviewStatus.DISMISSED:
+            dismissed += [pk] if one.is_in_order else []
+        elif is_over(reason, one.answer, one.payment, is_in_order=one.is_in_order) and _is_older(reason, opened_at, one):
             over.append(pk)
-    if accepted:
-        Review.objects.using(database()).filter(pk__in=accepted).update(accepted=False)
+    if dismissed:
+        rows = Review.objects.using(database()).filter(pk__in=dismissed)
+        write_status_of(rows, ReviewStatus.DISMISSED, ReviewStatus.RESOLVED)
     if over:
         settle(Review.objects.filter(pk__in=over), "a later answer of the gateway has ended it", by)
 
 
-def _was_told_before(reason: str, opened_at: datetime, heard: Heard) -> bool:
-    """Tell whether a matter is older than the question, or of a clock that ran ahead. What is settled is unknown no more in any case."""
-    if reason in UNTOLD_REASONS and not heard.payment.is_open:
+def _is_older(reason: str, opened_at: datetime, heard: Heard) -> bool:
+    """Return whether a review is older than the query. A settled payment is unknown no more in any case."""
+    if POLICIES[ReviewReason(reason)].says_nothing and not heard.payment.is_open:
         return True
     return opened_at < heard.answer.asked_at or opened_at > clock.now() + clock.SKEW
 
 
-def resolve(review_id: int, resolution: str, staff: str, *, accepted: bool = False) -> Review:
-    """Note that a person has dealt with a review, and how; `accepted` is whether it stays as it is, and need not be told again.
-
-    One that is resolved already stays as it was.
-    """
+def resolve(review_id: int, resolution: str, staff: str, *, dismissed: bool = False) -> Review:
+    """Close a review and note how; `dismissed` leaves the case as it is. A closed review stays as it was."""
     order_id = Review.objects.using(database()).values_list("order_id", flat=True).get(pk=review_id)
     with transaction.atomic(using=database()):
         # The order first, as everywhere: an entry in its timeline takes a lock on it too.
         order = Order.objects.using(database()).select_for_update().get(pk=order_id) if order_id else None
         review = Review.objects.using(database()).select_for_update().get(pk=review_id)
         if review.resolved_at is None:
+            changed = write_status(review, ReviewStatus.DISMISSED if dismissed else ReviewStatus.RESOLVED)
             review.resolved_at, review.resolved_by, review.resolution = clock.now(), staff[:150], resolution[:255]
-            review.open_key, review.accepted = None, accepted
-            review.save(update_fields=["resolved_at", "resolved_by", "resolution", "open_key", "accepted"])
+            review.open_key = None
+            review.save(update_fields=[*changed, "resolved_at", "resolved_by", "resolution", "open_key"])
             if order:
                 record("review.resolved", order, f"staff:{staff}", resolution, payment=review.payment)
     return review
 
 
 def settle(reviews: QuerySet[Review], resolution: str, by: str = ITSELF) -> None:
-    """Take back those of some reviews that are open: what a person was told of is over without one."""
+    """Close those of some reviews that are open: their cases have ended without staff."""
     for pk in reviews.using(database()).filter(resolved_at__isnull=True).order_by("pk").values_list("pk", flat=True):
         resolve(pk, resolution, by)

@@ -33,6 +33,7 @@ from tillgate.django.operations.locking import (
 )
 from tillgate.django.operations.payments import after_change, assign, reconcile
 from tillgate.django.operations.reviews import open_review, reported_paid
+from tillgate.django.operations.status import close_order_row, write_status_of
 from tillgate.django.operations.timeline import record
 from tillgate.errors import ConfigurationError, InvalidRequest, SignatureMismatch, TillgateError
 from tillgate.lifecycle import (
@@ -353,9 +354,10 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, actor: 
             due = next_poll(status, now, payment.expires_at, now)
         if status == PaymentStatus.CREATED:
             record("payment.outcome-unknown", order, actor, message, payment=payment, evidence=evidence)
-        elif rows.filter(status_since=payment.status_since).update(status=status.value, status_since=now, next_poll_at=due, **known):
-            payment.status, payment.status_since, payment.next_poll_at = status.value, now, due
-            assign(payment, known)
+        elif write_status_of(
+            rows.filter(status_since=payment.status_since), PaymentStatus.CREATED, status, status_since=now, next_poll_at=due, **known
+        ):
+            assign(payment, {"status": status.value, "status_since": now, "next_poll_at": due, **known})
             record(f"payment.{status}", order, actor, message, payment=payment, evidence=evidence)
             after_change(order, payment)
         else:  # a notification was quicker than the answer, which still tells where the shopper pays
@@ -365,9 +367,9 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, actor: 
             payment.save(update_fields=["payment_url", "transaction_no"])
             record("payment.answered-late", order, actor, message, payment=payment, evidence=evidence)
         if isinstance(outcome, TillgateError) and isinstance(outcome.__cause__, SignatureMismatch):
-            # A matter of the account and not of this payment (unspecified 7): that its look is answered in order does not end it.
-            told = f"Account {payment.account}: {outcome}."
-            open_review(ReviewReason.SIGNATURE_MISMATCH, told, actor, account=payment.account, evidence={"reference": payment.reference})
+            # A case of the account and not of this payment (unspecified behaviour 7): an answer in order about it does not end the case.
+            facts, about = {"error": outcome}, {"reference": payment.reference}
+            open_review(ReviewReason.SIGNATURE_MISMATCH, facts, actor, account=payment.account, evidence=about)
     return _as_started(payment, outcome)
 
 
@@ -413,6 +415,5 @@ def close_order(plugin: str, order_key: str, actor: str = "shop") -> None:
                 _new_order(plugin, order_key)
         order = orders.select_for_update().get()
         if order.closed_at is None:
-            order.closed_at = clock.now()
-            order.save(update_fields=["closed_at"])
+            close_order_row(order, clock.now())
             record("order.closed", order, actor, "the shop closed the order")

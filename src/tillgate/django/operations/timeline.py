@@ -12,8 +12,10 @@ from tillgate.django import clock
 from tillgate.django.models import Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.locking import database
 
-__all__ = ["FORCE_EXPIRE", "record"]
+__all__ = ["ACCEPTED", "FORCE_EXPIRE", "record"]
 
+ACCEPTED: Final = "payment.accepted"
+"""The event by which staff accepted a payment as paid with another amount."""
 FORCE_EXPIRE: Final = "payment.force-expired"
 """The event by which a person, and no answer of the gateway, has let a payment expire."""
 

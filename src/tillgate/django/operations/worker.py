@@ -48,7 +48,7 @@ from tillgate.lifecycle import (
     PaymentStatus,
     RefundStatus,
     ReviewReason,
-    decide,
+    interpret,
     is_unanswered,
 )
 from tillgate.wire.texts import storable
@@ -425,7 +425,7 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
     heard: list[Heard] = []
     unanswered: list[Payment] = []
     now = clock.now()
-    decisions = [decide(facts_of(payment), answer) if answer else None for payment, answer in zip(batch, answers, strict=True)]
+    decisions = [interpret(facts_of(payment), (), answer) if answer else None for payment, answer in zip(batch, answers, strict=True)]
     told = open_among(matter_of(payment, made.review) for payment, made in zip(batch, decisions, strict=True) if made and made.review)
     for payment, answer, decision in zip(batch, answers, decisions, strict=True):
         if answer is None or decision is None:
@@ -465,11 +465,10 @@ def _tell_of_unanswered(payments: list[Payment]) -> None:
     if told_at and told_at <= clock.now() + clock.SKEW and not has_answered(account, told_at):
         return
     for payment in payments:
-        message = f"Payment {payment.reference}: its time to pay is long over, and the gateway gives no usable answer about it."
         with locked_order(payment.order_id) as order:
             if order.payments.filter(pk=payment.pk, status__in=OPEN_PAYMENT_STATUSES).exists():
                 reason = ReviewReason.PAYMENT_UNANSWERED
-                open_review(reason, message, "worker", order=order, payment=payment, account=account)
+                open_review(reason, {}, "worker", order=order, payment=payment, account=account)
 
 
 def _change(payment: Payment, answer: Answer, work_done: WorkDone) -> None:

@@ -66,6 +66,7 @@ EVENTS: Final[Mapping[str, Word]] = {
     "payment.failed": Word(_("Payment failed"), "cross", "bad"),
     "payment.closed": Word(_("Payment closed"), "lock"),
     "payment.expired": Word(_("Payment expired"), "minus"),
+    "payment.accepted": Word(_("Accepted as paid"), "check", "good"),
     "payment.force-expired": Word(_("A person marks the payment as expired"), "minus"),
     "payment.identified": Word(_("Transaction number learnt"), "dot"),
     "payment.outcome-unknown": Word(_("Nobody knows whether the gateway created it"), "question", "ask"),
@@ -114,16 +115,16 @@ REASONS: Final[Mapping[str, str | Promise]] = {
 }
 
 ACTIONS: Final[Mapping[str, str | Promise]] = {
-    ReviewAction.QUERY: _("Ask the gateway again"),
-    ReviewAction.RETRY: _("Try again now"),
-    ReviewAction.TELL_AGAIN: _("Tell the shop again"),
+    ReviewAction.POLL: _("Poll now"),
+    ReviewAction.REDELIVER: _("Deliver again"),
     ReviewAction.REFUND: _("Refund…"),
     ReviewAction.REFUND_DONE: _("The refund was done"),
     ReviewAction.REFUND_NOT_DONE: _("The refund was not done"),
     ReviewAction.WITHDRAW: _("Withdraw the refund"),
     ReviewAction.RECORD_EXTERNAL_REFUND: _("Enter a refund made elsewhere"),
+    ReviewAction.ACCEPT_AS_PAID: _("Accept as paid"),
     ReviewAction.FORCE_EXPIRE: _("Mark as expired"),
-    ReviewAction.ACCEPT: _("Accept with a note"),
+    ReviewAction.DISMISS: _("Dismiss with a note"),
 }
 
 _ACTORS: Final[Mapping[str, str | Promise]] = {

@@ -76,7 +76,7 @@ class Faults:
             assert [answer.content for answer in world.gateway_notification(payment)] == [b"success"]
             assert world.come_back(payment).status_code in (200, 302)
             world.a_day_passes()
-            needs_review(world, "outbox_event-failing")
+            needs_review(world, "delivery-failing")
         world.a_day_passes()
         expect_paid_once(world, order)
 

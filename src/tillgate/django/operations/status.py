@@ -1,0 +1,108 @@
+"""The one place that writes a status. Every write asks the table of its machine (`tillgate.lifecycle`) first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from django.db.models import Model, QuerySet
+
+from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
+from tillgate.lifecycle import (
+    OrderStatus,
+    OutboxStatus,
+    PaymentStatus,
+    RefundStatus,
+    ReviewStatus,
+    move_event,
+    move_order,
+    move_payment,
+    move_refund,
+    move_review,
+)
+
+__all__ = [
+    "abandon_event",
+    "close_order_row",
+    "deliver_event",
+    "fail_event",
+    "pay_order",
+    "reopen_order",
+    "write_status",
+    "write_status_of",
+]
+
+_MACHINES: Final[dict[type[Model], tuple[Any, Callable[[Any, Any], Any]]]] = {
+    Payment: (PaymentStatus, move_payment),
+    Refund: (RefundStatus, move_refund),
+    Review: (ReviewStatus, move_review),
+}
+
+
+def write_status(
+    row: Payment | Refund | Review, new: PaymentStatus | RefundStatus | ReviewStatus, now: datetime | None = None
+) -> list[str]:
+    """Give a row a new status in memory, with its time, and return the names of the columns to save.
+
+    Raises `IllegalTransition` where the machine's table does not lead there.
+    """
+    statuses, move = _MACHINES[type(row)]
+    row.status = move(statuses(row.status), new).value
+    if now is None:
+        return ["status"]
+    row.status_since = now  # type: ignore[union-attr]  # a review keeps its times in other columns, and gives none
+    return ["status", "status_since"]
+
+
+def write_status_of(rows: QuerySet[Any], old: PaymentStatus | ReviewStatus, new: PaymentStatus | ReviewStatus, **columns: Any) -> bool:
+    """Move rows from one status to another in one statement, with other columns, and return whether there were any.
+
+    Raises `IllegalTransition` where the machine's table does not lead there.
+    """
+    _, move = _MACHINES[rows.model]
+    return bool(rows.filter(status=old.value).update(status=move(old, new).value, **columns))
+
+
+def pay_order(order: Order, payment: Payment) -> None:
+    """Note that a payment has paid its order (I4)."""
+    move_order(order.status, OrderStatus.PAID)
+    order.paid_by = payment
+    order.save(update_fields=["paid_by"])
+
+
+def close_order_row(order: Order, now: datetime) -> None:
+    """Note that the shop closed an order. A paid order may be closed too: no payment starts any more, and it stays paid."""
+    if order.status is not OrderStatus.PAID:
+        move_order(order.status, OrderStatus.CLOSED)
+    order.closed_at = now
+    order.save(update_fields=["closed_at"])
+
+
+def reopen_order(order: Order) -> None:
+    """Note that the shop takes money for a closed order again."""
+    move_order(order.status, OrderStatus.OPEN)
+    order.closed_at = None
+    order.save(update_fields=["closed_at"])
+
+
+def deliver_event(event: OutboxEvent, now: datetime, outcome: str = "") -> None:
+    """Note that an outbox event was delivered, and its outcome."""
+    move_event(event.status, OutboxStatus.DELIVERED)
+    event.done_at, event.due_at, event.fault, event.outcome = now, None, "", outcome
+    event.attempts += 1
+    event.save(update_fields=["done_at", "due_at", "attempts", "fault", "outcome"])
+
+
+def fail_event(event: OutboxEvent, fault: str, due_at: datetime) -> None:
+    """Note that a delivery failed, and when the worker tries again."""
+    move_event(event.status, OutboxStatus.FAILING)
+    event.attempts, event.fault, event.due_at = event.attempts + 1, fault, due_at
+    event.save(update_fields=["attempts", "fault", "due_at"])
+
+
+def abandon_event(event: OutboxEvent, now: datetime) -> None:
+    """Note that staff let a failing remote event be."""
+    move_event(event.status, OutboxStatus.ABANDONED)
+    event.done_at, event.due_at, event.outcome = now, None, OutboxStatus.ABANDONED.value
+    event.save(update_fields=["done_at", "due_at", "outcome"])

@@ -1,0 +1,279 @@
+"""An answer of the gateway, in context, becomes a decision. The only way a payment changes its status (I1, I9).
+
+A payment becomes *paid* only when the answer agrees with it in everything. An answer that proves nothing moves nothing. A case for staff
+is a `ReviewReason` with the compared facts, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from tillgate.errors import OrderNotFound, Refused, SignatureMismatch, TillgateError
+from tillgate.lifecycle.payment import OPEN_PAYMENT_STATUSES, PaymentStatus, move_payment
+from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, Claim, OpenReview, ReviewReason, claim_of
+from tillgate.wire.dialects import REFERENCE, Dialect, TransactionStatus
+from tillgate.wire.messages import Transaction
+from tillgate.wire.money import CURRENCY
+
+__all__ = [
+    "Answer",
+    "Decision",
+    "Found",
+    "Inconclusive",
+    "NotFound",
+    "PaymentFacts",
+    "answer_of",
+    "in_context",
+    "interpret",
+    "is_forgotten",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentFacts:
+    """The payment before the answer.
+
+    `closes_at` is when the payment page times out; `expires_at` is when the grace after that has passed too, and counts where `closes_at`
+    is missing. `amount` and `refunded` are in `currency`; `refunded` is what Tillgate itself has refunded.
+    """
+
+    reference: str
+    amount: Decimal
+    status: PaymentStatus
+    expires_at: datetime
+    closes_at: datetime | None = None
+    currency: str = CURRENCY
+    transaction_no: str | None = None
+    refunded: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The gateway described the transaction. `asked_at` is the time of the query, which is before the answer."""
+
+    transaction: Transaction
+    asked_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotFound:
+    """The gateway knows no such reference (HTTP 400 and 000022).
+
+    `expired_is_forgotten` is the dialect's: the gateway says so of every payment whose page has timed out (unspecified behaviour 19).
+    `was_reported_paid`: an earlier answer said paid, could not be applied, and its review is still open.
+    """
+
+    asked_at: datetime
+    expired_is_forgotten: bool = False
+    was_reported_paid: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inconclusive:
+    """An answer that proves nothing, or none. `review` is the account's case that it may open."""
+
+    detail: str
+    review: ReviewReason | None = None
+
+
+Answer = Found | NotFound | Inconclusive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The meaning of an answer for a payment.
+
+    `status` may be the old status. `transaction_no` is the known one. `review` opens a case, with the compared `facts`; `reported_paid`
+    says that the gateway says paid although a check failed. `is_understood` is false of a status word that the dialect does not know.
+    `detail` is for people; no code reads it (I13).
+    """
+
+    status: PaymentStatus
+    transaction_no: str | None
+    detail: str
+    review: ReviewReason | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    reported_paid: bool = False
+    is_conclusive: bool = True
+    is_understood: bool = True
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the answer is about the payment and leaves no case for staff."""
+        return self.is_conclusive and self.is_understood and self.review is None
+
+    @property
+    def is_last_word(self) -> bool:
+        """Whether the gateway has said what it knows of a settled payment: not when it forgot one that it held to be paid."""
+        return self.is_conclusive and not (self.review is ReviewReason.PAYMENT_UNKNOWN and self.status is PaymentStatus.PAID)
+
+    @property
+    def claim(self) -> Claim:
+        """What the answer says of whether the payment is paid."""
+        return claim_of(self.review or "", self.facts, reported_paid=self.reported_paid)
+
+
+def answer_of(outcome: Transaction | TillgateError, asked_at: datetime, dialect: Dialect = REFERENCE) -> Answer:
+    """Return the answer that the outcome of a query is, returned or raised, in the account's dialect."""
+    if isinstance(outcome, Transaction):
+        return Found(transaction=outcome, asked_at=asked_at)
+    if isinstance(outcome, OrderNotFound):
+        return NotFound(asked_at=asked_at, expired_is_forgotten=dialect.expired_is_forgotten)
+    review = None
+    if isinstance(outcome, SignatureMismatch):
+        review = ReviewReason.SIGNATURE_MISMATCH
+    elif isinstance(outcome, Refused):
+        review = ReviewReason.WRONG_CREDENTIALS
+    return Inconclusive(detail=str(outcome), review=review)
+
+
+_MOVES_NOTHING: Final = frozenset({TransactionStatus.PAID, TransactionStatus.UNRECOGNISED})
+"""Words of the gateway by which no payment ends unpaid."""
+
+
+def in_context(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answer) -> Answer:
+    """Return the answer as the payment's open reviews let it count.
+
+    A payment that was reported paid was not left unpaid: an older answer that says so is inconclusive, and "not found" says no more. A
+    reference that was unknown while its page was open was not forgotten for its age (unspecified behaviour 19).
+    """
+    if isinstance(answer, Inconclusive) or facts.status not in OPEN_PAYMENT_STATUSES:
+        return answer
+    if isinstance(answer, Found) and answer.transaction.status in _MOVES_NOTHING:
+        return answer
+    reviews = list(reviews)
+    reported = [review for review in reviews if review.reported_paid]
+    if isinstance(answer, Found):
+        is_stale = any(answer.asked_at <= review.opened_at for review in reported)
+        return Inconclusive(detail="a later answer said that it is paid") if is_stale else answer
+    closes_at = facts.closes_at or facts.expires_at
+    was_unknown = any(review.reason == ReviewReason.PAYMENT_UNKNOWN and review.opened_at < closes_at for review in reviews)
+    is_forgetful = answer.expired_is_forgotten and not was_unknown
+    return replace(answer, expired_is_forgotten=is_forgetful, was_reported_paid=answer.was_reported_paid or bool(reported))
+
+
+def interpret(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answer) -> Decision:
+    """Decide what an answer of the gateway means for a payment with these open reviews."""
+    answer = in_context(facts, reviews, answer)
+    if isinstance(answer, Inconclusive):
+        return _inconclusive(facts, answer.detail, answer.review)
+    if isinstance(answer, NotFound):
+        return _not_found(facts, answer)
+    found = answer.transaction
+    if doubt := _contradiction(facts, found):
+        return _held(facts, found, *doubt)
+    said = found.status
+    if said is TransactionStatus.PAID:
+        return _to(facts, found, PaymentStatus.PAID, "the gateway says that it is paid")
+    if facts.status is PaymentStatus.PAID:
+        if facts.refunded >= facts.amount:  # whatever it is called after a full refund of ours (unspecified behaviour 18)
+            return _stay(facts, found, f"it was refunded, and the gateway says {found.status_text!r}")
+        detail = f"it was paid, and now the gateway says {found.status_text!r}"
+        return replace(_stay(facts, found, detail), review=ReviewReason.CHANGED_AFTER_PAID, facts={"status": found.status_text})
+    is_open, too_late = facts.status in OPEN_PAYMENT_STATUSES, answer.asked_at >= facts.expires_at
+    if said is TransactionStatus.UNRECOGNISED:
+        decision = replace(_stay(facts, found, _unrecognised(found)), is_understood=False)
+        if not too_late and is_open:
+            return decision
+        return replace(decision, review=ReviewReason.UNRECOGNISED_STATUS, facts={UNRECOGNISED: found.status_text})
+    if not is_open:
+        return _stay(facts, found, f"the gateway says {found.status_text!r}")
+    if said is TransactionStatus.FAILED:
+        return _to(facts, found, PaymentStatus.FAILED, f"the gateway says {found.status_text!r}")
+    if said is TransactionStatus.CLOSED:
+        return _to(facts, found, PaymentStatus.CLOSED, f"the gateway says {found.status_text!r}")
+    if too_late:
+        return _to(facts, found, PaymentStatus.EXPIRED, "the payment page timed out and nobody had paid")
+    return _to(facts, found, PaymentStatus.PENDING, "the gateway waits for the shopper")
+
+
+def is_forgotten(facts: PaymentFacts, answer: NotFound) -> bool:
+    """Tell whether a reference is unknown because its payment page timed out, at a gateway whose dialect says that it forgets these."""
+    closes_at = facts.closes_at or facts.expires_at
+    is_told = answer.expired_is_forgotten and not answer.was_reported_paid
+    return is_told and answer.asked_at >= closes_at and facts.status is not PaymentStatus.PAID
+
+
+def _inconclusive(facts: PaymentFacts, detail: str, review: ReviewReason | None) -> Decision:
+    return Decision(status=facts.status, transaction_no=facts.transaction_no, detail=detail, review=review, is_conclusive=False)
+
+
+def _not_found(facts: PaymentFacts, answer: NotFound) -> Decision:
+    is_open = facts.status in OPEN_PAYMENT_STATUSES
+    if (facts.transaction_no or answer.was_reported_paid) and not is_forgotten(facts, answer):
+        before = "reported it paid" if answer.was_reported_paid else f"gave it transaction {facts.transaction_no}"
+        detail = f"the gateway does not know it, though it {before}"
+        if not is_open and facts.status is not PaymentStatus.PAID:
+            return _inconclusive(facts, detail, None)  # many gateways forget what nobody paid; still, it is no word on late money
+        unchanged = Decision(status=facts.status, transaction_no=facts.transaction_no, detail=detail)
+        if facts.refunded >= facts.amount:
+            return unchanged
+        case = {"case": "reported-paid"} if answer.was_reported_paid else {"transaction_no": str(facts.transaction_no)}
+        return replace(unchanged, review=ReviewReason.PAYMENT_UNKNOWN, facts=case)
+    if is_open and answer.asked_at >= facts.expires_at:
+        detail = "the gateway knows no such reference and the time to pay has passed"
+        return Decision(status=PaymentStatus.EXPIRED, transaction_no=facts.transaction_no, detail=detail)
+    return Decision(status=facts.status, transaction_no=facts.transaction_no, detail="the gateway knows no such reference")
+
+
+def _unrecognised(found: Transaction) -> str:
+    return f"the gateway says {found.status_text!r}, which is not a status we know"
+
+
+def _held(facts: PaymentFacts, found: Transaction, reason: ReviewReason, compared: Mapping[str, str], detail: str) -> Decision:
+    """Hold an answer that contradicts the payment, with what it says of whether the payment is paid."""
+    if found.status is TransactionStatus.PAID:
+        detail = detail if POLICIES[reason].reported_paid else f"the gateway says that it is paid, but {detail}"
+    elif found.status is TransactionStatus.UNRECOGNISED:
+        detail, compared = f"{_unrecognised(found)}, and {detail}", {**compared, UNRECOGNISED: found.status_text}
+    return Decision(
+        status=facts.status,
+        transaction_no=facts.transaction_no,
+        detail=detail,
+        review=reason,
+        facts=compared,
+        reported_paid=found.status is TransactionStatus.PAID,
+    )
+
+
+def _contradiction(facts: PaymentFacts, found: Transaction) -> tuple[ReviewReason, dict[str, str], str] | None:
+    """Return why an answer may not be applied, with the compared facts (I1; unspecified behaviour 5 and 20)."""
+    paid = found.status is TransactionStatus.PAID
+    if found.reference != facts.reference:
+        return ReviewReason.REFERENCE_MISMATCH, {"found": found.reference[:40]}, f"the answer is about {found.reference[:40]!r}"
+    if facts.transaction_no and found.transaction_no not in (None, facts.transaction_no):
+        detail = f"the transaction is {facts.transaction_no}, and the answer is about {found.transaction_no}"
+        compared = {"expected": facts.transaction_no, "found": str(found.transaction_no)}
+        return ReviewReason.TRANSACTION_NO_MISMATCH, compared, detail
+    if paid and not found.transaction_no:
+        return ReviewReason.TRANSACTION_NO_MISSING, {}, "the gateway says paid without a transactionNo"
+    for name, currency in (("currency", found.currency), ("settleCurrency", found.settle_currency)):
+        if currency != facts.currency and (paid or currency is not None):
+            compared = {"field": name, "expected": facts.currency, "found": currency or ""}
+            return ReviewReason.CURRENCY_MISMATCH, compared, f"the {name} is {currency or 'missing'} instead of {facts.currency}"
+    if found.amount is None:
+        return _without_amount(found) if paid else None
+    if found.amount != facts.amount:
+        compared = {"expected": str(facts.amount), "found": str(found.amount)}
+        return ReviewReason.AMOUNT_MISMATCH, compared, f"the amount is {found.amount} instead of {facts.amount}"
+    return None
+
+
+def _without_amount(found: Transaction) -> tuple[ReviewReason, dict[str, str], str]:
+    given = found.raw.get("amount")
+    if given in (None, ""):
+        return ReviewReason.AMOUNT_MISSING, {}, "the gateway says paid without an amount"
+    shown = str(given)[:40]
+    return ReviewReason.AMOUNT_MISSING, {"found": shown}, f"the gateway says paid, and its amount {shown!r} is no amount of cents"
+
+
+def _to(facts: PaymentFacts, found: Transaction, status: PaymentStatus, detail: str) -> Decision:
+    return Decision(status=move_payment(facts.status, status), transaction_no=facts.transaction_no or found.transaction_no, detail=detail)
+
+
+def _stay(facts: PaymentFacts, found: Transaction, detail: str) -> Decision:
+    return Decision(status=facts.status, transaction_no=facts.transaction_no or found.transaction_no, detail=detail)

@@ -1,0 +1,37 @@
+"""The order's machine. A shop opens an order; one payment pays it, or the shop closes it. Staff may reopen it for money that came late."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from tillgate.lifecycle.machine import move, table
+
+__all__ = ["ORDER_TRANSITIONS", "OrderStatus", "move_order"]
+
+
+class OrderStatus(StrEnum):
+    """Where an order stands. The rows say it: `paid_by` and `closed_at`."""
+
+    OPEN = "open"
+    """The order awaits payment."""
+    CLOSED = "closed"
+    """The shop cancelled the order: no payment starts, and open payments are still polled."""
+    PAID = "paid"
+    """One payment has paid the order (I4). Final: a refund changes the payment, not this."""
+
+
+_O = OrderStatus
+
+ORDER_TRANSITIONS: Final = table(
+    {
+        _O.OPEN: {_O.CLOSED, _O.PAID},
+        _O.CLOSED: {_O.OPEN},  # staff redeliver a payment, and the shop takes money for the order again
+        _O.PAID: set(),
+    }
+)
+
+
+def move_order(old: OrderStatus, new: OrderStatus) -> OrderStatus:
+    """Return the new status, or raise `IllegalTransition` where the table does not lead there."""
+    return move(ORDER_TRANSITIONS, old, new)

@@ -1,0 +1,39 @@
+"""The outbox event's machine: written with the change, delivered after it, in order per order (I3)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from tillgate.lifecycle.machine import move, table
+
+__all__ = ["OUTBOX_TRANSITIONS", "OutboxStatus", "move_event"]
+
+
+class OutboxStatus(StrEnum):
+    """Where an outbox event stands. The row says it: `done_at`, `attempts` and `outcome`."""
+
+    WAITING = "waiting"
+    """The event is due, or waits behind an older one of its order."""
+    FAILING = "failing"
+    """A delivery failed; the worker tries again."""
+    DELIVERED = "delivered"
+    ABANDONED = "abandoned"
+    """Staff dismissed the review of a remote event that fails: it is not tried again."""
+
+
+_E = OutboxStatus
+
+OUTBOX_TRANSITIONS: Final = table(
+    {
+        _E.WAITING: {_E.DELIVERED, _E.FAILING, _E.ABANDONED},
+        _E.FAILING: {_E.DELIVERED, _E.ABANDONED},
+        _E.DELIVERED: set(),
+        _E.ABANDONED: set(),
+    }
+)
+
+
+def move_event(old: OutboxStatus, new: OutboxStatus) -> OutboxStatus:
+    """Return the new status, or raise `IllegalTransition` where the table does not lead there."""
+    return move(OUTBOX_TRANSITIONS, old, new)

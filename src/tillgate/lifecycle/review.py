@@ -1,0 +1,278 @@
+"""The review's machine, and the one table that says what follows from each reason."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from tillgate.lifecycle.machine import move, table
+
+__all__ = [
+    "POLICIES",
+    "REVIEW_TRANSITIONS",
+    "Claim",
+    "End",
+    "OpenReview",
+    "ReviewAction",
+    "ReviewPolicy",
+    "ReviewReason",
+    "ReviewStatus",
+    "Scope",
+    "claim_of",
+    "facts_version",
+    "move_review",
+    "reasons",
+]
+
+
+class ReviewStatus(StrEnum):
+    """Where a review stands."""
+
+    OPEN = "open"
+    RESOLVED = "resolved"
+    DISMISSED = "dismissed"
+    """Staff left it as it is, with a note. The same facts open no new review until an answer in order has come between."""
+
+
+_S = ReviewStatus
+
+REVIEW_TRANSITIONS: Final = table(
+    {
+        _S.OPEN: {_S.RESOLVED, _S.DISMISSED},
+        _S.DISMISSED: {_S.RESOLVED},  # a later answer in order: the same facts open a new review
+        _S.RESOLVED: set(),
+    }
+)
+
+
+def move_review(old: ReviewStatus, new: ReviewStatus) -> ReviewStatus:
+    """Return the new status, or raise `IllegalTransition` where the table does not lead there."""
+    return move(REVIEW_TRANSITIONS, old, new)
+
+
+class ReviewReason(StrEnum):
+    """Why staff must decide. The values are stored."""
+
+    AMOUNT_MISMATCH = "amount-mismatch"
+    AMOUNT_MISSING = "amount-missing"
+    CURRENCY_MISMATCH = "currency-mismatch"
+    TRANSACTION_NO_MISMATCH = "transaction-no-mismatch"
+    TRANSACTION_NO_MISSING = "transaction-no-missing"
+    REFERENCE_MISMATCH = "reference-mismatch"
+    UNRECOGNISED_STATUS = "unrecognised-status"
+    CHANGED_AFTER_PAID = "changed-after-paid"
+    WRONG_CREDENTIALS = "wrong-credentials"
+    """The gateway refuses our queries: another merchantNo or token. Account-level."""
+    SIGNATURE_MISMATCH = "signature-mismatch"
+    """An answer was not signed with the account's token. Account-level."""
+    ACCOUNT_GONE = "account-gone"
+    """The account that made a payment is not configured any more, or is another merchant's by now. Account-level."""
+    GATEWAY_SILENT = "gateway-silent"
+    """The gateway has not answered for a while. Account-level."""
+    PAYMENT_UNKNOWN = "payment-unknown"
+    """The gateway does not know what it has created: another gateway, or one that forgets."""
+    PAYMENT_UNANSWERED = "payment-unanswered"
+    """The gateway answers, but for hours nothing that could be used about a payment whose time is over."""
+    SECOND_PAYMENT = "second-payment"
+    PAID_NOT_PAYABLE = "paid-not-payable"
+    UNDERPAID = "underpaid"
+    OVERPAID = "overpaid"
+    DUPLICATE_TRANSACTION_NO = "duplicate-transaction-no"
+    REFUND_UNKNOWN = "refund-unknown"
+    REFUND_CONTRADICTED = "refund-contradicted"
+    """A refund was held to be refused, and the gateway says that it was done."""
+    REFUND_NOT_SENT = "refund-not-sent"
+    """A refund waits for hours, since no request could leave."""
+    DELIVERY_FAILING = "delivery-failing"
+    FORGED_NOTIFICATIONS = "forged-notifications"
+
+
+class ReviewAction(StrEnum):
+    """What staff can do about a review."""
+
+    POLL = "poll"
+    """Poll now; resolved when the answer is in order."""
+    REDELIVER = "redeliver"
+    """Deliver the shop event again: the failing one, or "payment paid" after the shop reopened or corrected the order."""
+    REFUND = "refund"
+    """Refund the payment; resolved when all of it is refunded (an overpaid order: when some of it is)."""
+    REFUND_DONE = "refund-done"
+    """The refund of unknown outcome was done, as staff saw at the gateway."""
+    REFUND_NOT_DONE = "refund-not-done"
+    """The refund of unknown outcome was not done, as staff saw at the gateway."""
+    WITHDRAW = "withdraw"
+    """Withdraw a refund that waits to be sent."""
+    RECORD_EXTERNAL_REFUND = "record-external-refund"
+    """Record the amount of a refund that was made in the gateway's own pages."""
+    ACCEPT_AS_PAID = "accept-as-paid"
+    """Take the payment for paid with the amount that the gateway reports. The shop decides whether that is enough."""
+    FORCE_EXPIRE = "mark-expired"
+    """Mark the payment as expired. Money that comes all the same is found."""
+    DISMISS = "dismiss"
+    """Close the review without a change, with a note. The same facts open no new review."""
+
+
+class Scope(StrEnum):
+    """What a review is about. One review per reason and subject is open."""
+
+    PAYMENT = "payment"
+    REFUND = "refund"
+    ACCOUNT = "account"
+    EVENT = "event"
+
+
+class End(StrEnum):
+    """What closes a review without staff."""
+
+    ANSWER = "answer"
+    """An answer of the gateway that is in order."""
+    FOUND = "found"
+    """Any answer that finds the payment."""
+    SETTLED = "settled"
+    """An answer in order after which the payment is open no more."""
+    FULL_REFUND = "full-refund"
+    """A refund of the whole payment."""
+    APPLIED = "applied"
+    """The shop applies the payment to its order."""
+    SUBJECT = "subject"
+    """Its subject moves on: the refund is settled, the event is delivered, the gateway answers again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewPolicy:
+    """What follows from a reason.
+
+    `actions` stand in the order in which staff see them. `reported_paid`: the reason itself means that the gateway says paid.
+    `says_nothing`: the gateway says nothing of the payment. `updates`: a later answer updates the open review in place.
+    `blocks_refunds`: no refund is sent while the review is open, since the money may have left already (I5).
+    `holds_money`: the payment is paid, and all or a part of it pays nothing.
+    """
+
+    scope: Scope
+    actions: tuple[ReviewAction, ...]
+    ends: frozenset[End] = frozenset()
+    reported_paid: bool = False
+    says_nothing: bool = False
+    updates: bool = False
+    blocks_refunds: bool = False
+    holds_money: bool = False
+
+
+_A, _Why = ReviewAction, ReviewReason
+_POLL: Final = (_A.POLL, _A.DISMISS)
+_UNAPPLIED: Final = (_A.POLL, _A.FORCE_EXPIRE, _A.DISMISS)
+_HELD: Final = (_A.REFUND, _A.WITHDRAW, _A.DISMISS)
+_HELD_UNAPPLIED: Final = (_A.REFUND, _A.WITHDRAW, _A.REDELIVER, _A.DISMISS)
+
+
+def _answer(*actions: ReviewAction, reported_paid: bool = False) -> ReviewPolicy:
+    """Return the row of an answer that could not be applied to its payment."""
+    ends = frozenset({End.ANSWER})
+    return ReviewPolicy(scope=Scope.PAYMENT, actions=actions or _UNAPPLIED, ends=ends, updates=True, reported_paid=reported_paid)
+
+
+def _account(*more: End) -> ReviewPolicy:
+    return ReviewPolicy(scope=Scope.ACCOUNT, actions=_POLL, ends=frozenset({End.ANSWER, End.FOUND, *more}))
+
+
+def _held(actions: tuple[ReviewAction, ...], *more: End) -> ReviewPolicy:
+    """Return the row of a paid payment whose money pays nothing, or not all of it."""
+    return ReviewPolicy(scope=Scope.PAYMENT, actions=actions, ends=frozenset({End.FULL_REFUND, *more}), holds_money=True)
+
+
+POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
+    {
+        _Why.AMOUNT_MISMATCH: _answer(_A.ACCEPT_AS_PAID, *_UNAPPLIED),
+        _Why.AMOUNT_MISSING: _answer(reported_paid=True),
+        _Why.CURRENCY_MISMATCH: _answer(),
+        _Why.TRANSACTION_NO_MISMATCH: _answer(),
+        _Why.TRANSACTION_NO_MISSING: _answer(reported_paid=True),
+        _Why.REFERENCE_MISMATCH: _answer(),
+        _Why.UNRECOGNISED_STATUS: _answer(),
+        _Why.PAYMENT_UNKNOWN: ReviewPolicy(
+            scope=Scope.PAYMENT, actions=_UNAPPLIED, ends=frozenset({End.FOUND, End.SETTLED}), updates=True, says_nothing=True
+        ),
+        _Why.PAYMENT_UNANSWERED: ReviewPolicy(
+            scope=Scope.PAYMENT, actions=_UNAPPLIED, ends=frozenset({End.FOUND, End.ANSWER}), updates=True, says_nothing=True
+        ),
+        _Why.CHANGED_AFTER_PAID: ReviewPolicy(
+            scope=Scope.PAYMENT,
+            actions=(_A.POLL, _A.RECORD_EXTERNAL_REFUND, _A.DISMISS),
+            ends=frozenset({End.FULL_REFUND}),
+            updates=True,
+            blocks_refunds=True,
+        ),
+        _Why.WRONG_CREDENTIALS: _account(),
+        _Why.SIGNATURE_MISMATCH: _account(),
+        _Why.ACCOUNT_GONE: _account(),
+        _Why.GATEWAY_SILENT: _account(End.SUBJECT),
+        _Why.SECOND_PAYMENT: _held(_HELD),
+        _Why.PAID_NOT_PAYABLE: _held(_HELD_UNAPPLIED, End.APPLIED),
+        _Why.UNDERPAID: _held(_HELD_UNAPPLIED, End.APPLIED),
+        _Why.OVERPAID: _held(_HELD),
+        _Why.DUPLICATE_TRANSACTION_NO: ReviewPolicy(scope=Scope.PAYMENT, actions=_HELD),
+        # The amount of these two stays blocked until staff know, so neither can be dismissed.
+        _Why.REFUND_UNKNOWN: ReviewPolicy(scope=Scope.REFUND, actions=(_A.REFUND_DONE, _A.REFUND_NOT_DONE), ends=frozenset({End.SUBJECT})),
+        _Why.REFUND_NOT_SENT: ReviewPolicy(scope=Scope.REFUND, actions=(_A.WITHDRAW,), ends=frozenset({End.SUBJECT})),
+        _Why.REFUND_CONTRADICTED: ReviewPolicy(scope=Scope.REFUND, actions=(_A.RECORD_EXTERNAL_REFUND, _A.DISMISS), blocks_refunds=True),
+        _Why.DELIVERY_FAILING: ReviewPolicy(scope=Scope.EVENT, actions=(_A.REDELIVER, _A.DISMISS), ends=frozenset({End.SUBJECT})),
+        _Why.FORGED_NOTIFICATIONS: ReviewPolicy(scope=Scope.PAYMENT, actions=(_A.DISMISS,)),
+    }
+)
+"""One row per reason: the only place that says what follows from it."""
+
+
+def reasons(**wanted: object) -> frozenset[ReviewReason]:
+    """Return the reasons whose policy has these values; `ends=End.ANSWER` asks for one of its ends."""
+
+    def has(policy: ReviewPolicy, name: str, value: object) -> bool:
+        return value in policy.ends if name == "ends" else getattr(policy, name) == value
+
+    return frozenset(reason for reason, policy in POLICIES.items() if all(has(policy, *one) for one in wanted.items()))
+
+
+class Claim(IntEnum):
+    """What an answer that could not be applied says of whether the payment is paid, the least first."""
+
+    NONE = 0
+    """The gateway says nothing of the payment."""
+    UNPAID = 1
+    UNCLEAR = 2
+    """The gateway uses a status word that the dialect does not know, and that may mean paid."""
+    PAID = 3
+
+
+UNRECOGNISED: Final = "unrecognised"
+"""The fact that holds a status word that the dialect does not know."""
+
+
+def claim_of(reason: str, facts: Mapping[str, Any], *, reported_paid: bool) -> Claim:
+    """Return what the gateway claims of the payment, by the stored facts of a review."""
+    policy = POLICIES.get(ReviewReason(reason)) if reason in POLICIES else None
+    if policy is not None and policy.says_nothing:
+        return Claim.NONE
+    if reported_paid:
+        return Claim.PAID
+    return Claim.UNCLEAR if UNRECOGNISED in facts else Claim.UNPAID
+
+
+def facts_version(reason: str, facts: Mapping[str, Any], *, reported_paid: bool) -> str:
+    """Return a short hash of the facts that a review compares. Two reviews with one version say the same, in any language."""
+    said = json.dumps([str(reason), bool(reported_paid), {name: str(value) for name, value in facts.items()}], sort_keys=True)
+    return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenReview:
+    """What `interpret` needs to know of a review that is open."""
+
+    reason: str
+    opened_at: datetime
+    reported_paid: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,90 @@
+"""A payment that the gateway reports paid with another amount: nobody pays it again, and staff can accept it as paid (I1, I4)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from django.utils import translation
+
+from tests.django.conftest import World
+from tillgate.django import operations, review_text
+from tillgate.django.models import Payment, Review, TimelineEntry
+from tillgate.errors import InvalidRequest
+from tillgate.lifecycle import ReviewAction
+
+
+def in_doubt(world: World, total: str = "13.43", times: int = 100) -> tuple[Payment, Review]:
+    """Return a payment that the gateway reports paid with a cent more, and its review."""
+    payment = world.start(world.order(total))
+    world.shopper_pays(payment)
+    world.sandbox.control.fault("wrong_amount", occasion="query", times=times)
+    world.notification(payment)
+    return payment, Review.objects.get(reason="amount-mismatch")
+
+
+def accept(review: Review) -> operations.Done:
+    return operations.take_action(review.pk, ReviewAction.ACCEPT_AS_PAID, staff="ann", read=review.version)
+
+
+def test_staff_accept_as_paid_what_the_gateway_reports_and_the_shop_is_told_of_the_difference(world: World) -> None:
+    payment, review = in_doubt(world)
+    assert operations.actions_for(review)[0] is ReviewAction.ACCEPT_AS_PAID
+    assert accept(review).resolved
+    paid = world.fresh(payment)
+    assert (paid.status, paid.amount) == ("paid", Decimal("13.44"))
+    assert (world.shop.is_paid(payment.order.key), world.reviews()) == (True, ["overpaid"])
+    entry = TimelineEntry.objects.get(event="payment.accepted")
+    assert (entry.actor, entry.payment) == ("staff:ann", payment)
+    assert operations.refund(payment.pk, "13.44").amount == Decimal("13.44"), "the payment holds what the gateway has"
+
+
+def test_i5_what_was_accepted_is_no_less_bound(world: World) -> None:
+    payment, review = in_doubt(world)
+    accept(review)
+    with pytest.raises(InvalidRequest, match=r"13\.44"):
+        operations.refund(payment.pk, "13.45")
+
+
+def test_an_answer_that_agrees_by_now_pays_the_payment_as_usual(world: World) -> None:
+    payment, review = in_doubt(world, times=1)
+    assert accept(review).resolved
+    assert (world.fresh(payment).status, world.fresh(payment).amount) == ("paid", Decimal("13.43"))
+    assert not TimelineEntry.objects.filter(event="payment.accepted").exists()
+
+
+def test_i1_another_amount_than_staff_have_read_is_not_accepted(world: World) -> None:
+    payment, review = in_doubt(world)
+    Review.objects.update(facts={**review.facts, "found": "13.50"})
+    with pytest.raises(InvalidRequest, match=r"13\.50"):
+        accept(review)
+    assert world.fresh(payment).status == "pending"
+
+
+def test_an_answer_that_does_not_say_paid_offers_no_acceptance(world: World) -> None:
+    payment = world.start(world.order("13.43"))
+    world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
+    world.notification(payment)
+    review = Review.objects.get(reason="amount-mismatch")
+    assert not review.reported_paid
+    assert ReviewAction.ACCEPT_AS_PAID not in operations.actions_for(review)
+
+
+def test_i4_i13_an_order_in_doubt_is_led_to_no_payment_page_however_its_message_is_worded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment, review = in_doubt(world)
+    page = world.client.get(world.shop.pay_path(payment.order.key)).content.decode()
+    monkeypatch.setattr(review_text, "_in_context", lambda *_, **__: "something else entirely")
+    assert review.message.endswith("something else entirely.")
+    assert payment.payment_url not in page
+    assert payment.payment_url not in world.client.get(world.shop.pay_path(payment.order.key)).content.decode()
+    assert world.choose(payment.order.key).status_code == 200, "the shopper is asked first"
+
+
+def test_the_message_of_a_review_is_in_the_language_of_who_reads_it(world: World) -> None:
+    _, review = in_doubt(world)
+    with translation.override("de"):
+        assert review.message.startswith("Zahlung ")
+        assert "13.44 statt 13.43" in review.message
+    assert "13.44 instead of 13.43" in review.message
