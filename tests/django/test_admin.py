@@ -132,7 +132,7 @@ def test_each_act_needs_its_permission(
     assert Refund.objects.count() == may_refund
 
 
-def test_refunding_for_an_review_needs_both_permissions(world: World) -> None:
+def test_refunding_for_a_review_needs_both_permissions(world: World) -> None:
     client = staff("view_payment", "view_review", "refund_payment")
     review = second_payment(world)
     assert review.payment

@@ -134,7 +134,11 @@ class Settings(BaseModel):
         Django knows under which path the shop is mounted in threads that answer a request, and with FORCE_SCRIPT_NAME also in the one that
         set it up. The worker has others.
         """
-        path, mount = reverse(name, args=arguments), settings.FORCE_SCRIPT_NAME
+        return self.absolute(reverse(name, args=arguments))
+
+    def absolute(self, path: str) -> str:
+        """Return the public address of a path that `reverse` has returned."""
+        mount = settings.FORCE_SCRIPT_NAME
         if mount is not None:
             path = f"{mount.rstrip('/')}/{path.removeprefix(get_script_prefix())}"
         return self.public_url + path

@@ -52,7 +52,7 @@ def _accounts() -> Iterator[Check]:
     except ConfigurationError:
         return  # told already
     try:
-        watched = Payment.objects.using(database()).filter(next_poll_at__isnull=False).order_by()
+        watched = Payment.objects.filter(next_poll_at__isnull=False).order_by()
         aliases += sorted(set(watched.values_list("account", flat=True).distinct()) - set(aliases))
     except DatabaseError:
         pass  # told below
@@ -85,7 +85,7 @@ def _migrations() -> Check:
 
 
 def _worker() -> str:
-    last = Heartbeat.objects.using(database()).filter(name=WORKER).values_list("at", flat=True).first()
+    last = Heartbeat.objects.filter(name=WORKER).values_list("at", flat=True).first()
     return f"ran last {checks.explain_age(clock.now() - last)} ago" if last else "has never run"
 
 
@@ -93,14 +93,14 @@ def _due_work() -> Check:
     """Count what is due; that it waits too long is told by the worker's check."""
     now = clock.now()
     counts = {
-        "payments": Payment.objects.using(database()).filter(next_poll_at__lte=now).count(),
-        "outbox events": OutboxEvent.objects.using(database()).filter(due_at__lte=now, done_at__isnull=True).count(),
-        "refunds": Refund.objects.using(database()).filter(due_at__lte=now, status=RefundStatus.QUEUED).count(),
+        "payments": Payment.objects.filter(next_poll_at__lte=now).count(),
+        "outbox events": OutboxEvent.objects.filter(due_at__lte=now, done_at__isnull=True).count(),
+        "refunds": Refund.objects.filter(due_at__lte=now, status=RefundStatus.QUEUED).count(),
     }
     return Check(name="due work", passed=True, finding=", ".join(f"{count} {name}" for name, count in counts.items()))
 
 
 def _reviews() -> Check:
-    count = Review.objects.using(database()).filter(resolved_at__isnull=True).count()
+    count = Review.objects.filter(resolved_at__isnull=True).count()
     finding = f"{count} open: see “needs review” in the admin" if count else "nothing needs review"
     return Check(name="reviews", passed=not count, finding=finding)

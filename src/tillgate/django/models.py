@@ -9,11 +9,11 @@ from __future__ import annotations
 import secrets
 import uuid
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
-from django.db import models
+from django.db import models, router
 from django.utils.translation import gettext_lazy as _
 
 from tillgate.django.review_text import message_of
@@ -55,6 +55,22 @@ def _choices(statuses: type[Any]) -> list[tuple[str, str]]:
     return [(status.value, status.value) for status in statuses]
 
 
+_Row_co = TypeVar("_Row_co", bound=models.Model, covariant=True)
+
+
+class OneDatabase(models.Manager[_Row_co]):
+    """Reads and writes on one database, the one to which the project's router sends an order's writes: a replica may lag behind (I1)."""
+
+    def get_queryset(self) -> models.QuerySet[_Row_co]:
+        """Return rows of that database."""
+        return super().get_queryset().using(database())
+
+
+def database() -> str:
+    """Return the alias of the database that holds Tillgate's rows."""
+    return router.db_for_write(Order)
+
+
 class MoneyField(models.DecimalField):  # type: ignore[type-arg]  # generic only for the type checker
     """US dollars with two decimals."""
 
@@ -77,6 +93,8 @@ class ExactField(models.CharField):  # type: ignore[type-arg]  # generic only fo
 
 class Order(models.Model):
     """What a shop wants money for. Its row is the lock that serialises everything about its payments."""
+
+    objects: ClassVar[OneDatabase[Order]] = OneDatabase()
 
     plugin = models.CharField(_("plugin"), max_length=64)
     key = ExactField(_("key"), max_length=128)
@@ -106,6 +124,8 @@ class Order(models.Model):
 
 class Payment(models.Model):
     """One attempt to pay one order with one payment method, pinned to the account that made it."""
+
+    objects: ClassVar[OneDatabase[Payment]] = OneDatabase()
 
     order = models.ForeignKey(Order, models.PROTECT, related_name="payments")
     reference = models.CharField(max_length=32, unique=True)
@@ -171,6 +191,8 @@ class Payment(models.Model):
 class Refund(models.Model):
     """One request to refund part or all of a payment. `external` ones were made elsewhere and entered by a person."""
 
+    objects: ClassVar[OneDatabase[Refund]] = OneDatabase()
+
     payment = models.ForeignKey(Payment, models.PROTECT, related_name="refunds")
     notification_key = ExactField(max_length=32, unique=True, default=new_key)
     amount = MoneyField()
@@ -208,6 +230,8 @@ class NotificationKind(models.TextChoices):
 class Notification(models.Model):
     """Something that arrived from outside, kept as evidence; the newest few per payment."""
 
+    objects: ClassVar[OneDatabase[Notification]] = OneDatabase()
+
     payment = models.ForeignKey(Payment, models.CASCADE, related_name="kept_notifications")
     refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="kept_notifications")
     kind = models.CharField(max_length=16, choices=NotificationKind.choices)
@@ -230,6 +254,8 @@ class Notification(models.Model):
 class TimelineEntry(models.Model):
     """What changed, when, because of what. Append-only (I10)."""
 
+    objects: ClassVar[OneDatabase[TimelineEntry]] = OneDatabase()
+
     order = models.ForeignKey(Order, models.CASCADE, related_name="timeline")
     payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="timeline")
     refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="timeline")
@@ -251,6 +277,8 @@ class TimelineEntry(models.Model):
 
 class Review(models.Model):
     """A case that staff must decide: a reason, the compared facts and how it was closed. `tillgate.lifecycle.review` says what follows."""
+
+    objects: ClassVar[OneDatabase[Review]] = OneDatabase()
 
     order = models.ForeignKey(Order, models.CASCADE, null=True, blank=True, related_name="reviews")
     payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="reviews")
@@ -311,6 +339,8 @@ class OutboxEventKind(models.TextChoices):
 class OutboxEvent(models.Model):
     """Telling the shop about a change: written with the change, carried out after it, in order per order (I3)."""
 
+    objects: ClassVar[OneDatabase[OutboxEvent]] = OneDatabase()
+
     order = models.ForeignKey(Order, models.CASCADE, related_name="outbox_events")
     payment = models.ForeignKey(Payment, models.CASCADE, null=True, blank=True, related_name="outbox_events")
     refund = models.ForeignKey(Refund, models.CASCADE, null=True, blank=True, related_name="outbox_events")
@@ -346,6 +376,8 @@ class OutboxEvent(models.Model):
 
 class Heartbeat(models.Model):
     """When something that must run regularly last did."""
+
+    objects: ClassVar[OneDatabase[Heartbeat]] = OneDatabase()
 
     name = models.CharField(max_length=64, primary_key=True)
     at = models.DateTimeField()

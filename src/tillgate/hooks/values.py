@@ -77,12 +77,17 @@ class Payment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refund:
-    """One request to refund part or all of a payment. `id` is the same however often it is reported."""
+    """One request to refund part or all of a payment. `id` is the same however often it is reported.
+
+    `payment_paid_the_order` is false for a refund of money that never paid the order, such as a second payment's: a shop that books refunds
+    against its order leaves these out.
+    """
 
     id: str
     payment: Payment
     amount: Decimal
     status: RefundStatus
+    payment_paid_the_order: bool = True
     data: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -88,7 +88,7 @@ def test_telling_again_is_refused_once_a_part_was_given_back(world: World) -> No
     assert world.shop.times_paid(payment.order.key) == 0
 
 
-def test_telling_again_waits_for_a_outbox_event_that_is_under_way_and_queues_no_other(world: World) -> None:
+def test_telling_again_waits_for_an_outbox_event_that_is_under_way_and_queues_no_other(world: World) -> None:
     payment, review = held(world)
     ShopOrder.objects.update(status="open")
     with world.failing_handler("tillgate_payment_paid", times=9):
@@ -287,7 +287,7 @@ def test_a_failing_outbox_event_is_tried_again_and_its_outcome_told(world: World
     assert world.shop.is_paid(payment.order.key)
 
 
-def test_a_outbox_event_that_was_made_meanwhile_is_resolved_by_trying_again(world: World) -> None:
+def test_an_outbox_event_that_was_made_meanwhile_is_resolved_by_trying_again(world: World) -> None:
     payment = world.paid_payment()
     outbox_event = OutboxEvent.objects.get()
     review = Review.objects.create(

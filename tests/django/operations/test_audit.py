@@ -523,7 +523,7 @@ def test_a_paid_payment_whose_outbox_event_is_gone(world: World) -> None:
     assert found.reference == payment.reference
 
 
-def test_a_outbox_event_that_is_done_and_an_order_that_nothing_paid(world: World) -> None:
+def test_an_outbox_event_that_is_done_and_an_order_that_nothing_paid(world: World) -> None:
     world.paid_payment()
     Order.objects.update(paid_by=None)
     found = only()

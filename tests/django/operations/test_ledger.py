@@ -347,7 +347,7 @@ def test_a_paid_payment_of_which_nobody_was_told() -> None:
     assert found(ledger(one, outbox_events=[refused], reviews=[review(payment=one, reason="underpaid")])) == []
 
 
-def test_a_outbox_event_that_waits() -> None:
+def test_an_outbox_event_that_waits() -> None:
     one = payment()
     waits = told(one, done_at=None, outcome="", attempts=0, due_at=None)
     remedy = "repair the shop's code or its network, if it is that; the worker tries again"

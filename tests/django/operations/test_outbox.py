@@ -223,7 +223,7 @@ def shop_says(monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
     monkeypatch.setattr(hooks, "call_owner", lambda plugin, hook, **rest: outcome if hook.endswith("_paid") else real(plugin, hook, **rest))
 
 
-def test_a_outbox_event_that_is_done_says_so_in_its_row(world: World) -> None:
+def test_an_outbox_event_that_is_done_says_so_in_its_row(world: World) -> None:
     outbox_event = OutboxEvent.objects.get(payment=world.paid_payment())
     assert (outbox_event.outcome, outbox_event.attempts, outbox_event.due_at, outbox_event.fault) == ("applied", 1, None, "")
     assert outbox_event.done_at
@@ -247,12 +247,12 @@ def test_what_the_shop_was_told_and_what_came_of_it_is_in_the_timeline(world: Wo
     assert [entry.actor for entry in told] == [f"outbox:{outbox_event.event_id}" for outbox_event in OutboxEvent.objects.order_by("id")]
 
 
-def test_what_fails_before_there_is_a_outbox_event_is_no_deliverys_fault(world: World) -> None:
+def test_what_fails_before_there_is_an_outbox_event_is_no_deliverys_fault(world: World) -> None:
     with pytest.raises(Order.DoesNotExist):
         deliver(4711)
 
 
-def test_a_outbox_event_that_fails_is_tried_again_ever_more_rarely_and_at_least_every_hour(world: World) -> None:
+def test_an_outbox_event_that_fails_is_tried_again_ever_more_rarely_and_at_least_every_hour(world: World) -> None:
     with world.failing_handler("tillgate_payment_paid", times=99):
         payment = world.paid_payment()
         circuit_breaker = []
@@ -316,7 +316,7 @@ def test_outbox_events_are_carried_out_one_after_the_other_until_one_is_not_due(
     assert world.shop.is_payable(order.key)
 
 
-def test_a_outbox_event_that_another_worker_has_carried_out_meanwhile_has_not_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outbox_event_that_another_worker_has_carried_out_meanwhile_has_not_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     outbox_event = OutboxEvent.objects.get(payment=world.paid_payment())
     operations.outbox._note_failure(outbox_event.order_id, outbox_event.pk, RuntimeError("too late"))
     outbox_event.refresh_from_db()
@@ -515,7 +515,7 @@ def test_an_order_that_nobody_paid_is_told_to_the_shop_that_placed_it(world: Wor
     assert (OutboxEvent.objects.get().outcome, world.shop.is_released(order.key)) == ("", True)
 
 
-def test_a_outbox_event_is_carried_out_in_the_very_moment_in_which_it_is_due(
+def test_an_outbox_event_is_carried_out_in_the_very_moment_in_which_it_is_due(
     world: World, mailer: Mailer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order, moment = world.start(world.order()).order, clock.now()
@@ -621,7 +621,7 @@ def test_i12_nothing_is_carried_over_the_network_inside_a_transaction(world: Wor
         deliver_remote(order.pk)
 
 
-def test_a_outbox_event_is_made_due_at_once_and_no_other_with_it(world: World, mailer: Mailer) -> None:
+def test_an_outbox_event_is_made_due_at_once_and_no_other_with_it(world: World, mailer: Mailer) -> None:
     payment = world.paid_payment()
     later = clock.now() + timedelta(hours=1)
     OutboxEvent.objects.update(due_at=later)

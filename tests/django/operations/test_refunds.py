@@ -1167,10 +1167,10 @@ def test_a_database_that_is_away_right_before_a_refund_is_sent_leaves_it_queued(
     with monkeypatch.context() as patch:
 
         def found(of: Payment) -> Any:
-            patch.setattr(Refund.objects, "using", away)
+            patch.setattr(Refund.objects, "filter", away)
             return real(of)
 
-        def away(_: str) -> Any:
+        def away(**_: object) -> Any:
             patch.undo()
             raise OperationalError("the database is away")
 

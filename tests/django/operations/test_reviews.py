@@ -92,7 +92,7 @@ def test_i2_a_matter_that_could_not_be_written_is_not_taken_for_told(world: Worl
         forged(payment)
 
 
-def test_the_shop_hears_of_a_matter_of_its_order_but_not_of_a_outbox_event_that_fails(world: World) -> None:
+def test_the_shop_hears_of_a_matter_of_its_order_but_not_of_an_outbox_event_that_fails(world: World) -> None:
     payment = world.paid_payment()
     outbox_event = OutboxEvent.objects.get()
     open_review(ReviewReason.DELIVERY_FAILING, "Failing.", "outbox", order=payment.order, payment=payment, outbox_event=outbox_event)

@@ -48,7 +48,7 @@ def test_a_refunds_value_has_the_status_that_is_being_told(payment: Payment) -> 
     assert refund_value(refund, "unknown").status is RefundStatus.UNKNOWN
 
 
-def test_an_reviews_value_names_its_order_if_it_has_one(payment: Payment) -> None:
+def test_a_reviews_value_names_its_order_if_it_has_one(payment: Payment) -> None:
     review = Review.objects.create(reason="underpaid", facts={"detail": "Too little."}, order=payment.order, opened_at=clock.now())
     assert review_value(review) == hooks.Review(
         id=str(review.pk), reason="underpaid", message="Too little.", order=order_value(payment.order)

@@ -1085,7 +1085,7 @@ def test_what_has_been_due_longest_is_done_first_so_that_what_fails_holds_up_not
 
 
 @pytest.mark.parametrize("kind", ["remote", "local"])
-def test_what_stands_behind_a_outbox_event_that_fails_holds_up_no_other_orders(
+def test_what_stands_behind_an_outbox_event_that_fails_holds_up_no_other_orders(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(working, "_MOST_AT_ONCE", 2)

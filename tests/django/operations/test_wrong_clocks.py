@@ -116,7 +116,7 @@ def test_only_what_is_further_off_than_any_young_payment_waits_is_brought_forwar
     assert (due_in(world, payment) <= 0) is is_due
 
 
-def test_a_refund_and_a_outbox_event_that_wait_for_a_wrong_clock_are_brought_forward_and_what_is_over_is_left(world: World) -> None:
+def test_a_refund_and_an_outbox_event_that_wait_for_a_wrong_clock_are_brought_forward_and_what_is_over_is_left(world: World) -> None:
     far = clock.now() + timedelta(days=1)
     waiting, over = (queue(world.paid_payment()) for _ in range(2))
     done = OutboxEvent.objects.latest("pk")

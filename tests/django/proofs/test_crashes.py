@@ -173,7 +173,7 @@ def test_i5_i6_a_refund_that_dies_anywhere_gives_no_money_twice_and_none_unseen(
     walk("refund", prepare, check)
 
 
-def test_i3_a_outbox_event_that_dies_anywhere_takes_effect_once_here_and_at_least_once_over_the_network(
+def test_i3_an_outbox_event_that_dies_anywhere_takes_effect_once_here_and_at_least_once_over_the_network(
     world: World, carrying: None, walk: Callable[..., None], carried: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def prepare() -> tuple[str, dict[str, Any]]:

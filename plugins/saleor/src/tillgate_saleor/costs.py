@@ -14,7 +14,7 @@ from typing import Final
 from django.db.models import Exists, OuterRef
 
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Review
-from tillgate.django.operations.locking import database, locked_order
+from tillgate.django.operations.locking import locked_order
 from tillgate.django.operations.refunds import refundable
 from tillgate.django.operations.reviews import HELD_REASONS, open_review, settle
 from tillgate.lifecycle import PaymentStatus, ReviewReason
@@ -41,13 +41,13 @@ def costs_of(installation: Installation, source: bodies.Source) -> Decimal | Non
     if saleor is None or saleor.parts:
         return None
     known = [one.id for one in source.transactions]
-    ours = Transaction.objects.using(database()).filter(installation=installation, transaction_id__in=known)
+    ours = Transaction.objects.filter(installation=installation, transaction_id__in=known)
     return source.costs_without(set(ours.values_list("transaction_id", flat=True)))
 
 
 def parts_of(installation_id: int, source: str) -> list[Purchase]:
     """Return the parts in which a checkout or order is paid, the first one first: one, unless it became dearer after it was paid."""
-    return list(Purchase.objects.using(database()).filter(installation=installation_id, source=source).order_by("part"))
+    return list(Purchase.objects.filter(installation=installation_id, source=source).order_by("part"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _Held:
 def _held(parts: Iterable[Purchase]) -> list[_Held]:
     by_key = {part.key: part for part in parts}
     telling = OutboxEvent.objects.filter(payment=OuterRef("pk"), kind=OutboxEventKind.PAYMENT_PAID, done_at__isnull=True)
-    paid = Payment.objects.using(database()).filter(order__plugin=PLUGIN, order__key__in=by_key, status=PaymentStatus.PAID)
+    paid = Payment.objects.filter(order__plugin=PLUGIN, order__key__in=by_key, status=PaymentStatus.PAID)
     payments = paid.select_related("order").annotate(is_being_told=Exists(telling)).order_by("pk")
     return [
         _Held(
@@ -110,7 +110,7 @@ def note_costs(installation: Installation, source: bodies.Source, name: str) -> 
     parts = parts_of(installation.pk, name)
     for part in parts:
         if part.costs != costs:
-            Purchase.objects.using(database()).filter(pk=part.pk).update(costs=costs)
+            Purchase.objects.filter(pk=part.pk).update(costs=costs)
             part.costs = costs
     conclude(parts)
     if source.typename == "Checkout" and any(part.paid_reference for part in parts):
@@ -157,8 +157,8 @@ def conclude(parts: list[Purchase]) -> None:
 
 
 def _conclude(parts: list[Purchase]) -> None:
-    orders = Order.objects.using(database()).filter(plugin=PLUGIN, key__in=[part.key for part in parts])
-    matters = Review.objects.using(database()).filter(order__in=orders, reason__in=_TOO_MUCH_OR_LITTLE, resolved_at__isnull=True)
+    orders = Order.objects.filter(plugin=PLUGIN, key__in=[part.key for part in parts])
+    matters = Review.objects.filter(order__in=orders, reason__in=_TOO_MUCH_OR_LITTLE, resolved_at__isnull=True)
     numbers = list(matters.values_list("pk", flat=True))
     if not numbers:
         return

@@ -30,7 +30,7 @@ from tillgate.django.conf import get_settings as get_tillgate_settings
 from tillgate.django.forms import METHOD_LABELS
 from tillgate.django.models import Review
 from tillgate.django.operations.accounts import find_account
-from tillgate.django.operations.locking import database, without_atomic_requests
+from tillgate.django.operations.locking import without_atomic_requests
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.words import REASONS
 from tillgate.django.views import open_to_all
@@ -122,7 +122,7 @@ def content(request: HttpRequest) -> HttpResponse:
 def _installation(api_url: str) -> Installation | None:
     if get_settings().saleor(api_url) is None:
         return None  # the settings name it no more, and the account that every other channel has is somebody else's
-    rows = Installation.objects.using(database()).filter(api_url=api_url, uninstalled_at__isnull=True)
+    rows = Installation.objects.filter(api_url=api_url, uninstalled_at__isnull=True)
     return rows.first()
 
 
@@ -178,7 +178,7 @@ def _test(alias: str) -> dict[str, Any]:
 def _needing(installation: Installation, accounts: set[str]) -> QuerySet[Review]:
     """Return what needs a staff: about this Saleor's checkouts and orders, and about the accounts that take its money."""
     ours = Q(order__plugin=PLUGIN, order__key__startswith=f"{installation.pk}:") | Q(order__isnull=True, account__in=accounts)
-    rows = Review.objects.using(database()).filter(ours, resolved_at__isnull=True)
+    rows = Review.objects.filter(ours, resolved_at__isnull=True)
     return rows.select_related("payment", "refund").order_by("-opened_at", "-pk")
 
 

@@ -32,7 +32,7 @@ def install(api_url: str, token: SecretStr) -> Installation:
     outside_transactions("install")
     proven = _prove(api_url, token)
     values = {**proven, "token": vault.encrypt(token.get_secret_value()), "installed_at": clock.now(), "uninstalled_at": None}
-    installation, _ = Installation.objects.using(database()).update_or_create(api_url=api_url, defaults=values)
+    installation, _ = Installation.objects.update_or_create(api_url=api_url, defaults=values)
     return installation
 
 
@@ -55,9 +55,9 @@ def move(installation: Installation, api_url: str) -> None:
     values = {"api_url": api_url, **_prove(api_url, SecretStr(vault.decrypt(installation.token)))}
     with transaction.atomic(using=database()):
         # Installed there by mistake and uninstalled again, without having sold.
-        unused = Installation.objects.using(database()).filter(api_url=api_url, token="", purchases__isnull=True, transactions__isnull=True)
+        unused = Installation.objects.filter(api_url=api_url, token="", purchases__isnull=True, transactions__isnull=True)
         unused.delete()
-        Installation.objects.using(database()).filter(pk=installation.pk).update(**values)
+        Installation.objects.filter(pk=installation.pk).update(**values)
     installation.refresh_from_db()
 
 
@@ -71,7 +71,7 @@ def uninstall(installation: Installation) -> None:
 def rotate() -> int:
     """Encrypt every token with the newest key, and return how many there are."""
     with transaction.atomic(using=database()):
-        rows = Installation.objects.using(database()).select_for_update().exclude(token="")
+        rows = Installation.objects.select_for_update().exclude(token="")
         for installation in rows:
             installation.token = vault.rotate(installation.token)
             installation.save(update_fields=["token"])

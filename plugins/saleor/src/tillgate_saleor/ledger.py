@@ -16,7 +16,6 @@ from tillgate.django import clock
 from tillgate.django.models import OutboxEvent, OutboxEventKind
 from tillgate.django.models import Payment as PaymentRow
 from tillgate.django.models import Review as ReviewRow
-from tillgate.django.operations.locking import database
 from tillgate.django.operations.outbox import ABANDONED
 from tillgate.django.operations.refunds import refundable
 from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, Review
@@ -48,7 +47,7 @@ def describe(order_key: str) -> OrderDescription | None:
 
 def _why_not(purchase: Purchase) -> str | None:
     if purchase.paid_reference:
-        paid_by = PaymentRow.objects.using(database()).filter(reference=purchase.paid_reference).first()
+        paid_by = PaymentRow.objects.filter(reference=purchase.paid_reference).first()
         is_refunded = paid_by is not None and paid_by.refunded_amount >= paid_by.amount
         return _("it was paid, and the money was refunded") if is_refunded else _("it is paid")
     if purchase.costs is not None and (purchase.costs <= 0 or (purchase.part and _left_of(purchase, purchase.costs) <= 0)):
@@ -89,13 +88,13 @@ def paid(payment: Payment) -> PaidOutcome:
 
 def _was_reported(payment_id: str, kind: str) -> bool:
     """Tell whether a report of this kind about a payment was ever queued; one that a person gave up was not."""
-    reports = OutboxEvent.objects.using(database()).filter(kind=OutboxEventKind.REMOTE, name=kind)
+    reports = OutboxEvent.objects.filter(kind=OutboxEventKind.REMOTE, name=kind)
     return reports.filter(payment=int(payment_id)).exclude(outcome=ABANDONED).exists()
 
 
 def review_opened(review: Review) -> None:
     """Queue the report of money that paid nothing, if Saleor never heard of it."""
-    held = ReviewRow.objects.using(database()).select_related("payment__order").get(pk=review.id).payment
+    held = ReviewRow.objects.select_related("payment__order").get(pk=review.id).payment
     if review.reason not in PAID_NOTHING or held is None or held.status != PaymentStatus.PAID:
         return
     told = transaction_of(held.pk, held.data)
@@ -128,10 +127,10 @@ def refund_changed(refund: Refund) -> None:
     One of unknown outcome is not reported: Saleor goes on waiting for it. Neither is a refused one that it never heard of.
     """
     told = transaction_of(refund.payment.id, refund.payment.data)
-    was_asked = AskedRefund.objects.using(database()).filter(refund_id=int(refund.id)).exists()
+    was_asked = AskedRefund.objects.filter(refund_id=int(refund.id)).exists()
     if told is None or refund.status is RefundStatus.UNKNOWN or (refund.status is RefundStatus.FAILED and not was_asked):
         return
-    payment = PaymentRow.objects.using(database()).get(pk=int(refund.payment.id))
+    payment = PaymentRow.objects.get(pk=int(refund.payment.id))
     if refund.status is RefundStatus.SUCCEEDED and not _was_reported(refund.payment.id, CHARGED):
         # Without it Saleor would hold less than nothing, which another payment would have to make up for.
         _report_charged(told, refund.payment.id, payment)

@@ -14,7 +14,7 @@ from tillgate.django import clock, operations
 from tillgate.django.conf import get_settings as get_tillgate_settings
 from tillgate.django.forms import METHOD_LABELS
 from tillgate.django.models import Payment
-from tillgate.django.operations.locking import database, locked_order
+from tillgate.django.operations.locking import locked_order
 from tillgate.django.operations.reviews import reported_paid
 from tillgate.django.operations.starting import (
     NotPayable,
@@ -121,7 +121,7 @@ def _note_amount(bill: _Bill, amount: object) -> None:
     wanted = money.read_amount(amount)
     for part in bill.parts:
         if wanted and not part.paid_reference and not kept_for([part]):  # otherwise nothing is to be paid, or it does not say
-            Purchase.objects.using(database()).filter(pk=part.pk, paid_reference="").update(amount=wanted, costs=None)
+            Purchase.objects.filter(pk=part.pk, paid_reference="").update(amount=wanted, costs=None)
 
 
 def stored_methods(installation: Installation, body: bodies.StoredMethods) -> Answer:
@@ -191,8 +191,8 @@ def _look_at_earlier_parts(installation: Installation, source: str) -> None:
     saleor = get_settings().saleor(installation.api_url)
     if saleor is None or not saleor.parts:
         return
-    for purchase in Purchase.objects.using(database()).filter(installation=installation, source=source, paid_reference=""):
-        rows = Payment.objects.using(database()).select_related("order").filter(order__plugin=PLUGIN, order__key=purchase.key)
+    for purchase in Purchase.objects.filter(installation=installation, source=source, paid_reference=""):
+        rows = Payment.objects.select_related("order").filter(order__plugin=PLUGIN, order__key=purchase.key)
         for payment in rows.filter(status__in=OPEN_PAYMENT_STATUSES):
             operations.reconcile(payment, _CAUSE)
 
@@ -383,7 +383,7 @@ def cancel(installation: Installation, body: bodies.Cancelation, raw: bytes) -> 
 def _cancel_unless_paid(begun: Transaction, payment: Payment) -> bool:
     """Note that a transaction is canceled, and tell whether it is. Money that comes at this moment comes before that or after it."""
     with locked_order(payment.order_id):
-        if Payment.objects.using(database()).get(pk=payment.pk).status == PaymentStatus.PAID:
+        if Payment.objects.get(pk=payment.pk).status == PaymentStatus.PAID:
             return False
-        Transaction.objects.using(database()).filter(pk=begun.pk, canceled_at__isnull=True).update(canceled_at=clock.now())
+        Transaction.objects.filter(pk=begun.pk, canceled_at__isnull=True).update(canceled_at=clock.now())
         return True

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from tillgate.django import clock, operations
 from tillgate.django.models import Payment
 from tillgate.django.models import Refund as RefundRow
-from tillgate.django.operations.locking import database, locked_order
+from tillgate.django.operations.locking import locked_order
 from tillgate.django.operations.refunds import refundable
 from tillgate.errors import InvalidRequest
 from tillgate.lifecycle import RefundStatus
@@ -64,7 +64,7 @@ def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answe
 
 
 def _asked(begun: Transaction, digest: str) -> AskedRefund | None:
-    rows = AskedRefund.objects.using(database()).select_related("refund__payment")
+    rows = AskedRefund.objects.select_related("refund__payment")
     return rows.filter(transaction=begun, digest=digest).first()
 
 

@@ -55,13 +55,13 @@ def find_purchase(order_key: str, *, lock: bool = False) -> Purchase | None:
     source, _, part = rest.partition(":")
     if not (installation.isdecimal() and (part or "0").isdecimal()):
         return None
-    rows = Purchase.objects.using(database()).filter(installation_id=int(installation), source=source, part=int(part or 0))
+    rows = Purchase.objects.filter(installation_id=int(installation), source=source, part=int(part or 0))
     return (rows.select_for_update() if lock else rows).first()
 
 
 def find_transaction(installation: Installation, transaction_id: str) -> Transaction | None:
     """Return a transaction of a Saleor that was begun here."""
-    rows = Transaction.objects.using(database()).select_related("purchase", "installation", "payment__order")
+    rows = Transaction.objects.select_related("purchase", "installation", "payment__order")
     return rows.filter(installation=installation, transaction_id=transaction_id).first()
 
 
@@ -72,12 +72,12 @@ def source_of(installation: Installation, source: bodies.Source) -> str:
     of each other (I4). An order that holds nothing of what its checkout was paid, as Saleor knows, is another one of the same checkout; not
     one that has the checkout's transactions, whose money is on its way back.
     """
-    purchases = Purchase.objects.using(database()).filter(installation=installation)
+    purchases = Purchase.objects.filter(installation=installation)
     if not source.checkout_id or purchases.filter(source=source.id).exists():
         return source.id
     begun = parts_of(installation.pk, source.checkout_id)
     known = [one.id for one in source.transactions]
-    has_ours = Transaction.objects.using(database()).filter(purchase__in=begun, transaction_id__in=known).exists()
+    has_ours = Transaction.objects.filter(purchase__in=begun, transaction_id__in=known).exists()
     is_another = begun and not has_ours and source.charge_status == "NONE" and _is_known_to_be_paid(begun[-1])
     return source.id if is_another else source.checkout_id
 
@@ -90,7 +90,7 @@ def note(installation: Installation, body: bodies.Initialize, method: PaymentMet
     first = {"number": _number(body.source_object), "channel": body.source_object.channel.slug, "amount": amount}
     source, costs = source_of(installation, body.source_object), costs_of(installation, body.source_object)
     # In a transaction of its own: on InnoDB, those who write the same row at the same moment would then wait for each other's locks.
-    Purchase.objects.using(database()).get_or_create(installation=installation, source=source, part=0, defaults=first)
+    Purchase.objects.get_or_create(installation=installation, source=source, part=0, defaults=first)
     with transaction.atomic(using=database()):
         purchase = _purchase(installation, source, body, amount, costs)
         values = {
@@ -101,7 +101,7 @@ def note(installation: Installation, body: bodies.Initialize, method: PaymentMet
             "return_url": return_url,
             "created_at": clock.now(),
         }
-        rows = Transaction.objects.using(database()).select_related("purchase")
+        rows = Transaction.objects.select_related("purchase")
         begun, _ = rows.get_or_create(installation=installation, transaction_id=body.transaction.id, defaults=values)
         if begun.purchase_id == purchase.pk and not purchase.paid_reference:
             # Whoever begins to pay what was given up wants it after all.
@@ -112,11 +112,11 @@ def note(installation: Installation, body: bodies.Initialize, method: PaymentMet
 
 def _purchase(installation: Installation, source: str, body: bodies.Initialize, amount: Decimal, costs: Decimal | None) -> Purchase:
     """Return what a transaction pays, locked: the last part of its checkout or order, or the next where that is paid and costs more."""
-    purchases = Purchase.objects.using(database())
+    purchases = Purchase.objects
     # The first part's row is the lock of them all. Read in a statement of their own: PostgreSQL would leave out what came while it waited.
     purchases.select_for_update().get(installation=installation, source=source, part=0)
     parts = parts_of(installation.pk, source)
-    is_begun = Transaction.objects.using(database()).filter(installation=installation, transaction_id=body.transaction.id).exists()
+    is_begun = Transaction.objects.filter(installation=installation, transaction_id=body.transaction.id).exists()
     if is_begun or not _is_more_wanted(installation, parts, costs):
         return parts[-1]
     values = {"number": parts[0].number, "channel": parts[0].channel, "amount": amount, "costs": costs}
@@ -138,7 +138,7 @@ def _is_known_to_be_paid(purchase: Purchase) -> bool:
 
 def is_reported(reference: str) -> bool:
     """Tell whether Saleor has taken the report that a payment is paid."""
-    told = OutboxEvent.objects.using(database()).filter(kind=OutboxEventKind.REMOTE, name=CHARGED, done_at__isnull=False)
+    told = OutboxEvent.objects.filter(kind=OutboxEventKind.REMOTE, name=CHARGED, done_at__isnull=False)
     return told.filter(payment__reference=reference).exclude(outcome=ABANDONED).exists()
 
 
@@ -160,13 +160,13 @@ def paid_at(payment_id: int) -> datetime:
     A failure may have been said of it with a time that is still to come, and of the two the later one counts.
     """
     now = clock.now()
-    known = TimelineEntry.objects.using(database()).filter(payment=payment_id, at__gt=now).aggregate(last=Max("at"))["last"]
+    known = TimelineEntry.objects.filter(payment=payment_id, at__gt=now).aggregate(last=Max("at"))["last"]
     return known + timedelta(seconds=1) if known else now
 
 
 def transaction_of(payment_id: int | str, data: Mapping[str, Any]) -> Transaction | None:
     """Return the transaction that is told of a payment: the last that asked for it."""
-    rows = Transaction.objects.using(database()).select_related("purchase", "installation")
+    rows = Transaction.objects.select_related("purchase", "installation")
     return rows.filter(Q(payment_id=int(payment_id)) | Q(pk=data.get(DATA_KEY))).order_by("-pk").first()
 
 
@@ -174,7 +174,7 @@ def payment_of(begun: Transaction) -> Payment | None:
     """Return the payment of a transaction, also where a process died before it could note which one it is."""
     if begun.payment is not None:
         return begun.payment
-    payments = Payment.objects.using(database()).select_related("order")
+    payments = Payment.objects.select_related("order")
     for payment in payments.filter(order__plugin=PLUGIN, order__key=begun.purchase.key).order_by("-pk"):
         if payment.data.get(DATA_KEY) == begun.pk:
             return payment
@@ -187,9 +187,9 @@ def attach(begun: Transaction, payment: Payment) -> bool:
     It is not when the payment came to its end meanwhile, and another transaction has been told.
     """
     with locked_order(payment.order_id):
-        fresh = Payment.objects.using(database()).get(pk=payment.pk)
+        fresh = Payment.objects.get(pk=payment.pk)
         if payment.data.get(DATA_KEY) != begun.pk and not fresh.is_open:
             return False
-        Transaction.objects.using(database()).filter(pk=begun.pk).update(payment=payment)
+        Transaction.objects.filter(pk=begun.pk).update(payment=payment)
     begun.payment = payment
     return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tillgate.django.models import OutboxEvent, OutboxEventKind, Payment
-from tillgate.django.operations.locking import database, locked_order
+from tillgate.django.operations.locking import locked_order
 from tillgate.django.operations.reviews import open_review
 from tillgate.lifecycle import ReviewReason
 from tillgate_saleor.transactions import find_purchase
@@ -39,13 +39,13 @@ def tell_if_unwanted(payment_id: int, detail: str) -> None:
     """
     if not detail:
         return
-    order_id = Payment.objects.using(database()).values_list("order_id", flat=True).get(pk=payment_id)
+    order_id = Payment.objects.values_list("order_id", flat=True).get(pk=payment_id)
     with locked_order(order_id) as order:
-        payment = Payment.objects.using(database()).get(pk=payment_id)
+        payment = Payment.objects.get(pk=payment_id)
         purchase = find_purchase(order.key)
         if purchase is None or payment.refunded_amount >= payment.amount:
             return
-        told = OutboxEvent.objects.using(database()).filter(payment=payment, kind=OutboxEventKind.PAYMENT_PAID)
+        told = OutboxEvent.objects.filter(payment=payment, kind=OutboxEventKind.PAYMENT_PAID)
         if purchase.paid_reference != payment.reference and not told.filter(done_at__isnull=True).exists():
             return
         message = f"Payment {payment.reference}: it was paid, but {detail}."

@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostE
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from tillgate.django.operations.locking import database, without_atomic_requests
+from tillgate.django.operations.locking import without_atomic_requests
 from tillgate.django.views import open_to_all
 from tillgate_saleor import paying, refunds
 from tillgate_saleor.answers import Answer
@@ -94,7 +94,7 @@ def read(request: HttpRequest) -> bytes:
 def _signer(request: HttpRequest, raw: bytes) -> Installation:
     """Return the installation whose Saleor has signed the body."""
     api_url = request.headers.get("Saleor-Api-Url", "")
-    rows = Installation.objects.using(database()).filter(api_url=api_url, uninstalled_at__isnull=True)
+    rows = Installation.objects.filter(api_url=api_url, uninstalled_at__isnull=True)
     installation = rows.first() if api_url else None
     if installation is None:
         raise NotTaken(401, "INSTALLATION", "The header Saleor-Api-Url names no Saleor that has installed this App.")

@@ -16,7 +16,7 @@ from django.db.models import QuerySet
 
 from tillgate.django import clock
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
-from tillgate.django.operations.locking import database, in_the_shops_hands, locked_order, outside_transactions
+from tillgate.django.operations.locking import in_the_shops_hands, locked_order, outside_transactions
 from tillgate.django.operations.outbox import AGAIN, abandon, deliver, deliver_remote, retry
 from tillgate.django.operations.payments import accept_as_paid, apply_answer, ask, claim_poll, decide_about, force_expire
 from tillgate.django.operations.refunds import record_external_refund, refund, refundable, settle_by_staff, withdraw
@@ -95,7 +95,7 @@ def _unfit(review: Review) -> ReviewAction | None:
 def _unsent(review: Review) -> QuerySet[Refund]:
     """Return the refunds of the payment in question of which nobody has heard yet, and that may still go out."""
     unsent = (RefundStatus.QUEUED, RefundStatus.SENDING)
-    return Refund.objects.using(database()).filter(payment=review.payment_id, status__in=unsent).order_by("-pk")
+    return Refund.objects.filter(payment=review.payment_id, status__in=unsent).order_by("-pk")
 
 
 def to_withdraw(review: Review, refunds: Iterable[Refund] | None = None) -> Refund | None:
@@ -125,7 +125,7 @@ def take_action(
     Raises `ActionNotPossible`, `RefundNotPossible` or `InvalidRequest`, and nothing was done.
     """
     outside_transactions("take_action")
-    rows = Review.objects.using(database()).select_related("order", "payment__order", "refund__payment", "outbox_event")
+    rows = Review.objects.select_related("order", "payment__order", "refund__payment", "outbox_event")
     review = rows.get(pk=review_id)
     if review.resolved_at:
         return _too_late(review)
@@ -171,7 +171,7 @@ def _look(payment: Payment, staff: str) -> tuple[Answer | None, Done]:
 
 def _query(review: Review, given: _Given) -> Done:
     # A gateway that is silent to all has none that met it first: its newest is asked about.
-    newest = Payment.objects.using(database()).select_related("order").filter(account=review.account).order_by("-id")
+    newest = Payment.objects.select_related("order").filter(account=review.account).order_by("-id")
     payment = review.payment or newest.first()
     if payment is None:
         raise ActionNotPossible(f"there is no payment of account {review.account} to ask about")
@@ -282,7 +282,7 @@ def _enter(review: Review, given: _Given) -> Done:
 def _withdraw(review: Review, given: _Given) -> Done:
     waiting = to_withdraw(review)
     if given.withdraws is not None:
-        waiting = Refund.objects.using(database()).filter(pk=given.withdraws, payment=review.payment_id).first()
+        waiting = Refund.objects.filter(pk=given.withdraws, payment=review.payment_id).first()
     if waiting is None:
         raise ActionNotPossible("no refund of this payment waits to be sent")
     withdrawn = withdraw(waiting.pk, staff=given.staff)

@@ -95,7 +95,7 @@ def audit(
     one account; `connections` bounds the queries under way, as `POLL_CONNECTIONS` unless given, and with 1 everything happens in this
     thread; `progress` hears after every batch how far it is; once `stop` says so, it ends early.
     """
-    started = Payment.objects.using(database()).filter(created_at__gte=since, created_at__lt=until)
+    started = Payment.objects.filter(created_at__gte=since, created_at__lt=until)
     if account is not None:
         started = started.filter(account=account)
     running = _Audit(started, ask, connections, progress, stop)
@@ -184,7 +184,7 @@ class _Audit:
 
     def _facts(self, batch: list[Payment]) -> dict[int, PaymentFacts]:
         refunded: dict[int, Decimal] = defaultdict(Decimal)
-        succeeded = Refund.objects.using(database()).filter(payment__in=batch, status=RefundStatus.SUCCEEDED)
+        succeeded = Refund.objects.filter(payment__in=batch, status=RefundStatus.SUCCEEDED)
         for payment_id, amount in succeeded.values_list("payment_id", "amount"):
             refunded[payment_id] = money.total([refunded[payment_id], amount])
             self.audited.refunds += 1
@@ -197,7 +197,7 @@ class _Audit:
         for _ in range(_TRIES):
             if answer is None or isinstance(answer, Inconclusive) or compare_with_gateway(payment, facts, answer) is None:
                 break
-            payment = Payment.objects.using(database()).select_related("order").get(pk=payment.pk)
+            payment = Payment.objects.select_related("order").get(pk=payment.pk)
             before, facts = facts, facts_of(payment)
             if facts == before:
                 break
@@ -235,32 +235,32 @@ class _Audit:
 
 def _reviews_of(payment: Payment) -> Iterable[Review]:
     about = Q(payment=payment) | Q(account=payment.account, reason__in=ACCOUNT_REASONS)
-    return Review.objects.using(database()).filter(about).order_by("id")
+    return Review.objects.filter(about).order_by("id")
 
 
 def _doubles(batch: list[Payment]) -> Iterator[Difference]:
     """Yield the payments of a batch that are paid by a transaction of the gateway by which an earlier one is paid too."""
     numbers = [payment.transaction_no for payment in batch if payment.transaction_no]
-    paid = Payment.objects.using(database()).filter(transaction_no__in=numbers, status=PaymentStatus.PAID)
+    paid = Payment.objects.filter(transaction_no__in=numbers, status=PaymentStatus.PAID)
     by_number: dict[tuple[bool, str | None], list[Payment]] = defaultdict(list)  # a sandbox and a live gateway count for themselves
     for payment in paid.select_related("order").order_by("id"):
         by_number[payment.sandbox, payment.transaction_no].append(payment)
     for payment in batch:
         same = by_number[payment.sandbox, payment.transaction_no]
         if payment in same[1:]:
-            told = Review.objects.using(database()).filter(payment__in=same, reason=ReviewReason.DUPLICATE_TRANSACTION_NO)
+            told = Review.objects.filter(payment__in=same, reason=ReviewReason.DUPLICATE_TRANSACTION_NO)
             yield duplicates(payment, same[0], told.order_by("id"))
 
 
 def _read(order_ids: list[int]) -> list[OrderLedger]:
     """Read the ledger of some orders, with the same few statements however many they are."""
-    orders = Order.objects.using(database()).select_related("paid_by__order").in_bulk(order_ids)
+    orders = Order.objects.select_related("paid_by__order").in_bulk(order_ids)
     payments = _grouped(Payment.objects.filter(order__in=order_ids).select_related("order"), lambda row: row.order_id)
     refunds = _grouped(Refund.objects.filter(payment__order__in=order_ids).select_related("payment"), lambda row: row.payment.order_id)
     kinds = (OutboxEventKind.PAYMENT_PAID, OutboxEventKind.REFUND_CHANGED)
     outbox_events = _grouped(OutboxEvent.objects.filter(order__in=order_ids, kind__in=kinds), lambda row: row.order_id)
     reviews = _grouped(Review.objects.filter(order__in=order_ids), lambda row: row.order_id)
-    entries = TimelineEntry.objects.using(database()).filter(order__in=order_ids, event__in=list(STATUS_OF_EVENT)).order_by("id")
+    entries = TimelineEntry.objects.filter(order__in=order_ids, event__in=list(STATUS_OF_EVENT)).order_by("id")
     last: dict[tuple[int | None, int | None], str] = {
         (payment, refund): event for payment, refund, event in entries.values_list("payment_id", "refund_id", "event")
     }

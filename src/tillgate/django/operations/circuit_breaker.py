@@ -12,7 +12,7 @@ from django.db.models import Exists, OuterRef
 from tillgate.django import clock
 from tillgate.django.models import Heartbeat, Payment, Review, TimelineEntry
 from tillgate.django.operations.heartbeats import begin
-from tillgate.django.operations.locking import database, durable
+from tillgate.django.operations.locking import durable
 from tillgate.django.operations.reviews import open_review, settle
 from tillgate.django.operations.timeline import FORCE_EXPIRE
 from tillgate.lifecycle import PaymentStatus, ReviewReason
@@ -41,7 +41,7 @@ def in_turn(due: Mapping[str, datetime]) -> list[str]:
     again.
     """
     now = clock.now()
-    rests = dict(Heartbeat.objects.using(database()).filter(name__startswith=_PREFIX).values_list("name", "at"))
+    rests = dict(Heartbeat.objects.filter(name__startswith=_PREFIX).values_list("name", "at"))
     waiting = dict[str, datetime]()
     for account, since in due.items():
         rested = rests.get(_name(account))
@@ -60,7 +60,7 @@ def pause(account: str, detail: str, *, is_told: bool, rest: timedelta = PAUSE) 
     now = clock.now()
     name = _name(account)
     begin(name, now + rest, {"since": now.isoformat()})
-    rows = Heartbeat.objects.using(database()).filter(name=name)
+    rows = Heartbeat.objects.filter(name=name)
     row = rows.first()
     if row is None:
         return  # another worker had news in this moment
@@ -78,7 +78,7 @@ def pause(account: str, detail: str, *, is_told: bool, rest: timedelta = PAUSE) 
 def has_answered(account: str, since: datetime) -> bool:
     """Tell whether a query brought a payment to a status, and no person did: a notification or a return may have asked meanwhile."""
     # What was told by a clock that ran far ahead says nothing of when.
-    answered = Payment.objects.using(database()).filter(account=account, status__in=_ANSWERED)
+    answered = Payment.objects.filter(account=account, status__in=_ANSWERED)
     held = Exists(TimelineEntry.objects.filter(payment=OuterRef("pk"), event=FORCE_EXPIRE))
     answered = answered.exclude(held, status=PaymentStatus.EXPIRED)
     return answered.filter(status_since__gt=since, status_since__lte=clock.now() + clock.SKEW).exists()
@@ -86,7 +86,7 @@ def has_answered(account: str, since: datetime) -> bool:
 
 def resume(account: str) -> None:
     """Note that an account's gateway answers, and take back what a person was told of its silence."""
-    silence = Heartbeat.objects.using(database()).filter(name=_name(account))
+    silence = Heartbeat.objects.filter(name=_name(account))
     if silence.exists():
         told = Review.objects.filter(account=account, reason=ReviewReason.GATEWAY_SILENT)
         settle(told, "the gateway answers again")

@@ -12,19 +12,18 @@ from django.db.models import Q
 
 from tillgate.django.clock import SKEW
 from tillgate.django.models import Heartbeat
-from tillgate.django.operations.locking import database
 
 __all__ = ["begin", "is_fresh", "set_heartbeat", "take_turn"]
 
 
 def begin(name: str, at: datetime, detail: dict[str, Any] | None = None) -> None:
     """Write a heartbeat unless it is there already."""
-    Heartbeat.objects.using(database()).bulk_create([Heartbeat(name=name, at=at, detail=detail or {})], ignore_conflicts=True)
+    Heartbeat.objects.bulk_create([Heartbeat(name=name, at=at, detail=detail or {})], ignore_conflicts=True)
 
 
 def set_heartbeat(name: str, at: datetime, detail: dict[str, Any]) -> None:
     """Write a heartbeat, over an older one if there is one."""
-    if not Heartbeat.objects.using(database()).filter(name=name).update(at=at, detail=detail):
+    if not Heartbeat.objects.filter(name=name).update(at=at, detail=detail):
         begin(name, at, detail)
 
 
@@ -35,9 +34,9 @@ def take_turn(name: str, now: datetime, interval: timedelta) -> bool:
     """
     begin(name, now - 2 * interval)
     is_free = Q(at__lte=now - interval) | Q(at__gt=now + interval)
-    return bool(Heartbeat.objects.using(database()).filter(is_free, name=name).update(at=now))
+    return bool(Heartbeat.objects.filter(is_free, name=name).update(at=now))
 
 
 def is_fresh(name: str, now: datetime, interval: timedelta) -> bool:
     """Tell whether a heartbeat was written in the last interval, for what may be done twice but must not be left undone."""
-    return Heartbeat.objects.using(database()).filter(name=name, at__gt=now - interval, at__lte=now + SKEW).exists()
+    return Heartbeat.objects.filter(name=name, at__gt=now - interval, at__lte=now + SKEW).exists()

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from django.db import connections, router, transaction
+from django.db import connections, transaction
 
-from tillgate.django.models import Order
+from tillgate.django.models import Order, database
 
 __all__ = [
     "InsideTransaction",
@@ -27,11 +27,6 @@ _View = TypeVar("_View", bound=Callable[..., Any])
 
 class InsideTransaction(RuntimeError):
     """An operation that uses the network was called inside a transaction, or where the host commits by hand; nothing was sent."""
-
-
-def database() -> str:
-    """Return the alias of the database that holds Tillgate's rows."""
-    return router.db_for_write(Order)
 
 
 def durable() -> transaction.Atomic:
@@ -102,4 +97,4 @@ def in_the_shops_hands() -> Iterator[None]:
 def locked_order(order_id: int) -> Iterator[Order]:
     """Hold an order's lock in a durable transaction; whatever concerns its payments is read again under it."""
     with durable():
-        yield Order.objects.using(database()).select_for_update().get(pk=order_id)
+        yield Order.objects.select_for_update().get(pk=order_id)

@@ -14,7 +14,7 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Review
 from tillgate.django.operations.heartbeats import take_turn
-from tillgate.django.operations.locking import database, durable, network, outside_transactions
+from tillgate.django.operations.locking import durable, network, outside_transactions
 
 __all__ = ["mail_reviews", "recipients_of_reviews"]
 
@@ -33,7 +33,7 @@ def mail_reviews() -> int:
     outside_transactions("mail_reviews")
     interval = timedelta(minutes=get_settings().review_mail_minutes)
     recipients = recipients_of_reviews()
-    unmailed = Review.objects.using(database()).filter(mailed_at__isnull=True, resolved_at__isnull=True)
+    unmailed = Review.objects.filter(mailed_at__isnull=True, resolved_at__isnull=True)
     if not recipients or not unmailed.exists() or not take_turn(HEARTBEAT, clock.now(), interval):
         return 0
     waiting = list(unmailed.order_by("id")[:_MOST_AT_ONCE])
@@ -47,7 +47,7 @@ def mail_reviews() -> int:
     with network():
         EmailMessage(subject % {"count": len(waiting)}, "\n\n".join(lines), to=recipients).send()
     with durable():
-        rows = Review.objects.using(database()).filter(pk__in=[review.pk for review in waiting])
+        rows = Review.objects.filter(pk__in=[review.pk for review in waiting])
         counted = {review.pk: review for review in waiting}
         in_words = {review.pk for review in waiting[:_MOST_IN_ONE_MAIL]}
         told = list(rows.select_for_update().order_by("pk"))
@@ -56,7 +56,7 @@ def mail_reviews() -> int:
                 row.mailed = [*row.mailed, counted[row.pk].version]
             if row.version == counted[row.pk].version:  # else it says something else by now, and is mailed once more
                 row.mailed_at = clock.now()
-        Review.objects.using(database()).bulk_update(told, ["mailed", "mailed_at"])
+        Review.objects.bulk_update(told, ["mailed", "mailed_at"])
     return 1
 
 

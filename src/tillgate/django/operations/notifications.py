@@ -73,7 +73,7 @@ def receive_payment_notification(key: str, received: Received, method: str) -> P
 
 def receive_return(key: str, received: Received, method: str) -> Payment | None:
     """Keep a shopper's return and look at the payment; return the payment, or None when nobody has that address."""
-    payment = Payment.objects.using(database()).select_related("order").filter(return_key=key).first()
+    payment = Payment.objects.select_related("order").filter(return_key=key).first()
     if payment is None:
         return None
     return _receive(payment, NotificationKind.RETURN, received, method, NotificationSignature.ABSENT, actor="return")
@@ -84,7 +84,7 @@ def receive_refund_notification(key: str, received: Received, method: str) -> Re
 
     What it says is kept and believed together, or not at all: raises `CannotBeJudged` when nobody can tell what its signature is worth.
     """
-    refund = Refund.objects.using(database()).select_related("payment__order").filter(notification_key=key).first()
+    refund = Refund.objects.select_related("payment__order").filter(notification_key=key).first()
     if refund is None:
         return None
     account = maker_if_known(refund.payment)
@@ -95,7 +95,7 @@ def receive_refund_notification(key: str, received: Received, method: str) -> Re
     says_done = confirms_refund(_bounded(received), account.dialect, refund.payment.reference)
     confirms = says_done and signature is not NotificationSignature.FORGED
     with locked_order(refund.payment.order_id) as order:  # before the refund's own row, like everybody who wants both
-        rows = Refund.objects.using(database()).filter(pk=refund.pk)
+        rows = Refund.objects.filter(pk=refund.pk)
         refund.notifications = rows.select_for_update().values_list("notifications", flat=True).get() + 1
         rows.update(notifications=refund.notifications, **({"confirmed": True} if confirms else {}))
         _keep(refund.payment, NotificationKind.REFUND, received, method, signature, refund=refund, count=refund.notifications)

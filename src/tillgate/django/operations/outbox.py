@@ -20,7 +20,6 @@ from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
 from tillgate.django.operations.locking import (
-    database,
     durable,
     in_the_shops_hands,
     locked_order,
@@ -61,7 +60,7 @@ def deliver(order_id: int) -> int:
 
 def deliver_due(order_id: int) -> None:
     """Return when the shop was told what is due about an order: whoever brought the news may be at it still, or have died before it."""
-    waiting = OutboxEvent.objects.using(database()).filter(order_id=order_id, done_at__isnull=True)
+    waiting = OutboxEvent.objects.filter(order_id=order_id, done_at__isnull=True)
     if waiting.exclude(kind=OutboxEventKind.REMOTE).exists():
         deliver(order_id)  # waits for the order's lock
 
@@ -251,7 +250,7 @@ def enqueue_remote(
 
     Called by a plugin inside its own local handler, so that both happen or neither.
     """
-    order = Order.objects.using(database()).get(plugin=plugin, key=order_key)
+    order = Order.objects.get(plugin=plugin, key=order_key)
     outbox_event = OutboxEvent(
         order=order,
         payment=Payment(pk=int(payment_id)) if payment_id else None,

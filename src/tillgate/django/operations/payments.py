@@ -80,7 +80,7 @@ _CLAIMED: Final = ("status_since", "last_polled_at", "next_poll_at", "notificati
 def _look_for_duplicate(order: Order, payment: Payment, transaction_no: str, actor: str) -> None:
     """Open a review when the gateway gave the same number to another payment; recording goes on."""
     # A sandbox and a live gateway count for themselves.
-    duplicates = Payment.objects.using(database()).filter(transaction_no=transaction_no, sandbox=payment.sandbox).exclude(pk=payment.pk)
+    duplicates = Payment.objects.filter(transaction_no=transaction_no, sandbox=payment.sandbox).exclude(pk=payment.pk)
     if duplicate := duplicates.first():
         facts = {"transaction_no": transaction_no, "payment": payment.reference, "other": duplicate.reference}
         open_review(ReviewReason.DUPLICATE_TRANSACTION_NO, facts, actor, order=order, payment=payment, account=payment.account)
@@ -105,7 +105,7 @@ def claim_poll(payment: Payment, said: str = "", **counted: int) -> bool:
     the same statement, and `said` is a hash of what the notification said. The row is changed as it was read, unless it has changed since:
     then it is read again, under its lock.
     """
-    rows = Payment.objects.using(database()).filter(pk=payment.pk)
+    rows = Payment.objects.filter(pk=payment.pk)
     changes, may_ask = _claim(payment, said, counted)
     if not rows.filter(**{name: getattr(payment, name) for name in _CLAIMED}).update(**changes):
         # PostgreSQL has locked the row for a change already, though there was none. Raised to FOR UPDATE, that lock may have to queue
@@ -208,7 +208,7 @@ def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
         reschedule([payment], decision)
         return payment
     with locked_order(payment.order_id) as order:
-        fresh = Payment.objects.using(database()).select_for_update().get(pk=payment.pk)
+        fresh = Payment.objects.select_for_update().get(pk=payment.pk)
         fresh.order = order
         decision = decide_about(fresh, answer)
         if _is_stale(payment, fresh, decision, answer):
@@ -245,9 +245,7 @@ def reschedule(payments: list[Payment], decision: Decision) -> None:
     for payment in payments:
         due = next_poll_after(payment, decision, now)
         # A notification that came since it was claimed has brought the next look forward (I7).
-        rows = Payment.objects.using(database()).filter(
-            pk=payment.pk, status_since=payment.status_since, notifications=payment.notifications
-        )
+        rows = Payment.objects.filter(pk=payment.pk, status_since=payment.status_since, notifications=payment.notifications)
         rows.update(next_poll_at=due, last_polled_at=now)
 
 
@@ -323,7 +321,7 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
     assert about.payment is not None
     row = about.payment
     with locked_order(row.order_id) as order:
-        payment = Payment.objects.using(database()).select_for_update().get(pk=row.pk)
+        payment = Payment.objects.select_for_update().get(pk=row.pk)
         payment.order = order
         matters = Review.objects.filter(payment=payment, reason__in=UNAPPLIED_REASONS, resolved_at__isnull=True).order_by("pk")
         if not matters.filter(pk=about.pk).exists():
@@ -362,8 +360,8 @@ def accept_as_paid(about: Review, staff: str, answer: Answer) -> Payment:
     """
     assert about.payment is not None
     with locked_order(about.payment.order_id) as order:
-        review = Review.objects.using(database()).select_for_update().get(pk=about.pk)
-        payment = Payment.objects.using(database()).select_for_update().get(pk=about.payment.pk)
+        review = Review.objects.select_for_update().get(pk=about.pk)
+        payment = Payment.objects.select_for_update().get(pk=about.payment.pk)
         payment.order = order
         if review.resolved_at or review.version != about.version:
             raise InvalidRequest("review", about.pk, "was resolved, or says something else by now")
@@ -394,4 +392,4 @@ def after_change(order: Order, payment: Payment) -> None:
 
 
 def _fresh(payment: Payment) -> Payment:
-    return Payment.objects.using(database()).select_related("order").get(pk=payment.pk)
+    return Payment.objects.select_related("order").get(pk=payment.pk)

@@ -124,11 +124,11 @@ def _queue(
     about: Review | None = None,
 ) -> Refund:
     exact = money.amount(amount)
-    order_id = Payment.objects.using(database()).values_list("order_id", flat=True).get(pk=payment_id)
+    order_id = Payment.objects.values_list("order_id", flat=True).get(pk=payment_id)
     with transaction.atomic(using=database()):
-        order = Order.objects.using(database()).select_for_update().get(pk=order_id)
+        order = Order.objects.select_for_update().get(pk=order_id)
         # Under locks, since the host's transaction may see an old snapshot where it reads without.
-        payment = Payment.objects.using(database()).select_for_update().get(pk=payment_id)
+        payment = Payment.objects.select_for_update().get(pk=payment_id)
         payment.order = order
         if payment.status != PaymentStatus.PAID:
             raise RefundNotPossible(f"payment {payment.reference} is {payment.status}, and only a paid one can be refunded")
@@ -176,7 +176,7 @@ def _check_open(about: Review | None) -> None:
     """Raise when the matter that a refund is to resolve is resolved, or says something else by now. Both need the order's lock too."""
     if about is None:
         return
-    by_now = Review.objects.using(database()).select_for_update().get(pk=about.pk)
+    by_now = Review.objects.select_for_update().get(pk=about.pk)
     if by_now.resolved_at:
         raise RefundNotPossible(f"{by_now.resolved_by} had resolved it already: {by_now.resolution}")
     if by_now.version != about.version:
@@ -196,7 +196,7 @@ def send_refund(refund_id: int) -> Refund:
     outside_transactions("send_refund")
     claimed = _claim(refund_id)
     if claimed is None:
-        return Refund.objects.using(database()).select_related("payment__order").get(pk=refund_id)
+        return Refund.objects.select_related("payment__order").get(pk=refund_id)
     if claimed.confirmed:  # an earlier request, which was taken not to have left, has left after all
         return _settle(claimed, RefundStatus.SUCCEEDED, "a notification had confirmed it", actor="refund")
     outcome = _send(claimed)
@@ -238,16 +238,16 @@ def _is_under_way(claimed: Refund) -> bool:
     """Tell whether a refund is still this process's to send: by its own clock, and by the row, since another's clock may run ahead."""
     in_time = claimed.due_at is None or clock.now() < claimed.due_at
     try:
-        return in_time and Refund.objects.using(database()).filter(pk=claimed.pk, status=RefundStatus.SENDING, confirmed=False).exists()
+        return in_time and Refund.objects.filter(pk=claimed.pk, status=RefundStatus.SENDING, confirmed=False).exists()
     except DatabaseFault:
         reconnect_if_cut()  # nothing has left yet, and that is noted next
         return False
 
 
 def _claim(refund_id: int) -> Refund | None:
-    row = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
+    row = Refund.objects.select_related("payment").get(pk=refund_id)
     with locked_order(row.payment.order_id) as order:
-        refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
+        refund = Refund.objects.select_related("payment").get(pk=refund_id)
         refund.payment.order = order
         if refund.status != RefundStatus.QUEUED:
             return None
@@ -293,7 +293,7 @@ def _settle_locked(
 
     Return it as it is then, and whether it has moved.
     """
-    refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
+    refund = Refund.objects.select_related("payment").get(pk=refund_id)
     refund.payment.order = order
     if refund.status not in only_from:
         if refund.status == RefundStatus.FAILED and status is RefundStatus.SUCCEEDED and staff == ITSELF:
@@ -385,7 +385,7 @@ def settle_by_notification(order: Order, refund_id: int) -> bool:
     Under the order's lock, in the transaction that keeps the notification; tells whether the shop has something to hear. One that is
     queued, since its request was taken not to have left, is booked at once by the worker.
     """
-    Refund.objects.using(database()).filter(pk=refund_id, status=RefundStatus.QUEUED).update(due_at=clock.now())
+    Refund.objects.filter(pk=refund_id, status=RefundStatus.QUEUED).update(due_at=clock.now())
     answer = "the gateway's notification confirmed it"
     _, has_moved = _settle_locked(order, refund_id, RefundStatus.SUCCEEDED, answer, "webhook", only_from=(RefundStatus.UNKNOWN,))
     return has_moved
@@ -406,7 +406,7 @@ def _raise(reason: ReviewReason, facts: Mapping[str, Any], actor: str, order: Or
 
 def settle_by_staff(refund_id: int, *, done: bool, staff: str) -> Refund:
     """Settle a refund of unknown outcome as a person found it at the gateway."""
-    refund = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
+    refund = Refund.objects.select_related("payment").get(pk=refund_id)
     status = RefundStatus.SUCCEEDED if done else RefundStatus.FAILED
     answer = f"{staff} found that it was {'done' if done else 'not done'}"
     return _settle(refund, status, answer, f"staff:{staff}", only_from=(RefundStatus.UNKNOWN,), staff=staff)
@@ -434,9 +434,9 @@ def record_external_refund(
     shown, or empty where there was none: what says something else by now is not resolved.
     """
     exact = money.amount(amount)
-    payment = Payment.objects.using(database()).get(pk=payment_id)
+    payment = Payment.objects.get(pk=payment_id)
     with locked_order(payment.order_id) as order:
-        payment = Payment.objects.using(database()).get(pk=payment_id)
+        payment = Payment.objects.get(pk=payment_id)
         payment.order = order
         _check_seen(payment, seen)
         _check_open(about)
@@ -479,9 +479,9 @@ def record_external_refund(
 
 def withdraw(refund_id: int, *, staff: str) -> Refund:
     """Give up a refund that waits to be sent, as a person wishes. Raises `RefundNotPossible` when it does not wait any more."""
-    row = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
+    row = Refund.objects.select_related("payment").get(pk=refund_id)
     with locked_order(row.payment.order_id) as order:
-        refund = Refund.objects.using(database()).get(pk=refund_id)
+        refund = Refund.objects.get(pk=refund_id)
         if refund.status != RefundStatus.QUEUED:
             raise RefundNotPossible(f"the refund is {refund.status} by now, and only one that waits to be sent can be withdrawn")
         if refund.confirmed:
@@ -500,5 +500,5 @@ def _withdraw(refund: Refund, order: Order, staff: str, detail: str) -> Refund:
 
 def mark_lost(refund_id: int) -> Refund:
     """Note that a refund was cut off while it was being sent: its outcome is unknown (I6)."""
-    row = Refund.objects.using(database()).select_related("payment").get(pk=refund_id)
+    row = Refund.objects.select_related("payment").get(pk=refund_id)
     return _settle(row, RefundStatus.UNKNOWN, "the process ended while it was being sent", "worker")

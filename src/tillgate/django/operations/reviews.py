@@ -91,7 +91,7 @@ def open_key(reason: ReviewReason, subject: Payment | Refund | OutboxEvent | Non
 def open_among(keys: Iterable[str]) -> dict[str, str]:
     """Return the versions of the open reviews that have some of these keys, by the key."""
     asked = set(keys)
-    rows = Review.objects.using(database()).filter(open_key__in=asked).values_list("open_key", "version")
+    rows = Review.objects.filter(open_key__in=asked).values_list("open_key", "version")
     return {key: version for key, version in rows if key in asked}
 
 
@@ -219,7 +219,7 @@ def _is_dismissed(reason: ReviewReason, version: str, *, account: str, **about: 
 
 def reported_paid(payment_ids: Collection[int]) -> set[int]:
     """Return the payments that the gateway reports paid though a check failed: their shoppers should not pay once more."""
-    rows = Review.objects.using(database()).filter(payment__in=payment_ids, resolved_at__isnull=True, reported_paid=True)
+    rows = Review.objects.filter(payment__in=payment_ids, resolved_at__isnull=True, reported_paid=True)
     return set(rows.values_list("payment_id", flat=True))
 
 
@@ -238,7 +238,7 @@ def conclude(heard: Collection[Heard], by: str = ITSELF) -> None:
     After an answer in order a dismissal counts no more: the same facts open a new review.
     """
     by_payment = {one.payment.pk: one for one in heard}
-    about = Review.objects.using(database()).filter(payment__in=by_payment, reason__in=TELLING_REASONS | ACCOUNT_REASONS)
+    about = Review.objects.filter(payment__in=by_payment, reason__in=TELLING_REASONS | ACCOUNT_REASONS)
     rows = about.exclude(status=ReviewStatus.RESOLVED).order_by("pk")
     over, dismissed = [], []
     for pk, payment_id, reason, opened_at, status in rows.values_list("pk", "payment_id", "reason", "opened_at", "status"):
@@ -248,7 +248,7 @@ def conclude(heard: Collection[Heard], by: str = ITSELF) -> None:
         elif is_over(reason, one.answer, one.payment, is_in_order=one.is_in_order) and _is_older(reason, opened_at, one):
             over.append(pk)
     if dismissed:
-        rows = Review.objects.using(database()).filter(pk__in=dismissed)
+        rows = Review.objects.filter(pk__in=dismissed)
         write_status_of(rows, ReviewStatus.DISMISSED, ReviewStatus.RESOLVED)
     if over:
         settle(Review.objects.filter(pk__in=over), "a later answer of the gateway has ended it", by)
@@ -263,11 +263,11 @@ def _is_older(reason: str, opened_at: datetime, heard: Heard) -> bool:
 
 def resolve(review_id: int, resolution: str, staff: str, *, dismissed: bool = False) -> Review:
     """Close a review and note how; `dismissed` leaves the case as it is. A closed review stays as it was."""
-    order_id = Review.objects.using(database()).values_list("order_id", flat=True).get(pk=review_id)
+    order_id = Review.objects.values_list("order_id", flat=True).get(pk=review_id)
     with transaction.atomic(using=database()):
         # The order first, as everywhere: an entry in its timeline takes a lock on it too.
-        order = Order.objects.using(database()).select_for_update().get(pk=order_id) if order_id else None
-        review = Review.objects.using(database()).select_for_update().get(pk=review_id)
+        order = Order.objects.select_for_update().get(pk=order_id) if order_id else None
+        review = Review.objects.select_for_update().get(pk=review_id)
         if review.resolved_at is None:
             changed = write_status(review, ReviewStatus.DISMISSED if dismissed else ReviewStatus.RESOLVED)
             review.resolved_at, review.resolved_by, review.resolution = clock.now(), staff[:150], resolution[:255]

@@ -150,10 +150,10 @@ def start_payment(
 def _look_up(plugin: str, order_key: str) -> tuple[int | None, list[Payment]]:
     """Return the id of the order's row, if there is one, and its open payments; in one statement for an order that has none."""
     is_open = FilteredRelation("payments", condition=Q(payments__status__in=OPEN_PAYMENT_STATUSES))
-    rows = Order.objects.using(database()).filter(plugin=plugin, key=order_key).annotate(open=is_open)
+    rows = Order.objects.filter(plugin=plugin, key=order_key).annotate(open=is_open)
     found = list(rows.values_list("pk", "open__pk"))
     ids = [payment_id for _, payment_id in found if payment_id]
-    siblings = Payment.objects.using(database()).select_related("order").filter(pk__in=ids).order_by("-pk") if ids else []
+    siblings = Payment.objects.select_related("order").filter(pk__in=ids).order_by("-pk") if ids else []
     return (found[0][0] if found else None), list(siblings)
 
 
@@ -165,7 +165,7 @@ def _under_lock(plugin: str, order_key: str, order_id: int | None, begin: Callab
                 return begin(_new_order(plugin, order_key), is_new=True)
         except IntegrityError:
             # Somebody else wrote the row at the same moment. That transaction is over: on InnoDB both would wait for the other's lock.
-            order_id = Order.objects.using(database()).values_list("pk", flat=True).get(plugin=plugin, key=order_key)
+            order_id = Order.objects.values_list("pk", flat=True).get(plugin=plugin, key=order_key)
     with locked_order(order_id) as order:
         return begin(order, is_new=False)
 
@@ -248,7 +248,7 @@ def is_order_paid(order: Order) -> bool:
 
 def is_under_review(plugin: str, order_key: str) -> bool:
     """Tell whether the gateway calls a payment of an order paid though its answer is not in order: nobody should pay again unasked (I4)."""
-    payments = Payment.objects.using(database()).filter(order__plugin=plugin, order__key=order_key)
+    payments = Payment.objects.filter(order__plugin=plugin, order__key=order_key)
     return bool(reported_paid(list(payments.values_list("pk", flat=True))))
 
 
@@ -343,7 +343,7 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, actor: 
         outcome = TillgateError(f"{type(error).__name__} in a plugin")
     status = decide_creation(outcome)
     with locked_order(payment.order_id) as order:
-        rows = Payment.objects.using(database()).filter(pk=payment.pk)
+        rows = Payment.objects.filter(pk=payment.pk)
         now = clock.now()
         if isinstance(outcome, CreatedPayment):
             known: dict[str, Any] = {"transaction_no": outcome.transaction_no, "payment_url": outcome.payment_url}
@@ -397,19 +397,19 @@ def open_order(plugin: str, order_key: str, actor: str = "shop") -> None:
         order = _new_order(plugin, order_key, unpaid_check_at=check_at)
         record("order.opened", order, actor, "the shop placed the order")
         return
-    told = Order.objects.using(database()).filter(plugin=plugin, key=order_key, unpaid_check_at=None, paid_by=None, closed_at=None)
+    told = Order.objects.filter(plugin=plugin, key=order_key, unpaid_check_at=None, paid_by=None, closed_at=None)
     told.exclude(payments__status__in=OPEN_PAYMENT_STATUSES).update(unpaid_check_at=check_at)
 
 
 def is_closed(plugin: str, order_key: str) -> bool:
     """Tell whether the shop closed an order."""
-    return Order.objects.using(database()).filter(plugin=plugin, key=order_key, closed_at__isnull=False).exists()
+    return Order.objects.filter(plugin=plugin, key=order_key, closed_at__isnull=False).exists()
 
 
 def close_order(plugin: str, order_key: str, actor: str = "shop") -> None:
     """Note that the shop closed an order: nothing can start any more, and what is open stays watched. Touches the database only."""
     with transaction.atomic(using=database()):
-        orders = Order.objects.using(database()).filter(plugin=plugin, key=order_key)
+        orders = Order.objects.filter(plugin=plugin, key=order_key)
         if not orders.exists():
             with contextlib.suppress(IntegrityError), transaction.atomic(using=database()):
                 _new_order(plugin, order_key)

@@ -36,6 +36,7 @@ def refund_value(refund: Refund, status: str | None = None) -> hooks.Refund:
         payment=payment_value(refund.payment),
         amount=refund.amount,
         status=RefundStatus(status or refund.status),
+        payment_paid_the_order=refund.payment.order.paid_by_id == refund.payment.pk,
         data=refund.data,
     )
 

@@ -163,8 +163,8 @@ def accounts_due() -> list[str]:
 
 def _accounts_with_work(until: datetime) -> dict[str, datetime]:
     """Return the accounts that have something due, and since when."""
-    payments = Payment.objects.using(database()).filter(next_poll_at__lte=until)
-    refunds = Refund.objects.using(database()).filter(due_at__lte=until, status=RefundStatus.QUEUED)
+    payments = Payment.objects.filter(next_poll_at__lte=until)
+    refunds = Refund.objects.filter(due_at__lte=until, status=RefundStatus.QUEUED)
     oldest: dict[str, datetime] = dict(payments.order_by().values_list("account").annotate(Min("next_poll_at")))
     for account, due in refunds.order_by().values_list("payment__account").annotate(Min("due_at")):
         oldest[account] = min(due, oldest.get(account, due))
@@ -246,7 +246,7 @@ def _held(ids: list[int], of_order: str) -> set[int]:
     """Return those whose orders somebody holds; none, where a database cannot tell."""
     if not connections[database()].features.has_select_for_update_skip_locked:
         return set()
-    orders = Order.objects.using(database())
+    orders = Order.objects
     order_of = dict(orders.filter(**{f"{of_order}__in": ids}).values_list(of_order, "pk"))
     with durable():
         free = set(orders.filter(pk__in=order_of.values()).select_for_update(skip_locked=True).values_list("pk", flat=True))
@@ -263,9 +263,9 @@ def _ids(rows: QuerySet[Any], due: str, name: str = "pk") -> Due:
 
 def _shop(work_done: WorkDone, stop: Stop) -> bool:
     now = clock.now()
-    lost = Refund.objects.using(database()).filter(due_at__lte=now, status=RefundStatus.SENDING)
-    orders = Order.objects.using(database()).filter(unpaid_check_at__lte=now)
-    waiting = OutboxEvent.objects.using(database()).filter(done_at__isnull=True)
+    lost = Refund.objects.filter(due_at__lte=now, status=RefundStatus.SENDING)
+    orders = Order.objects.filter(unpaid_check_at__lte=now)
+    waiting = OutboxEvent.objects.filter(done_at__isnull=True)
     local, remote = (_first_of_each_order(rows, now) for rows in (waiting.exclude(kind=_REMOTE), waiting.filter(kind=_REMOTE)))
 
     def lose(pk: int) -> None:
@@ -352,7 +352,7 @@ def _accounts(work_done: WorkDone, poll_limit: PollLimit, progress: Progress, st
 
 def _account(account: str, work_done: WorkDone, poll_limit: PollLimit, progress: Progress, stop: Stop) -> bool:
     """Give one account its turn, and tell whether it has more to do."""
-    due = Refund.objects.using(database()).filter(due_at__lte=clock.now(), status=RefundStatus.QUEUED, payment__account=account)
+    due = Refund.objects.filter(due_at__lte=clock.now(), status=RefundStatus.QUEUED, payment__account=account)
 
     def send(pk: int) -> None:
         send_refund(pk)
@@ -393,7 +393,7 @@ def _payments(account: str, work_done: WorkDone, poll_limit: PollLimit, progress
 
 
 def _due(account: str, until: datetime) -> QuerySet[Payment]:
-    return Payment.objects.using(database()).filter(account=account, next_poll_at__lte=until)
+    return Payment.objects.filter(account=account, next_poll_at__lte=until)
 
 
 def _claim(account: str, until: datetime, count: int) -> tuple[list[Payment], datetime]:
@@ -404,7 +404,7 @@ def _claim(account: str, until: datetime, count: int) -> tuple[list[Payment], da
         due = _due(account, until).order_by("next_poll_at", "pk")
         skip_locked = connections[database()].features.has_select_for_update_skip_locked
         batch = list(due.select_for_update(skip_locked=skip_locked)[:count])
-        rows = Payment.objects.using(database()).filter(pk__in=[payment.pk for payment in batch])
+        rows = Payment.objects.filter(pk__in=[payment.pk for payment in batch])
         if batch:
             rows.update(next_poll_at=leased_until, last_polled_at=now)
     return batch, leased_until
@@ -453,14 +453,14 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
     for due, ids in put_back.items():
         # Where the lease stands no more, somebody else has decided meanwhile: a notification brought the look forward, or the lease ran
         # out.
-        leased = Payment.objects.using(database()).filter(pk__in=ids, next_poll_at=leased_until)
+        leased = Payment.objects.filter(pk__in=ids, next_poll_at=leased_until)
         _guarded(work_done, "putting back", lambda leased=leased, due=due: leased.update(next_poll_at=due, last_polled_at=now))  # type: ignore[misc]
 
 
 def _tell_of_unanswered(payments: list[Payment]) -> None:
     """Tell a person of payments of one account that should long have been settled, unless the account itself is what is wrong."""
     account = payments[0].account
-    wrong = Review.objects.using(database()).filter(account=account, reason__in=ACCOUNT_REASONS, resolved_at__isnull=True)
+    wrong = Review.objects.filter(account=account, reason__in=ACCOUNT_REASONS, resolved_at__isnull=True)
     told_at = wrong.order_by("-opened_at").values_list("opened_at", flat=True).first()
     if told_at and told_at <= clock.now() + clock.SKEW and not has_answered(account, told_at):
         return

@@ -14,7 +14,6 @@ from tillgate.django import clock
 from tillgate.django.models import OutboxEvent, Payment, Refund
 from tillgate.django.operations.bounds import Rest
 from tillgate.django.operations.heartbeats import is_fresh, set_heartbeat
-from tillgate.django.operations.locking import database
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, RefundStatus
 
 __all__ = ["Search", "bring_forward", "poll_now"]
@@ -42,12 +41,12 @@ _search = Search(_LOOK_AGAIN_EVERY)
 def bring_forward() -> None:
     """Make due what lies further ahead than its kind is ever put off: whoever put it there had a clock that was wrong."""
     now = clock.now()
-    payments, refunds = Payment.objects.using(database()), Refund.objects.using(database())
+    payments, refunds = Payment.objects, Refund.objects
     for rows, name, due in (
         (payments.filter(status__in=OPEN_PAYMENT_STATUSES, created_at__gt=now - _YOUNG), "next_poll_at", now),
         (refunds.filter(status=RefundStatus.QUEUED), "due_at", now),
         (refunds.filter(status=RefundStatus.SENDING), "due_at", now + _LONGEST_WAIT),  # it may be under way
-        (OutboxEvent.objects.using(database()).filter(done_at__isnull=True), "due_at", now),
+        (OutboxEvent.objects.filter(done_at__isnull=True), "due_at", now),
     ):
         parked = rows.filter(**{f"{name}__gt": now + _LONGEST_WAIT})
         if parked.exists():
@@ -64,7 +63,7 @@ def poll_now() -> None:
     if not _search.is_over(now) or is_fresh(_HEARTBEAT, now, _LOOK_AGAIN_EVERY):
         _search.before = None
         return
-    payments = Payment.objects.using(database())
+    payments = Payment.objects
     is_ahead = Q(last_polled_at__gt=now + clock.SKEW) | Q(status_since__gt=now + clock.SKEW)
     is_far = Q(next_poll_at__gt=now + _LONGEST_WAIT) | Q(next_poll_at__isnull=True)
     # Each of them once: another machine, whose clock is ahead of this one's, may have polled the first again by then.

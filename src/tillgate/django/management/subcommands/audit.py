@@ -25,7 +25,6 @@ from tillgate.django.models import Payment
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.audit import Audited, audit
 from tillgate.django.operations.ledger import Difference, DifferenceKind
-from tillgate.django.operations.locking import database
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.wire.texts import printable
 
@@ -104,7 +103,7 @@ def _require_account(alias: str) -> None:
     try:
         find_account(alias)
     except ConfigurationError as error:
-        used = Payment.objects.using(database()).order_by().values_list("account", flat=True).distinct()
+        used = Payment.objects.order_by().values_list("account", flat=True).distinct()
         known = ", ".join(sorted({*get_settings().accounts, *used}))
         refusal = f"--account {alias or repr(alias)}: there is no such account; give one of {known}"
         raise CommandError(refusal, returncode=_NOT_ASKED) from error

@@ -8,7 +8,6 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import IntegrityError
 
 from tillgate.django.clock import local
-from tillgate.django.operations.locking import database
 from tillgate.errors import ConfigurationError
 from tillgate_saleor.api import SaleorError
 from tillgate_saleor.installing import OriginNotAllowed, move, rotate, uninstall
@@ -40,7 +39,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
 
     def _list(self, _: dict[str, Any]) -> None:
-        for installation in Installation.objects.using(database()).order_by("api_url"):
+        for installation in Installation.objects.order_by("api_url"):
             end = installation.uninstalled_at
             since = f"uninstalled {local(end):%Y-%m-%d %H:%M}" if end else f"since {local(installation.installed_at):%Y-%m-%d %H:%M}"
             self.stdout.write(f"{installation.api_url} as {installation.app_id}, {since}")
@@ -61,7 +60,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{options['api_url']} is {installation.api_url} from now on")
 
     def _named(self, api_url: str) -> Installation:
-        installation = Installation.objects.using(database()).filter(api_url=api_url).first()
+        installation = Installation.objects.filter(api_url=api_url).first()
         if installation is None:
             raise CommandError(f"{api_url} has not installed the App: see `tillgate_saleor installations`")
         return installation

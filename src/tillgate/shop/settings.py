@@ -1,0 +1,62 @@
+"""A plugin's settings: one dictionary in the project's settings, read by a pydantic model."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from django.conf import settings
+from django.core.signals import setting_changed
+from pydantic import BaseModel, ValidationError
+
+from tillgate.errors import ConfigurationError
+
+__all__ = ["SettingsLoader"]
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class SettingsLoader(Generic[Model]):
+    """Reads a plugin's settings once; call it for the model.
+
+    The keys of the dictionary are the model's fields in capitals. An unknown key, or a value that the model refuses, is a
+    `ConfigurationError` that names it. A test that overrides the setting gets the new one.
+    """
+
+    def __init__(self, name: str, model: type[Model]) -> None:
+        self._name, self._model = name, model
+        self._read: Model | None = None
+        setting_changed.connect(self._forget, weak=False)
+
+    def __call__(self) -> Model:
+        """Return the settings."""
+        if self._read is None:
+            self._read = self._load()
+        return self._read
+
+    def cache_clear(self) -> None:
+        """Forget the settings that were read."""
+        self._read = None
+
+    def _load(self) -> Model:
+        given, name = getattr(settings, self._name, {}), self._name
+        known = {field.upper(): field for field in self._model.model_fields}
+        if not isinstance(given, Mapping):
+            raise ConfigurationError(name, given, "must be a dictionary")
+        for key in given:
+            if key not in known:
+                near = difflib.get_close_matches(str(key).upper(), known, n=1)
+                remedy = f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(sorted(known))}"
+                raise ConfigurationError(name, key, f"is not a setting; {remedy}")
+        try:
+            return self._model(**{known[key]: value for key, value in given.items()})
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False)[0]
+            key = str(first["loc"][0]).upper()
+            fault = ConfigurationError(f"{name}[{key!r}]", given.get(key), f"cannot be used: {first['msg']}")
+        raise fault
+
+    def _forget(self, *, setting: str, **_: Any) -> None:
+        if setting == self._name:
+            self.cache_clear()
