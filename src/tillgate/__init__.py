@@ -1,6 +1,6 @@
 """Tillgate: take, query and refund payments through a hosted online payment service, without losing one.
 
-The public face. Everything here is documented in docs/reference.
+The public names. docs/reference documents all of them.
 """
 
 from tillgate.account import Account

@@ -1,4 +1,4 @@
-"""Account: one set of credentials at the gateway, with how to talk to it."""
+"""Account: one set of credentials at the gateway, and its connection settings."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _Seconds = Annotated[float, Field(gt=0, le=600, allow_inf_nan=False)]
 
 
 class Account(BaseModel):
-    """Credentials at one gateway: frozen, comparable, hashable; the token appears in no repr, log or error (I11).
+    """Credentials at one gateway: frozen, comparable, hashable. The token appears in no repr, log or error (I11).
 
-    `sandbox=True` allows http addresses. `dialect` is a `Dialect` or the name of a preset, `reference` or `examples`. A connection must be
-    made within `connect_timeout_seconds`, each read must bring something within `read_timeout_seconds`, and a whole call, its retries
-    included, ends within `deadline_seconds`. A query is tried `query_attempts` times; pay and refund are never repeated.
+    `sandbox=True` allows http addresses. `dialect` is a `Dialect` or the name of a preset, `reference` or `examples`. A connection
+    must be made within `connect_timeout_seconds`, each read must bring data within `read_timeout_seconds`, and a whole call, its
+    retries included, ends within `deadline_seconds`. A query is tried `query_attempts` times; pay and refund are never repeated.
     `max_connections` bounds the connections kept to the gateway.
     """
 
@@ -108,12 +108,12 @@ class Account(BaseModel):
             raise fault  # outside the except block, and without the fields: error reports print local variables (I11)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with some fields changed, validated like any other: pydantic's own would take whatever it is given."""
+        """Return a copy with some fields changed, validated like any other account: pydantic's own method would accept any value."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | dict(update or {}))
 
     @property
     def credentials(self) -> Credentials:
-        """What the wire needs of this account."""
+        """The parts of this account that the wire needs."""
         return Credentials(
             base_url=self.base_url,
             merchant_no=self.merchant_no,

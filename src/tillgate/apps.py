@@ -1,4 +1,7 @@
-"""No app: what Django finds when INSTALLED_APPS names the library, with which all seems to work and no table, check or command is there."""
+"""Refuse `tillgate` in INSTALLED_APPS. The Django app is `tillgate.django`.
+
+Without this module Django would accept the library as an app without tables, checks and commands.
+"""
 
 from django.apps import AppConfig
 from django.core.exceptions import ImproperlyConfigured

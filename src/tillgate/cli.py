@@ -38,7 +38,7 @@ EXIT_CODES: Final[Mapping[type[errors.TillgateError], int]] = {
     errors.NotSent: 6,
     errors.AnswerNotUnderstood: 7,
 }
-"""What the process ends with for each error; the first class that fits counts."""
+"""The exit code of each error; the first class that fits counts."""
 
 _STEPS: Final = {
     "left_out": "left out: verifySign itself, and what is empty",
@@ -47,7 +47,7 @@ _STEPS: Final = {
     "with_token": "the MD5 of the token appended (masked here)",
     "signature": "verifySign, the MD5 of that",
 }
-"""How a person reads the steps of `tillgate sign`."""
+"""The headings for the steps of `tillgate sign`."""
 
 Command = Callable[..., Any]
 
@@ -55,7 +55,7 @@ Command = Callable[..., Any]
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="tillgate")
 def main() -> None:
-    """Take, query and refund payments, try them on a sandbox, see what is plugged in, and begin a plugin.
+    """Take, query and refund payments, try them on a sandbox, list the plugins, and begin a new plugin.
 
     An account is read from the options, then from TILLGATE_BASE_URL, TILLGATE_MERCHANT_NO, TILLGATE_TOKEN and so on, then from
     [accounts.default] of tillgate.toml (or --config, TILLGATE_CONFIG).
@@ -67,11 +67,11 @@ def main() -> None:
     """  # noqa: D301  # click reads the backslash
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what it has no letters for must not fail after money has moved
+            stream.reconfigure(errors="backslashreplace")  # characters that the terminal lacks must not raise after money has moved
 
 
 def account_options(command: Command) -> Command:
-    """Add the options that say which account to use, and hand the command what they gave as `configured`."""
+    """Add the options that select an account, and pass the resulting account to the command as `configured`."""
 
     @click.option(
         "--account", "account_name", help="The table [accounts.NAME] of the TOML file; it then beats the environment.", metavar="NAME"
@@ -104,7 +104,7 @@ def speaks_json(command: Command) -> Command:
                 _end(click.style(printable(f"{type(error).__name__}: {error}"), fg="red"), code, err=True)
             facts = {name: value for name, value in vars(error).items() if name != "value"}
             _end(json.dumps({"error": type(error).__name__, "message": str(error), "exit_code": code, **facts}, default=str), code)
-        lines = result.pop("lines", None)  # what people read instead of the fields
+        lines = result.pop("lines", None)  # for people, instead of the fields
         text = json.dumps(result, default=str) if as_json else "\n".join(lines or _aligned(result))
         _end(text, 1 if result.get("healthy") is False else 0)
 
@@ -112,7 +112,7 @@ def speaks_json(command: Command) -> Command:
 
 
 def _end(text: str, code: int, *, err: bool = False) -> NoReturn:
-    """Print what came of it and end. If it cannot be printed nobody was told, and nothing that moved money may be repeated."""
+    """Print the result and end. If printing fails, the result is lost, so a call that moved money must not be repeated."""
     try:
         click.echo(text, err=err)
     except OSError as error:
@@ -131,7 +131,7 @@ def _aligned(fields: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def _interruption_is_unknown(operation: str, reference: str) -> Iterator[None]:
-    """Say what Ctrl-C means for a call that moves money: it may have arrived."""
+    """Report Ctrl-C during a call that moves money: the request may have arrived."""
     try:
         yield
     except KeyboardInterrupt:
@@ -163,13 +163,13 @@ def _goods(context: click.Context, parameter: click.Parameter, lines: tuple[str,
 @speaks_json
 @account_options
 def pay(configured: Configured, order: str | None, reference: str | None, goods: tuple[Goods, ...], **fields: Any) -> dict[str, Any]:
-    """Create a payment and print where to send the shopper."""
+    """Create a payment and print the address of its payment page."""
     if order and reference:
         raise errors.InvalidRequest("reference", reference, "cannot be given together with --order")
     if reference is None:
         reference = new_reference(order or "ORDER")
     request = PaymentRequest(reference=reference, goods_info=goods, **fields)
-    click.echo(f"reference {request.reference}", err=True)  # known before the call, whatever becomes of it
+    click.echo(f"reference {request.reference}", err=True)  # printed before the call, so that the reference is known after any outcome
     with _interruption_is_unknown("pay", request.reference):
         created = hooks.pay(configured.account, request)
     return {
@@ -186,7 +186,7 @@ def pay(configured: Configured, order: str | None, reference: str | None, goods:
 @speaks_json
 @account_options
 def query(configured: Configured, reference: str) -> dict[str, Any]:
-    """Ask what became of the payment of REFERENCE."""
+    """Query the payment of REFERENCE."""
     found = hooks.query(configured.account, reference)
     return {
         "reference": found.reference,
@@ -218,7 +218,7 @@ def refund(configured: Configured, **fields: Any) -> dict[str, Any]:
 @speaks_json
 @account_options
 def sign(configured: Configured, parameters: tuple[str, ...]) -> dict[str, Any]:
-    """Show how the verifySign of the parameters comes about, step by step, the token masked."""
+    """Show step by step how Tillgate computes the verifySign of the parameters, the token masked."""
     pairs: dict[str, str] = {}
     for parameter in parameters:
         name, equals, value = parameter.partition("=")
@@ -311,7 +311,7 @@ def sandbox(host: str, port: int, seed: int | None, settings: tuple[str, ...], *
 @click.option("--once", is_flag=True, help="End when the payment has gone round, instead of leaving the sandbox up.")
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port of the sandbox.  [default: a free one]")
 def demo(port: int, *, once: bool) -> None:
-    """Watch a payment go round: create, pay, notification, return, query, refund part, refund the rest, be refused more."""
+    """Run a payment round: create, pay, notification, return, query, refund part, refund the rest, see a further refund refused."""
     emulator = _sandbox_module()
     from tillgate.demo import run
 
@@ -325,7 +325,7 @@ def _sandbox_module() -> Any:
     try:
         import tillgate.sandbox as emulator
 
-        emulator.Sandbox  # noqa: B018  # what it needs is imported on first use
+        emulator.Sandbox  # noqa: B018  # the first use imports its dependencies
     except ImportError as error:
         raise click.UsageError(f"{error.name} is missing: install Tillgate with its extra, tillgate[sandbox]") from None
     return emulator

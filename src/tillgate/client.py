@@ -1,7 +1,7 @@
 """Gateway and AsyncGateway: two thin shells that carry the wire's requests over a transport.
 
-`pay` and `refund` are sent once, whatever happens. `query` changes nothing, so it is tried again, with growing pauses drawn at
-random, after a failed connection, HTTP 429 and 5xx, until its attempts or the call's deadline are used up.
+`pay` and `refund` send once in every case. `query` changes nothing, so it is tried again after a failed connection, HTTP 429 and
+5xx. The pauses are random and grow, until the attempts or the call's deadline are used up.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _FIRST_PAUSE_SECONDS = 0.2
 
 
 def _pauses(attempts: int, deadline: float) -> Iterator[float]:
-    """Yield how many seconds to wait before each further attempt that the deadline leaves time for.
+    """Yield the seconds to wait before each further attempt that the deadline allows.
 
-    "Full jitter": many clients that lost the gateway at once must not come back at once.
+    "Full jitter" spreads the clients that lost the gateway at the same time.
     """
     for attempt in range(attempts - 1):
         pause = random.uniform(0, _FIRST_PAUSE_SECONDS * 2**attempt)  # noqa: S311  # spreads load, guards nothing
@@ -40,7 +40,7 @@ def _pauses(attempts: int, deadline: float) -> Iterator[float]:
 
 
 class Gateway:
-    """Take, query and refund payments of one account. Safe to share between threads; keeps its connections until closed.
+    """Take, query and refund payments of one account. Threads may share it; it keeps its connections until closed.
 
     `transport` is any httpx transport: a proxy, a mock, a WSGI application.
     """
@@ -69,7 +69,7 @@ class Gateway:
     def pay(self, request: PaymentRequest) -> CreatedPayment:
         """Create a payment and return where to send the shopper (1. Create payment).
 
-        Raises `InvalidRequest`, `NotSent`, `Refused` or `OutcomeUnknown`. After the last, use a new reference (unspecified 13).
+        Raises `InvalidRequest`, `NotSent`, `Refused` or `OutcomeUnknown`. After the last, use a new reference (unspecified behaviour 13).
         """
         credentials = self._credentials
         sent = exchange.write_pay(credentials, request)
@@ -77,7 +77,7 @@ class Gateway:
             return exchange.read_pay(credentials, request, self._transport.send(sent, self._deadline()))
 
     def query(self, reference: str) -> Transaction:
-        """Ask what became of a payment (2. Query transaction).
+        """Query a payment (2. Query transaction).
 
         Raises `OrderNotFound`; any other `GatewayError` is inconclusive and proves nothing.
         """
@@ -114,7 +114,7 @@ class AsyncGateway:
     """`Gateway` for asyncio, for one event loop until closed. Uses aiohttp where `tillgate[async]` is installed, httpx otherwise."""
 
     def __init__(self, account: Account, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        from tillgate.transport import async_transport  # late, for the reason given in Gateway
+        from tillgate.transport import async_transport  # imported late, for the same reason as in Gateway
 
         self.account = account
         self._credentials = account.credentials
@@ -144,7 +144,7 @@ class AsyncGateway:
             return exchange.read_pay(credentials, request, await self._send(sent, self._deadline()))
 
     async def query(self, reference: str) -> Transaction:
-        """Ask what became of a payment; see `Gateway.query`."""
+        """Query a payment; see `Gateway.query`."""
         credentials = self._credentials
         request = exchange.write_query(credentials, reference)
         deadline = self._deadline()
@@ -168,7 +168,7 @@ class AsyncGateway:
             return exchange.read_refund(credentials, request, await self._send(sent, self._deadline()))
 
     async def _send(self, request: exchange.HttpRequest, deadline: float) -> exchange.HttpAnswer:
-        # A connection works only in the loop that opened it; in another it fails when the request has left already.
+        # A connection works only in the loop that opened it. In another loop it fails after the request has left.
         loop = asyncio.get_running_loop()
         if self._is_bound and self._loop not in (None, loop):
             raise ConfigurationError("gateway", type(self).__name__, "belongs to the event loop that first used it: make one for each loop")

@@ -1,4 +1,4 @@
-"""Where a person at a terminal keeps an account: options, then `TILLGATE_*` in the environment, then a TOML file."""
+"""The sources of an account at a terminal: options, then `TILLGATE_*` in the environment, then a TOML file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tillgate.errors import ConfigurationError
 __all__ = ["DEFAULT_FILE", "FIELDS", "Configured", "load_account"]
 
 DEFAULT_FILE: Final = "tillgate.toml"
-"""Read from the current folder when it is there and no other file is named."""
+"""The file that is read from the current folder if it exists and no other file is named."""
 
 FIELDS: Final = tuple(Account.model_fields)
 """The names of an account's settings: options are spelt --base-url, the environment TILLGATE_BASE_URL, the file base_url."""
@@ -26,7 +26,7 @@ _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configured:
-    """An account and, for each of its settings that was given, where it came from."""
+    """An account, and the source of each of its settings that was given."""
 
     account: Account
     sources: Mapping[str, str]
@@ -41,8 +41,8 @@ def load_account(
 ) -> Configured:
     """Return the account that the options, the environment and the table `[accounts.NAME]` of the file describe together.
 
-    Options that are None count as not given. An account that is asked for by name comes from its table before the environment. Raises
-    `ConfigurationError` naming the setting and where to set it.
+    Options that are None count as not given. For an account that the caller names, its table comes before the environment. Raises
+    `ConfigurationError` with the setting and the places to set it.
     """
     path = file or environment.get("TILLGATE_CONFIG") or (DEFAULT_FILE if Path(DEFAULT_FILE).exists() else None)
     if name and not path:
@@ -84,7 +84,7 @@ def _read_file(path: str, name: str) -> dict[str, tuple[Any, str]]:
 def _read_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     known = {f"TILLGATE_{field.upper()}": field for field in FIELDS}
     for variable in environment:
-        # Others may use the prefix for purposes of their own; one that is nearly ours is a slip.
+        # Other programs may use the prefix for their own purposes; a name close to one of ours is a slip.
         if variable.startswith("TILLGATE_") and variable not in known and (near := _nearest(variable, known)):
             raise ConfigurationError(variable, "***", f"is no setting{near}")
     return {field: (_read_variable(field, environment[variable]), variable) for variable, field in known.items() if variable in environment}

@@ -1,4 +1,4 @@
-"""The demo: one payment goes round over real HTTP, between a shop of forty lines, the plugged core and the sandbox."""
+"""The demo: one payment goes round over real HTTP, between a shop of forty lines, the Tillgate client and the sandbox."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _ShopHandler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         if arrivals := self.server.arrivals.get(parts.path):
             arrivals.put((self.headers.get("Content-Type", ""), parts.query, body))
-        answer = b"success"  # the acknowledgement of a notification (unspecified 9)
+        answer = b"success"  # the acknowledgement of a notification (unspecified behaviour 9)
         self.send_response(200)
         self.send_header("Content-Type", "text/plain")
         self.send_header("Content-Length", str(len(answer)))
@@ -63,11 +63,11 @@ class _ShopHandler(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, *arguments: object) -> None:
-        """Keep quiet: the timeline tells."""
+        """Log nothing: the timeline prints the requests."""
 
 
 class Timeline:
-    """Prints who said what to whom, and when."""
+    """Prints each message with its time, its sender and its receiver."""
 
     def __init__(self, write: Write) -> None:
         self._write = write

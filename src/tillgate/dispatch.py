@@ -1,4 +1,4 @@
-"""What became of the one pay or refund that a call through the hooks may send, so that no plugin can send it twice or deny it (I6)."""
+"""The record of the one pay or refund that a call through the hooks may send, so that no plugin can send it twice or deny it (I6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Dispatch", "dispatching", "moving_money"]
 
 @dataclass(slots=True)
 class Dispatch:
-    """Whether money may have moved within the call, and the error that the gateway's own client raised about it, if any."""
+    """Whether money may have moved within the call, and the error of the gateway's own client, if it raised one."""
 
     moved: bool = False
     error: BaseException | None = None
@@ -26,7 +26,7 @@ _current: ContextVar[Dispatch | None] = ContextVar("dispatch", default=None)
 
 @contextmanager
 def dispatching() -> Iterator[Dispatch]:
-    """Watch one call through the hooks. A plugin that calls through them again is part of the same."""
+    """Record one call through the hooks. A plugin's further calls within it share the record."""
     outer, record = _current.get(), Dispatch()
     token = _current.set(record)
     try:
@@ -39,12 +39,12 @@ def dispatching() -> Iterator[Dispatch]:
 
 @contextmanager
 def moving_money(request: HttpRequest) -> Iterator[None]:
-    """Send a pay or refund, unless one was sent within the same call through the hooks; outside of them nothing is watched."""
+    """Send a pay or refund, unless the same call through the hooks has sent one. Outside of such calls there is no limit."""
     record = _current.get()
     if record and record.moved:
         raise OutcomeUnknown(request.operation, request.reference, "a plugin had sent it already, and let it be sent again")
     if record:
-        record.moved = True  # before anything leaves: a plugin may go on while a task of its own still sends
+        record.moved = True  # before the send: a plugin may go on while its own task still sends
     try:
         yield
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""The doctor: is the account right? Proven without moving money."""
+"""The doctor checks that an account is right, without moving money."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Check", "examine"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing polled: whether it is right, and a sentence."""
+    """One finding: whether it is right, and a sentence."""
 
     name: str
     passed: bool
@@ -24,7 +24,7 @@ class Check:
 
 
 def examine(configured: Configured) -> list[Check]:
-    """Look at the account's settings, the plugins and the gateway, in this order."""
+    """Check the account's settings, the plugins and the gateway, in this order."""
     return [*_settings(configured), _plugins(), _credentials(configured)]
 
 
@@ -74,6 +74,6 @@ def _credentials(configured: Configured) -> Check:
         return failed(f"{error}: look again later, and check base_url and dialect if it stays so")
     except TillgateError as error:
         return failed(str(error))
-    except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
+    except Exception as error:  # noqa: BLE001  # the project's address configuration may raise anything
         return failed(f"a plugin raised {described(error)}: correct it, or remove it (see `tillgate plugins`)")
     return failed(f"the gateway found {reference}, which cannot exist: this is not the gateway of the interface")

@@ -1,22 +1,22 @@
-"""Everything that Tillgate raises, in one tree. Imports nothing.
+"""The errors of Tillgate, in one tree. Imports nothing.
 
 ::
 
     TillgateError
-    ├── InvalidRequest         ours: a field of a request breaks the interface; nothing was sent
-    ├── ConfigurationError     ours: an account, a setting or a plugin is wrong; nothing was sent
-    └── GatewayError           theirs
+    ├── InvalidRequest         the caller's: a field of a request breaks the interface; nothing was sent
+    ├── ConfigurationError     the project's: an account, a setting or a plugin is wrong; nothing was sent
+    └── GatewayError           the gateway's, or the network's
         ├── NotSent            no byte of the request left this machine
-        ├── OutcomeUnknown     it may have arrived, and nobody can say what came of it
+        ├── OutcomeUnknown     it may have arrived, and its outcome is unknown
         ├── AnswerNotUnderstood    an answer came that cannot be trusted or read
         │   └── SignatureMismatch  its verifySign is not the account's
         └── Refused            a well-formed answer with a ret_code that means "no"
             └── OrderNotFound  HTTP 400 and 000022: the account has no such reference
 
-`pay` and `refund` move money, so whatever is not certain about them is `OutcomeUnknown`; what exactly was wrong is in its
-`because`. `query` moves nothing: any `GatewayError` but `OrderNotFound` is inconclusive there, and it may be asked again.
+`pay` and `refund` move money, so any doubt about them raises `OutcomeUnknown`, whose `because` says why. `query` moves nothing: any
+`GatewayError` but `OrderNotFound` is inconclusive there, and the query may be repeated.
 
-No message ever holds a token or a signature (I11).
+No message holds a token or a signature (I11).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _FieldError(TillgateError):
 class InvalidRequest(_FieldError):
     """A field breaks the interface, and nothing was sent.
 
-    `field` is the Python name of the field, `value` what was given, `remedy` a clause that says what is wanted.
+    `field` is the Python name of the field, `value` the given value, and `remedy` a clause that says how to correct it.
     """
 
 
@@ -68,11 +68,11 @@ class ConfigurationError(_FieldError):
 
 
 class GatewayError(TillgateError):
-    """Something went wrong between us and the gateway, or the gateway said no."""
+    """A call to the gateway failed, or the gateway refused it."""
 
 
 class NotSent(GatewayError):
-    """The request certainly did not leave: no connection could be made. Repeating it is safe."""
+    """The request certainly did not leave: no connection was made. Repeating it is safe."""
 
     def __init__(self, operation: str, reference: str, detail: str) -> None:
         super().__init__(operation, reference, detail)
@@ -85,10 +85,10 @@ class NotSent(GatewayError):
 
 
 class OutcomeUnknown(GatewayError):
-    """The request may have arrived, and what came of it is not known. A pay or refund must not be repeated.
+    """The request may have arrived, and its outcome is unknown. A pay or refund must not be repeated.
 
-    `operation` and `reference` say what was sent and `because` why its outcome is unknown. `http_status` is the status of the answer, if
-    one came. `may_have_arrived` is false only when the connection broke while the request was still being written.
+    `operation` and `reference` name the request, and `because` says why its outcome is unknown. `http_status` is the status of the
+    answer, if one came. `may_have_arrived` is false only if the connection broke while the request was still being written.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class OutcomeUnknown(GatewayError):
         reference: str,
         detail: str,
         http_status: int | None = None,
-        may_have_arrived: bool = True,  # noqa: FBT001, FBT002  # positional, so that pickling can hand it back
+        may_have_arrived: bool = True,  # noqa: FBT001, FBT002  # positional, so that unpickling can pass it
     ) -> None:
         super().__init__(operation, reference, detail, http_status, may_have_arrived)
         self.operation = operation
@@ -113,7 +113,7 @@ class OutcomeUnknown(GatewayError):
 
 
 class AnswerNotUnderstood(GatewayError):
-    """An answer came that is not one of the interface's: it proves nothing."""
+    """An answer does not follow the interface: it proves nothing."""
 
     def __init__(self, detail: str, http_status: int | None = None) -> None:
         super().__init__(detail, http_status)
@@ -125,11 +125,11 @@ class AnswerNotUnderstood(GatewayError):
 
 
 class SignatureMismatch(AnswerNotUnderstood):
-    """An answer carries a verifySign that the account's token does not give, or lacks one where it is required."""
+    """An answer carries a wrong verifySign, or lacks one where the dialect requires it."""
 
 
 class Refused(GatewayError):
-    """The gateway said no, in the envelope of the interface: `ret_code`, `ret_msg` and the HTTP status."""
+    """The gateway refused, in the envelope of the interface: `ret_code`, `ret_msg` and the HTTP status."""
 
     def __init__(self, ret_code: str, ret_msg: str, http_status: int) -> None:
         super().__init__(ret_code, ret_msg, http_status)
@@ -142,4 +142,4 @@ class Refused(GatewayError):
 
 
 class OrderNotFound(Refused):
-    """HTTP 400 and 000022: this account has no transaction of that reference (Errors)."""
+    """HTTP 400 and 000022: this account has no transaction with that reference (Errors)."""

@@ -1,6 +1,7 @@
-"""The hooks: where a plugin wraps the gateway, stands for a shop or observes.
+"""The hooks by which a plugin wraps the gateway, serves a shop or observes.
 
-`pay`, `query` and `refund` are the plugged core: what the rest of Tillgate calls, so that a plugin may log, route or replace them.
+`pay`, `query` and `refund` call the gateway through the hooks. The rest of Tillgate calls only these, so that a plugin may log, route or
+replace the calls.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _DROPPED = "must be answered with {}: a plugin blocks the built-in adapter, or f
 
 
 def _moving_money(kind: type[_T], operation: str, account: Account, request: PaymentRequest | RefundRequest) -> _T:
-    """Call the hook; whatever a faulty plugin does, nobody may believe that nothing was sent (I6)."""
+    """Call the hook. A faulty plugin must never make a caller believe that nothing was sent (I6)."""
     hook = f"tillgate_{operation}"
     with dispatching() as record:
         try:

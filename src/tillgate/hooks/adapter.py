@@ -18,7 +18,8 @@ class GatewayAdapter:
     """Keeps one `Gateway`, and so its connections, for each account in use."""
 
     def __init__(self) -> None:
-        # One that is forgotten is not closed here, since another thread may be using it: its connections go with its last user.
+        # The cache does not close a `Gateway` that it drops, since another thread may be using it: its connections close with the last
+        # user.
         self._gateway = functools.lru_cache(maxsize=_MOST_ACCOUNTS)(Gateway)
 
     @hookimpl

@@ -1,4 +1,4 @@
-"""The plugin manager: built by a function, on first use, so that importing Tillgate loads nobody's plugin."""
+"""The plugin manager. A function builds it on first use, so that importing Tillgate loads no plugin."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ADAPTER_NAME: Final = "gateway"
 
 _HOOKS: Final = tuple(name for name in vars(hookspecs) if name.startswith("tillgate_"))
 _OF_ANY_PLUGIN: Final = frozenset({"tillgate_pay", "tillgate_query", "tillgate_refund", "tillgate_account", "tillgate_event"})
-"""The hooks that are not about an order of one plugin's own."""
+"""The hooks that do not concern an order of one plugin."""
 _log = logging.getLogger("tillgate")
 
 
 def build_plugin_manager(*plugins: object, entry_points: bool = True) -> pluggy.PluginManager:
-    """Return a new manager with the built-in adapter, the given plugins and, unless told otherwise, every installed one.
+    """Return a new manager with the built-in adapter, the given plugins and, by default, every installed plugin.
 
     Raises `ConfigurationError` naming the plugin that cannot be loaded or implements a hook that does not exist.
     """
@@ -63,7 +63,8 @@ def build_plugin_manager(*plugins: object, entry_points: bool = True) -> pluggy.
 def check_hooks(manager: pluggy.PluginManager) -> None:
     """Raise `ConfigurationError` naming a plugin with a hook that does not exist, would never run, or would run for others' orders.
 
-    What is registered with a manager that is built already can only be polled afterwards: pluggy takes any name, and never calls it.
+    This check also serves for plugins that were registered with an existing manager: pluggy accepts any name, and never calls an unknown
+    one.
     """
     try:
         manager.check_pending()
@@ -76,7 +77,7 @@ def check_hooks(manager: pluggy.PluginManager) -> None:
 
 
 def _fault_of(manager: pluggy.PluginManager, plugin: object, hook: str) -> str | None:
-    """Return why what a plugin means by a hook does not do it, though pluggy has no objection; None when it does."""
+    """Return the reason why a plugin's hook has no effect although pluggy accepts it, or None if it works."""
     own = [implementation for implementation in getattr(manager.hook, hook).get_hookimpls() if implementation.plugin is plugin]
     if not own and inspect.isroutine(inspect.getattr_static(plugin, hook, None)) and manager.parse_hookimpl_opts(plugin, hook) is None:
         return "has no mark, and is never called: put @hookimpl of tillgate.hooks above it"
@@ -102,7 +103,7 @@ def _unusable(manager: pluggy.PluginManager, error: pluggy.PluginValidationError
 
 
 def _name(manager: pluggy.PluginManager, plugin: object) -> str | None:
-    """Return the name that a plugin is registered by, or its class: pluggy makes a number of what has no name."""
+    """Return the name of a registered plugin, or its class: pluggy makes up a number for a plugin without a name."""
     name = manager.get_name(plugin)
     return type(plugin).__name__ if name == str(id(plugin)) else name
 
@@ -129,13 +130,13 @@ def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
 
 
 def implements(plugin: str, hook: str) -> bool:
-    """Tell whether the plugin of a name implements a hook."""
+    """Return whether the plugin of a name implements a hook."""
     manager = plugin_manager()
     return any(caller.name == hook for caller in manager.get_hookcallers(manager.get_plugin(plugin)) or ())
 
 
 def emit(event: Event) -> None:
-    """Tell every observer. What one raises is logged and keeps neither the others nor the caller from going on."""
+    """Call every observer. An observer's exception is logged; the other observers and the caller continue."""
     for implementation in plugin_manager().hook.tillgate_event.get_hookimpls():
         try:
             implementation.function(*(event for _ in implementation.argnames))  # pluggy lets a plugin leave arguments out

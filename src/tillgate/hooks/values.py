@@ -1,4 +1,4 @@
-"""What crosses the hooks between Tillgate and a shop: frozen values, never rows."""
+"""The values that cross the hooks between Tillgate and a shop: frozen values, never rows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["Event", "Order", "OrderDescription", "PaidOutcome", "Payment", "Refu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderDescription:
-    """How an order becomes a payment: what is shown, what it costs in dollars, and whether it may be paid now.
+    """The payment details of an order: its text for the shopper, its price in dollars, and whether it may be paid now.
 
-    `not_payable_detail` is None for an order that may be paid, else a clause a shopper understands, such as "it was cancelled".
+    `not_payable_detail` is None for an order that may be paid, else a clause that a shopper understands, such as "it was cancelled".
     """
 
     number: str
@@ -32,7 +32,7 @@ class OrderDescription:
     not_payable_detail: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a truth value where a clause belongs: False would mean that the order may not be paid, "because False"."""
+        """Refuse a truth value in place of a clause: False would mean that the order may not be paid, "because False"."""
         if isinstance(self.not_payable_detail, bool):
             raise InvalidRequest("not_payable_detail", self.not_payable_detail, "must be None, or a clause that a shopper understands")
 
@@ -43,18 +43,18 @@ class OrderDescription:
 
 
 class PaidOutcome(StrEnum):
-    """What a shop did with a paid payment. The last two open a review."""
+    """The shop's result for a paid payment. The last two open a review."""
 
     APPLIED = "applied"
     NOT_PAYABLE = "not-payable"
-    """The order was closed or paid otherwise by now."""
+    """The order has been closed or paid otherwise."""
     UNDERPAID = "underpaid"
-    """The order costs more by now."""
+    """The order now costs more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a shop wants money for: the name of the plugin that owns it and the shop's own key."""
+    """An order of a shop that needs money: the name of the plugin that owns it and the shop's own key."""
 
     plugin: str
     key: str
@@ -93,7 +93,7 @@ class Refund:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """Something that a person must look at: why, about which order if any, and a sentence that says what happened."""
+    """A case that staff must decide: its reason, its order if there is one, and a sentence that describes it."""
 
     id: str
     reason: str
@@ -103,7 +103,7 @@ class Review:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteEvent:
-    """Something to carry to the shop over the network. `event_id` is the same at every try; `name` and `data` are the plugin's own."""
+    """An event for the shop that crosses the network. `event_id` is the same at every try; `name` and `data` are the plugin's own."""
 
     event_id: str
     name: str
@@ -115,7 +115,7 @@ class RemoteEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened, for observers: a dotted name such as `payment.paid`, when, and what it was about. Never a secret."""
+    """An event for observers: a dotted name such as `payment.paid`, its time and its subject. Never a secret."""
 
     name: str
     at: datetime

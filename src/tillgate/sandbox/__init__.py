@@ -1,7 +1,7 @@
 """An emulator of the payment gateway: the three endpoints, a payment page, notifications, and every fault on demand.
 
-It imports nothing of the rest of the package, so that it judges the wire format independently. `Service` needs nothing but the
-standard library; the server behind `Sandbox` and `serve` is loaded when it is first asked for.
+It imports no other part of the package, and so judges the wire format independently. `Service` needs nothing but the standard
+library. The server behind `Sandbox` and `serve` is loaded on first use.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load what needs the server's dependencies only when it is wanted."""
+    """Load the parts that need the server's dependencies on first use."""
     if name in ("Sandbox", "serve"):
         from . import server
 

@@ -1,9 +1,9 @@
-"""Who may see the developer's pages and use the control API: the machine itself, unless the public is asked in.
+"""Access to the developer's pages and the control API: this machine alone, unless the options open them to the public.
 
-Bound to loopback is not enough: a web page in the developer's browser can name this server under a host of its own (DNS
-rebinding), can send it forms across sites, and a tunnel can bring strangers in. So the Host header must be loopback's, writing needs
-JSON and no foreign Origin, and a request that came through a proxy counts as public. Nor may a notification come back as a command: a
-stranger chooses where notifications go, so what the sandbox itself sends is marked and refused.
+Bound to loopback is not enough. A web page in the developer's browser can name this server under a host of its own (DNS rebinding) and can
+send it forms across sites, and a tunnel can bring strangers in. So the Host header must be loopback's, writing needs JSON and no foreign
+Origin, and a request that came through a proxy counts as public. A stranger can choose the address of a notification. The sandbox marks
+its own requests and refuses them, so that no notification becomes a command.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 NOTIFICATION_AGENT = "payment-gateway-sandbox"
-"""The User-Agent of every notification, by which the sandbox knows its own."""
+"""The User-Agent of every notification, by which the sandbox recognises its own requests."""
 
 _PROXIED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The rule for one server: whether it listens to more than loopback, and whether it was asked to let the public control it."""
+    """The rule for one server: whether it listens to more than loopback, and whether the public may control it."""
 
     public: bool = False
     control_public: bool = False
 
     def may_look(self, request: Request) -> bool:
-        """Say whether this request may see the developer's pages."""
+        """Return whether this request may see the developer's pages."""
         if request.headers.get("user-agent") == NOTIFICATION_AGENT:
             return False
         if self.control_public:
@@ -38,7 +38,7 @@ class Access:
         return is_loopback(client) and not self.public and not proxied and is_loopback(_host_of(request.headers.get("host", "")))
 
     def may_act(self, request: Request) -> bool:
-        """Say whether this request may change something: a browser cannot send such JSON across sites without asking first."""
+        """Return whether this request may change something. A browser cannot send such JSON across sites without a preflight request."""
         if not self.may_look(request):
             return False
         origin = request.headers.get("origin")
@@ -46,7 +46,7 @@ class Access:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether a host name or address means this machine and nothing else."""
+    """Return whether a host name or address means this machine and nothing else."""
     if host == "localhost":
         return True
     try:

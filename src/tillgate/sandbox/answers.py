@@ -1,7 +1,7 @@
-"""What goes back to a client: the envelope of the interface, and every way to damage it.
+"""Answers to a client: the envelope of the interface, and every way to damage it.
 
-An `Answer` also carries its *fate*, which a server obeys and a simulator reads: it arrives, it drips, or the connection is
-closed before, in the middle of or instead of it.
+An `Answer` also carries its *fate*, which a server obeys and a simulator reads. The answer arrives, it drips, or the connection closes
+before the answer, in the middle of it or instead of it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _text = json.encoder.encode_basestring_ascii
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One HTTP answer and what becomes of it.
+    """One HTTP answer and its fate.
 
-    `lose_request` means that nothing was done and nothing is answered; `lose_response` that the work was done and nothing is
-    answered; `cut` that only the first `cut_after` bytes of `raw()` arrive.
+    `lose_request`: the work is not done and no answer is sent. `lose_response`: the work is done and no answer is sent. `cut`: only the
+    first `cut_after` bytes of `raw()` arrive.
     """
 
     http_status: int
@@ -66,7 +66,7 @@ def answer(envelope: object, http_status: int = 200) -> Answer:
 
 
 def sign(envelope: Envelope, token: str, how: str) -> None:
-    """Put a verifySign into an answer (unspecified 7): over the result's fields where there is a result, else the envelope's."""
+    """Put a verifySign into an answer (unspecified behaviour 7): over the result's fields where there is a result, else the envelope's."""
     result = envelope.get("result")
     place: Envelope = result if isinstance(result, dict) else envelope
     parameters = {name: str(value) for name, value in place.items()}
@@ -75,7 +75,7 @@ def sign(envelope: Envelope, token: str, how: str) -> None:
 
 
 def instead(fault: str, options: Options) -> Answer:
-    """Make the answer of a fault that strikes instead of the work."""
+    """Make the answer of a fault that replaces the work."""
     if fault == "lost_request":
         return Answer(0, (), b"", fate="lose_request")
     if fault == "server_error":
@@ -115,7 +115,7 @@ def void(_value: object) -> None:
 
 
 def cent_more(text: str) -> str:
-    """Return the amount that a fault names in place of the right one."""
+    """Return the wrong amount that a fault uses."""
     return money.text_of((money.cents_of(text) or 0) + 1)
 
 
@@ -123,7 +123,7 @@ def _path_of(address: str) -> str:
     return "/" + address.split("/", 3)[-1]
 
 
-# Faults of what the answer says: each changes the result before it is written down.
+# Faults in the content of the answer: each changes the result before it is written.
 _CHANGES: Mapping[str, Callable[[Envelope], None]] = {
     "payment_page_missing": _drop("cashierUrl"),
     "payment_page_relative": _alter("cashierUrl", _path_of),
@@ -141,7 +141,7 @@ _CHANGES: Mapping[str, Callable[[Envelope], None]] = {
 
 
 def change_result(fault: str, envelope: Envelope) -> None:
-    """Let a fault change what the answer says; faults of how it is said change nothing here."""
+    """Let a fault change the content of the answer; faults in its form change nothing here."""
     change = _CHANGES.get(fault)
     result = envelope.get("result")
     if change is not None and isinstance(result, dict):
@@ -149,7 +149,7 @@ def change_result(fault: str, envelope: Envelope) -> None:
 
 
 def damage(fault: str, envelope: Envelope, whole: Answer, options: Options, random: Random) -> Answer:
-    """Let a fault strike the answer after the work was done."""
+    """Apply a fault to the answer after the work was done."""
     if fault == "lost_response":
         return Answer(0, (), b"", fate="lose_response")
     if fault == "delay":
@@ -173,7 +173,7 @@ def _renamed(envelope: Envelope, code: object, message: str) -> bytes:
     return encode({**envelope, "ret_code": code, "ret_msg": message}).encode()
 
 
-# Faults of how the answer is said: each writes another body under the same status.
+# Faults in the form of the answer: each writes another body under the same status.
 _REWRITES: Mapping[str, Callable[[Envelope, bytes, Options], bytes]] = {
     "broken_json": lambda envelope, body, options: body[: len(body) // 2],
     "empty_body": lambda envelope, body, options: b"",

@@ -1,7 +1,7 @@
 """The emulator as an ASGI application: the three endpoints on a short path, everything else through Starlette.
 
-The endpoints skip routing and request objects because benchmarks stand on them. What a developer uses (`/`, `/_control/`) is
-kept from the public: see `access`.
+The endpoints skip routing and request objects because benchmarks depend on their speed. The developer's pages (`/`, `/_control/`) are
+closed to the public: see `access`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _ENDPOINTS = ("/online/", "/app-data-search/")
 
 
 class ConnectionCut(Exception):
-    """A fault wants the connection closed, and the server at hand has no way to do so but this error."""
+    """A fault wants the connection closed, and this server offers no other way than this error."""
 
 
 def create_app(control: Control, *, public: bool = False, control_public: bool = False) -> ASGIApp:
     """Build the application.
 
-    `public` says that it is bound to more than loopback, which turns `/` and `/_control/` off unless `control_public` is given.
+    `public` says that the server is bound to more than loopback, which turns `/` and `/_control/` off unless `control_public` is given.
     """
     return SandboxApp(control, Access(public=public, control_public=control_public))
 
@@ -79,7 +79,7 @@ async def _read(receive: Receive) -> bytes:
 
 
 async def _deliver(answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
-    """Let the answer meet its fate."""
+    """Deliver the answer according to its fate."""
     if answer.delay_seconds:
         await asyncio.sleep(answer.delay_seconds)
     if answer.fate == "answer":

@@ -1,4 +1,4 @@
-"""A clock that can be moved ahead, so that two hours of retries pass in a test's blink."""
+"""A clock that a test can move ahead, so that two hours of retries pass in a moment."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 _LATEST: Final = 221_845_392_000.0
-"""The year 9000. What is dated follows the clock, by its time-out for years, and the calendar ends with the year 9999."""
+"""The year 9000. Dates follow the clock, and some lie a time-out of years after it; the calendar ends with the year 9999."""
 
 
 class Clock:
-    """Seconds since 1970: those of `source`, and what was added by `advance`."""
+    """Seconds since 1970: those of `source`, plus the seconds added by `advance`."""
 
     def __init__(self, source: Callable[[], float]) -> None:
         self._source = source
@@ -30,5 +30,5 @@ class Clock:
 
     @classmethod
     def standing(cls, at: float = 1_767_225_600.0) -> Clock:
-        """Return a clock that moves only when it is told to: by default it stands at the start of 2026."""
+        """Return a clock that moves only by `advance`: by default it stands at the start of 2026."""
         return cls(lambda: at)

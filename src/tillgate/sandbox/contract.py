@@ -1,6 +1,6 @@
-"""The interface as data: what is served where, which values are allowed, which codes are answered.
+"""The interface as data: the paths, the allowed values and the codes of the answers.
 
-The reader of requests, the OpenAPI document and the pages all stand on these tables.
+The reader of requests, the OpenAPI document and the pages all use these tables.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ OPTIONAL: MappingProxyType[Operation, tuple[str, ...]] = MappingProxyType(
     {"pay": ("description", "timeout", "goodsInfo"), "query": (), "refund": ("ipnUrl",)}
 )
 
-# "The request examples for tran-query and refund use the path prefix /app-data-search/v1/" (Endpoints; unspecified 2).
+# "The request examples for tran-query and refund use the path prefix /app-data-search/v1/" (Endpoints; unspecified behaviour 2).
 PATHS: MappingProxyType[str, MappingProxyType[str, Operation]] = MappingProxyType(
     {
         "online": MappingProxyType({"/online/v1/secure-pay": "pay", "/online/v1/tran-query": "query", "/online/v1/refund": "refund"}),
@@ -75,7 +75,7 @@ PATHS: MappingProxyType[str, MappingProxyType[str, Operation]] = MappingProxyTyp
     }
 )
 
-# Only the first and the unknown order are named by the interface; the others are the family's (unspecified 12).
+# The interface names only success and the unknown order; the other codes are those of the gateway's family (unspecified behaviour 12).
 SUCCESS = "000100"
 SYSTEM_ERROR = "000000"
 MISSING = "000020"

@@ -1,4 +1,4 @@
-"""What a test or a developer does to a running emulator: one lock around the service, and a bell for whoever sends its notifications.
+"""The acts of a test or a developer on a running emulator: one lock around the service, and a bell that wakes the sender.
 
 `Sandbox.control` is one of these; `control_api` offers the same over HTTP.
 """
@@ -29,12 +29,12 @@ class Control:
     def __init__(self, service: Service, clock: Clock, *, public: bool = False) -> None:
         self.service = service
         self.clock = clock
-        self.public = public  # strangers can reach it, and could have notifications sent to what they cannot reach themselves
+        self.public = public  # strangers can reach it, and could make it send notifications to hosts that only it can reach
         self.lock = threading.RLock()
         self.ring: Callable[[], None] = lambda: None  # set by the sender of notifications
         self.wakes_at = 0.0
 
-    # The three calls of the interface, and the sender's side.
+    # The three calls of the interface, and the sender's calls.
 
     def handle(self, path: str, content_type: str, body: bytes) -> Answer:
         """Answer one call of a client."""
@@ -44,7 +44,7 @@ class Control:
             return answer
 
     def due_notifications(self) -> tuple[list[NotificationAttempt], float | None]:
-        """Take what is to be sent now, and hear in how many seconds to look again."""
+        """Take the notifications that are due now; return them with the seconds until the next one."""
         with self.lock:
             now = self.clock()
             attempts = self.service.due_notifications(now)
@@ -53,13 +53,13 @@ class Control:
             return attempts, None if due is None else max(0.0, due - now)
 
     def notification_answered(self, attempt: NotificationAttempt, http_status: int | None, body: bytes, error: str) -> None:
-        """Pass on how a sending went."""
+        """Record the result of one sending."""
         with self.lock:
             self.service.notification_answered(attempt, http_status, body, error)
             self._ring_if_earlier()
 
     def _ring_if_earlier(self) -> None:
-        """Wake the sender only for something earlier than what it waits for: most calls cause nothing soon."""
+        """Wake the sender only for something earlier than it waits for: most calls cause nothing soon."""
         due = self.service.next_due()
         if due is not None and due < self.wakes_at:
             self.ring()
@@ -67,7 +67,7 @@ class Control:
     # Acts on a transaction, named by its number or its reference.
 
     def decide(self, key: str, decision: Decision) -> str | None:
-        """Decide in the shopper's place, and return where the shopper is sent. A failed or expired payment can be paid late."""
+        """Decide in the shopper's place, and return the shopper's next address. A failed or expired payment can be paid late."""
         with self.lock:
             redirect = self.service.decide(self.service.find(key).transaction_no, decision, late=True)
             self._ring_if_earlier()
@@ -86,7 +86,7 @@ class Control:
         return self.decide(key, "leave")
 
     def settle_at_payment_page(self, transaction: Transaction, decision: Decision) -> str | None:
-        """Do what the shopper's own button asks; only an open payment allows it."""
+        """Do the action of the shopper's own button; only an open payment allows it."""
         with self.lock:
             redirect = self.service.decide(transaction.transaction_no, decision)
             self._ring_if_earlier()
@@ -105,7 +105,7 @@ class Control:
             self._ring_if_earlier()
 
     def refund(self, key: str, amount: str) -> None:
-        """Refund behind the merchant's back, as a person in the gateway's back office does."""
+        """Refund behind the merchant's back, as the staff of the gateway's back office can do."""
         cents = cents_of(amount)
         if not cents:
             raise WrongOption("amount", amount, "a plain decimal above 0")
@@ -124,14 +124,14 @@ class Control:
     # Acts on the emulator.
 
     def advance(self, seconds: float) -> None:
-        """Move the clock ahead; what was to happen meanwhile happens."""
+        """Move the clock ahead and settle everything that falls due until then."""
         with self.lock:
             self.clock.advance(seconds)
             self.service.settle(self.clock())
             self.ring()
 
     def set_options(self, changes: Mapping[str, object]) -> Options:
-        """Change options, by the names of `Options` or of faults; the seed and the address are settled by now."""
+        """Change options, by the names of `Options` or of faults. The seed and the address are fixed while the emulator runs."""
         for name in ("seed", "public_url", "journal_entries"):
             if name in changes:
                 raise WrongOption(name, changes[name], "no change while the emulator runs")
@@ -140,12 +140,12 @@ class Control:
             return self.service.options
 
     def fault(self, name: str, *, occasion: str | None = None, reference: str | None = None, times: int = 1) -> Planned:
-        """Ask for a fault at the next fitting calls or moments."""
+        """Plan a fault for the next fitting calls or moments."""
         with self.lock:
             return self.service.faults.plan(name, occasion=occasion, reference=reference, times=times)
 
     def clear_faults(self) -> None:
-        """Forget the faults that were asked for and those that come by chance."""
+        """Remove the planned faults and the probabilities of faults."""
         with self.lock:
             self.service.faults.planned.clear()
             self.service.use(Options.read({"faults": {}}, self.service.options))
@@ -157,7 +157,7 @@ class Control:
             self.ring()
 
     def wait_for_notifications(self, timeout_seconds: float = 5.0) -> bool:
-        """Wait until nothing is due or being sent, and say whether that came about in time."""
+        """Wait until nothing is due or being sent, and return whether that happened in time."""
         until = time.monotonic() + timeout_seconds
         while time.monotonic() < until:
             with self.lock:
@@ -167,10 +167,10 @@ class Control:
             time.sleep(0.005)
         return False
 
-    # What can be seen.
+    # The state, as tests see it.
 
     def state(self) -> dict[str, object]:
-        """Everything a test may want to know, as JSON could carry it; no token and no signature is in it."""
+        """Return the whole state that a test may need, as JSON can carry it, without tokens and signatures."""
         with self.lock:
             service = self.service
             options = {item.name: _plain(getattr(service.options, item.name)) for item in fields(service.options)}
@@ -187,7 +187,7 @@ class Control:
             }
 
     def describe(self, transaction: Transaction) -> dict[str, object]:
-        """One transaction as JSON could carry it."""
+        """Return one transaction as JSON can carry it."""
         return {
             "transactionNo": transaction.transaction_no,
             "merchantNo": transaction.merchant_no,

@@ -1,6 +1,6 @@
 """The control API: `Control` over HTTP, as JSON, for tests in other languages and for curl.
 
-Where it may not be used every address below `/_control/` answers 404, as if it were not there.
+A client without access gets 404 for every address below `/_control/`, as if the API did not exist.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def _read(request: Request) -> Body:
 
 
 def _only(body: Body, *names: str) -> None:
-    """Refuse what is not known: a misspelt name must not be silently ignored."""
+    """Refuse an unknown name: a misspelt name must not be ignored."""
     unknown = sorted(set(body) - set(names))
     if unknown:
         raise ValueError(f"unknown: {', '.join(unknown)}; this takes {', '.join(names) or 'nothing'}")

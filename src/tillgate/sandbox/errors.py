@@ -1,10 +1,10 @@
-"""What can go wrong in the emulator itself; what it answers to clients is in `requests.Refusal`.
+"""The errors of the emulator itself. Its refusals to clients are in `requests.Refusal`.
 
 SandboxError
 ├── UnknownOption       a switch or fault of that name does not exist
 ├── WrongOption         a switch exists but cannot have that value
 ├── UnknownTransaction  no transaction has that number, reference or payment page token
-└── NotPossible         the transaction is not in a state that allows what was asked
+└── NotPossible         the transaction is not in a state that allows the requested act
 """
 
 from __future__ import annotations
@@ -36,4 +36,4 @@ class UnknownTransaction(SandboxError):
 
 
 class NotPossible(SandboxError):
-    """The transaction is not in a state that allows what was asked."""
+    """The transaction is not in a state that allows the requested act."""

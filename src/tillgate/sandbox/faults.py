@@ -1,8 +1,8 @@
 """Every way in which the emulated gateway can misbehave, as data, and the one place that decides when it does.
 
-A fault strikes at an *occasion*: one of the three operations, or one of the moments of a transaction's life (it was created,
-a shopper decides, the shopper goes back, a notification becomes due). Three things can call for a fault, asked in this order: the
-control API (planned), the amount of the transaction (magic), and chance (`Options.faults`, drawn from the seed).
+A fault strikes at an *occasion*: one of the three operations, or one of the moments of a transaction's life (its creation, a shopper's
+decision, a shopper's return, a notification that becomes due). Three sources can call for a fault, in this order: the control API
+(planned), the amount of the transaction (magic), and chance (`Options.faults`, drawn from the seed).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _CALLS: tuple[Occasion, ...] = ("pay", "query", "refund")
 class Fault:
     """One way to misbehave.
 
-    `stage` says what becomes of the work: *instead* of it, *damage* to the answer after it was done, or a *moment* outside
-    the three calls.
+    `stage` says how the fault relates to the work: *instead* of it, *damage* to the answer after it was done, or a *moment* outside the
+    three calls.
     """
 
     name: str
@@ -86,9 +86,9 @@ FAULTS: Mapping[str, Fault] = MappingProxyType({fault.name: fault for fault in _
 
 @dataclass(frozen=True, slots=True)
 class Magic:
-    """What an amount of 13 dollars and some cents provokes: `fault`, at `occasion`, so many `times` (0: always).
+    """The fault that an amount of 13 dollars and some cents causes: `fault`, at `occasion`, so many `times` (0: always).
 
-    The occasion *carrier* is whichever call carries the amount: the creation or the refund.
+    The occasion *carrier* is the call that carries the amount: the creation or the refund.
     """
 
     cents: int
@@ -155,7 +155,7 @@ MAGIC: Mapping[int, Magic] = MappingProxyType({MAGIC_DOLLARS * 100 + row.cents: 
 
 
 def check_probabilities(faults: Mapping[str, float]) -> None:
-    """Raise for a fault that does not exist, strikes elsewhere than it is asked to, or has no probability from 0 to 1."""
+    """Raise for a fault that does not exist, cannot strike at the given occasion, or has no probability from 0 to 1."""
     for key, probability in faults.items():
         occasion, _, name = key.rpartition(".")
         fault = FAULTS.get(name)
@@ -170,7 +170,7 @@ def check_probabilities(faults: Mapping[str, float]) -> None:
 
 @dataclass(slots=True)
 class Planned:
-    """A fault that the control API has asked for: at the next `times` occasions, of one reference or of any."""
+    """A fault that the control API has planned: at the next `times` occasions, of one reference or of any."""
 
     fault: Fault
     occasion: Occasion | None = None
@@ -178,7 +178,7 @@ class Planned:
     times: int = 1
 
     def fits(self, occasion: Occasion, reference: str) -> bool:
-        """Say whether this occasion is one that was meant."""
+        """Return whether this occasion is one that the plan means."""
         return occasion in self.fault.occasions and self.occasion in (None, occasion) and self.reference in (None, reference)
 
 
@@ -191,7 +191,7 @@ class FaultPlan:
         self.use(probabilities)
 
     def use(self, probabilities: Mapping[str, float]) -> None:
-        """Take other probabilities; what is planned stays planned."""
+        """Set other probabilities; planned faults stay planned."""
         self._chances: dict[Occasion, list[tuple[Fault, float]]] = {}
         for key, probability in sorted(probabilities.items()):
             wanted, _, name = key.rpartition(".")
@@ -200,7 +200,7 @@ class FaultPlan:
                     self._chances.setdefault(occasion, []).append((FAULTS[name], probability))
 
     def plan(self, name: str, *, occasion: str | None = None, reference: str | None = None, times: int = 1) -> Planned:
-        """Ask for a fault at the next `times` fitting occasions."""
+        """Plan a fault for the next `times` fitting occasions."""
         fault = FAULTS.get(name)
         if fault is None:
             near = difflib.get_close_matches(name, FAULTS, n=1)

@@ -1,4 +1,4 @@
-"""The book of transactions: who they are, what becomes of them, and what that sets off.
+"""The ledger of transactions: their state, their changes, and the notifications that the changes cause.
 
 It knows nothing of requests and answers: `service.Service` puts the three endpoints on top of it.
 """
@@ -24,7 +24,7 @@ Decision = Literal["pay", "decline", "leave"]
 
 
 class Ledger:
-    """Every transaction and refund, the notifications they cause, and what is still to happen by itself."""
+    """Every transaction and refund, the notifications that they cause, and the changes that time will bring."""
 
     def __init__(self, options: Options | None = None, *, clock: Clock, random: Random | None = None) -> None:
         self.options = options or Options()
@@ -33,13 +33,13 @@ class Ledger:
         self.reset()
 
     def use(self, options: Options) -> None:
-        """Behave after other options from now on; what was promised under the old ones stays."""
+        """Use other options from now on; changes that were scheduled under the old ones stay scheduled."""
         self.options = options
         self.faults.use(options.faults)
 
     def reset(self) -> None:
-        """Forget everything; the streams of chance go on from where they are."""
-        # Numbers and faults are drawn from streams of their own: one more fault does not rename every transaction.
+        """Forget everything; the streams of random numbers continue."""
+        # Numbers and faults have separate streams of random numbers: one more fault does not rename every transaction.
         self._numbers = Random(self._random.getrandbits(64))  # noqa: S311  repeatable on purpose
         self.faults = FaultPlan(self.options.faults, Random(self._random.getrandbits(64)))  # noqa: S311  repeatable on purpose
         self.journal = Journal(self.options.journal_entries)
@@ -51,7 +51,7 @@ class Ledger:
         self._event_count = 0
 
     def add(self, transaction: Transaction) -> None:
-        """Enter a new transaction and let its time-out run."""
+        """Enter a new transaction and start its time-out."""
         self._transactions[transaction.transaction_no] = transaction
         self._by_reference[transaction.merchant_no, transaction.reference] = transaction
         self._by_token[transaction.token] = transaction
@@ -74,7 +74,7 @@ class Ledger:
         return found
 
     def known(self, merchant_no: str, reference: str) -> Transaction | None:
-        """Return a merchant's transaction as it stands, if there is one of this reference."""
+        """Return a merchant's transaction in its present state, if there is one with this reference."""
         return self._by_reference.get((merchant_no, reference))
 
     def at_payment_page(self, token: str) -> Transaction:
@@ -90,7 +90,7 @@ class Ledger:
         return f"{self.options.public_url}/cashier/{transaction.token}"
 
     def word(self, transaction: Transaction) -> str:
-        """Return the word for what a transaction is (unspecified 6, 18 and 19)."""
+        """Return the status word for the state of a transaction (unspecified behaviour 6, 18 and 19)."""
         options = self.options
         if transaction.status == "paid" and transaction.refunds:
             whole = transaction.refunded_cents == transaction.cents
@@ -104,9 +104,9 @@ class Ledger:
         }[transaction.status]
 
     def decide(self, transaction_no: str, decision: Decision, *, late: bool = False) -> str | None:
-        """Let the shopper decide, and return the address that the shopper is sent to, or None for nowhere.
+        """Apply the shopper's decision, and return the address that the shopper is sent to, or None for nowhere.
 
-        `late` pays a transaction that has failed or expired: late money is still money (unspecified 19).
+        `late` pays a transaction that has failed or expired: late money is still money (unspecified behaviour 19).
         """
         now = self.clock()
         self.settle(now)
@@ -132,7 +132,7 @@ class Ledger:
         return None if fault.name == "no_return" else notifications.ascii_address(transaction.callback_url)
 
     def way_back(self, transaction: Transaction) -> str:
-        """Return the callback address as a shopper who goes back now gets it."""
+        """Return the callback address for a shopper who goes back now."""
         return notifications.way_back(transaction, self.word(transaction), self.options)
 
     def expire(self, transaction_no: str) -> None:
@@ -143,14 +143,14 @@ class Ledger:
         self._become(transaction, "expired", self.clock())
 
     def reverse(self, transaction_no: str) -> None:
-        """Take a payment back behind the merchant's back, as a charge-back does (unspecified 18)."""
+        """Take a payment back behind the merchant's back, as a charge-back does (unspecified behaviour 18)."""
         transaction = self.find(transaction_no)
         if transaction.status != "paid":
             raise NotPossible(f"transaction {transaction_no} is {transaction.status}: it cannot be reversed")
         self._become(transaction, "reversed", self.clock())
 
     def give_back(self, transaction: Transaction, cents: int, *, amount: str = "", ipn_url: str = "", now: float | None = None) -> Refund:
-        """Refund; also without a call of the merchant, as a person in the gateway's own back office does."""
+        """Refund; also without a call of the merchant, as the staff of the gateway's own back office can do."""
         at = self.clock() if now is None else now
         if transaction.status != "paid":
             raise Refusal(contract.BAD_STATE, f"the transaction is {self.word(transaction)}, not paid")
@@ -165,7 +165,7 @@ class Ledger:
         return refund
 
     def notify(self, transaction: Transaction, kind: NotificationKind = "payment", *, status: str = "", at: float = 0) -> None:
-        """Schedule a notification about a transaction, true or not, whatever the switches say."""
+        """Schedule a notification about a transaction, true or false, regardless of the switches."""
         refund = next((one for one in reversed(transaction.refunds) if one.ipn_url), None)
         if kind == "refund" and refund is None:
             raise NotPossible("no refund of this transaction has named an ipnUrl")
@@ -173,7 +173,7 @@ class Ledger:
         self._put_notification(kind, transaction, refund if kind == "refund" else None, at or self.clock(), word=word)
 
     def settle(self, now: float) -> None:
-        """Let everything happen whose time has come: expiries and late money."""
+        """Make every change that is due: expiries and late money."""
         while self._events and self._events[0][0] <= now:
             at, _, event, transaction = heapq.heappop(self._events)
             if event == "expire" and transaction.status == "pending":
@@ -182,7 +182,7 @@ class Ledger:
                 self._become(transaction, "paid", at)
 
     def next_due(self) -> float | None:
-        """When something happens by itself next: an expiry, late money, a notification."""
+        """Return the time of the next scheduled change: an expiry, late money or a notification."""
         while self._events and self._events[0][2] == "expire" and self._events[0][3].status != "pending":
             heapq.heappop(self._events)
         times = [self._events[0][0]] if self._events else []
@@ -205,7 +205,7 @@ class Ledger:
     def _put_notification(
         self, kind: NotificationKind, transaction: Transaction, refund: Refund | None, at: float, *, word: str = ""
     ) -> None:
-        """Schedule a notification; one that the switches cause (it has no `word`) may meet a fault."""
+        """Schedule a notification. A fault may strike one that the switches cause (it has no `word`)."""
         fault = None if word else self._strike("notification", transaction)
         struck = fault.name if fault else ""
         if struck == "notification_missing":

@@ -1,4 +1,4 @@
-"""What is shown of a body: pretty, short, and without any signature."""
+"""Bodies for display: pretty, short, and without signatures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONGEST = 4000
 
 
 def shown(body: bytes) -> str:
-    """Return a body for a person to read, one parameter a line, each verifySign cut to its first characters."""
+    """Return a body for people to read, one parameter a line, each verifySign cut to its first characters."""
     text = body.decode("utf-8", "replace")
     return _SIGNATURE.sub(r"\1\2…", _pretty(text))[:_LONGEST]
 

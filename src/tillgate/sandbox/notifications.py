@@ -1,7 +1,7 @@
-"""Notifications to the merchant and the shopper's way back: what they say, when they are due, what acknowledges them.
+"""Notifications to the merchant and the shopper's return: their content, their times and their acknowledgement.
 
-The interface names the events and leaves payload, method, signature and acknowledgement open ("Events"; unspecified 8, 9 and 10):
-what is here follows the family, and every choice is a switch.
+The interface names the events and leaves payload, method, signature and acknowledgement open ("Events"; unspecified behaviour 8, 9 and
+10). This module follows the gateway's family, and every choice is a switch.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .transactions import Refund, Transaction
 NotificationKind = Literal["payment", "refund", "forged", "stale"]
 
 _MACRO = re.compile(r"\{([A-Za-z]+)\}")
-# Everything that may stand in an address stays as the merchant wrote it, braces included; the rest is escaped.
+# Every character that an address allows stays as the merchant wrote it, braces included; the rest is escaped.
 _ADDRESS_CHARACTERS = "%!#$&'()*+,/:;=?@[]~{}"
 
 
 @dataclass(frozen=True, slots=True)
 class NotificationAttempt:
-    """One sending of one notification, ready for the wire; hand it back with `Service.notice_answered`."""
+    """One sending of one notification, ready for the wire. Report its result with `Service.notification_answered`."""
 
     notification_no: int
     attempt_no: int
@@ -42,7 +42,7 @@ class NotificationAttempt:
 
 @dataclass(slots=True)
 class Notification:
-    """One notification until it is acknowledged or given up."""
+    """One notification until it is acknowledged or the schedule ends."""
 
     notification_no: int
     kind: NotificationKind
@@ -57,7 +57,7 @@ class Notification:
 
 @dataclass(slots=True)
 class Outbox:
-    """The notifications that wait for their time, earliest first."""
+    """The waiting notifications, earliest first."""
 
     _waiting: list[tuple[float, int, Notification]] = field(default_factory=list)
     _sending: dict[int, Notification] = field(default_factory=dict)
@@ -84,15 +84,15 @@ class Outbox:
         heapq.heappush(self._waiting, (at, notification.notification_no, notification))
 
     def next_due(self) -> float | None:
-        """When the next notification is due, if one waits."""
+        """Return the time of the next notification, if one waits."""
         return self._waiting[0][0] if self._waiting else None
 
     def in_flight(self) -> int:
-        """How many are being sent."""
+        """Return the number of notifications that are being sent."""
         return len(self._sending)
 
     def take_due(self, now: float) -> list[Notification]:
-        """Take what is due; each is being sent until `answered` hears of it."""
+        """Take the due notifications; each counts as being sent until `answered` has its result."""
         due = []
         while self._waiting and self._waiting[0][0] <= now:
             notification = heapq.heappop(self._waiting)[2]
@@ -103,9 +103,9 @@ class Outbox:
         return due
 
     def answered(self, attempt: NotificationAttempt, *, acknowledged: bool, now: float, schedule: tuple[float, ...]) -> Notification | None:
-        """Hear how a sending went: settled, or waiting for the next place in the schedule, or given up after the last.
+        """Record the result of a sending: the notification is settled, waits for its next time, or ends after the last time.
 
-        What was being sent when everything was forgotten is heard of yet, and may have the number of a notification that came after.
+        After `reset`, the result of an older sending may still arrive. It may carry the number of a newer notification.
         """
         notification = self._sending.get(attempt.notification_no)
         if notification is None or notification.transaction.transaction_no != attempt.transaction_no:
@@ -121,7 +121,7 @@ class Outbox:
 
 
 def payment_payload(transaction: Transaction, status: str, now: float) -> dict[str, str]:
-    """Write what a notification about a payment says, in the family's words."""
+    """Write the content of a notification about a payment, in the family's words."""
     return {
         "transactionNo": transaction.transaction_no,
         "reference": transaction.reference,
@@ -135,7 +135,7 @@ def payment_payload(transaction: Transaction, status: str, now: float) -> dict[s
 
 
 def refund_payload(transaction: Transaction, refund: Refund, status: str, now: float) -> dict[str, str]:
-    """Write what a notification about a refund says: the payment's words and the refund's own number and amount."""
+    """Write the content of a notification about a refund: the payment's words and the refund's own number and amount."""
     return payment_payload(transaction, status, now) | {
         "refundTransactionNo": refund.refund_no,
         "refundAmount": refund.amount,
@@ -143,7 +143,7 @@ def refund_payload(transaction: Transaction, refund: Refund, status: str, now: f
 
 
 def attempt(notification: Notification, token: str, options: Options) -> NotificationAttempt:
-    """Write one sending down as the switches want it: method, format, signature."""
+    """Prepare one sending as the switches say: method, format, signature."""
     payload = dict(notification.payload)
     if notification.signature != "none":
         make = signing.signature if notification.signature == "valid" else signing.wrong
@@ -174,12 +174,18 @@ def _with_query(url: str, query: str) -> str:
 
 
 def acknowledges(http_status: int | None, body: bytes, rule: str) -> bool:
-    """Say whether an answer settles a notification: HTTP 200 and exactly `success` (unspecified 9), or any body where so set."""
+    """Return whether an answer settles a notification.
+
+    The answer must be HTTP 200 and exactly `success` (unspecified behaviour 9), or HTTP 200 with any body if the switch allows that.
+    """
     return http_status == 200 and (rule == "any" or body == b"success")
 
 
 def way_back(transaction: Transaction, status: str, options: Options) -> str:
-    """Return the callback address with its macros replaced, each value escaped ("Create payment", callbackUrl; unspecified 10)."""
+    """Return the callback address with its macros replaced, each value escaped.
+
+    See "Create payment", callbackUrl, and unspecified behaviour 10.
+    """
     values = {
         "amount": transaction.amount,
         "status": status,
@@ -198,7 +204,7 @@ def way_back(transaction: Transaction, status: str, options: Options) -> str:
 
 
 def ascii_address(address: str) -> str:
-    """Escape what cannot stand in a header; a host in another script goes through IDNA."""
+    """Escape the characters that a header cannot hold; a host in another script goes through IDNA."""
     if not address.isascii():
         parts = urlsplit(address)
         try:

@@ -1,6 +1,6 @@
-"""The OpenAPI document of the three endpoints, made from the same tables that the reader of requests stands on.
+"""The OpenAPI document of the three endpoints, made from the same tables that the reader of requests uses.
 
-It says what the interface says; where the interface is silent it says what this emulator does under its present switches.
+It repeats the interface. Where the interface is open, it describes this emulator under its present switches.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _endpoint(path: str, operation: Operation, options: Options) -> Schema:
 
 
 def _responses(operation: Operation, options: Options) -> Schema:
-    """Success is 200; a refusal has the status that is set, but an unknown order on query is always 400 ("Errors")."""
+    """Success is 200; a refusal has the configured status, but an unknown order on query is always 400 ("Errors")."""
     done = _envelope(_result(operation, options), success=True)
     refused = _envelope(None, success=False)
     responses = {"200": _answer("Done.", done)}
@@ -90,7 +90,7 @@ def _request(operation: Operation, options: Options) -> Schema:
     required = contract.REQUIRED[operation]
     fields = {name: _FIELDS[name] for name in (*required, *contract.OPTIONAL[operation])}
     if operation == "pay":
-        # "Number (sent as a string in the example)": both are read on creation, text alone on refund.
+        # "Number (sent as a string in the example)": creation accepts both, refund accepts text alone.
         number = {"type": "number", "exclusiveMinimum": 0, "multipleOf": 0.01}
         fields["amount"] = {"anyOf": [_DECIMAL, number], "description": "Transaction amount, above 0."}
     others: object = {"type": "string"} if options.extra_fields == "allow" else False
@@ -98,7 +98,7 @@ def _request(operation: Operation, options: Options) -> Schema:
 
 
 def _result(operation: Operation, options: Options) -> Schema | None:
-    """Return the result object, the amount in the form that the switches give it (unspecified 4, 5 and 20)."""
+    """Return the result object, with the amount in the form that the switches select (unspecified behaviour 4, 5 and 20)."""
     if operation == "refund":
         return None
     shape = options.pay_amount if operation == "pay" else options.query_amount

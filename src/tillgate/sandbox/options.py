@@ -1,6 +1,6 @@
-"""Everything that may be set: one frozen value, each silence of the interface a field, each fault a probability.
+"""All options as one frozen value: each unspecified behaviour of the interface is a field, each fault a probability.
 
-The numbers in the comments are those of the table of silences that the client's dialects follow as well.
+The rows in the comments are those of the table of unspecified behaviour in docs/reference/dialect.md, which the client's dialects use too.
 """
 
 from __future__ import annotations
@@ -51,39 +51,39 @@ class Options:
     merchant_name: str = "Test shop"
     public_url: str = ""
 
-    # What is accepted.
-    empty_parameters: str = "either"  # 1
-    prefixes: str = "both"  # 2
-    encodings: str = "both"  # 3
-    reference_pattern: str = ""  # 11: a regular expression for the whole reference; empty accepts every one
-    repeated_reference: str = "refuse"  # 13
-    goods_characters: str = "plain"  # 15
-    rate_limit_per_second: int = 0  # 16: 0 sets no limit
-    minimum_amount: str = "0.01"  # 17
-    maximum_amount: str = ""  # 17: empty sets no limit
+    # Requests.
+    empty_parameters: str = "either"  # row 1
+    prefixes: str = "both"  # row 2
+    encodings: str = "both"  # row 3
+    reference_pattern: str = ""  # row 11: a regular expression for the whole reference; empty accepts every one
+    repeated_reference: str = "refuse"  # row 13
+    goods_characters: str = "plain"  # row 15
+    rate_limit_per_second: int = 0  # row 16: 0 sets no limit
+    minimum_amount: str = "0.01"  # row 17
+    maximum_amount: str = ""  # row 17: empty sets no limit
     extra_fields: str = "allow"
     address_scheme: str = "any"  # "It must be secure and reliable": https refuses plain http
 
-    # What is answered.
-    pay_amount: str = "text"  # 4
-    query_amount: str = "number"  # 4, 5
-    answer_signature: str = "none"  # 7
-    refusal_http_status: int = 400  # 12
-    refund_message: str = "refund success"  # 14
-    answer_currency: str = "USD"  # 20: empty leaves it out
-    answer_settle_currency: str = "USD"  # 20: empty leaves it out
+    # Answers.
+    pay_amount: str = "text"  # row 4
+    query_amount: str = "number"  # rows 4 and 5
+    answer_signature: str = "none"  # row 7
+    refusal_http_status: int = 400  # row 12
+    refund_message: str = "refund success"  # row 14
+    answer_currency: str = "USD"  # row 20: empty leaves it out
+    answer_settle_currency: str = "USD"  # row 20: empty leaves it out
 
-    # The words for what a transaction is (6, 18, 19).
+    # The status words (rows 6, 18 and 19).
     word_pending: str = "pending"
     word_paid: str = "success"
     word_failed: str = "failed"
     word_expired: str = "closed"
     word_reversed: str = "reversed"
-    word_partly_refunded: str = "success"  # 18
-    word_refunded: str = "success"  # 18
-    expired_is_forgotten: bool = False  # 19: after the time-out the query says "order not found"
+    word_partly_refunded: str = "success"  # row 18
+    word_refunded: str = "success"  # row 18
+    expired_is_forgotten: bool = False  # row 19: after the time-out the query says "order not found"
 
-    # Notifications (8, 9) and the way back (10).
+    # Notifications (rows 8 and 9) and the shopper's return (row 10).
     notification_method: str = "POST"
     notification_format: str = "form"
     notification_signature: str = "valid"
@@ -97,7 +97,7 @@ class Options:
     notification_hosts: tuple[str, ...] = ()  # empty: any; of a server bound to more than loopback, any public address
     macros: tuple[str, ...] = ("amount", "status", "transactionNo", "reference")
 
-    # Faults: `{"lost_response": 0.1, "query.server_error": 0.5}`, and how each behaves.
+    # Faults: `{"lost_response": 0.1, "query.server_error": 0.5}`, and the details of each.
     faults: Mapping[str, float] = field(default_factory=dict)
     magic_amounts: bool = True
     delay_seconds: float = 3.0
@@ -138,10 +138,10 @@ class Options:
 
     @classmethod
     def read(cls, given: Mapping[str, object], base: Options | None = None) -> Options:
-        """Build options from names and values as a person, a file or the control API gives them.
+        """Build options from names and values as a command line, a file or the control API passes them.
 
-        Text is read as what the field holds, and the name of a fault is a probability. An unknown name is an error that
-        names the nearest known one, since a misspelt switch that silently does nothing wastes an afternoon.
+        Text is converted to the type of the field, and the name of a fault is a probability. An unknown name is an error that names the
+        nearest known one, since a misspelt switch without effect wastes an afternoon.
         """
         start = base or cls()
         known: dict[str, Any] = {item.name: getattr(start, item.name) for item in fields(cls)}
@@ -167,12 +167,12 @@ _COUNTS = (
 
 _FAR_TOO_MUCH = 10**300
 _MOST = 10**9
-"""Seconds, bytes or entries: more than anybody waits for or keeps, and little enough to reckon with."""
+"""An upper bound for seconds, bytes and entries: larger than any useful value, and small enough for arithmetic."""
 _STATUSES_WITH_A_BODY = {int(status) for status in http.HTTPStatus} - {204, 205, 304}
 
 
 def _is_duration(value: object) -> bool:
-    return type(value) in (int, float) and 0 <= value <= _MOST  # type: ignore[operator]  # a number, as was just seen
+    return type(value) in (int, float) and 0 <= value <= _MOST  # type: ignore[operator]  # a number, as the left side proves
 
 
 def _is_address(text: str) -> bool:
@@ -204,11 +204,11 @@ def _read_fault(name: str, value: object, names: tuple[str, ...]) -> dict[str, f
 
 
 def _read_value(name: str, value: object, current: object) -> object:
-    """Read text into the type of the field; everything else must have that type already."""
+    """Convert text to the type of the field; every other value must have that type already."""
     try:
         return _read_typed(name, value, current)
     except WrongOption:
-        if name == "merchants":  # what was given may hold a token
+        if name == "merchants":  # the value may hold a token
             raise WrongOption(name, "***", 'JSON such as {"the merchantNo": "its token"}') from None
         raise
 
@@ -222,7 +222,7 @@ def _read_typed(name: str, value: object, current: object) -> object:
     if wanted is tuple and isinstance(value, (list, tuple)):
         return tuple(value)
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value) if abs(value) < _FAR_TOO_MUCH else float("inf")  # which no switch takes
+        return float(value) if abs(value) < _FAR_TOO_MUCH else float("inf")  # too large for any switch
     if name == "seed" and value is None:
         return None
     if type(value) is not wanted:

@@ -1,4 +1,4 @@
-"""The pages that people see: the payment page for the shopper, the ledger and the timelines for the developer. None needs JavaScript."""
+"""The pages that people see: the payment page for shoppers, the ledger and timelines for developers. None needs JavaScript."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _clock_time(at: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Write a stretch of time the way people say it."""
+    """Write a duration the way people say it."""
     minutes = int(seconds // 60)
     if minutes < 1:
         return "less than a minute"
@@ -84,7 +84,7 @@ def _not_found(request: Request, error: Exception) -> Response:
 
 
 def exception_handlers() -> Mapping[Any, Callable[[Request, Exception], Response]]:
-    """How Starlette's own errors look."""
+    """Return the pages for Starlette's own errors."""
     return {404: _not_found}
 
 
@@ -117,7 +117,7 @@ def routes(control: Control, access: Access) -> list[BaseRoute]:
 
 
 async def _payment_page(control: Control, request: Request) -> Response:
-    """Show the payment page, or do what its form asks ("Create payment", cashierUrl)."""
+    """Show the payment page, or do the action of its form ("Create payment", cashierUrl)."""
     try:
         with control.lock:
             transaction = control.service.at_payment_page(request.path_params["token"])
@@ -139,7 +139,7 @@ async def _payment_page(control: Control, request: Request) -> Response:
     if redirect is None:
         return _show_payment_page(control, transaction, 200, "The sandbox was asked not to send you back to the shop.")
     response = RedirectResponse("/", 303, headers=_HEADERS)
-    response.headers["location"] = redirect  # as it is: Starlette would escape the braces of an unreplaced macro
+    response.headers["location"] = redirect  # unchanged: Starlette would escape the braces of an unreplaced macro
     return response
 
 

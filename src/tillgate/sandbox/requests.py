@@ -1,4 +1,4 @@
-"""Reading what a client sent, strictly to the interface: bytes to values, or a refusal that names the field."""
+"""Reading a client's request, strictly to the interface: bytes to values, or a refusal that names the field."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _QUANTITY = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 class Refusal(Exception):
-    """The gateway says no: a code of the family's table (unspecified 12) and a message that names the field."""
+    """The gateway refuses: a code of the family's table (unspecified behaviour 12) and a message that names the field."""
 
     def __init__(self, code: str, message: str, http_status: int = 0) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class Refusal(Exception):
 
 
 class Bare(str):
-    """A JSON value that was no string, as it stood on the wire: signatures are made over exactly these characters."""
+    """A JSON value that was not a string, as it stood on the wire: signatures cover exactly these characters."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Refuse a name that is given twice: two readers could each sign and obey a different one."""
+    """Refuse a name that appears twice: two readers could each sign and obey a different one."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise Refusal(contract.BAD_VALUE, "the body gives a parameter twice")
@@ -54,7 +54,7 @@ _DECODER = json.JSONDecoder(parse_float=Bare, parse_int=Bare, parse_constant=_re
 
 
 def read_body(content_type: str, body: bytes, encodings: str) -> dict[str, str]:
-    """Return the parameters of a JSON or form body (unspecified 3); an absent and an empty value are both ''."""
+    """Return the parameters of a JSON or form body (unspecified behaviour 3); an absent and an empty value are both ''."""
     if len(body) > MAXIMUM_BODY_BYTES:
         raise Refusal(contract.BAD_VALUE, f"the body is longer than {MAXIMUM_BODY_BYTES} bytes")
     kind = content_type.partition(";")[0].strip().lower()
@@ -104,7 +104,7 @@ def _read_form(body: bytes) -> dict[str, str]:
 
 
 def check(operation: Operation, parameters: Mapping[str, str], options: Options) -> str:
-    """Check what all operations share and return the merchant's number: merchant, signature, then required fields."""
+    """Check the fields that all operations share (merchant, signature, then required fields), and return the merchant's number."""
     merchant_no = parameters.get("merchantNo", "")
     for name in ("merchantNo", signing.FIELD):
         if not parameters.get(name):
@@ -130,7 +130,7 @@ def check(operation: Operation, parameters: Mapping[str, str], options: Options)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a valid creation asks for."""
+    """The content of a valid creation."""
 
     reference: str
     amount: str
@@ -156,7 +156,7 @@ def read_order(parameters: Mapping[str, str], options: Options) -> Order:
             raise Refusal(contract.BAD_VALUE, f"{name} is not one of {', '.join(allowed)}")
     return Order(
         reference=parameters["reference"],
-        amount=str(parameters["amount"]),  # no longer what was sent as a number: the switches say how it goes back
+        amount=str(parameters["amount"]),  # a plain text from here on: the switches decide the form in answers
         cents=read_amount(parameters, options),
         currency=parameters["currency"],
         vendor=parameters["vendor"],
@@ -170,7 +170,7 @@ def read_order(parameters: Mapping[str, str], options: Options) -> Order:
 
 
 def read_amount(parameters: Mapping[str, str], options: Options) -> int:
-    """Read an amount: more than nothing, at most two decimals, within the limits that are set (unspecified 17)."""
+    """Read an amount: above zero, at most two decimals, within the configured limits (unspecified behaviour 17)."""
     cents = cents_of(parameters["amount"])
     if cents is None:
         raise Refusal(contract.BAD_VALUE, "amount is not a decimal with at most two decimals")
@@ -184,7 +184,7 @@ def read_amount(parameters: Mapping[str, str], options: Options) -> int:
 
 
 def read_address(parameters: Mapping[str, str], name: str, options: Options) -> str:
-    """Read an absolute http(s) address; the emulator will call it or send a browser there, so nothing else will do."""
+    """Read an absolute http(s) address. The emulator will call it or send a browser there, so it refuses everything else."""
     address = parameters.get(name, "")
     allowed = ("https",) if options.address_scheme == "https" else ("https", "http")
     try:
@@ -231,5 +231,5 @@ def _read_goods_line(line: object, options: Options) -> Goods:
 
 
 def _is_plain(character: str) -> bool:
-    """Letters, their marks and digits of any script, space, and `-` `.` `,` (unspecified 15)."""
+    """Letters, their marks and digits of any script, space, and `-` `.` `,` (unspecified behaviour 15)."""
     return character in " -.," or unicodedata.category(character)[0] in "LMN"

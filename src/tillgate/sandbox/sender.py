@@ -1,8 +1,8 @@
-"""Sending notifications: a background task that waits for the next one and hands it to a few threads.
+"""Sending notifications: a background task that waits for the next one and passes it to a few threads.
 
-Plain `http.client`, so that a merchant's redirect is not followed, a proxy of the environment is not used, and a receiver that
-never answers holds one thread for `notification_timeout_seconds` and no longer. Where strangers can reach the sandbox, notifications go to
-public addresses only, unless `notification_hosts` names the hosts: it is no way into the network that it stands in.
+The sender uses plain `http.client`: it does not follow a merchant's redirect and does not use a proxy of the environment. A receiver that
+never answers holds one thread for `notification_timeout_seconds` and no longer. A sandbox that strangers can reach sends notifications to
+public addresses only, unless `notification_hosts` names the hosts: it must not be a way into its own network.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _THREADS = 8
 def send(
     attempt: NotificationAttempt, timeout_seconds: float, hosts: tuple[str, ...] = (), *, public: bool = False
 ) -> tuple[int | None, bytes, str]:
-    """Send one notification and return the status, the start of the answer, and what went wrong if anything did.
+    """Send one notification; return the status, the start of the answer, and the error if there was one.
 
-    `public` says that strangers can reach the sandbox: without `hosts`, only public addresses are connected to.
+    `public` says that strangers can reach the sandbox: without `hosts`, it connects only to public addresses.
     """
     parts = urlsplit(attempt.url)
     host = parts.hostname or ""
@@ -51,7 +51,7 @@ def send(
 
 
 def _public_addresses(host: str) -> list[str]:
-    """Resolve a host once, so that what was checked is what is connected to; one address that is not public refuses it."""
+    """Resolve a host once, so that the connection goes to the checked address; one address that is not public refuses the host."""
     addresses = list(dict.fromkeys(str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)))
     for address in addresses:
         known = ipaddress.ip_address(address)
@@ -84,7 +84,7 @@ def _exchange(
     if attempt.content_type:
         headers["Content-Type"] = attempt.content_type
     until = time.monotonic() + timeout_seconds
-    # The socket's own time-out begins anew with every byte: who sends the head of an answer byte by byte would hold the thread.
+    # The socket's own time-out restarts with every byte: a receiver that sends its head byte by byte would hold the thread.
     hanging_up = threading.Timer(timeout_seconds, _hang_up, (connection.sock,))
     hanging_up.daemon = True
     hanging_up.start()
@@ -120,7 +120,7 @@ class Sender:
         self._running: set[asyncio.Future[None]] = set()
 
     async def run(self) -> None:
-        """Send what is due, sleep until the next is, and wake early when the bell rings."""
+        """Send the due notifications, sleep until the next one, and wake early when the bell rings."""
         loop = asyncio.get_running_loop()
         self._control.ring = lambda: self._ring(loop)
         try:
@@ -138,7 +138,7 @@ class Sender:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to wake
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no sender is left to wake
             loop.call_soon_threadsafe(self._bell.set)
 
     def _deliver(self, attempt: NotificationAttempt) -> None:

@@ -25,13 +25,13 @@ from .options import Options
 from .service import Service
 
 _START_SECONDS = 10.0
-_KEEP_ALIVE_SECONDS = 75  # longer than a client's pool keeps a connection: the client closes first, nobody races
+_KEEP_ALIVE_SECONDS = 75  # longer than a client's pool keeps a connection, so that the client always closes first
 
 
 class Sandbox:
     """A running emulator: `with Sandbox(Options(query_amount="text")) as sandbox: sandbox.base_url`.
 
-    It listens on a free port of loopback unless told otherwise. Without a seed it draws one; `sandbox.seed` repeats the run.
+    It listens on a free port of loopback by default. Without a seed it draws one; `sandbox.seed` repeats the run.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Sandbox:
         self._server.run(sockets=[self._socket])
 
     def start(self) -> Sandbox:
-        """Serve in a thread of its own, and return once it does."""
+        """Serve in a separate thread, and return once it is ready."""
         self._thread.start()
         until = time.monotonic() + _START_SECONDS
         while not self._server.started:
@@ -86,7 +86,7 @@ class Sandbox:
         return self
 
     def stop(self) -> None:
-        """Stop serving; connections that are still waiting are closed."""
+        """Stop serving and close the waiting connections."""
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(_START_SECONDS)
@@ -97,7 +97,7 @@ class Sandbox:
         try:
             self._serve()
         except KeyboardInterrupt:
-            pass  # the server has shut down in good order and raises the signal again for whoever waits for it
+            pass  # the server has shut down cleanly and raises the signal again for the caller
         finally:
             self._socket.close()
 
@@ -116,7 +116,7 @@ def serve(
     control_public: bool = False,
     write: Callable[[str], object] = print,
 ) -> None:
-    """Serve in the foreground until interrupted; `write` gets the lines that say where and with which seed."""
+    """Serve in the foreground until interrupted; `write` gets lines with the address and the seed."""
     sandbox = Sandbox(options, host=host, port=port, control_public=control_public)
     for line in greeting(sandbox):
         write(line)
@@ -124,7 +124,7 @@ def serve(
 
 
 def greeting(sandbox: Sandbox) -> list[str]:
-    """Say what a person needs to know about a sandbox that starts."""
+    """Return the facts that a user needs about a sandbox that starts."""
     merchants = ", ".join(sandbox.options.merchants)
     lines = [
         f"Sandbox of the payment gateway at {sandbox.base_url} (no real money moves)",
@@ -146,7 +146,7 @@ def _what_is_the_developers(sandbox: Sandbox) -> list[str]:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio sets TCP_NODELAY on what it accepts; without, each answer waits 40 ms for an acknowledgement.
+    # With the protocol named, asyncio sets TCP_NODELAY on accepted connections; without, each answer waits 40 ms for an acknowledgement.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -158,16 +158,16 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _reachable(host: str) -> str:
-    """Return the name under which this machine reaches what listens on `host`."""
+    """Return the name under which this machine reaches a server that listens on `host`."""
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  this only names them
     name = everywhere.get(host, host)
     return f"[{name}]" if ":" in name else name
 
 
 def _protocol() -> type[asyncio.Protocol]:
-    """Uvicorn's HTTP protocol, the fast one if it is installed, which lets the application reach the connection.
+    """Return uvicorn's HTTP protocol, the fast one if installed, changed so that the application can reach the connection.
 
-    Faults must close a connection without an answer or in the middle of one; ASGI has no word for that.
+    Faults must close a connection without an answer or in the middle of one, for which ASGI has no message.
     """
     base: Any = H11Protocol
     try:

@@ -1,8 +1,8 @@
-"""The emulated gateway itself, without any I/O: bytes and decisions go in, answers and notifications to send come out.
+"""The emulated gateway without any I/O: bytes and decisions go in, answers and notifications to send come out.
 
-It opens no socket, starts no thread and reads no clock but the one it is given, so that with one seed and one order of calls it
-always does the same. A server puts it behind HTTP; a simulator calls it directly, thousands of times per second. It is not
-locked: whoever calls it from several threads holds a lock, as `control.Control` does.
+It opens no socket, starts no thread and reads only the clock that it was given. One seed and one order of calls therefore always give the
+same results. A server puts it behind HTTP; a simulator calls it directly, thousands of times per second. It has no lock: a caller with
+several threads holds one, as `control.Control` does.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _TITLES: dict[Operation, str] = {"pay": "secure-pay", "query": "tran-query", "re
 
 
 class Service(Ledger):
-    """The three endpoints over the book, and the sending of its notifications."""
+    """The three endpoints over the ledger, and the sending of its notifications."""
 
     _second = _requests_in_second = 0
 
-    # What a client calls.
+    # The client's calls.
 
     def handle(self, path: str, content_type: str, body: bytes) -> Answer:
         """Answer one POST to one of the endpoints."""
@@ -128,7 +128,7 @@ class Service(Ledger):
         return {"ret_code": contract.SUCCESS, "ret_msg": "prepay success", "result": _without_empty(result)}
 
     def _query(self, merchant_no: str, parameters: dict[str, str], now: float) -> Envelope:
-        """Answer what became of a payment ("2. Query transaction"); an unknown one is always HTTP 400 and 000022."""
+        """Answer with the state of a payment ("2. Query transaction"); an unknown one is always HTTP 400 and 000022."""
         transaction = self._by_reference.get((merchant_no, parameters["reference"]))
         if transaction is None or (transaction.status == "expired" and self.options.expired_is_forgotten):
             raise Refusal(contract.NOT_FOUND, "order not found", 400)
@@ -154,10 +154,10 @@ class Service(Ledger):
         self.give_back(transaction, cents, amount=parameters["amount"], ipn_url=ipn_url, now=now)
         return {"ret_code": contract.SUCCESS, "ret_msg": self.options.refund_message}
 
-    # What a server or simulator asks.
+    # The calls of a server or simulator.
 
     def due_notifications(self, now: float) -> list[NotificationAttempt]:
-        """Take the notifications to send now; tell `notification_answered` of each how it went."""
+        """Take the notifications to send now; report each result with `notification_answered`."""
         self.settle(now)
         attempts = []
         for notification in self.outbox.take_due(now):
@@ -169,7 +169,7 @@ class Service(Ledger):
         return attempts
 
     def notification_answered(self, attempt: NotificationAttempt, http_status: int | None, body: bytes = b"", error: str = "") -> None:
-        """Hear what the merchant answered, or with None that nothing came back."""
+        """Record the merchant's answer, or None if no answer came."""
         now = self.clock()
         settled = notifications.acknowledges(http_status, body, self.options.acknowledgement)
         notification = self.outbox.answered(attempt, acknowledged=settled, now=now, schedule=self.options.notification_schedule_seconds)
@@ -204,7 +204,7 @@ class Service(Ledger):
         )
 
     def _is_too_fast(self, now: float) -> bool:
-        """Count requests per second of the clock (unspecified 16)."""
+        """Count requests per second of the clock (unspecified behaviour 16)."""
         if not self.options.rate_limit_per_second:
             return False
         if int(now) != self._second:

@@ -1,7 +1,6 @@
 """Signatures as the interface's "Authentication" describes them.
 
-Written apart from the client's signing code on purpose: two readings of one text that must agree are worth more than one
-reading that agrees with itself.
+This module shares no code with the client's signing on purpose: two independent readings of one text that agree prove more than one.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ def _digest(token: str) -> str:
 
 
 def signature(parameters: Mapping[str, str], token: str, *, keep_empty: bool = False) -> str:
-    """Return the signature of `parameters`; `keep_empty` picks between the two readings of unspecified 1."""
+    """Return the signature of `parameters`; `keep_empty` selects one of the two readings of unspecified behaviour 1."""
     parts = [f"{name}={value}" for name, value in sorted(parameters.items()) if name != FIELD and (keep_empty or value)]
     parts.append(_digest(token))
     return md5("&".join(parts).encode(), usedforsecurity=False).hexdigest()
 
 
 def matches(parameters: Mapping[str, str], token: str, *, empty_parameters: str = "either") -> bool:
-    """Say in constant time whether `parameters` carry a right signature under the chosen reading of unspecified 1."""
+    """Return in constant time whether `parameters` carry a right signature under the chosen reading of unspecified behaviour 1."""
     given = parameters.get(FIELD, "").encode()
     readings = {"skip": (False,), "keep": (True,), "either": (False, True)}[empty_parameters]
     return any(hmac.compare_digest(given, signature(parameters, token, keep_empty=keep).encode()) for keep in readings)
 
 
 def wrong(parameters: Mapping[str, str], token: str) -> str:
-    """Return a signature of the right shape that cannot be right: made with another token."""
+    """Return a signature of the right shape that cannot be right: another token makes it."""
     return signature(parameters, f"not {token}")

@@ -1,4 +1,4 @@
-"""What the emulator remembers: transactions, their refunds, and a journal of what happened when."""
+"""The emulator's memory: transactions, their refunds, and a journal of events with their times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Goods:
 
 @dataclass(slots=True)
 class Refund:
-    """One refund; the interface gives it no identity, so its number is ours alone (unspecified 14)."""
+    """One refund. The interface gives it no identity, so the number is the sandbox's own (unspecified behaviour 14)."""
 
     refund_no: str
     amount: str
@@ -34,7 +34,7 @@ class Refund:
 
 @dataclass(slots=True)
 class Transaction:
-    """One payment from its creation on; `amount` is the text that was sent, `cents` what it means."""
+    """One payment from its creation on; `amount` is the text that was sent, `cents` its value."""
 
     transaction_no: str
     token: str = field(repr=False)
@@ -59,18 +59,18 @@ class Transaction:
 
     @property
     def refunded_cents(self) -> int:
-        """What was refunded so far."""
+        """The amount refunded so far."""
         return sum(refund.cents for refund in self.refunds)
 
     @property
     def refundable_cents(self) -> int:
-        """What can still be refunded: nothing unless the transaction is paid."""
+        """The amount that can still be refunded: nothing unless the transaction is paid."""
         return self.cents - self.refunded_cents if self.status == "paid" else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the journal; bodies are kept as they were and masked only when they are shown."""
+    """One line of the journal. Bodies are kept unchanged, and masked only for display."""
 
     number: int
     at: float
@@ -109,7 +109,7 @@ class Journal:
         self._entries.append(Entry(self.count, at, direction, title, number, named, operation, http_status, detail))
 
     def of(self, transaction: Transaction) -> list[Entry]:
-        """Return the entries of one transaction, those of calls that named its reference before it existed included."""
+        """Return the entries of one transaction, including calls that named its reference before it existed."""
         return [
             entry
             for entry in self._entries
@@ -117,9 +117,9 @@ class Journal:
         ]
 
     def strays(self, known: Container[str]) -> list[Entry]:
-        """Return the entries that belong to no transaction, where `known` holds the references of those there are."""
+        """Return the entries that belong to no transaction; `known` holds the references of the existing ones."""
         return [entry for entry in self._entries if not entry.transaction_no and entry.reference not in known]
 
     def all(self) -> list[Entry]:
-        """Return every entry that is kept."""
+        """Return all entries."""
         return list(self._entries)

@@ -1,6 +1,7 @@
-"""The scaffold of `tillgate new-plugin`: a plugin that passes the conformance kit as it stands, to be changed step by step.
+"""The scaffold of `tillgate new-plugin`: a plugin that passes the conformance kit unchanged, for its author to adapt step by step.
 
-The templates are files of `string.Template`, in the folder `template` as they will lie in the author's; their paths hold placeholders too.
+The templates are files of `string.Template`. The folder `template` has the layout of the plugin's folder, and its paths hold placeholders
+too.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ __all__ = ["Scaffold", "write_plugin"]
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST: Final = 40
-"""Names become names of files, classes and columns; no framework's is longer."""
+"""Names become names of files, classes and columns; the name of every known framework is shorter."""
 _SUFFIX: Final = ".tmpl"
-"""Keeps tools that look for Python away from what is not Python yet."""
+"""The suffix hides the templates from tools that look for Python."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaffold:
-    """What was written: the folder, and its files as paths within."""
+    """The result: the folder, and its files as paths within."""
 
     folder: Path
     files: tuple[str, ...]
 
 
 def write_plugin(name: str, into: Path) -> Scaffold:
-    """Write the plugin of a name to a new folder `tillgate-NAME`; raise `InvalidRequest`, and write nothing, when that cannot be."""
+    """Write the plugin of a name to a new folder `tillgate-NAME`; on failure raise `InvalidRequest` and write nothing."""
     _check(name)
     if not into.is_dir():
         raise InvalidRequest("into", str(into), "is not a folder: make it first, or name another")
@@ -48,7 +49,7 @@ def write_plugin(name: str, into: Path) -> Scaffold:
     }
     texts = {Template(path).substitute(words): Template(text).substitute(words) for path, text in _templates()}
     try:
-        folder.mkdir()  # tells, in one step that nobody can come between, whether something is there
+        folder.mkdir()  # one atomic step: it fails if the folder exists
         for path, text in texts.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, "utf-8")

@@ -1,10 +1,10 @@
-"""For people who write plugins: record a conversation with the gateway once, replay it in every test run.
+"""For authors of plugins: record a conversation with the gateway once, replay it in every test run.
 
-Install `tillgate[testing]` and name the fixtures in the `conftest.py` beside your tests; nothing loads by itself::
+Install `tillgate[testing]` and name the fixtures in the `conftest.py` beside your tests; nothing loads on its own::
 
     pytest_plugins = ["tillgate.testing.fixtures"]
 
-A test that asks for `cassette` and calls the gateway through `gateway_account` is recorded once, with
+A test that uses `cassette` and calls the gateway through `gateway_account` is recorded once, with
 `pytest --record-cassettes`, into `cassettes/<name of the test>.yaml`, and from then on runs without any network::
 
     from tillgate import Gateway, PaymentRequest
@@ -14,20 +14,20 @@ A test that asks for `cassette` and calls the gateway through `gateway_account` 
             created = gateway.pay(
                 PaymentRequest(reference=fresh_reference("100017"), amount="12.50", method="alipay", terminal="ONLINE",
                                ipn_url="https://shop.example/ipn", callback_url="https://shop.example/back"))
-        assert created.cashier_url.startswith("http")
+        assert created.payment_url.startswith("http")
 
 The fixtures:
 
 - `cassette`: this test's conversation, a `Cassette`. Blocks the network while it replays.
 - `gateway_account`: the `Account` to use; `gateway_dialect`, to be parametrized or overridden, is its dialect.
 - `fresh_reference`: `tillgate.new_reference`, whose references replay while a cassette runs.
-- `sandbox`: a gateway of this test's own on real HTTP, for tests without a cassette; `sandbox_options` says how it behaves.
-- `sandbox_when_recording`: that sandbox while a cassette is recorded from it, to pay or to provoke a fault; None in a replay.
+- `sandbox`: this test's own gateway on real HTTP, for tests without a cassette; `sandbox_options` holds its options.
+- `sandbox_when_recording`: that sandbox while a cassette is recorded from it, to pay or to cause a fault; None in a replay.
 - `no_network`: any attempt to connect fails the test.
-- `cassette_directory`: where the files are, to be overridden.
+- `cassette_directory`: the folder of the files, to be overridden.
 
-Recorded from the sandbox unless TILLGATE_BASE_URL, TILLGATE_MERCHANT_NO and TILLGATE_TOKEN name a live account. What is written
-is scrubbed; `find_leaks` proves it in a test of yours::
+Recordings come from the sandbox unless TILLGATE_BASE_URL, TILLGATE_MERCHANT_NO and TILLGATE_TOKEN name a live account. Every file is
+scrubbed; `find_leaks` proves it in a test of yours::
 
     def test_no_cassette_holds_a_secret():
         assert find_leaks("cassettes") == []

@@ -1,4 +1,4 @@
-"""What the command lines of the proofs share: arguments that say what is wrong with them and what to give instead, and an end by Ctrl-C."""
+"""The parts that the command lines of the long test runs share: readers of arguments, with helpful errors, and an end by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ __all__ = ["count", "driver", "ended_by_ctrl_c", "module", "ranges", "read_late"
 _T = TypeVar("_T")
 
 _INTERRUPTED: Final = 130
-"""The exit status of what was ended by SIGINT, as shells have it."""
+"""The exit status of a process that SIGINT ended, as in shells."""
 
 
 def count(text: str) -> int:
-    """Read how many."""
+    """Read a count."""
     if re.fullmatch(r"[0-9]+", text) and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is no count: give 1 or more")
 
 
 def size(text: str) -> float:
-    """Read how long or how much: a number above 0."""
+    """Read a length or an amount: a number above 0."""
     try:
         number = float(text)
     except ValueError:
@@ -58,7 +58,7 @@ def seeds(text: str) -> range:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as `seeds` reads them, with a comma between those that are not neighbours: "1-3, 7"."""
+    """Return numbers in the form that `seeds` reads, with a comma between those that are not neighbours: "1-3, 7"."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and found[-1][1] == number - 1:
@@ -69,7 +69,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def results_file(text: str) -> Path:
-    """Read the name of a file to which results are appended; it need not exist yet, nor its folder."""
+    """Read the name of a file that results are appended to; neither the file nor its folder needs to exist."""
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} is a folder: name a file in it, such as {path / 'results.jsonl'}")
@@ -79,7 +79,7 @@ def results_file(text: str) -> Path:
 
 
 def read_late(parser: argparse.ArgumentParser, option: str, read: Callable[[str], _T], text: str) -> _T:
-    """Read what an option was given when Django is needed for it; an error that `read` did not mean for the command line raises as ever."""
+    """Read an option's text with a reader that needs Django. An `ArgumentTypeError` ends the command line; other errors are raised."""
     try:
         return read(text)
     except argparse.ArgumentTypeError as error:
@@ -106,7 +106,7 @@ def _is_driver(value: object) -> bool:
 
 
 def module(name: str) -> ModuleType:
-    """Import a module. That it is missing is the argument's fault; that it cannot be imported is its own, and raises as ever."""
+    """Import a module. A missing module is the argument's fault; an error inside the module is raised as it is."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -132,7 +132,7 @@ def _set_up_django() -> None:
 
 @contextmanager
 def ended_by_ctrl_c() -> Iterator[None]:
-    """Let Ctrl-C end the process with one line; whatever notes what it has done has noted it."""
+    """Let Ctrl-C end the process with one line. Recorded results are kept."""
     try:
         yield
     except KeyboardInterrupt:

@@ -76,7 +76,7 @@ def named_like(value: Any, names: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def signed_with(envelope: Any, token: str) -> set[str]:
-    """Return the signatures in an answer that the token gives."""
+    """Return the signatures in an answer that the token makes."""
     if not isinstance(envelope, dict):
         return set()
     claims = {claim for place in places(envelope) if isinstance(claim := place.get(signing.SIGNATURE), str)}
@@ -84,17 +84,17 @@ def signed_with(envelope: Any, token: str) -> set[str]:
 
 
 def places(envelope: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield where an answer may carry its signature: the envelope and its result."""
+    """Yield the parts of an answer that can carry its signature: the envelope and its result."""
     yield envelope
     if isinstance(envelope.get("result"), dict):
         yield envelope["result"]
 
 
 def signed_readings(envelope: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """Yield what the signature of an answer may be made over: all its plain fields, or those of its result alone.
+    """Yield the fields that an answer's signature can cover: all its plain fields, or those of its result alone.
 
-    "The algorithm for checking response signatures is not shown" (Authentication), so the client tries both. It takes neither
-    blindly; a cassette keeps what was signed, and whoever replays it judges it as the client judged the live answer.
+    "The algorithm for checking response signatures is not shown" (Authentication), so the client tries both. It accepts neither blindly. A
+    cassette keeps the signed fields, so that a replay checks them as the client checked the live answer.
     """
     inner = [_wire_texts(place) for place in places(envelope)]
     yield {name: text for texts in inner for name, text in texts.items()}

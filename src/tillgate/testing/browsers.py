@@ -1,4 +1,4 @@
-"""A browser for tests of pages: the Chromium that is installed, driven by Playwright, which is installed beside `tillgate[testing]`."""
+"""A browser for tests of pages: an installed Chromium, driven by Playwright, which is installed beside `tillgate[testing]`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["running_chromium"]
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 _ARGUMENTS: Final = (
     *("--no-sandbox", "--disable-gpu", "--no-first-run"),
-    *("--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"),  # it calls nobody by itself
+    *("--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"),  # no calls to its maker
 )
 
 
 @contextmanager
 def running_chromium() -> Iterator[Browser]:
-    """Run a Chromium without a window; where there is none the test is skipped by name, or fails if CI=true.
+    """Run a Chromium without a window. Without a Chromium the test is skipped, or fails if CI=true.
 
     Close it before other tests run, in a fixture of a module or package: the driver's event loop, which runs in this thread, would confuse
     them.
@@ -35,7 +35,7 @@ def running_chromium() -> Iterator[Browser]:
     if path is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs chromium on this machine")
     with pytest.MonkeyPatch.context() as environment, sync_playwright() as playwright:
-        # Tests read rows as ever: the event loop is in their thread, but nothing of theirs runs in it.
+        # Tests may use the database as usual: the event loop is in their thread, but none of their code runs in it.
         environment.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         browser = playwright.chromium.launch(executable_path=path, args=list(_ARGUMENTS))
         try:

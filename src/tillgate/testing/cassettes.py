@@ -1,8 +1,8 @@
 """Cassettes: one test's conversation with the gateway, recorded by vcrpy or replayed from a plain YAML file.
 
-vcrpy catches the requests of every HTTP client; what it catches stays in memory until the test has passed, and only the scrubbed
-conversation is written. A request is answered when a recorded one has the same method, path, query and body, whatever the order of their
-members and whatever their merchantNo and verifySign; vcrpy's own matching would replay the answer for 1.00 to a request for 999.00.
+vcrpy catches the requests of every HTTP client. The recording stays in memory until the test has passed, and only the scrubbed
+conversation is written. A request is answered if a recorded one has the same method, path, query and body. The order of members, the
+merchantNo and the verifySign do not count. vcrpy's own matching would replay the answer for 1.00 to a request for 999.00.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _LONGEST_DIFFERENCE = 12
 
 
 class Cassette:
-    """The conversation of the test that asks for it.
+    """The conversation of one test.
 
-    `path` is its file, `is_recording` tells whether the gateway is really called, and `references` draws the random part of references.
+    `path` is its file, `is_recording` says whether the gateway is really called, and `references` draws the random part of references.
     """
 
     def __init__(self, path: Path, account: Account, *, is_recording: bool, title: str, command: str) -> None:
@@ -69,12 +69,12 @@ class Cassette:
         )
         with _quiet(), tape as running:
             yield
-        # Not by the persister: what fails there leaves vcrpy's patches in place, for whichever test comes next.
+        # Not in the persister: an error there leaves vcrpy's patches in place for the next test.
         self._recorded = [Exchange(call=_call(call), answer=_answer(answer)) for call, answer in self._taken]
         self._unused = [_Shape.of(_call(call)).title for index, call in enumerate(running.requests) if not running.play_counts[index]]
 
     def finish(self) -> None:
-        """Write what was recorded, or fail when the replay was not the conversation on file. To be called once the test has passed."""
+        """Write the recording, or fail if the replay differs from the conversation on file. Call it once the test has passed."""
         if self._complaints:
             pytest.fail(self._complaints[0], pytrace=False)
         if self.is_recording:
@@ -96,7 +96,7 @@ class Cassette:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(text, "utf-8", newline="\n")
 
-    # What vcrpy asks.
+    # The calls that vcrpy makes.
 
     def _load(self) -> tuple[list[Any], list[Any]]:
         """Return the requests and answers on file, as vcrpy holds them."""
@@ -109,13 +109,13 @@ class Cassette:
         return requests, answers
 
     def _keep(self, requests: Iterable[Any], answers: Iterable[Mapping[str, Any]]) -> None:
-        """Keep in memory what was recorded."""
+        """Keep the recording in memory."""
         self._taken = list(zip(requests, answers, strict=True))
 
     def _refuse(self, request: Any, tape: Any) -> None:
         """Fail the test over a request that is not on file.
 
-        pytest's own failure is no `Exception`, so that code which catches every `Exception` cannot hush it up; should a thread do so
+        pytest's own failure is not an `Exception`, so code that catches every `Exception` cannot hide it. If a thread hides it
         nevertheless, `finish` fails.
         """
         complaint = self._missing() if not self.path.exists() else self._explain(request, tape)
@@ -139,19 +139,19 @@ class Cassette:
         return "\n".join([*lines, f"Record it again: {self._command}"])
 
     def _shape(self, request: Any) -> _Shape:
-        # Both sides go through the same scrubber, so that whatever it does to a request it does to both.
+        # Both sides go through the same scrubber, so that its changes to a request are the same on both.
         return _Shape.of(self._scrubber.call(_call(request)))
 
     def _matches(self, asked: Any, recorded: Any) -> bool:
         return self._shape(asked) == self._shape(recorded)
 
     def _only_ours(self, request: Any) -> Any:
-        # What goes elsewhere is no part of the conversation. The sandbox itself lives in this process, and sends notifications over HTTP.
+        # Other requests are no part of the conversation: the sandbox lives in this process, and sends notifications over HTTP.
         return request if self._scrubber.is_ours(request.uri) or request.uri.startswith(f"{REPLAY_BASE_URL}/") else None
 
 
 class _Tape(VcrCassette):  # type: ignore[misc]  # vcrpy ships no types
-    """vcrpy's cassette, but with our account of what is wrong: its own advises settings that our users do not have."""
+    """vcrpy's cassette with Tillgate's own error messages: vcrpy's advise settings that users of Tillgate do not have."""
 
     def __init__(self, *, owner: Cassette, **options: Any) -> None:
         self._owner = owner
@@ -166,7 +166,7 @@ class _Tape(VcrCassette):  # type: ignore[misc]  # vcrpy ships no types
 
 
 class _Memory:
-    """vcrpy's persister: it would write when the block ends, before anybody knows whether the test has passed."""
+    """vcrpy's persister, which keeps the recording in memory: vcrpy would write it before the test has passed."""
 
     def __init__(self, owner: Cassette) -> None:
         self._owner = owner
@@ -180,7 +180,7 @@ class _Memory:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence vcrpy, which logs whole answers while it records (I11)."""
+    """Turn off vcrpy's logs, which hold whole answers while it records (I11)."""
     logger = logging.getLogger("vcr")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -192,7 +192,7 @@ def _quiet() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What two requests must have in common: method, path, query, kind of body, and the body's members by name."""
+    """The parts that two requests must have in common: method, path, query, kind of body, and the body's members by name."""
 
     title: str
     query: tuple[tuple[str, str], ...]
@@ -206,7 +206,7 @@ class _Shape:
         return cls(f"{call.method} {address}", tuple(sorted(read_form(query))) or (("", query),), kind, _members_of(call.body, kind))
 
     def differences(self, asked: _Shape) -> Iterator[str]:
-        """Say how another request to the same place differs from this one, which is on file."""
+        """Return the differences between this request, which is on file, and another one to the same place."""
         if self.kind != asked.kind:
             yield f"Content-Type: {self.kind!r} on file, {asked.kind!r} sent"
         for mine, its in ((dict(self.query), dict(asked.query)), (dict(self.members), dict(asked.members))):
@@ -233,7 +233,7 @@ def _sorted(value: Any) -> Any:
 
 
 def _call(request: Any) -> Call:
-    """Return a request of vcrpy's as a value; its body may be bytes, a file, an iterator, or what a client was given to encode."""
+    """Return a request of vcrpy's as a value; its body may be bytes, a file, an iterator, or an object for the client to encode."""
     body = read_body(request)
     if isinstance(body, dict | list):
         body = json.dumps(body, default=str)
@@ -248,7 +248,7 @@ def _call(request: Any) -> Call:
 def _answer(response: Mapping[str, Any]) -> Answer:
     names = {str(name).lower() for name in response["headers"]}
     if "content-encoding" in names:
-        # Some clients have undone the compression already, and kept the header.
+        # Some clients have already decompressed the body but kept the header.
         with contextlib.suppress(Exception):
             response = decode_response(response)
     body = response["body"].get("string") or b""
@@ -267,12 +267,12 @@ def _header(value: Any) -> str:
     return first.decode("latin-1") if isinstance(first, bytes) else str(first)
 
 
-# The file: vcrpy's own format, with bodies that a person can read.
+# The file: vcrpy's own format, with bodies that people can read.
 
 
 _NEVER_FOLDED: Final = 1_000_000
 _OTHER_BREAKS: Final = frozenset("\r\x85\u2028\u2029")
-"""Ends of lines that YAML does not refund as they were unless they are escaped."""
+"""Line ends that YAML changes unless they are escaped."""
 
 
 class _Dumper(yaml.SafeDumper):

@@ -1,7 +1,7 @@
-"""Crashes: the points at which a process can die between two steps, and a death in a test's own process.
+"""Crashes: the points at which a process can die between two steps, and a simulated death within the test's process.
 
 The points are: before and after each commit, before and after each write outside a transaction, and before and after each call of the
-gateway. Between two of them nothing happens that anybody else could see.
+gateway. Between two of them nothing changes that others could see.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Crash(BaseException):
 class Points:
     """Counts the points that an act passes, and ends it at one of them; 0 ends it nowhere.
 
-    An ended process does nothing any more: whatever clean-up an exception sets off, its writes and calls are refused too, nothing that was
-    not committed stays, and what waits for a commit is not done.
+    An ended process does nothing more. The exception may start clean-up code, but its writes and calls are refused too. Uncommitted
+    changes are lost, and callbacks that wait for a commit do not run.
     """
 
     def __init__(self, end_at: int = 0) -> None:
@@ -42,7 +42,7 @@ class Points:
             self.end()
 
     def end(self) -> None:
-        """Die; a process of its own may do it for real."""
+        """Die. A subclass may end a real process."""
         raise Crash(self.names[-1])
 
     def around(self, name: str, action: Callable[..., Any]) -> Callable[..., Any]:

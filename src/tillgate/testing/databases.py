@@ -15,7 +15,7 @@ DATABASE_NAMES: Final = ("sqlite", "postgresql", "mariadb")
 
 
 def name_of_database() -> str:
-    """Return which database the tests shall run on: what TILLGATE_TEST_DATABASE says, else `sqlite`."""
+    """Return the database that the tests run on: the value of TILLGATE_TEST_DATABASE, else `sqlite`."""
     name = os.environ.get("TILLGATE_TEST_DATABASE", "sqlite")
     if name not in DATABASE_NAMES:
         raise ConfigurationError("TILLGATE_TEST_DATABASE", name, f"must be one of {', '.join(DATABASE_NAMES)}")
@@ -25,9 +25,10 @@ def name_of_database() -> str:
 def chosen_database(test_name: str) -> dict[str, Any]:
     """Return the entry of DATABASES for the tests of a project.
 
-    The servers are sought on this machine unless their own variables (PGHOST, MYSQL_HOST and so on) say where. TILLGATE_TEST_NAME takes the
-    place of `test_name`, so that two runs can go on beside each other. SQLite is a file, since the threads of a test cannot share memory,
-    and its writers wait for each other instead of failing. MariaDB is reached through PyMySQL, unless mysqlclient is what is installed.
+    The servers run on this machine unless their own variables (PGHOST, MYSQL_HOST and so on) say otherwise. TILLGATE_TEST_NAME takes the
+    place of `test_name`, so that two runs can go on beside each other. SQLite uses a file, since the threads of a test cannot share
+    memory, and its writers wait for each other instead of failing. MariaDB is reached through PyMySQL, unless only mysqlclient is
+    installed.
     """
     name = os.environ.get("TILLGATE_TEST_NAME", test_name)
     if name_of_database() == "postgresql":
@@ -64,7 +65,7 @@ def _mariadb(name: str) -> dict[str, Any]:
     except ImportError:
         import pymysql
 
-        pymysql.version_info = (2, 2, 4, "final", 0)  # the version of mysqlclient that Django asks for, which PyMySQL stands in for
+        pymysql.version_info = (2, 2, 4, "final", 0)  # the version of mysqlclient that Django asks for, which PyMySQL replaces
         pymysql.install_as_MySQLdb()
     return {
         "ENGINE": "django.db.backends.mysql",

@@ -1,4 +1,4 @@
-"""The fixtures of `tillgate.testing`, a pytest plugin that a project names itself: see the package's docstring."""
+"""The fixtures of `tillgate.testing`, a pytest plugin that a project names explicitly: see the package's docstring."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to record in CI, where nobody would look at what was recorded."""
+    """Refuse to record in CI, where no person reviews a recording."""
     config.stash[_claimed] = {}
     if not _is_recording(config):
         return
@@ -51,13 +51,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Say where a recording comes from."""
+    """Report the gateway that a recording comes from."""
     return f"cassettes: recording from {_origin()}" if _is_recording(config) else None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember whether the test itself has passed: a failed one leaves its cassette as it was."""
+    """Remember whether the test itself has passed: a failed one leaves its cassette unchanged."""
     report = yield
     if report.when == "call":
         item.stash[_passed] = report.passed
@@ -80,7 +80,7 @@ def cassette_directory(request: pytest.FixtureRequest) -> Path:
 def cassette(request: pytest.FixtureRequest, cassette_directory: Path, gateway_account: Account) -> Iterator[Cassette]:
     """Replay the test's conversation with the gateway from its file, or record it with `--record-cassettes`.
 
-    While it replays, the network is blocked. While it runs, `tillgate.new_reference` gives references that replay.
+    During a replay, the network is blocked. In both cases `tillgate.new_reference` gives references that replay.
     """
     is_recording = _is_recording(request.config)
     path = cassette_directory / f"{_file_name(request.node)}.yaml"
@@ -105,7 +105,7 @@ def cassette(request: pytest.FixtureRequest, cassette_directory: Path, gateway_a
 
 @pytest.fixture
 def no_network(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail the test if anything in it tries to connect, even when the refusal is caught and hushed up.
+    """Fail the test if any code in it tries to connect, even when the code catches and hides the refusal.
 
     pytest-socket's mark `allow_hosts` names exceptions, such as a database on this machine.
     """
@@ -127,8 +127,8 @@ def gateway_dialect() -> Dialect:
 def gateway_account(request: pytest.FixtureRequest, gateway_dialect: Dialect) -> Account:
     """Return the account to call the gateway with.
 
-    The family's published test merchant at a placeholder address in a replay; while recording, a merchant of the sandbox that
-    runs for this test, or the live one.
+    In a replay it is the family's published test merchant at a placeholder address. A recording uses a merchant of this test's sandbox, or
+    the live account.
     """
     if not _is_recording(request.config):
         return Account(base_url=REPLAY_BASE_URL, merchant_no=PUBLISHED_MERCHANT_NO, token=PUBLISHED_TEST_TOKEN, dialect=gateway_dialect)
@@ -143,9 +143,9 @@ def gateway_account(request: pytest.FixtureRequest, gateway_dialect: Dialect) ->
 
 @pytest.fixture
 def sandbox_options() -> Options:
-    """Return how the sandbox behaves; override it for other switches.
+    """Return the options of the sandbox; override it for other switches.
 
-    Its merchant is drawn at random, so that one that scrubbing misses shows. Notifications go to this machine only.
+    Its merchant is drawn at random, so that a leak of it through scrubbing shows. Notifications go to this machine only.
     """
     merchants = {str(10**9 + secrets.randbelow(9 * 10**9)): secrets.token_hex(16)}
     return Options(seed=1, merchants=merchants, notification_hosts=("127.0.0.1", "localhost", "::1"))
@@ -160,9 +160,9 @@ def sandbox(sandbox_options: Options) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def sandbox_when_recording(request: pytest.FixtureRequest) -> Sandbox | None:
-    """Return the sandbox that a cassette is being recorded from, to pay or to provoke a fault; None while it replays.
+    """Return the sandbox that a cassette is being recorded from, to pay or to cause a fault; None in a replay.
 
-    A test that asks for it is skipped, and keeps its file, while a live account is recorded from.
+    A recording from a live account skips the test, whose file stays unchanged.
     """
     if not _is_recording(request.config):
         return None
@@ -174,7 +174,7 @@ def sandbox_when_recording(request: pytest.FixtureRequest) -> Sandbox | None:
 
 @pytest.fixture
 def fresh_reference(cassette: Cassette) -> Callable[[str], str]:
-    """Return what makes references: new ones each time while recording, the same ones in every replay."""
+    """Return a function that makes references: new ones in each recording, the same ones in every replay."""
     return references.new_reference
 
 

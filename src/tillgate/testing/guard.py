@@ -27,9 +27,9 @@ def _port(peer: object) -> int | None:
 
 @contextmanager
 def guarded_sockets() -> Iterator[list[str]]:
-    """Let every use of a socket inside a transaction of the same thread raise; gives the list of what was caught.
+    """Let every use of a socket inside a transaction of the same thread raise; yield the list of these uses.
 
-    The list is for whoever swallows the exception: a plugin's error is inconclusive, and the test must fail all the same.
+    A plugin may catch the exception and call the answer inconclusive. The list lets the test fail in that case too.
     """
     caught: list[str] = []
     own = _ports_of_databases()

@@ -1,7 +1,7 @@
-"""Leaks: looks for secrets in recorded files, without trusting whoever scrubbed them.
+"""A search for secrets in recorded files that does not rely on the scrubbing.
 
-It reads every file under a folder as text and, where it is a cassette, the requests and answers in it, decoded from form, JSON and percent
-signs. It knows nothing of how scrubbing works but what may remain: see `find_leaks`.
+It reads every file under a folder as text. In cassettes it also reads the requests and answers, decoded from form, JSON and percent signs.
+Of scrubbing it knows only the permitted remains: see `find_leaks`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEEPEST = 4
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """A secret, or what may be one, in a file. It never holds the secret itself."""
+    """A secret, or a possible one, in a file. It never holds the secret itself."""
 
     path: Path
     what: str
@@ -39,12 +39,16 @@ class Leak:
 
 
 def find_leaks(folder: Path | str, *, secrets: Collection[str] = (), environment: Mapping[str, str] = os.environ) -> list[Leak]:
-    """Return what no file under a folder may hold; an empty list is the good news.
+    """Return the secrets in the files under a folder; an empty list is the good result.
 
-    Sought are the given secrets, the published test token and TILLGATE_TOKEN of the environment, each with its MD5 and in any
-    spelling; every run of 32 or more hex digits that is not an answer's signature made with the published token; a merchantNo, a
-    request's verifySign or a header that scrubbing would have replaced; and requests to another address than the placeholder.
-    A folder that does not exist is a `FileNotFoundError`: a search that looks at nothing would never find anything.
+    These count as leaks:
+
+    - the given secrets, the published test token and the environment's TILLGATE_TOKEN, each with its MD5 and in any spelling
+    - every run of 32 or more hex digits that is not an answer's signature made with the published token
+    - a merchantNo, a request's verifySign or a header that scrubbing would have replaced
+    - requests to another address than the placeholder
+
+    A missing folder raises `FileNotFoundError`: a search without files would always succeed.
     """
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"{folder} is not a folder, so nothing in it could be polled")
@@ -54,7 +58,7 @@ def find_leaks(folder: Path | str, *, secrets: Collection[str] = (), environment
 
 
 def leaks_in(text: str, *, secrets: Collection[str] = ()) -> list[str]:
-    """Return what the text of one cassette holds of secrets, each once."""
+    """Return the kinds of secrets in the text of one cassette, each once."""
     cassette = _cassette(text)
     allowed = {signature for answer in _bodies(cassette, "response") for signature in signed_with(read_json(answer), PUBLISHED_TEST_TOKEN)}
     sought = [_sought(value) for secret in secrets for value in (secret, digest(secret))]
@@ -98,7 +102,7 @@ def _bodies(cassette: Mapping[str, Any], side: str) -> Iterator[str]:
 
 
 def _layers(value: Any, depth: int) -> Iterator[str]:
-    """Yield every text inside a value, and what it says when it is unquoted, or read as YAML, JSON or a form."""
+    """Yield every text inside a value, and its contents after unquoting or after reading it as YAML, JSON or a form."""
     if isinstance(value, bytes):
         value = value.decode("latin-1")
     if isinstance(value, dict):
@@ -119,7 +123,7 @@ def _inside(text: str, depth: int) -> Iterator[str]:
         yield from _layers(unquote(text), depth)
     structured = read_json(text)
     if structured is None and "\n" in text:
-        structured = _cassette(text)  # whose scalars may be folded over lines or spelt in base64
+        structured = _cassette(text)  # the scalars of YAML may be folded over lines or spelt in base64
     if structured:
         yield from _layers(structured, depth)
 

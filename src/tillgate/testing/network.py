@@ -1,4 +1,4 @@
-"""Network: refuses connections with pytest-socket's guards, and remembers every attempt, so that none can be hushed up."""
+"""A guard that refuses connections with pytest-socket, and records every attempt, so that code under test cannot hide one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["blocked"]
 
 @contextlib.contextmanager
 def blocked(allowed_hosts: Sequence[str] = ()) -> Iterator[list[str]]:
-    """Refuse connections, but to the allowed hosts, and yield the list of attempts.
+    """Refuse connections, except to the allowed hosts, and yield the list of attempts.
 
-    Without allowed hosts, name look-ups and new sockets are refused as well; Unix sockets, which every event loop
-    opens, are not. The attempts matter since the code under test may catch whatever a guard raises.
+    Without allowed hosts, name look-ups and new sockets are refused as well. Unix sockets, which every event loop opens, are allowed. The
+    list exists because the code under test may catch the guard's exceptions.
     """
     attempts: list[str] = []
     with _restored():
-        # Connecting is guarded as well as opening: some code holds the class that it imported before the guard came.
+        # Connecting is guarded as well as opening: some code holds a class that it imported before the guard was installed.
         pytest_socket.socket_allow_hosts(list(allowed_hosts), allow_unix_socket=True)
         socket.socket.connect = _remembering(socket.socket.connect, attempts)  # type: ignore[method-assign]
         if not allowed_hosts:

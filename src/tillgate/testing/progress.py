@@ -1,4 +1,4 @@
-"""How far a proof is, on standard error."""
+"""The progress of a long test run, on standard error."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _EVERY_SECONDS: Final = 10.0
 
 
 class Progress:
-    """Says how far something is: all the time in one line on a terminal, now and then elsewhere."""
+    """Prints progress: continuously in one line on a terminal, now and then elsewhere."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
 
     def __call__(self, line: str) -> None:
-        """Say it."""
+        """Print the progress."""
         if sys.stderr.isatty():
             sys.stderr.write(f"\r\033[K{line}")
             sys.stderr.flush()

@@ -1,6 +1,6 @@
 """References: the random part of references while a cassette runs.
 
-A reference is never sent twice (I8), so that recording needs new ones each time, while a replay must send those on file.
+No reference is sent twice (I8), so a recording needs new ones each time, while a replay must send those on file.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _LENGTH: Final = 13  # as many characters as tillgate.new_reference draws
 
 
 class References:
-    """Stands in for the module `secrets` where references are made: `choice` hands out the characters of random parts.
+    """Replaces the module `secrets` in the code that makes references: `choice` returns the characters of random parts.
 
-    While recording they are random, and remembered so that scrubbing can write `0000000000001`, `0000000000002` and so on in
-    their place. In a replay they are those.
+    In a recording they are random, and remembered so that scrubbing can write `0000000000001`, `0000000000002` and so on in their place. A
+    replay uses those.
     """
 
     def __init__(self, *, is_recording: bool) -> None:

@@ -1,6 +1,6 @@
-"""The report: which scenarios held, which were declined and why, with which versions; as text, and as a file in markdown or JSON.
+"""The report: the result of each scenario, the reasons of declined ones, and the versions; as text, markdown or JSON.
 
-Loaded by the pytest plugin `tillgate.testing.shops`, before Django is.
+The pytest plugin `tillgate.testing.shops` loads it before Django is loaded.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import tillgate
 __all__ = ["PROPERTY", "Table", "describe", "markdown", "pytest_addoption", "pytest_configure", "source_commit"]
 
 PROPERTY: Final = "tillgate-conformance"
-"""The name under which a test tells what it is about; a property travels from xdist's workers too."""
+"""The name of the property that holds a test's description; properties travel from xdist's workers too."""
 
 _OPTION: Final = "--conformance-report"
 _NOT_RUN: Final = "not run"
 _GIT_SECONDS: Final = 10
 _DOCUMENTATION: Final = (":(top,exclude)docs", ":(top,exclude)*.md")
-"""What git is not asked about: what a proof has shown is written there, and changes nothing about what was proven."""
+"""Paths that do not count as changes of the code: reports are written there, and do not change the tested code."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect what the tests tell. A report that could not be written is refused now, and not when everything has run."""
+    """Collect the tests' results. An unwritable report file is an error here, before the tests run."""
     path: Path | None = config.getoption("conformance_report", default=None)
     if path and path.is_dir():
         raise pytest.UsageError(f"{_OPTION}: {path} is a folder: name a file in it")
@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def describe(test_class: type, scenario: str, driver: Any) -> dict[str, Any]:
-    """Return what a test is about, in words that travel between processes: whose scenario, and which versions it ran on."""
+    """Return the description of a test in words that travel between processes: its class, its scenario and its versions."""
     from django.db import connection
 
     version = connection.get_database_version()
@@ -65,14 +65,14 @@ def describe(test_class: type, scenario: str, driver: Any) -> dict[str, Any]:
 
 
 def _distribution_of(plugin: str) -> list[str]:
-    """Return the name of the distribution that a plugin is installed with, if it is."""
+    """Return the name of the distribution that a plugin is installed with, if there is one."""
     points = importlib.metadata.entry_points(group="tillgate", name=plugin)
     return [point.dist.name for point in points if point.dist]
 
 
 @dataclass
 class Table:
-    """What came of the scenarios of one class: of which plugin, with which versions, and each scenario's result."""
+    """The results of the scenarios of one class, with its plugin and its versions."""
 
     name: str
     plugin: str
@@ -86,14 +86,14 @@ class Table:
 
 
 class _Collector:
-    """Hears of every test, and tells at the end of the run."""
+    """Collects the result of every test, and reports at the end of the run."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._tables: dict[str, Table] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note what came of a scenario."""
+        """Record the result of a scenario."""
         about: Any = dict(report.user_properties).get(PROPERTY)
         result = _result(report)
         if about is None or result is None:
@@ -104,7 +104,7 @@ class _Collector:
             table.results[about["scenario"]] = result
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the tables, and write them down if so told."""
+        """Print the tables, and write them to the file that the option names."""
         if not self._tables:
             return
         from tillgate.testing.conformance import Conformance
@@ -126,7 +126,7 @@ class _Collector:
             terminalreporter.write_line(f"written to {path}")
 
     def _origin(self) -> str:
-        """Say of which commit and on which day."""
+        """Return the commit and the day."""
         day = datetime.now(UTC).date().isoformat()
         commit = source_commit(self._config.rootpath)
         return f"commit {commit}, {day}" if commit else day
@@ -136,14 +136,14 @@ class _Collector:
 
 
 def source_commit(folder: Path) -> str:
-    """Return the commit of a clone, and whether code was changed since, which documentation is not; empty where there is no git."""
+    """Return the commit of a clone and whether code has changed since (documentation does not count); empty without git."""
     commit = _git(folder, "rev-parse", "--short=12", "HEAD")
     is_changed = commit and _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ":/", *_DOCUMENTATION)
     return f"{commit} and uncommitted changes" if is_changed else commit
 
 
 def _result(report: pytest.TestReport) -> str | None:
-    """Return what a report says of its scenario, or None when it says nothing new."""
+    """Return the scenario's result that a test report adds, or None if it adds none."""
     if report.outcome == "failed":
         said = str(report.longrepr)
         return "FAILED: declined, and it holds by now" if said.startswith("[XPASS") else f"FAILED in {report.when}"
@@ -155,7 +155,7 @@ def _result(report: pytest.TestReport) -> str | None:
 
 
 def markdown(tables: Iterable[Table], messages: Mapping[str, str], origin: str, command: str) -> str:
-    """Return the tables in markdown, with what each scenario promises, of which commit and day they are, and what printed them."""
+    """Return the tables in markdown, with each scenario's promise, the commit, the day and the command."""
     lines = []
     for table in tables:
         rows = [f"| {name} | {messages.get(name, '')} | {_cell(result)} |" for name, result in table.results.items()]
@@ -187,10 +187,10 @@ def _cell(text: str) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Return what git says about a folder, or nothing where there is no git or no repository."""
+    """Return git's answer about a folder, or an empty text without git or a repository."""
     try:
-        done = subprocess.run(  # noqa: S603  # our own words
-            ["git", *arguments],  # noqa: S607  # whichever git the author has
+        done = subprocess.run(  # noqa: S603  # no argument comes from outside
+            ["git", *arguments],  # noqa: S607  # the git on the author's path
             cwd=folder,
             capture_output=True,
             text=True,

@@ -1,9 +1,9 @@
-"""Scrubbing: what may be kept of a recorded conversation. Pure: values go in, values come out.
+"""Scrubbing removes the secrets of a recorded conversation. It is pure: values go in, values come out.
 
-A member is judged by its name (merchantNo, verifySign, transactionNo, cashierUrl, anything called a token) and every text by
-the values that must not be in it: the account's token and its MD5, its merchantNo, its address, numbers that the gateway drew. In answers,
-members that the interface does not name lose their values, since nobody can say what they hold. Headers are dropped unless known to be
-harmless. The signature of an answer is checked with the real token and made again with the published one, so that a replay verifies.
+The name of a member decides about it (merchantNo, verifySign, transactionNo, cashierUrl, any kind of token). Every text is searched for
+the values that it must not hold: the account's token and its MD5, its merchantNo, its address, and the gateway's numbers. In answers,
+members that the interface does not name lose their values, since they may hold anything. Only headers known to be harmless stay. The
+signature of an answer is checked with the real token and made again with the published one, so that a replay verifies.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ __all__ = [
 ]
 
 REPLAY_BASE_URL: Final = "https://gateway.example"
-"""The address that stands in every cassette for the gateway's."""
+"""The placeholder that replaces the gateway's address in every cassette."""
 
 MERCHANT: Final = "MERCHANT"
 SIGNATURE: Final = "SIGNATURE"
 WRONG_SIGNATURE: Final = "WRONG-SIGNATURE"
-"""What an answer carries in place of a signature that was wrong when it was recorded; no token gives it."""
+"""The text that replaces a signature that was wrong when it was recorded; no token makes it."""
 
 _TOKEN = "TOKEN"  # noqa: S105  # stands where one was
 _HIDDEN = "***"
@@ -62,11 +62,11 @@ _NUMBERED = re.compile(r"(transactionNo\\?\"\s*:\s*\\?\"?)([^\"'\\,}\s]+)")
 _PAYMENT_PAGE = re.compile(r"(cashierUrl\"\s*:\s*\")([^\"]+)")
 _DATE_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T +][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?")
 _HEX = re.compile(r"[0-9a-fA-F]{32,}")
-_START = r"(?:(?<!\w)|(?<=%[0-9A-Fa-f]{2}))"  # where a word starts, also behind a character in percent signs
+_START = r"(?:(?<!\w)|(?<=%[0-9A-Fa-f]{2}))"  # the start of a word, also behind a character in percent signs
 SHORTEST_TOKEN: Final = 8
-"""A shorter token, which no gateway issues but a test may use, is sought as a word of its own: "t" is in every address."""
+"""A shorter token, which no gateway issues but a test may use, is searched for as a whole word: "t" is in every address."""
 
-_SHORTEST_NUMBER = 6  # a shorter transaction number is replaced in its own member only: "1" stands in too many texts
+_SHORTEST_NUMBER = 6  # a shorter transaction number is replaced in its own member only: "1" is in too many texts
 _SHORTEST_TAIL = 4
 
 
@@ -111,12 +111,12 @@ class Scrubber:
         self._rules = [*self._secret_rules(), *self._address_rules(), (_NAMED, self._named), self._merchant_rule()]
 
     def is_ours(self, url: str) -> bool:
-        """Tell whether an address is the recorded gateway's; what goes elsewhere is no part of the conversation."""
+        """Return whether an address is the recorded gateway's; other requests are no part of the conversation."""
         parts = urlsplit(url)
         return _authority(parts.scheme, parts.netloc) == _authority(self._base.scheme, self._base.netloc)
 
     def secrets(self) -> tuple[str, ...]:
-        """Return what must not be in a file: the token, its digest, and the address where that is not a placeholder."""
+        """Return the texts that must not be in a file: the token, its digest, and the address unless it is a placeholder."""
         return (self._token, digest(self._token), *self._real_hosts())
 
     def _real_hosts(self) -> tuple[str, ...]:
@@ -129,12 +129,12 @@ class Scrubber:
         return [Exchange(call=self.call(exchange.call), answer=self.answer(exchange.answer)) for exchange in exchanges]
 
     def call(self, call: Call) -> Call:
-        """Return a request without secrets. Its body is laid out for a person, with the same members in the same order."""
+        """Return a request without secrets. Its body is laid out for people, with the same members in the same order."""
         headers = {name: self._text(call.headers[name]) for name in _KEPT_CALL_HEADERS if name in call.headers}
         return replace(call, url=self._url(call.url), headers=headers, body=self._call_body(call))
 
     def answer(self, answer: Answer) -> Answer:
-        """Return an answer without secrets, signed anew if it was signed. A body that is no JSON keeps every other character."""
+        """Return an answer without secrets, signed again if it was signed. A body that is not JSON keeps every other character."""
         headers = {name: self._text(answer.headers[name]) for name in _KEPT_ANSWER_HEADERS if name in answer.headers}
         return replace(answer, reason=self._text(answer.reason), headers=headers, body=self._answer_body(answer.body))
 
@@ -169,7 +169,7 @@ class Scrubber:
         return write_json(kept).encode()
 
     def _sign(self, found: dict[str, Any], kept: dict[str, Any]) -> None:
-        """Sign with the published token what the account's token had signed, read in the same way."""
+        """Replace a signature of the account's token by one of the published token, over the same fields."""
         for place, scrubbed in zip(places(found), places(kept), strict=True):
             claimed = place.get(signing.SIGNATURE)
             if not claimed:
@@ -189,7 +189,7 @@ class Scrubber:
                 self._number(value)
 
     def _member(self, name: str, value: Any, *, in_answer: bool) -> Any:
-        """Return what may be kept of a value, judged by the name it is under."""
+        """Return the permitted form of a value, judged by the name of its member."""
         if isinstance(value, dict):
             return {self._text(inner): self._member(inner, member, in_answer=in_answer) for inner, member in value.items()}
         if isinstance(value, list):
@@ -217,7 +217,7 @@ class Scrubber:
         return self._numbers.setdefault(text, f"TRANSACTION-{len(self._numbers) + 1}")
 
     def _payment_page(self, url: str) -> str:
-        """Return another address of the same kind: whoever has the real one can open the shopper's page."""
+        """Return another address of the same kind: the real one opens the shopper's page for everyone."""
         if url not in self._payment_pages:
             start = url[:8].lower()
             host = REPLAY_BASE_URL if start.startswith(("http://", "https://")) else ""
@@ -226,20 +226,20 @@ class Scrubber:
         return self._payment_pages[url]
 
     def _learn_payment_page(self, url: str) -> None:
-        """Have it replaced also where another member or another answer names it, and before its host is."""
+        """Learn an address, to replace it in other members and answers too, and before its host is replaced."""
         is_new, stand_in = url not in self._payment_pages, self._payment_page(url)
         path = url.split("/", 3)[3:]
         if is_new and stand_in.startswith(REPLAY_BASE_URL) and path and len(path[0]) >= _SHORTEST_TAIL:
             self._rules.insert(0, _replacing(url, stand_in))
 
     def _payment_page_in_json(self, text: str) -> str:
-        """Do so with a JSON text that cannot be parsed, whose slashes may be escaped."""
+        """Do the same with a JSON text that cannot be parsed, in which slashes may be escaped."""
         is_escaped = "\\/" in text
         stand_in = self._payment_page(text.replace("\\/", "/") if is_escaped else text)
         return stand_in.replace("/", "\\/") if is_escaped else stand_in
 
     def _text(self, text: str) -> str:
-        """Return a text in which every known secret is replaced, however it is spelt."""
+        """Return a text in which every known secret is replaced, in every spelling."""
         for pattern, replacement in self._rules:
             text = pattern.sub(replacement, text)
         for number, stand_in in self._numbers.items():
@@ -250,7 +250,7 @@ class Scrubber:
         return _HEX.sub(_HIDDEN, _DATE_TIME.sub(_DATE, text))
 
     def _loose(self, text: str) -> str:
-        """Scrub a body that cannot be parsed, an HTML page or half a JSON object, whose end may be half a secret."""
+        """Scrub a body that cannot be parsed, an HTML page or half a JSON object, which may end in the middle of a secret."""
         text = _NUMBERED.sub(lambda found: found[1] + self._number(found[2]), text)
         text = _PAYMENT_PAGE.sub(lambda found: found[1] + self._payment_page_in_json(found[2]), text)
         for value, stand_in in {**self._stand_ins, self._base.netloc: urlsplit(REPLAY_BASE_URL).netloc}.items():
@@ -279,11 +279,11 @@ class Scrubber:
         yield _replacing(host, placeholder, whole=True)
         name = self._base.hostname or host
         if ":" in host and not name.startswith("127.") and name not in ("localhost", "::1"):
-            # This machine's own name stands for the shop as well, and is no secret.
+            # This machine's own name is the shop's name as well, and is no secret.
             yield _replacing(name, placeholder, whole=True)
 
     def _merchant_rule(self) -> _Rule:
-        # As a word of its own: the number may be short, and must not be cut out of an amount or a longer number.
+        # As a whole word: the number may be short, and must not be cut out of an amount or a longer number.
         return re.compile(rf"{_START}(?<![0-9]\.){re.escape(self._merchant_no)}(?!\w|\.[0-9])"), lambda found: MERCHANT
 
 
@@ -291,7 +291,7 @@ _Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]
 
 
 def _replacing(value: str, stand_in: str, *, whole: bool = False) -> _Rule:
-    """Replace a value, however it is spelt, by its stand-in in the same spelling: an address inside an address stays one."""
+    """Replace a value in each spelling by its stand-in in the same spelling: an address inside an address stays one."""
     pairs = {old.lower(): new for old, new in reversed(list(zip(spellings(value), spellings(stand_in), strict=True)))}
     spelt = "|".join(re.escape(old) for old in sorted(pairs, key=len, reverse=True))
     pattern = f"{_START}(?:{spelt})(?!\\w)" if whole else spelt
@@ -299,14 +299,14 @@ def _replacing(value: str, stand_in: str, *, whole: bool = False) -> _Rule:
 
 
 def spellings(value: str) -> list[str]:
-    """Return the ways in which a text may be written: plainly, and inside addresses, addresses inside addresses, forms and JSON."""
-    # JSON may escape half a surrogate pair, which no encoding of an address has: it is spelt as Python would, and found as such.
+    """Return the spellings of a text: plain, and inside addresses, addresses inside addresses, forms and JSON."""
+    # JSON may escape half a surrogate pair, which an address cannot encode. It is spelt as in Python, and found in that spelling.
     once, plus = quote(value, safe="", errors="surrogatepass"), quote_plus(value, errors="surrogatepass")
     return [value, once, quote(once, safe=""), plus, value.replace("/", "\\/"), json.dumps(value)[1:-1]]
 
 
 def digest(token: str) -> str:
-    """Return the MD5 of a token, which signs as well as the token itself (Authentication, step 5)."""
+    """Return the MD5 of a token, which can sign as well as the token itself (Authentication, step 5)."""
     return md5(token.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -319,4 +319,4 @@ def _decoded(body: bytes) -> tuple[str, str]:
     try:
         return body.decode(), "utf-8"
     except UnicodeDecodeError:
-        return body.decode("latin-1"), "latin-1"  # every byte is a character, and comes back as it was
+        return body.decode("latin-1"), "latin-1"  # every byte is a character, and survives the way back

@@ -1,10 +1,10 @@
-"""Fixtures for the tests of a shop's plugin: a shop on the sandbox, and a time that moves.
+"""Fixtures for the tests of a shop's plugin: a shop on the sandbox, and a clock that the tests move.
 
-A pytest plugin that a project names itself, in the `conftest.py` at its root, beside pytest-django and its settings::
+A pytest plugin that a project names explicitly, in the `conftest.py` at its root, beside pytest-django and its settings::
 
     pytest_plugins = ["tillgate.testing.shops"]
 
-Django is only loaded by the fixtures that need it.
+Only the fixtures that need Django load it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
 
-pytest.register_assert_rewrite("tillgate.testing.conformance", "tillgate.testing.world")  # before they are imported, to be heard
+pytest.register_assert_rewrite("tillgate.testing.conformance", "tillgate.testing.world")  # effective only before these modules are imported
 
 from tillgate.testing.report import PROPERTY, describe, pytest_addoption, pytest_configure  # noqa: E402
 
@@ -43,7 +43,7 @@ def shop_driver(request: pytest.FixtureRequest) -> ShopDriver:
 
 @pytest.fixture
 def conforming(request: pytest.FixtureRequest, transactional_db: None, shop_driver: ShopDriver) -> None:
-    """Prepare a test as a scenario of `Conformance`: it may be declined, and is in the report."""
+    """Prepare a test as a scenario of `Conformance`: it may be declined, and appears in the report."""
     from django.db import connection
 
     if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]  # SQLite's own
@@ -68,14 +68,14 @@ def time_(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 @pytest.fixture(scope="session")
 def running_sandbox() -> Iterator[Sandbox]:
-    """Run one emulator for all tests, which sends no notifications by itself: the tests send them."""
+    """Run one emulator for all tests. It sends no notifications on its own: the tests send them."""
     with Sandbox(Options(notification_on_paid=False, notification_on_refund=False, magic_amounts=False, seed=1)) as running:
         yield running
 
 
 @pytest.fixture
 def shop_sandbox(running_sandbox: Sandbox, time_: Time) -> Sandbox:
-    """Return that emulator as new: it knows of nothing, has its first options, and moves with the test's time."""
+    """Return that emulator reset: without transactions, with its first options, and on the test's clock."""
     control = running_sandbox.control
     control.reset()
     with control.lock:
@@ -86,7 +86,7 @@ def shop_sandbox(running_sandbox: Sandbox, time_: Time) -> Sandbox:
 
 @pytest.fixture
 def configure(settings: Any, shop_sandbox: Sandbox, shop_driver: ShopDriver) -> Callable[..., None]:
-    """Return what sets TILLGATE for one test: the project's accounts are the sandbox, and `account` and `changes` what the test changes."""
+    """Return a function that sets TILLGATE for one test: the accounts are the sandbox's, changed by `account` and `changes`."""
     project = dict(getattr(settings, "TILLGATE", {}))
     aliases = list(project.get("ACCOUNTS", {})) or ["default"]
 
@@ -108,7 +108,7 @@ def configure(settings: Any, shop_sandbox: Sandbox, shop_driver: ShopDriver) -> 
 
 @pytest.fixture
 def network_in_transactions() -> Iterator[list[str]]:
-    """I12: the network inside a transaction raises, and fails the test even when somebody swallows that. Gives what was caught."""
+    """Let the network inside a transaction raise (I12), and fail the test even if the code catches that; yield the list of uses."""
     from tillgate.testing.guard import guarded_sockets
 
     with guarded_sockets() as caught:
@@ -126,7 +126,7 @@ def world(
     client: Any,
     configure: Callable[..., None],
 ) -> World:
-    """Return the shop on the sandbox. Everything commits for real, since durable transactions and locks are tested; I12 is guarded."""
+    """Return the shop on the sandbox. Everything commits for real, since the tests cover durable transactions and locks; I12 is guarded."""
     from tillgate.testing.world import World
 
     return World(shop_driver, shop_sandbox, time_, client, configure)

@@ -1,4 +1,4 @@
-"""Translations: whether every text that an app marks is in its catalogue of a language, translated and compiled."""
+"""A check that every text that an app marks is in its catalogue of a language, translated and compiled."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PLACEHOLDER: Final = re.compile(r"%\(\w+\)\w")
 
 
 def faults_of_catalogue(app: Path, language: str) -> list[str]:
-    """Return what is wrong with an app's catalogue of a language, a sentence each; an empty list is the good news.
+    """Return the faults of an app's catalogue of a language, a sentence each; an empty list is the good result.
 
-    `app` is the folder of the Django app, with `locale` in it. Wrong are: a marked text that is missing, translated to nothing, with other
-    placeholders or only guessed (fuzzy), one that nothing uses any more, and a compiled catalogue that is not made from the source.
+    `app` is the folder of the Django app, with `locale` in it. Faults are a marked text that is missing, has an empty translation, has
+    other placeholders or is only guessed (fuzzy); a text that is no longer used; and a compiled catalogue that differs from the source.
     """
     catalogue = app / "locale" / language / "LC_MESSAGES" / "django"
     marked, source = _marked(app), catalogue.with_suffix(".po").read_text("utf-8")
@@ -53,7 +53,7 @@ def _marked(app: Path) -> set[str]:
     for path in app.rglob("*"):
         if path.suffix == ".py":
             found.update(_marked_in_python(path.read_text("utf-8")))
-        elif path.suffix in _TEMPLATES:  # Django turns a template into something like Python, where its marked texts are calls
+        elif path.suffix in _TEMPLATES:  # Django turns a template into text like Python, where its marked texts are calls
             calls = _MARKED_IN_TEMPLATE.findall(templatize(path.read_text("utf-8")))
             found.update(ast.literal_eval(literal) for call in calls for literal in call if literal)
     return found

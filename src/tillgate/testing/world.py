@@ -1,4 +1,4 @@
-"""A shop on the sandbox and what happens around it, in the words of a test."""
+"""A shop on the sandbox and the events around it, in the words of a test."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _AGAIN: Final = (307, 308)
 """Redirects that a browser follows with the same request."""
 _MAIN: Final = re.compile(r"<main\b.*?</main>", re.DOTALL)
 _MOST_SAID: Final = 300
-"""Characters of a page that a test's message shows."""
+"""The number of a page's characters that a test's message shows."""
 _A_DAY: Final = ({"seconds": 10}, {"minutes": 20}, {"hours": 3}, {"hours": 3}, {"days": 1})
 
 
 class ShopIsDown(Exception):
-    """What a handler raises that a test made fail."""
+    """The exception of a handler that a test makes fail."""
 
 
 class Time:
@@ -52,7 +52,7 @@ class Time:
         self.listeners: list[Callable[[float], object]] = []
 
     def now(self) -> datetime:
-        """Return the present moment as the test has it."""
+        """Return the present moment on the test's clock."""
         return timezone.now() + self.offset
 
     def advance(self, **by: float) -> None:
@@ -64,14 +64,14 @@ class Time:
 
 
 def together(*actions: Callable[[], _T]) -> list[_T | Exception]:
-    """Do several things at the same moment, each in a thread of its own; return what each returned or raised."""
+    """Do several things at the same moment, each in its own thread; return each result or exception."""
     at_once = threading.Barrier(len(actions))
 
     def do(action: Callable[[], _T]) -> _T | Exception:
         try:
             at_once.wait()
             return action()
-        except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
+        except Exception as error:  # noqa: BLE001  # the caller judges any exception
             return error
         finally:
             connections.close_all()
@@ -81,7 +81,7 @@ def together(*actions: Callable[[], _T]) -> list[_T | Exception]:
 
 
 def _said(page: Any) -> str:
-    """Return what a page says in its main part, for the message of a test."""
+    """Return the main text of a page, for the message of a test."""
     text = b"".join(page).decode(errors="replace")
     main = _MAIN.search(text)
     said = " ".join(unescape(strip_tags(main[0] if main else text)).split())
@@ -89,7 +89,7 @@ def _said(page: Any) -> str:
 
 
 class World:
-    """A shop, the gateway that it is on, the time, and everybody who acts: the shopper, the gateway, the staff, the worker."""
+    """A shop, its gateway, the time, and the acts of the shopper, the gateway, the staff and the worker."""
 
     def __init__(self, shop: ShopDriver, sandbox: Sandbox, time: Time, client: Client, configure: Callable[..., None]) -> None:
         self.shop, self.sandbox, self.time, self.client, self.configure = shop, sandbox, time, client, configure
@@ -101,7 +101,7 @@ class World:
         return self.shop.place_order(Decimal(total))
 
     def choose(self, order_key: str, method: str = "alipay", client: Client | None = None, **hidden: str) -> Any:
-        """Choose a payment method on the order's page; return the answer after the shop's own redirects: a page, or the way to the cashier.
+        """Choose a payment method on the order's page; return the answer after the shop's redirects: a page, or the payment page.
 
         `hidden` are the form's hidden fields.
         """
@@ -119,7 +119,7 @@ class World:
         raise AssertionError(f"the shop redirects for ever, at last to {to}")
 
     def pay_page(self, order_key: str, method: str = "alipay", client: Client | None = None, **hidden: str) -> Payment:
-        """Choose a payment method and come to the payment page; return the payment that it is for."""
+        """Choose a payment method and come to the payment page; return the payment."""
         answer = self.choose(order_key, method, client, **hidden)
         to = answer.get("Location", "")
         assert to.startswith(self.sandbox.base_url), (
@@ -140,11 +140,11 @@ class World:
         self.sandbox.control.service.decide(payment.reference, "pay", late=True)
 
     def come_back(self, payment: Payment) -> Any:
-        """Come back to the shop, as with the address alone."""
+        """Come back to the shop by opening the address."""
         return self.client.get(reverse("tillgate:return", args=[payment.return_key]))
 
     def paid_payment(self, total: str = "12.50") -> Payment:
-        """Return a payment that is paid, of an order that the shop holds to be paid."""
+        """Return a paid payment, of an order that the shop regards as paid."""
         payment = self.start(self.order(total))
         self.shopper_pays(payment)
         self.notification(payment)
@@ -153,7 +153,7 @@ class World:
     # The gateway --------------------------------------------------------------------------------------------------------------------------
 
     def notification(self, payment: Payment, body: str = "", content_type: str = _FORM) -> Any:
-        """Post something to the payment's notification address, by default an empty notification: it is a hint whatever it says."""
+        """Post a notification to the payment's address, by default an empty one, which is a hint like any other."""
         return self.client.post(reverse("tillgate:payment-notification", args=[payment.notification_key]), body, content_type=content_type)
 
     def gateway_notification(self, payment: Payment, kind: str = "payment", *, status: str = "") -> list[Any]:
@@ -161,14 +161,14 @@ class World:
         return [self._carry(attempt) for attempt in self.sent(payment, kind, status=status)]
 
     def sent(self, payment: Payment, kind: str = "payment", *, status: str = "") -> list[NotificationAttempt]:
-        """Return a notification that the gateway sends and that has not arrived: to be posted once, twice, or never."""
+        """Return a notification that the gateway sends and that has not arrived. The test posts it once, twice, or never."""
         control = self.sandbox.control
         with control.lock:  # before the emulator's own sender sees it
             control.service.notify(control.service.find(payment.reference), kind, status=status)  # type: ignore[arg-type]
             return control.due_notifications()[0]
 
     def post(self, attempt: NotificationAttempt) -> Any:
-        """Let a notification arrive at the shop, which the gateway may never hear of."""
+        """Let a notification arrive at the shop. The gateway gets no acknowledgement."""
         parts = urlsplit(attempt.url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         return self.client.generic(attempt.method, path, attempt.body, content_type=attempt.content_type or _FORM)
@@ -189,11 +189,11 @@ class World:
     # The shop -----------------------------------------------------------------------------------------------------------------------------
 
     def fresh(self, payment: Payment) -> Payment:
-        """Return the payment as it now stands."""
+        """Return the payment in its present state."""
         return Payment.objects.select_related("order").get(pk=payment.pk)
 
     def run_worker(self) -> WorkDone:
-        """Do everything that is due."""
+        """Run the worker once: all due work."""
         return operations.run_worker()
 
     def a_day_passes(self) -> None:
@@ -204,14 +204,14 @@ class World:
             assert faults == [], f"the worker run failed: {faults}"
 
     def reviews(self) -> list[str]:
-        """Return the reasons why a person must look, oldest first."""
+        """Return the reasons of the open reviews, oldest first."""
         return list(Review.objects.filter(resolved_at__isnull=True).order_by("id").values_list("reason", flat=True))
 
     @contextmanager
     def failing_handler(self, hook: str, *, times: int = 1, late: bool = False) -> Iterator[list[str]]:
-        """Let the plugin's own function for a hook raise so many times, before it does its work or, `late`, after.
+        """Let the plugin's function for a hook raise `times` times, before it does its work or, if `late`, after.
 
-        Gives the list of the failures so far.
+        Yields the list of the failures so far.
         """
         manager = hooks.plugin_manager()
         owner = manager.get_plugin(self.shop.plugin)

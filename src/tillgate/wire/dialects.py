@@ -1,4 +1,4 @@
-"""Dialect: what the interface leaves open, as data (silences.md). One frozen value, never a scattered `if`."""
+"""Dialect: the gaps that the interface leaves open, as data (docs/reference/dialect.md). One frozen value, never a scattered `if`."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+/?", re.ASCII)
 
 
 class Encoding(StrEnum):
-    """How a request's body is written (unspecified 3). Both are shown in the interface."""
+    """The encoding of a request's body (unspecified behaviour 3). The interface shows both."""
 
     JSON = "json"
     FORM = "form"
 
 
 class SignatureRule(StrEnum):
-    """What is asked of the signature of something received (unspecified 7 and 8)."""
+    """The check of a received signature (unspecified behaviour 7 and 8)."""
 
     CHECKED = "checked"
-    """One that is present must be right; none is needed."""
+    """A signature that is present must be right; a missing one is accepted."""
     REQUIRED = "required"
-    """There must be one and it must be right."""
+    """A signature must be present and right."""
     IGNORED = "ignored"
-    """It is not polled."""
+    """Tillgate does not check the signature."""
 
 
 class TransactionStatus(StrEnum):
-    """What a status word of the gateway means. Only PAID ever counts as paid."""
+    """The meaning of a gateway's status word. Only PAID ever counts as paid."""
 
     PENDING = "pending"
     PAID = "paid"
@@ -47,36 +47,37 @@ class TransactionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One reading of the interface's silences. The defaults are those of `silences.md`, whose numbers the comments give."""
+    """One gateway's reading of the unspecified behaviour. The comments give the rows of the table in docs/reference/dialect.md."""
 
     name: str
     pay_path: str = "/online/v1/secure-pay"
-    query_path: str = "/online/v1/tran-query"  # 2
-    refund_path: str = "/online/v1/refund"  # 2
-    encoding: Encoding = Encoding.JSON  # 3
-    paid_words: frozenset[str] = frozenset({"success"})  # 6
-    failed_words: frozenset[str] = frozenset({"failed", "fail"})  # 6
-    closed_words: frozenset[str] = frozenset({"closed", "reversed", "cancelled", "expired"})  # 6
-    pending_words: frozenset[str] = frozenset({"pending", "init", "dealing"})  # 6
-    answer_signature: SignatureRule = SignatureRule.CHECKED  # 7
-    notification_signature: SignatureRule = SignatureRule.CHECKED  # 8
-    acknowledgement: str = "success"  # 9
-    macros: tuple[str, ...] = ("amount", "status", "transactionNo", "reference")  # 10
-    success_code: str = "000100"  # 12, Endpoints
-    not_found_code: str = "000022"  # 12, Errors
-    unknown_codes: frozenset[str] = frozenset({"000000"})  # 12
-    refund_refusal_codes: frozenset[str] = frozenset({"000010", "000020", "000021", "000022", "000023", "000030", "000040"})  # 12
-    vendor_minimums: tuple[tuple[str, Decimal], ...] = ()  # 17
-    expired_is_forgotten: bool = False  # 19
+    query_path: str = "/online/v1/tran-query"  # row 2
+    refund_path: str = "/online/v1/refund"  # row 2
+    encoding: Encoding = Encoding.JSON  # row 3
+    paid_words: frozenset[str] = frozenset({"success"})  # row 6
+    failed_words: frozenset[str] = frozenset({"failed", "fail"})  # row 6
+    closed_words: frozenset[str] = frozenset({"closed", "reversed", "cancelled", "expired"})  # row 6
+    pending_words: frozenset[str] = frozenset({"pending", "init", "dealing"})  # row 6
+    answer_signature: SignatureRule = SignatureRule.CHECKED  # row 7
+    notification_signature: SignatureRule = SignatureRule.CHECKED  # row 8
+    acknowledgement: str = "success"  # row 9
+    macros: tuple[str, ...] = ("amount", "status", "transactionNo", "reference")  # row 10
+    success_code: str = "000100"  # row 12; Endpoints
+    not_found_code: str = "000022"  # row 12; Errors
+    unknown_codes: frozenset[str] = frozenset({"000000"})  # row 12
+    refund_refusal_codes: frozenset[str] = frozenset({"000010", "000020", "000021", "000022", "000023", "000030", "000040"})  # row 12
+    vendor_minimums: tuple[tuple[str, Decimal], ...] = ()  # row 17
+    expired_is_forgotten: bool = False  # row 19
 
     def __post_init__(self) -> None:
-        # What is a little wrong would be wrong later and in silence: a rule as other text is none, and letters are in a word too.
+        # A wrong value must fail here: later it would do harm without an error. A rule given as an unknown text would check
+        # nothing, and `"x" in words` would search the letters of a text that was given for a set.
         for name in ("name", "acknowledgement", "success_code", "not_found_code"):
             if not isinstance(getattr(self, name), str):
                 raise ConfigurationError(name, getattr(self, name), "is not text")
         for name in ("pay_path", "query_path", "refund_path"):
             path = getattr(self, name)
-            if not isinstance(path, str) or not _PATH.fullmatch(path):  # one without its slash would run on from the host's name
+            if not isinstance(path, str) or not _PATH.fullmatch(path):  # a path without its slash would run on from the host's name
                 raise ConfigurationError(name, path, "is not a path such as /online/v1/refund")
         if not isinstance(self.expired_is_forgotten, bool):
             raise ConfigurationError("expired_is_forgotten", self.expired_is_forgotten, "is not True or False")
@@ -90,7 +91,7 @@ class Dialect:
         object.__setattr__(self, "vendor_minimums", _minimums(self.vendor_minimums))
 
     def status(self, word: str) -> TransactionStatus:
-        """Return what a status word means; an unknown one is UNRECOGNISED and never paid (unspecified 6)."""
+        """Return the meaning of a status word; an unknown word is UNRECOGNISED and never paid (unspecified behaviour 6)."""
         if word in self.paid_words:
             return TransactionStatus.PAID
         if word in self.failed_words:
@@ -117,7 +118,7 @@ def _texts(name: str, given: object) -> tuple[str, ...]:
 
 def _minimums(given: object) -> tuple[tuple[str, Decimal], ...]:
     try:
-        pairs = tuple((vendor, least) for vendor, least in given)  # type: ignore[attr-defined]  # tried, whatever it is
+        pairs = tuple((vendor, least) for vendor, least in given)  # type: ignore[attr-defined]  # any object may arrive here
     except (TypeError, ValueError):
         pairs = ((None, None),)
     if all(isinstance(vendor, str) and isinstance(least, Decimal) for vendor, least in pairs):

@@ -1,7 +1,8 @@
-"""One exchange with the service: the request's bytes, and what an answer's bytes mean. No I/O.
+"""One exchange with the gateway: the request's bytes, and the meaning of the answer's bytes. No I/O.
 
-`write_*` turns a message into an `HttpRequest`. `read_*` turns an `HttpAnswer` into a value or raises the error of `tillgate.errors`
-that says exactly as much as the answer proves (unspecified 12): whatever leaves a doubt makes the outcome of a pay or refund *unknown*.
+`write_*` turns a message into an `HttpRequest`. `read_*` turns an `HttpAnswer` into a value, or raises the error of
+`tillgate.errors` that says exactly as much as the answer proves (unspecified behaviour 12). Any doubt makes the outcome of a pay or
+refund *unknown*.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 LARGEST_ANSWER_BYTES: Final = 256 * 1024
-"""An envelope is under 1 KB; a longer answer than this is not read to its end."""
+"""An envelope is under 1 KB. Tillgate stops reading a longer answer at this bound."""
 
 _LONGEST_CODE = 40
 _LONGEST_WORD = 64
@@ -45,7 +46,7 @@ _LONGEST_ADDRESS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What the wire needs to know of an account. The token is kept out of the repr (I11)."""
+    """The parts of an account that the wire needs. The repr hides the token (I11)."""
 
     base_url: str
     merchant_no: str
@@ -56,7 +57,7 @@ class Credentials:
 
 @dataclass(slots=True, kw_only=True)
 class HttpRequest:
-    """A signed POST. The body holds merchantNo and verifySign, so it is kept out of the repr (I11)."""
+    """A signed POST. The repr hides the body, since it holds merchantNo and verifySign (I11)."""
 
     operation: str
     reference: str
@@ -67,7 +68,7 @@ class HttpRequest:
 
 @dataclass(slots=True, kw_only=True)
 class HttpAnswer:
-    """What came back. `too_long` says that the body was cut off by us."""
+    """The gateway's HTTP answer. `too_long` says that Tillgate cut the body off."""
 
     status: int
     body: bytes = field(repr=False)
@@ -105,7 +106,7 @@ def write_pay(credentials: Credentials, request: PaymentRequest) -> HttpRequest:
 
 
 def write_query(credentials: Credentials, reference: str) -> HttpRequest:
-    """Write a look-up (2. Query transaction)."""
+    """Write a query (2. Query transaction)."""
     parameters = {"reference": references.reference(reference)}
     return _write("query", credentials, credentials.dialect.query_path, reference, parameters)
 
@@ -141,7 +142,7 @@ def _write(operation: str, credentials: Credentials, path: str, reference: str, 
 
 
 def read_pay(credentials: Credentials, request: PaymentRequest, answer: HttpAnswer) -> CreatedPayment:
-    """Return what was created; raise `Refused`, or `OutcomeUnknown` when the answer leaves any doubt (unspecified 12 and 13)."""
+    """Return the created payment; raise `Refused`, or `OutcomeUnknown` if the answer leaves any doubt (unspecified behaviour 12 and 13)."""
     try:
         envelope = _read_envelope(credentials, answer)
         if not _succeeded(credentials, envelope, answer):
@@ -162,7 +163,10 @@ def read_query(credentials: Credentials, reference: str, answer: HttpAnswer) -> 
 
 
 def read_refund(credentials: Credentials, request: RefundRequest, answer: HttpAnswer) -> Refunded:
-    """Return that the refund succeeded; raise `Refused` only for a code known to be a refusal, else `OutcomeUnknown` (unspecified 12)."""
+    """Return a successful refund; raise `Refused` or `OutcomeUnknown`.
+
+    Only a code that is known to be a refusal raises `Refused` (unspecified behaviour 12).
+    """
     try:
         envelope = _read_envelope(credentials, answer, has_result=False)
         if _succeeded(credentials, envelope, answer):
@@ -198,7 +202,7 @@ def _read_envelope(credentials: Credentials, answer: HttpAnswer, *, has_result: 
         envelope, kept = _parse(answer.body)
     except (ValueError, RecursionError) as error:
         fault = str(error)
-    if fault is not None:  # raised out here, away from frames that hold the body (I11)
+    if fault is not None:  # raised here, away from the frames that hold the body (I11)
         raise AnswerNotUnderstood(f"its body is not JSON ({fault})", answer.status)
     if not isinstance(kept, dict):
         raise AnswerNotUnderstood("its body is not a JSON object", answer.status)
@@ -213,12 +217,12 @@ def _read_envelope(credentials: Credentials, answer: HttpAnswer, *, has_result: 
 
 
 def _parse(body: bytes) -> tuple[Any, Any]:
-    """Return the JSON of an answer as it came, and as a caller may store it: valid text, and no signature at any depth (I11)."""
+    """Return the JSON of an answer as it came, and a copy that a caller may store: valid text without signatures at any depth (I11)."""
     text = body.decode().strip(" \t\r\n")
     received, end = _ANSWERS.raw_decode(text)
     if end < len(text):
         raise ValueError("something follows it")
-    # Only an escape can write what is not valid, so most answers need no second walk.
+    # Only an escape can write invalid text, so most answers need no second walk.
     return received, _kept(received) if "\\u" in text or signing.SIGNATURE in text else received
 
 
@@ -260,10 +264,11 @@ def _signature_fault(credentials: Credentials, envelope: Mapping[str, Any], *, h
 
 
 def _signed_readings(envelope: Mapping[str, Any], result: Mapping[str, Any], *, proves_result: bool) -> Iterator[dict[str, str]]:
-    # "The algorithm for checking response signatures is not shown" (Authentication): the request's algorithm over the plain
-    # fields of the whole answer, or of its result alone. One flat text must mean one answer, so nothing in the result may stand
-    # for what the envelope says. The result alone leaves ret_code unsigned: it is taken only for a success whose news is in the
-    # result (never for a refund), and only with a transactionNo, which no request of ours holds, lest one be reflected to us.
+    # "The algorithm for checking response signatures is not shown" (Authentication). Tillgate applies the request's algorithm to
+    # the plain fields of the whole answer, or of its result alone. One flat text must have one meaning, so no field of the result
+    # may share a name with a field of the envelope. A signature over the result alone leaves ret_code unsigned. Tillgate therefore
+    # accepts it only for a success whose facts are in the result (never for a refund). The result must also hold a transactionNo:
+    # no request holds one, so nobody can pass a signed request off as an answer.
     outer, inner = _wire_texts(envelope), _wire_texts(result)
     shared = (outer.keys() & inner.keys()) - {signing.SIGNATURE}
     if not result.keys().isdisjoint(("ret_code", "ret_msg")) or any(outer[name] != inner[name] for name in shared):
@@ -293,7 +298,7 @@ def _text(result: Mapping[str, Any], name: str, longest: int = _LONGEST_WORD) ->
         return None
     if not isinstance(value, str):
         raise AnswerNotUnderstood(f"{name} is neither text nor a number")
-    if len(value) > longest:  # it must fit where it is recorded
+    if len(value) > longest:  # it must fit into the column that stores it
         raise AnswerNotUnderstood(f"{name} is longer than {longest} characters")
     return value
 
@@ -310,7 +315,7 @@ def _read_created(credentials: Credentials, request: PaymentRequest, result: Map
     )
     url = created.payment_url
     if not is_web_address(url) or not (credentials.sandbox or is_https(url)):
-        # Only its beginning is shown: the rest holds the key of the page (I11).
+        # The message shows only the beginning: the rest holds the key of the page (I11).
         raise AnswerNotUnderstood(f"cashierUrl begins with {url[:8]!r} and is not an absolute https address")
     if not created.transaction_no:
         raise AnswerNotUnderstood("transactionNo is missing")
@@ -334,7 +339,7 @@ def _read_transaction(credentials: Credentials, reference: str, result: Mapping[
         status=credentials.dialect.status(word),
         status_text=word,
         transaction_no=_text(result, "transactionNo"),
-        amount=money.read_amount(result.get("amount")),  # one that cannot be read is None: a paid answer is then held (unspecified 5)
+        amount=money.read_amount(result.get("amount")),  # unreadable is None: a paid answer is then held for review (row 5)
         currency=_text(result, "currency"),
         settle_currency=_text(result, "settleCurrency"),
         raw=dict(result),

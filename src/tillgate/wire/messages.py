@@ -29,13 +29,13 @@ __all__ = [
 ]
 
 DEFAULT_TIMEOUT_MINUTES: Final = 120
-"""The payment page's time-out when none is given (Limits)."""
+"""The payment page's time-out if the request sets none (Limits)."""
 
 _LONGEST_TIMEOUT_MINUTES = 60 * 24 * 30
 
 
 class PaymentMethod(StrEnum):
-    """The payment channels of the interface."""
+    """The payment methods of the interface."""
 
     ALIPAY = "alipay"
     WECHATPAY = "wechatpay"
@@ -54,7 +54,7 @@ class PaymentMethod(StrEnum):
 
 
 class Terminal(StrEnum):
-    """Where the shopper pays: a desktop browser, a phone's browser, or inside an app."""
+    """The shopper's device: a desktop browser, a phone's browser, or an app."""
 
     ONLINE = "ONLINE"
     WAP = "WAP"
@@ -114,7 +114,8 @@ def _timeout(value: object) -> int:
 
 
 def _clean_name(name: str) -> str:
-    # "Special characters are not supported" (goodsInfo); unspecified 15 says which are kept.
+    # "Special characters are not supported" (goodsInfo). Row 15 of the table of unspecified behaviour lists the characters that
+    # stay.
     return " ".join("".join(c if c.isalpha() or c.isdecimal() or c in "-.," else " " for c in name).split())
 
 
@@ -146,19 +147,19 @@ class _Message(BaseModel):
             name = ".".join(map(str, first["loc"]))
             known = {"missing": "is missing", "extra_forbidden": f"is no field of {type(self).__name__}"}
             remedy = known.get(first["type"], f"cannot be used in {type(self).__name__}: {first['msg']}")
-            # The value of a field that nobody knows may be a token in the wrong place.
+            # The value of an unknown field may be a token in the wrong place.
             fault = InvalidRequest(name, "***" if first["type"] == "extra_forbidden" else fields.get(name), remedy)
         else:
             return
         raise fault
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with some fields changed, validated like any other: pydantic's own would take whatever it is given."""
+        """Return a copy with some fields changed, validated like any other message: pydantic's own method would accept any value."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | dict(update or {}))
 
 
 class Goods(_Message):
-    """One line of goodsInfo: what was bought and how many. Special characters in the name become spaces."""
+    """One line of goodsInfo: a product's name and its quantity. Special characters in the name become spaces."""
 
     goods_name: Annotated[str, BeforeValidator(_goods_name)]
     quantity: Annotated[str, BeforeValidator(_quantity)] = "1"
@@ -169,12 +170,12 @@ class Goods(_Message):
 
     @classmethod
     def named(cls, name: str, quantity: int = 1) -> Self:
-        """Build a line from a shop's own product name, which is never refused: one of only special characters becomes `item`."""
+        """Build a line from a shop's own product name. It accepts every name: one of only special characters becomes `item`."""
         return cls(goods_name=_clean_name(name).strip("-., "), quantity=quantity)
 
 
 class PaymentRequest(_Message):
-    """Create payment (secure-pay): an order to be paid with one vendor under a fresh reference.
+    """Create payment (secure-pay): a request to pay an order with one payment method under a fresh reference.
 
     `amount` is in US dollars, `timeout` in minutes. `ipn_url` and `callback_url` must be https unless the account is a sandbox.
     """
@@ -208,7 +209,7 @@ class PaymentRequest(_Message):
         ) -> None: ...
 
     def parameters(self) -> dict[str, str]:
-        """Return the request's parameters as the texts that are signed and sent; an empty one is never sent (unspecified 1)."""
+        """Return the request's parameters as the signed and sent texts. Empty parameters are left out (unspecified behaviour 1)."""
         sent = {
             "currency": self.currency,
             "amount": money.amount_text(self.amount),
@@ -239,7 +240,7 @@ class RefundRequest(_Message):
         def __init__(self, *, reference: str, amount: Decimal | str | int, ipn_url: str | None = None) -> None: ...
 
     def parameters(self) -> dict[str, str]:
-        """Return the request's parameters as the texts that are signed and sent."""
+        """Return the request's parameters as the signed and sent texts."""
         sent = {"reference": self.reference, "amount": money.amount_text(self.amount)}
         if self.ipn_url:
             sent["ipnUrl"] = self.ipn_url
@@ -248,7 +249,7 @@ class RefundRequest(_Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedPayment:
-    """What the service answered to a creation: where to send the shopper."""
+    """The gateway's answer to a creation, with the payment page for the shopper."""
 
     transaction_no: str
     payment_url: str
@@ -261,9 +262,9 @@ class CreatedPayment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """What the service says of a transaction (Resources). A field that it left out is None.
+    """A transaction as the gateway reports it (Resources). A field that the gateway left out is None.
 
-    `status` is what the word means and `status_text` the word itself; `raw` is the result as it came, its numbers exact.
+    `status` is the meaning of the word `status_text`. `raw` is the result as it came, with exact numbers.
     """
 
     reference: str
@@ -278,7 +279,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refunded:
-    """The service took the refund: "On success ret_code is 000100" (Refund; unspecified 14)."""
+    """The gateway accepted the refund: "On success ret_code is 000100" (Refund; unspecified behaviour 14)."""
 
     reference: str
     amount: Decimal

@@ -1,7 +1,7 @@
-"""Money of the interface: US dollars as exact decimals, from text to text (unspecified 4 and 17).
+"""Money of the interface: US dollars as exact decimals, from text to text (unspecified behaviour 4 and 17).
 
-A float never holds money: JSON numbers are read from their text as `WireNumber`. Nothing is rounded: an amount that does not
-fit into cents is refused.
+A float never holds money: JSON numbers are read from their text as `WireNumber`. Nothing is rounded: an amount that does not fit
+into cents raises `InvalidRequest`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CENTS = Decimal("0.01")
 _AMOUNT = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,2}0*)?", re.ASCII)
 _LIMIT = Decimal(10) ** 15
 EXACT: Final = Context(prec=40, traps=[])
-"""What money is counted in, whatever precision and traps the host program has set for its own decimals."""
+"""The decimal context for money. The precision and traps of the host program's own context have no effect on it."""
 
 
 class WireNumber(Decimal):
@@ -63,7 +63,7 @@ def amount(value: object, field: str = "amount") -> Decimal:
 
 
 def read_amount(value: object) -> Decimal | None:
-    """Return an amount received as text or as a `WireNumber` in dollars with two decimals, or None when it is no amount of cents."""
+    """Return a received text or `WireNumber` as dollars with two decimals, or None if it is not an exact amount of cents."""
     exact = _exact(value)
     return exact if exact is not None and exact >= 0 else None
 
@@ -74,17 +74,17 @@ def amount_text(value: Decimal) -> str:
 
 
 def total(amounts: Iterable[Decimal]) -> Decimal:
-    """Return the sum of amounts, 0.00 of none: exact, whatever precision the host program has set for its own decimals."""
+    """Return the sum of amounts, 0.00 if there are none. The host program's decimal precision has no effect on it."""
     return reduce(EXACT.add, amounts, Decimal("0.00"))
 
 
 def left_of(amount: Decimal, taken: Iterable[Decimal]) -> Decimal:
-    """Return what is left of an amount after others were taken from it, below zero when they were more; exact as `total` is."""
+    """Return an amount less the amounts taken from it; negative if those are larger. Exact as `total` is."""
     return EXACT.subtract(amount, total(taken))
 
 
 def _exact(value: object) -> Decimal | None:
-    """Return the same value with two decimals, or None when it is not plainly a number or has parts of a cent."""
+    """Return the same value with two decimals, or None if it is not a plain number or has parts of a cent."""
     if isinstance(value, str):
         return Decimal(value).quantize(_CENTS, context=EXACT) if _AMOUNT.fullmatch(value) else None
     if isinstance(value, bool) or not isinstance(value, Decimal | int):

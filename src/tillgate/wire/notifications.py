@@ -1,6 +1,7 @@
-"""Notifications: what the service sends to ipnUrl, in any of the shapes it might take (Events; unspecified 8).
+"""Notifications that the gateway sends to ipnUrl, in any of their possible shapes (Events; unspecified behaviour 8).
 
-Payload, method and signature are "not shown", so everything is read, kept as evidence and trusted for nothing (I7). Reading never raises.
+Payload, method and signature are "not shown". Tillgate therefore reads every shape, keeps it as evidence and trusts none of it
+(I7). Reading never raises.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ __all__ = [
 LARGEST_NOTIFICATION_BYTES: Final = 64 * 1024
 _MOST_FIELDS = 200
 NOT_READ: Final = "?"
-"""The name under which evidence says what of a notification could not be read."""
+"""The name under which evidence describes the unreadable part of a notification."""
 NOT_WHOLE: Final = "..."
 """The name under which evidence says that the rest of a notification was not kept."""
 
 
 class NotificationSignature(StrEnum):
-    """What a notification's verifySign says."""
+    """The result of checking a notification's verifySign."""
 
     ABSENT = "absent"
     MATCHES = "matches"
@@ -45,16 +46,16 @@ class NotificationSignature(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """What could be read of a notification. `fault` says in words what could not; `repeated` are names that came with two values."""
+    """The readable part of a notification. `fault` describes the unreadable part; `repeated` holds the names that came with two values."""
 
     parameters: Mapping[str, str] = field(repr=False)
     repeated: frozenset[str] = frozenset()
     fault: str | None = None
 
     def signature(self, token: str) -> NotificationSignature:
-        """Tell whether the notification is signed with the token.
+        """Check the notification's signature with the token.
 
-        One with a repeated name never matches: nobody can tell which value was signed.
+        A notification with a repeated name never matches, since the signed value is ambiguous.
         """
         if not self.parameters.get(signing.SIGNATURE):
             return NotificationSignature.ABSENT
@@ -69,7 +70,8 @@ class Notification:
 def read_notification(content_type: str = "", query: str = "", body: bytes = b"") -> Notification:
     """Read a notification from a JSON or form body and from the query string, in that order of preference; never raises.
 
-    Nested JSON values are kept as their JSON text without any verifySign of their own, numbers as the text they had on the wire.
+    Nested JSON values are kept as their JSON text without any verifySign of their own. Numbers keep the text that they had on the
+    wire.
     """
     faults = []
     pairs: list[tuple[str, str]] = []
@@ -90,10 +92,11 @@ def read_notification(content_type: str = "", query: str = "", body: bytes = b""
 
 
 def confirms_refund(evidence: Mapping[str, str], dialect: Dialect, reference: str) -> bool:
-    """Tell whether the evidence of a notification on a refund's own address says that it was done (unspecified 14).
+    """Return whether a notification on a refund's own address proves that the refund is done (unspecified behaviour 14).
 
-    All of it must be understood. It must say so by its code, by its status, or by naming the payment there, where the interface knows of
-    no other trigger than "refund success"; and it may say nothing else. A word that nobody knows proves nothing (unspecified 6).
+    All of the evidence must be understood. It must say "done" by its code, by its status or by naming the payment, and it must say
+    nothing else. The name of the payment is enough because the interface knows no other trigger than "refund success". An unknown
+    status word proves nothing (unspecified behaviour 6).
     """
     code, word, about = (evidence.get(name, "") for name in ("ret_code", "status", "reference"))
     is_paid = dialect.status(word) is TransactionStatus.PAID
@@ -125,7 +128,7 @@ def _json_pairs(text: str) -> list[tuple[str, str]]:
 
 
 class _Pairs(list[tuple[str, object]]):
-    """A JSON object as its pairs, so that a repeated name is seen."""
+    """A JSON object as its pairs, which keep a repeated name."""
 
 
 def _wire_text(value: object) -> str:

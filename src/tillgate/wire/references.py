@@ -1,4 +1,4 @@
-"""References: the merchant's own name of one payment attempt (unspecified 11, I8)."""
+"""References: the merchant's own name of one payment (unspecified behaviour 11, I8)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tillgate.errors import InvalidRequest
 __all__ = ["new_reference", "reference"]
 
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-_RANDOM_LENGTH = 13  # 65 bits: two shops on one merchant account, or a restored database, do not meet
+_RANDOM_LENGTH = 13  # 65 bits: the references of two shops on one merchant account, or of a restored database, do not collide
 _ORDER_LENGTH = 18
 _REFERENCE = re.compile(r"[A-Z0-9-]{1,32}", re.ASCII)
 _UNSAFE = re.compile(r"[^A-Z0-9-]+", re.ASCII)
 
 
 def new_reference(order_number: str | int) -> str:
-    """Return a reference that was never used before: up to 18 safe characters of the order number, a hyphen and 13 random ones."""
+    """Return a fresh reference: up to 18 safe characters of the order number, a hyphen and 13 random characters."""
     if not isinstance(order_number, str | int):
         raise InvalidRequest("order_number", order_number, "is neither text nor a whole number")
     order_number = str(order_number)

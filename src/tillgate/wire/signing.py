@@ -1,7 +1,7 @@
 """verifySign: the MD5 signature of the interface (Authentication, steps 1 to 6).
 
-The two signing examples of the interface disagree about empty parameters. Tillgate sends none, which gives one signature under
-both readings; what is received is checked against both (unspecified 1).
+The two signing examples of the interface disagree about empty parameters. Tillgate sends none, which gives one signature under both
+readings. It checks received signatures under both readings (unspecified behaviour 1).
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ def _token_digest(token: str) -> str:
 def sign(parameters: Mapping[str, str], token: str) -> str:
     """Return verifySign, 32 lower-case hex digits, of the parameters.
 
-    A verifySign among the parameters is left out (step 1) and so are empty ones (step 3). Values are the very texts that go on the wire.
+    The signature leaves out a verifySign among the parameters (step 1) and empty parameters (step 3). Values are the exact texts on
+    the wire.
     """
     if SIGNATURE in parameters:
         parameters = {name: value for name, value in parameters.items() if name != SIGNATURE}
     try:
-        # Adding the texts up, unlike formatting them, raises TypeError for whatever is not text.
+        # Concatenation, unlike formatting, raises TypeError for a value that is not text.
         return _digest("&".join([name + "=" + value for name in sorted(parameters) if (value := parameters[name]) != ""]), token)
     except (TypeError, UnicodeEncodeError):
         del token  # error reports print local variables (I11)
@@ -41,10 +42,10 @@ def sign(parameters: Mapping[str, str], token: str) -> str:
 
 
 def verify(parameters: Mapping[str, str], token: str, signature: str | None = None) -> bool:
-    """Tell, in constant time, whether a signature belongs to the parameters under either reading of step 3.
+    """Return, in constant time, whether a signature belongs to the parameters under either reading of step 3.
 
-    The signature is the parameters' own verifySign unless one is given. None, or an empty one, is false, and so are parameters that nobody
-    can have signed, since they are not valid Unicode.
+    The signature is the parameters' own verifySign unless the caller passes one. A missing or empty signature gives False.
+    Parameters that are not valid Unicode give False too, since such text cannot be signed.
     """
     given = parameters.get(SIGNATURE) if signature is None else signature
     if not given:
@@ -61,7 +62,7 @@ def verify(parameters: Mapping[str, str], token: str, signature: str | None = No
 
 
 def steps(parameters: Mapping[str, str], token: str) -> dict[str, str]:
-    """Return the signature's steps in order with their intermediate texts, the token's digest masked, for a person to compare."""
+    """Return the signature's steps in order with their intermediate texts, the token's digest masked, for people to compare."""
     kept = {name: value for name, value in parameters.items() if value != "" and name != SIGNATURE}
     left_out = sorted(set(parameters) - set(kept))
     joined = "&".join(map("=".join, sorted(kept.items())))

@@ -1,4 +1,4 @@
-"""Text that came from outside, made safe to keep and to show."""
+"""Text from outside, made safe to store and to show."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ _LONGEST_SHOWN: Final = 300
 
 
 def storable(text: str) -> str:
-    """Return the text without what a database refuses.
+    """Return the text without the characters that a database refuses.
 
-    Half a surrogate pair cannot be encoded and PostgreSQL refuses NUL: nothing must fail to be stored for that. What stands in their place
-    means nothing anywhere, as a question mark would in an address.
+    Half a surrogate pair cannot be encoded, and PostgreSQL refuses NUL. Such text must still be stored. The replacement character
+    has no meaning in any syntax, unlike a question mark in an address.
     """
     return _NOT_STORABLE.sub("\ufffd", text)
 
 
 def masked(text: str) -> str:
-    """Return the text, within a bound, with whatever may be a signature hidden.
+    """Return the text, cut to a bound, with every possible signature hidden.
 
-    A gateway that complains about a signature may well print the one it wanted (I11).
+    A gateway that complains about a signature may print the one that it expected (I11).
     """
     return text if len(text) < 32 else _MD5_HEX.sub("***", text)[:_LONGEST_SHOWN]
 
 
 def printable(text: str) -> str:
-    """Return the text with its control characters escaped: what others say is shown by a terminal, and never obeyed."""
+    """Return the text with its control characters escaped, so that a terminal shows foreign text and never obeys it."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def described(error: Exception) -> str:
-    """Return what an exception of a foreign library says. It may quote what the gateway sent, and that may quote us."""
+    """Return the text of a foreign library's exception. It may quote the gateway's answer, which may quote Tillgate's request."""
     return masked(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)

@@ -1,4 +1,4 @@
-"""Addresses that cross the wire: absolute, http or https, and nothing that could smuggle a header or a user name."""
+"""Addresses that cross the wire: absolute, http or https, without any part that could smuggle a header or a user name."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import re
 
 __all__ = ["is_https", "is_web_address", "without_user"]
 
-# No user name, no macro, and no host that a resolver would choke on. After the host braces are allowed: a callback address carries
-# macros. Everything else outside RFC 3986 must arrive percent-encoded. It is read here and not by urlsplit, which forgives too much.
+# No user name, no macro, and no host that a resolver would fail on. Braces are allowed after the host, since a callback address
+# carries macros. Everything else outside RFC 3986 must arrive percent-encoded. The pattern reads the address, because urlsplit
+# forgives too much.
 _NAME = r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?"
 _HOST = rf"(?P<host>(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<name>{_NAME}))(?::(?P<port>[0-9]{{1,5}}))?)"
 _ADDRESS = re.compile(rf"(?i:https?)://{_HOST}(?:[/?#][A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%{{}}]*)?", re.ASCII)
 
 
 def is_web_address(text: object) -> bool:
-    """Tell whether the text is an absolute http(s) address with a host, without credentials."""
+    """Return whether the text is an absolute http(s) address with a host, without credentials."""
     address = _ADDRESS.fullmatch(text) if isinstance(text, str) else None
     if not address:
         return False
@@ -35,7 +36,7 @@ def is_web_address(text: object) -> bool:
 
 
 def is_https(text: str) -> bool:
-    """Tell whether an address is https."""
+    """Return whether an address is https."""
     return text[:8].lower() == "https://"
 
 

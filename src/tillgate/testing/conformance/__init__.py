@@ -1,14 +1,13 @@
-"""The conformance kit: what Tillgate promises, tried on a shop of any framework through its driver.
+"""The conformance kit: the promises of Tillgate, tested on a shop of any framework through its driver.
 
 A plugin's author writes a `ShopDriver` and a subclass::
 
     from tillgate.testing.conformance import Conformance
-
     class TestConformance(Conformance):
         driver = BookshopDriver()
 
-Every scenario runs the shop's real pages and Tillgate's real operations against the sandbox over HTTP, and looks at the shop through
-the driver alone.
+Every scenario runs the shop's real pages and Tillgate's real operations against the sandbox over HTTP. It reads the shop through the
+driver alone.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ class Conformance(Paying, Notifications, Money, Refunds, Faults):
     """How the scenarios talk to the shop."""
 
     distributions: ClassVar[tuple[str, ...]] = ()
-    """The distributions whose versions the report names, beside the plugin's own and Django: the shop's framework."""
+    """Further distributions for the report to name with their versions, such as the shop's framework."""
 
     declined: ClassVar[Mapping[str, str]] = {}
-    """Scenarios that do not hold, by name without `test_`, each with the reason why. One that holds after all fails."""
+    """Scenarios that the shop declines, by name without `test_`, each with the reason. A declined scenario that holds is a failure."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
-        """Refuse to decline what does not exist, or without a reason."""
+        """Refuse to decline an unknown scenario, or to decline without a reason."""
         super().__init_subclass__(**arguments)
         for name, reason in cls.declined.items():
             if name not in cls.scenarios():
@@ -54,7 +53,7 @@ class Conformance(Paying, Notifications, Money, Refunds, Faults):
 
     @classmethod
     def scenarios(cls) -> dict[str, str]:
-        """Return the name of every scenario and the sentence that it promises, in order."""
+        """Return the name of every scenario and its promise, in order."""
         found = {}
         for group in Conformance.__bases__:
             for name, test in vars(group).items():

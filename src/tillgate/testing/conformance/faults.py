@@ -1,4 +1,4 @@
-"""Faults of the shop's own: handlers that raise, processes that die, and logs that tell too much."""
+"""Faults on the shop's side: handlers that raise, processes that die, and secrets in logs."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ["Faults"]
 
 _T = TypeVar("_T")
 _MOST_POINTS: Final = 200
-_WRONG_TOKEN: Final = "0123456789abcdef0123456789abcdef0"  # noqa: S105  # polled for in the logs
+_WRONG_TOKEN: Final = "0123456789abcdef0123456789abcdef0"  # noqa: S105  # searched for in the logs
 _SIGNATURE: Final = re.compile(rb"verifySign\W{1,6}([0-9a-f]{32})")
 
 
 class Faults:
-    """Scenarios in which something of the shop's own goes wrong."""
+    """Scenarios in which a part of the shop fails."""
 
     def test_paid_handler_raises(self, world: World) -> None:
-        """A handler that raises when the order is paid is tried again, and takes effect once, wherever in it it raised."""
+        """A handler that raises when the order is paid is tried again, and takes effect once, wherever it raised."""
         for late in (False, True):
             order = world.order()
             payment = world.pay_page(order)
@@ -56,7 +56,7 @@ class Faults:
         expect_released(world, order)
 
     def test_refund_handler_raises(self, world: World) -> None:
-        """A handler that raises when money was refunded is tried again, and takes effect once; the money goes out once."""
+        """A handler that raises when money was refunded is tried again, and takes effect once; the refund is sent once."""
         for late in (False, True):
             payment = _paid(world)
             with world.failing_handler("tillgate_refund_changed", late=late) as failures:
@@ -68,7 +68,7 @@ class Faults:
             assert world.refunded_amount(payment) == Decimal("5.00")
 
     def test_handler_that_keeps_raising(self, world: World) -> None:
-        """A handler that keeps failing is shown to a person, gateway and shopper meet no error, and the order is paid in the end."""
+        """A handler that keeps failing opens a review, gateway and shopper meet no error, and the order is paid in the end."""
         order = world.order()
         payment = world.pay_page(order)
         world.shopper_pays(payment)
@@ -81,7 +81,7 @@ class Faults:
         expect_paid_once(world, order)
 
     def test_order_that_cannot_be_described(self, world: World) -> None:
-        """A shop that cannot say what its order costs when the money comes loses none: it is asked again."""
+        """A shop that fails to describe its order when the money comes loses no money: Tillgate asks it again."""
         order = world.order()
         payment = world.pay_page(order)
         world.shopper_pays(payment)
@@ -91,7 +91,7 @@ class Faults:
         expect_paid_once(world, order)
 
     def test_crash_while_starting(self, world: World) -> None:
-        """A process that dies anywhere while a payment starts loses no money that the gateway could have taken meanwhile."""
+        """A process that dies at any point while a payment starts loses no money that the gateway may have taken."""
 
         def prepare() -> tuple[str, int]:
             return world.order(), len(world.sandbox.service.transactions())
@@ -119,7 +119,7 @@ class Faults:
         _crash_everywhere(lambda: _paid_at_gateway(world), world.come_back, lambda payment: _settled(world, payment))
 
     def test_crash_while_working(self, world: World) -> None:
-        """A worker run that dies anywhere is made good by the next."""
+        """The next worker run finishes the work of one that dies anywhere."""
 
         def prepare() -> Payment:
             payment = _paid_at_gateway(world)
@@ -129,7 +129,7 @@ class Faults:
         _crash_everywhere(prepare, lambda _: world.run_worker(), lambda payment: _settled(world, payment))
 
     def test_crash_while_releasing(self, world: World) -> None:
-        """A process that dies anywhere while an order is given up leaves it given up after the next worker run."""
+        """A process that dies anywhere while an order is released leaves it released after the next worker run."""
 
         def prepare() -> str:
             order = world.order()
@@ -146,7 +146,7 @@ class Faults:
         _crash_everywhere(prepare, lambda _: world.run_worker(), check)
 
     def test_crash_while_refunding(self, world: World) -> None:
-        """A process that dies anywhere while money goes back gives none twice, and none that nobody hears of."""
+        """A process that dies at any point while it refunds sends no refund twice, and loses track of none."""
 
         def check(payment: Payment) -> None:
             _soon(world)
@@ -165,7 +165,7 @@ class Faults:
         _crash_everywhere(lambda: _paid(world), lambda payment: operations.refund(payment.pk, "5.00"), check)
 
     def test_no_secret_in_logs(self, world: World) -> None:
-        """Neither token nor signature is logged at any level, whatever happens."""
+        """No log holds a token or a signature, at any level and after any fault."""
         with _everything_logged() as lines:
             _much_happens(world)
         assert lines
@@ -192,7 +192,7 @@ def _paid_at_gateway(world: World) -> Payment:
 
 
 def _soon(world: World) -> None:
-    """Let so much time pass that a look, a lease and a call that was cut off are over."""
+    """Let enough time pass for a poll, a lease and an interrupted call to end."""
     for ahead in ({"seconds": 15}, {"minutes": 20}):
         world.time.advance(**ahead)
         faults = world.run_worker().faults
@@ -219,7 +219,7 @@ def _crash_everywhere(prepare: Callable[[], _T], action: Callable[[_T], object],
 
 
 def _much_happens(world: World) -> None:
-    """Everything once that sends or receives a signature, goes wrong, or is told about."""
+    """Do everything once that sends or receives a signature, fails, or opens a review."""
     control = world.sandbox.control
     payment = _paid_at_gateway(world)
     world.gateway_notification(payment, "forged")
@@ -247,7 +247,7 @@ def _much_happens(world: World) -> None:
 
 @contextmanager
 def _everything_logged() -> Iterator[list[str]]:
-    """Hear every logger at every level, SQL included, with tracebacks and whatever else a record carries."""
+    """Collect the records of every logger at every level, SQL included, with tracebacks and all other attributes."""
     lines: list[str] = []
 
     class Ear(logging.Handler):

@@ -1,4 +1,4 @@
-"""What the scenarios judge by."""
+"""The checks of the scenarios."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _TOKEN: Final = re.compile(rb"""name=["']?csrfmiddlewaretoken["']?\s+value=["']?
 
 
 def token_on(page: Any, browser: Client) -> dict[str, str]:
-    """Return the CSRF token that a page sends with its forms, or that its script finds in the cookie; nothing if it was given none."""
+    """Return the CSRF token that a page sends with its forms, or that its script finds in the cookie; empty without a token."""
     found, cookie = _TOKEN.search(b"".join(page)), browser.cookies.get(settings.CSRF_COOKIE_NAME)
     token = found[1].decode() if found else cookie.value if cookie else ""
     return {"csrfmiddlewaretoken": token} if token else {}
 
 
 def expect_paid_once(world: World, order: str) -> None:
-    """Fail unless the shop holds an order to be paid, by one payment."""
+    """Fail unless the shop regards an order as paid, by one payment."""
     shop = world.shop
     assert shop.is_paid(order), "the shopper paid, and the shop does not hold the order to be paid"
     assert shop.times_paid(order) == 1, f"being paid took effect {shop.times_paid(order)} times"
@@ -46,20 +46,20 @@ def expect_paid_once(world: World, order: str) -> None:
 
 
 def expect_unpaid(world: World, order: str) -> None:
-    """Fail unless the shop holds an order to be unpaid."""
+    """Fail unless the shop regards an order as unpaid."""
     assert not world.shop.is_paid(order), "nobody paid, and the shop holds the order to be paid"
     assert world.shop.times_paid(order) == 0, "nobody paid, and being paid took effect in the shop"
 
 
 def expect_released(world: World, order: str) -> None:
-    """Fail unless the shop has given an order up, once."""
+    """Fail unless the shop has released an order, once."""
     shop = world.shop
     assert shop.is_released(order), "nobody paid, and the shop still holds what it reserved"
     assert shop.times_released(order) in (None, 1), f"giving the order up took effect {shop.times_released(order)} times"
 
 
 def expect_still_waiting(world: World, order: str) -> None:
-    """Fail unless the shop waits for the money of an order, whatever became of another one."""
+    """Fail unless the shop still waits for the money of an order after another order has ended."""
     expect_unpaid(world, order)
     assert not world.shop.is_released(order), "the shop gave up an order that was not meant"
     assert world.shop.is_payable(order), "the shop no longer waits for the money of an order that was not meant"
@@ -74,7 +74,7 @@ def expect_no_payment_page(world: World, order: str, method: str = "alipay") -> 
 
 
 def expect_landing(client: Client, answer: Any) -> None:
-    """Fail unless a shopper who came back is shown a page. One on another host, as a storefront of its own, cannot be polled here."""
+    """Fail unless a returning shopper gets a page. A page on another host, such as a separate storefront, is not checked here."""
     assert answer.status_code in (200, 302), f"the return is answered with HTTP {answer.status_code}"
     to = urlsplit(answer.get("Location", ""))
     if answer.status_code == 302 and to.netloc in ("", "testserver", urlsplit(get_settings().public_url).netloc):
@@ -83,7 +83,7 @@ def expect_landing(client: Client, answer: Any) -> None:
 
 
 def needs_review(world: World, *reasons: str) -> None:
-    """Fail unless a person is told exactly so much."""
+    """Fail unless exactly these reviews are open."""
     told = world.reviews()
     assert told == list(reasons), f"a person was told {told}, and should be told {list(reasons)}"
 

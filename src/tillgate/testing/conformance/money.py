@@ -1,4 +1,4 @@
-"""Money that does not fit: paid twice, too late, too little, in another currency, or in words that nobody knows."""
+"""Money that does not fit: paid twice, too late, too little, in another currency, or with an unknown status word."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Money"]
 
 
 class Money:
-    """Scenarios in which the order or the gateway's answer is not what it should be."""
+    """Scenarios in which the order or the gateway's answer is not as it should be."""
 
     def test_paid_twice(self, world: World) -> None:
-        """Of two payments that are both paid one pays the order; the other is raised, and refunded in one step."""
+        """Of two paid payments of one order, one pays the order; the other opens a review, and one step refunds it."""
         order = world.order()
         first, second = world.pay_page(order), world.pay_page(order, "paypal")
         for payment in (first, second):
@@ -33,7 +33,7 @@ class Money:
         needs_review(world)
 
     def test_paid_after_close(self, world: World) -> None:
-        """Money for an order that was closed meanwhile is raised, does not open the order again, and is refunded in one step."""
+        """Money for a closed order opens a review and does not open the order again; one step refunds it."""
         order = world.order()
         payment = world.pay_page(order)
         world.shop.close_order(order)
@@ -56,7 +56,7 @@ class Money:
         expect_unpaid(world, order)
 
     def test_handler_pays_an_order_once(self, world: World) -> None:
-        """The plugin's own handler marks no order paid that is paid already."""
+        """The plugin's own handler does not mark a paid order as paid again."""
         order = world.order()
         payment = world.pay_page(order)
         world.shopper_pays(payment)
@@ -65,11 +65,11 @@ class Money:
         expect_paid_once(world, order)
 
     def test_order_became_dearer(self, world: World) -> None:
-        """An order that costs more by the time its money comes is not paid by it; a person is told."""
+        """Money does not pay an order that has become dearer; a review opens."""
         order = world.order("12.50")
         payment = world.pay_page(order)
         world.shop.edit_total(order, Decimal("20.00"))
-        outcome = _tell_paid(payment)  # as if it was edited in the moment after the core had asked what it costs
+        outcome = _tell_paid(payment)  # as if the order was edited just after Tillgate had read its price
         assert outcome in (hooks.PaidOutcome.UNDERPAID, hooks.PaidOutcome.NOT_PAYABLE), f"the handler said {outcome!r} of a dearer order"
         expect_unpaid(world, order)
         world.shopper_pays(payment)
@@ -79,7 +79,7 @@ class Money:
         assert world.fresh(payment).status == "paid"
 
     def test_order_became_cheaper(self, world: World) -> None:
-        """An order that costs less by the time its money comes is paid, and a person is told of the difference."""
+        """Money pays an order that has become cheaper, and a review names the difference."""
         order = world.order("12.50")
         payment = world.pay_page(order)
         world.shop.edit_total(order, Decimal("10.00"))
@@ -101,22 +101,22 @@ class Money:
         expect_paid_once(world, order)
 
     def test_amount_mismatch(self, world: World) -> None:
-        """An answer that says paid with another amount, or with none, pays nothing and is raised; the right one pays."""
+        """An answer that says paid with another amount, or with none, pays nothing and opens a review; the right one pays."""
         _disagrees(world, "wrong_amount", "amount-mismatch")
         _disagrees(world, "missing_amount", "amount-missing")
 
     def test_currency_mismatch(self, world: World) -> None:
-        """An answer that says paid in another currency, or in none, pays nothing and is raised; the right one pays."""
+        """An answer that says paid in another currency, or in none, pays nothing and opens a review; the right one pays."""
         for fault in ("wrong_currency", "missing_currency", "wrong_settle_currency"):
             _disagrees(world, fault, "currency-mismatch")
 
     def test_answer_about_another_payment(self, world: World) -> None:
-        """An answer about another transaction or reference pays nothing and is raised; the right one pays."""
+        """An answer about another transaction or reference pays nothing and opens a review; the right one pays."""
         _disagrees(world, "wrong_transaction_no", "transaction-no-mismatch")
         _disagrees(world, "other_reference")
 
     def test_unrecognised_status(self, world: World) -> None:
-        """A status that nobody knows neither pays nor gives up the order; past expiry a person is told, and then money still counts."""
+        """An unknown status neither pays nor releases the order; past expiry a review opens, and late money still counts."""
         order = world.order()
         payment = world.pay_page(order)
         control = world.sandbox.control
@@ -131,7 +131,7 @@ class Money:
         expect_paid_once(world, order)
 
     def test_changed_after_paid(self, world: World) -> None:
-        """A payment that the gateway takes back later stays paid in the shop; a person is told."""
+        """A payment that the gateway takes back later stays paid in the shop, and a review opens."""
         order = world.order()
         payment = world.pay_page(order)
         world.shopper_pays(payment)
@@ -144,7 +144,7 @@ class Money:
         needs_review(world, "changed-after-paid")
 
     def test_wrong_credentials(self, world: World) -> None:
-        """A wrong token closes no order: one matter for a person, and with the right token the money is found."""
+        """A wrong token closes no order and opens one review; with the right token the money is found."""
         paid, waiting = world.order(), world.order()
         payment = world.pay_page(paid)
         world.pay_page(waiting)
@@ -162,7 +162,7 @@ class Money:
         expect_paid_once(world, paid)
 
     def test_order_not_found_at_the_gateway(self, world: World) -> None:
-        """A gateway that denies what it has created, as under a wrong merchantNo, closes no order; a person is told."""
+        """A gateway that denies its own payment, as under a wrong merchantNo, closes no order; a review opens."""
         order = world.order()
         payment = world.pay_page(order)
         world.shopper_pays(payment)
@@ -178,7 +178,7 @@ class Money:
         expect_paid_once(world, order)
 
     def test_gateway_brings_no_news(self, world: World) -> None:
-        """Errors, silence and nonsense are inconclusive: the order stays as it is until there is an answer."""
+        """Errors, missing answers and nonsense are inconclusive: the order stays as it is until there is an answer."""
         order = world.order()
         payment = world.pay_page(order)
         world.shopper_pays(payment)
@@ -191,7 +191,7 @@ class Money:
         expect_paid_once(world, order)
 
     def test_unknown_outcome_of_pay(self, world: World) -> None:
-        """A creation whose answer is lost may be tried again at once, and money that comes by the lost one is found."""
+        """After a creation whose answer is lost, the shopper may try again immediately, and money for the lost payment is found."""
         order = world.order()
         world.sandbox.control.fault("lost_response", occasion="pay")
         expect_no_payment_page(world, order)
@@ -203,7 +203,7 @@ class Money:
         expect_paid_once(world, order)
 
     def test_refused_creation(self, world: World) -> None:
-        """A creation that the gateway refuses brings a page, the order stays payable, and the next try pays it."""
+        """A creation that the gateway refuses leads to a page, the order stays payable, and the next try pays it."""
         order = world.order()
         world.sandbox.control.fault("refused", occasion="pay")
         expect_no_payment_page(world, order)
@@ -215,7 +215,7 @@ class Money:
 
 
 def _tell_paid(payment: Payment) -> object:
-    """Tell the plugin that a payment is paid, past all that the core asks before."""
+    """Deliver "paid" to the plugin without the checks that Tillgate makes before."""
     from tillgate.django.operations.values import payment_value
 
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""Notifications: what arrives from outside is a hint to ask, whatever it says, however often and in whatever order."""
+"""Notifications: a message from outside is only a hint to reconcile, with any content, number and order."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Notifications:
         expect_paid_once(world, order)
 
     def test_forged_notifications(self, world: World) -> None:
-        """Notifications that say "success" and are not the gateway's pay nothing, signed wrongly or not at all, and ask it once at most."""
+        """Forged notifications that say "success", signed wrongly or unsigned, pay nothing and cause at most one query."""
         world.configure(NOTIFICATION_THROTTLE_SECONDS=60)
         order = world.order()
         payment = world.pay_page(order)
@@ -77,7 +77,7 @@ class Notifications:
         assert world.fresh(payment).status == "pending"
 
     def test_lying_return(self, world: World) -> None:
-        """A shopper who comes back with "success" in the address and has not paid has paid nothing."""
+        """A shopper who returns without paying, with "success" in the address, has paid nothing."""
         order = world.order()
         payment = world.pay_page(order)
         path = reverse("tillgate:return", args=[payment.return_key])
@@ -86,7 +86,7 @@ class Notifications:
         expect_unpaid(world, order)
 
     def test_late_notification(self, world: World) -> None:
-        """A notification that comes a day after the worker run has found the money changes nothing more."""
+        """A notification that arrives a day after the worker run found the money changes nothing more."""
         order = world.order()
         payment = world.pay_page(order)
         world.shopper_pays(payment)
@@ -111,7 +111,7 @@ class Notifications:
         expect_paid_once(world, order)
 
     def test_late_money_for_a_released_order(self, world: World) -> None:
-        """Money that comes after the order was given up is recorded and raised for a person, though no notification tells of it."""
+        """Money for a released order is recorded and opens a review, even if no notification arrives."""
         order = world.order()
         payment = world.pay_page(order)
         world.a_day_passes()

@@ -1,4 +1,4 @@
-"""Paying: what the shopper does, and which of the shop's doors hears of it."""
+"""Paying: the acts of the shopper, and the three ways by which Tillgate finds the money."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Paying:
     """Scenarios of a shopper who pays, leaves, comes back or does not."""
 
     def test_pay_and_return(self, world: World) -> None:
-        """A shopper who pays and comes back lands in the shop with a paid order, though no notification arrived."""
+        """A shopper who pays and comes back lands in the shop with a paid order, even if no notification arrived."""
         order = world.order()
         browser = Client(enforce_csrf_checks=True)
         page = browser.get(world.shop.pay_path(order))
@@ -61,7 +61,7 @@ class Paying:
         expect_paid_once(world, order)
 
     def test_neither_notification_nor_return(self, world: World) -> None:
-        """A worker run finds the money of a shopper who paid and closed the tab, and whose notification was lost."""
+        """A worker run finds the money if the shopper closed the tab after paying and the notification was lost."""
         order = world.order()
         world.shopper_pays(world.pay_page(order))
         world.time.advance(seconds=10)
@@ -69,7 +69,7 @@ class Paying:
         expect_paid_once(world, order)
 
     def test_found_paid_when_paying_again(self, world: World) -> None:
-        """Whoever wants to pay an order again that is paid by now is not charged again, though the notification was lost."""
+        """A second attempt to pay a paid order charges nothing, even if the notification was lost."""
         order = world.order()
         world.shopper_pays(world.pay_page(order))
         expect_no_payment_page(world, order, "paypal")
@@ -90,7 +90,7 @@ class Paying:
         expect_paid_once(world, order)
 
     def test_leave_and_pay_again(self, world: World) -> None:
-        """A shopper who leaves the payment page pays with another payment method, under a reference of its own."""
+        """After leaving the payment page, the shopper pays with another payment method, under a new reference."""
         order = world.order()
         left = world.pay_page(order)
         world.sandbox.control.leave(left.reference)
@@ -106,7 +106,7 @@ class Paying:
         assert world.reviews() == []
 
     def test_expiry(self, world: World) -> None:
-        """An order that nobody pays is released, once, after the payment page has closed and the time to try again has passed."""
+        """An unpaid order is released, once, after the payment page has closed and the time to try again has passed."""
         order = world.order()
         world.pay_page(order)
         world.time.advance(minutes=50)
@@ -127,7 +127,7 @@ class Paying:
         assert world.reviews() == []
 
     def test_kept_while_another_payment_is_open(self, world: World) -> None:
-        """An order is not released as long as another payment of it is open, and money that comes by that one pays it."""
+        """An order is not released while another payment of it is open, and money from that payment pays it."""
         order = world.order()
         declined = world.pay_page(order)
         world.time.advance(minutes=30)
@@ -155,7 +155,7 @@ class Paying:
         assert len(at_gateway(world, order)) == 1
 
     def test_nothing_starts_on_a_paid_order(self, world: World) -> None:
-        """Nobody is led to the payment page for an order that is paid."""
+        """A paid order never leads to the payment page."""
         order = world.order()
         payment = world.pay_page(order)
         world.shopper_pays(payment)
@@ -165,14 +165,14 @@ class Paying:
         assert len(at_gateway(world, order)) == 1
 
     def test_nothing_starts_on_a_closed_order(self, world: World) -> None:
-        """Nobody is led to the payment page for an order that the staff closed."""
+        """An order that the staff closed never leads to the payment page."""
         order = world.order()
         world.shop.close_order(order)
         expect_no_payment_page(world, order)
         assert at_gateway(world, order) == []
 
     def test_order_in_another_currency(self, world: World) -> None:
-        """Nobody is led to the payment page for an order in another currency, whose sum would be taken in dollars."""
+        """An order in another currency never leads to the payment page, which would take its total in dollars."""
         order = world.shop.place_order_in("EUR", Decimal("12.50"))
         for method in ("alipay", "paypal"):
             expect_no_payment_page(world, order, method)
@@ -180,7 +180,7 @@ class Paying:
         expect_unpaid(world, order)
 
     def test_method_that_is_not_offered(self, world: World) -> None:
-        """A method that the owner does not offer, or that nobody knows, brings a page instead of an error, and nothing is created."""
+        """A payment method that is unknown or not offered leads to a page instead of an error, and creates nothing."""
         order = world.order()
         world.configure(PAYMENT_METHODS=["paypal"])
         for method in ("alipay", "no-such-method", "", "paypal' OR 1=1 --"):
@@ -189,14 +189,14 @@ class Paying:
         assert world.pay_page(order, "paypal").method == "paypal"
 
     def test_amounts_are_exact(self, world: World) -> None:
-        """The gateway is asked for exactly what the order costs, to the cent."""
+        """Tillgate asks the gateway for exactly the price of the order, to the cent."""
         for total in ("0.01", "0.29", "12.10", "99.99", "1234.56"):
             order = world.order(total)
             payment = world.pay_page(order)
             assert Decimal(world.sandbox.service.find(payment.reference).amount) == Decimal(total)
 
     def test_atomic_requests(self, world: World) -> None:
-        """A project whose every request is a transaction takes money all the same, and never holds one across the network."""
+        """A project that runs every request in a transaction can take money, and no transaction is open during a network call."""
         configured = connections.settings["default"]
         before = configured["ATOMIC_REQUESTS"]
         configured["ATOMIC_REQUESTS"] = True
@@ -212,11 +212,11 @@ class Paying:
         expect_paid_once(world, returned)
 
     def test_other_payment_methods_are_undisturbed(self, world: World) -> None:
-        """An order that is paid otherwise stays as the shop has it, and the gateway hears nothing of it."""
+        """An order that is paid otherwise stays as the shop has it, and no request about it reaches the gateway."""
         order = world.shop.place_order_paid_otherwise(Decimal("12.50"))
         before = (world.shop.is_paid(order), world.shop.times_paid(order), world.shop.is_released(order), world.shop.refunded(order))
         assert before[0], "the driver says that the order is not paid"
-        operations.open_order(world.shop.plugin, order)  # the shopper was about to pay with Tillgate, and thought better of it
+        operations.open_order(world.shop.plugin, order)  # the shopper began to pay with Tillgate, and then chose another way
         world.a_day_passes()
         after = (world.shop.is_paid(order), world.shop.times_paid(order), world.shop.is_released(order), world.shop.refunded(order))
         assert after == before, (
@@ -226,7 +226,7 @@ class Paying:
         assert not world.sandbox.service.journal.all(), "the gateway heard of an order that is paid otherwise"
 
     def test_returning_with_an_address_that_nobody_has(self, world: World) -> None:
-        """Addresses that nobody has are not found, and leave nothing behind."""
+        """Unknown addresses are not found, and leave nothing behind."""
         order = world.order()
         world.pay_page(order)
         for name in ("payment-notification", "refund-notification", "return", "status"):

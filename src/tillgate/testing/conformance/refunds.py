@@ -1,4 +1,4 @@
-"""Refunds: bounded, sent once, taking effect once, and held when nobody knows."""
+"""Refunds: bounded, sent once, taking effect once, and held while their outcome is unknown."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["Refunds"]
 
 
 class Refunds:
-    """Scenarios of money that goes back."""
+    """Scenarios of refunds."""
 
     def test_full_refund(self, world: World) -> None:
-        """All of a payment is refunded, once, and the shop holds it to be."""
+        """A full refund refunds the whole payment, once, and the shop records it."""
         earlier, payment, later = _paid(world), _paid(world), _paid(world)
         assert operations.refund(payment.pk, "12.50", staff="ann", reason="returned").status == "succeeded"
         _expect_refunded(world, payment, "12.50")
@@ -38,14 +38,14 @@ class Refunds:
         needs_review(world)
 
     def test_partial_refunds(self, world: World) -> None:
-        """Parts are refunded one after the other, and the shop holds their sum to be."""
+        """Partial refunds follow each other, and the shop records their sum."""
         payment = _paid(world)
         for amount, sum_ in (("2.50", "2.50"), ("0.01", "2.51"), ("9.99", "12.50")):
             operations.refund(payment.pk, amount)
             _expect_refunded(world, payment, sum_)
 
     def test_over_refund(self, world: World) -> None:
-        """More than was paid is never refunded, in one refund or in several; nothing is sent."""
+        """More than was paid is never refunded, in one refund or in several; no refund is sent."""
         payment = _paid(world)
         operations.refund(payment.pk, "2.50")
         for amount in ("10.01", "12.50", "1000000"):
@@ -54,14 +54,14 @@ class Refunds:
         _expect_refunded(world, payment, "2.50")
 
     def test_concurrent_refunds(self, world: World) -> None:
-        """Of two refunds at the same moment that are too much together, one goes out."""
+        """Of two simultaneous refunds that are too much together, one is sent."""
         payment = _paid(world)
         done = together(*[lambda: operations.refund(payment.pk, "8.00").status] * 2)
         assert sorted(isinstance(one, InvalidRequest) for one in done) == [False, True], f"{done}"
         _expect_refunded(world, payment, "8.00")
 
     def test_refused_refund(self, world: World) -> None:
-        """A refund that the gateway refuses takes no effect in the shop, and may be asked for again."""
+        """A refund that the gateway refuses takes no effect in the shop, and staff may request it again."""
         payment = _paid(world)
         world.sandbox.control.fault("refused", occasion="refund")
         assert operations.refund(payment.pk, "12.50").status == "failed"
@@ -70,7 +70,7 @@ class Refunds:
         _expect_refunded(world, payment, "12.50")
 
     def test_unknown_outcome_of_refund(self, world: World) -> None:
-        """A refund whose answer is lost is never sent again, takes no effect and blocks its amount, until a person settles it."""
+        """A refund whose answer is lost is never sent again, takes no effect and blocks its amount, until staff settle it."""
         payment = _paid(world)
         world.sandbox.control.fault("lost_response", occasion="refund")
         refund = operations.refund(payment.pk, "12.50")
@@ -86,7 +86,7 @@ class Refunds:
         needs_review(world)
 
     def test_unknown_refund_that_was_not_done(self, world: World) -> None:
-        """A refund of unknown outcome that a person finds was not done takes no effect, and may be asked for again."""
+        """A refund of unknown outcome that staff mark as not done takes no effect, and may be requested again."""
         payment = _paid(world)
         world.sandbox.control.fault("server_error", occasion="refund")
         refund = operations.refund(payment.pk, "12.50")
@@ -110,14 +110,14 @@ class Refunds:
         needs_review(world)
 
     def test_refund_notification_before_the_answer(self, world: World) -> None:
-        """A refund notification that is quicker than the answer makes no second effect."""
+        """A refund notification that arrives before the answer makes no second effect."""
         payment = _paid(world)
         with _notification_first(world, payment):
             assert operations.refund(payment.pk, "5.00").status == "succeeded"
         _expect_refunded(world, payment, "5.00")
 
     def test_refund_notification_in_place_of_the_answer(self, world: World) -> None:
-        """A refund whose notification has come and whose answer is lost has succeeded, and takes effect once."""
+        """A refund succeeds, and takes effect once, if its notification arrives and its answer is lost."""
         payment = _paid(world)
         with _notification_first(world, payment, is_answer_lost=True):
             assert operations.refund(payment.pk, "5.00").status == "succeeded"
@@ -126,7 +126,7 @@ class Refunds:
         needs_review(world)
 
     def test_queued_refund(self, world: World) -> None:
-        """A refund that was queued by a process that died is sent by the worker run, once."""
+        """The worker run sends a refund that a dead process had queued, once."""
         payment = _paid(world)
         with transaction.atomic():
             operations.queue_refund(payment.pk, "2.50")
@@ -137,7 +137,7 @@ class Refunds:
         _expect_refunded(world, payment, "2.50")
 
     def test_refund_made_elsewhere(self, world: World) -> None:
-        """A refund that was made at the gateway itself is raised, and takes effect in the shop once a person has entered it."""
+        """An external refund opens a review, and takes effect in the shop once staff have recorded it."""
         payment = _paid(world)
         world.sandbox.control.set_options({"word_partly_refunded": "refunded"})
         world.sandbox.control.refund(payment.reference, "2.50")
@@ -171,7 +171,7 @@ def _asked(world: World) -> int:
 
 @contextmanager
 def _notification_first(world: World, payment: Payment, *, is_answer_lost: bool = False) -> Iterator[None]:
-    """Let the gateway's refund notification arrive before its answer does, and lose the answer if so told."""
+    """Let the gateway's refund notification arrive before its answer; `is_answer_lost` loses the answer."""
 
     class NotificationFirst:
         @hooks.hookimpl(wrapper=True)
