@@ -107,7 +107,7 @@ def payment_to_refund(order: Any) -> Payment:
         raise PaymentError(gettext("nothing has been paid for order %(number)s") % {"number": order.number})
     if held.reviews.filter(resolved_at__isnull=True).exists():
         detail = gettext("payment %(reference)s did not pay order %(number)s: it waits under “needs review”, where it can be refunded")
-    else:  # staff dismissed its review
+    else:  # staff closed its review
         detail = gettext("payment %(reference)s did not pay order %(number)s: it can be refunded on its own page in the admin")
     raise PaymentError(detail % {"reference": held.reference, "number": order.number})
 

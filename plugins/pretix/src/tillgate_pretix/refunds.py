@@ -89,10 +89,10 @@ def changed(refund: Changed) -> None:
 
 
 def _tell_of_refusal(order: Any, row: Any, refund_id: int) -> None:
-    """Record in the history that a refund failed, with the reason. If the refund was still wanted, pretix mails its staff.
+    """Record in the history that a refund failed, with the reason. pretix mails its staff unless they know already.
 
-    pretix treated it as made, because it was in transit, and may have cancelled the order. Staff wanted a withdrawn refund to end, so they
-    need no mail. Others still wait for the money, and the mail informs staff.
+    pretix treated it as made, because it was in transit, and may have cancelled the order. Two cases need no mail: staff withdrew the
+    refund themselves, or their request is still waiting and gets the error as its answer.
     """
     answer = Refund.objects.values_list("answer", flat=True).get(pk=refund_id)
     order.log_action("pretix.event.order.refund.failed", {"local_id": row.local_id, "provider": row.provider, "error": answer})

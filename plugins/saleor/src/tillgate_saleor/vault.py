@@ -45,6 +45,6 @@ def _fernets() -> MultiFernet:
 
 
 def _derived(key: str) -> bytes:
-    """Return a Fernet key, derived so that it is useless for other purposes of the same text."""
+    """Return a Fernet key, derived for this purpose alone: other uses of the same text do not accept it."""
     derivation = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"tillgate_saleor tokens")
     return base64.urlsafe_b64encode(derivation.derive(key.encode()))
