@@ -1,4 +1,4 @@
-"""The style and the script of the shopper's pages, read once; their addresses carry a mark of what they hold, for browsers' caches."""
+"""The style and the script of the shopper's pages, read once; their addresses contain a hash of the content, for browsers' caches."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""System checks: what would lose money, or show itself only when it is lost, is told by `manage.py check` with an id and a remedy.
+"""System checks: `manage.py check` reports problems that would lose money or stay hidden until then, with an id and a remedy.
 
-The checks of the settings look at nothing but the settings. Those of the database are run by `manage.py check --database default`, by
-`migrate` and by `manage.py tillgate doctor`; before the first migration they say nothing.
+The checks of the settings read only the settings. The commands `manage.py check --database default`, `migrate` and `manage.py tillgate
+doctor` run the checks of the database; before the first migration these report nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _warning(number: int, message: str, hint: str) -> checks.Warning:
 
 
 def check_settings() -> Found:
-    """Whether TILLGATE can be read, and names the account that is used where none is named."""
+    """Whether TILLGATE can be read, and has the default account."""
     try:
         settings = get_settings()
     except ConfigurationError as error:
@@ -90,14 +90,14 @@ def check_public_url() -> Found:
             yield _warning(14, message, hint)
     try:
         reverse("tillgate:payment-notification", args=["key"])
-    except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
+    except Exception as error:  # noqa: BLE001  # the project's URL configuration may raise anything
         detail = "" if type(error).__name__ == "NoReverseMatch" else f" ({type(error).__name__}: {error})"
         hint = 'Add path("payments/", include("tillgate.django.urls")) to the project\'s urlpatterns, or the plugin\'s that include it.'
         yield _error(5, f"Tillgate's pages have no address: notifications and shoppers would get 404{detail}.", hint)
 
 
 def check_plugins() -> Found:
-    """Whether the plugins can be loaded and implement hooks that exist, and what a shop needs is implemented."""
+    """Whether the plugins can be loaded, implement only existing hooks, and implement the hooks that a shop needs."""
     try:
         manager = hooks.plugin_manager()
         check_hooks(manager)
@@ -116,7 +116,7 @@ def check_plugins() -> Found:
 
 
 def check_mail() -> Found:
-    """Whether somebody hears of what needs review, and a hanging mail server cannot hold up the worker."""
+    """Whether mail about open reviews has recipients, and a hanging mail server cannot block the worker."""
     settings = _settings()
     if settings is None:
         return
@@ -132,7 +132,7 @@ def check_mail() -> Found:
 
 
 def check_clock() -> Found:
-    """Whether time only ever goes forward."""
+    """Whether the project's time never goes backward."""
     if not project.USE_TZ:
         message = "USE_TZ is off: when summer time ends, payments are polled an hour late."
         yield _warning(3, message, "Set USE_TZ = True.")
@@ -170,23 +170,23 @@ def check_database_settings() -> Found:
 
 
 def _is_read_committed(connection: BaseDatabaseWrapper, options: Mapping[str, Any]) -> bool:
-    """Tell whether each statement sees what was committed before it; a refund counts what is left after it got the order's lock."""
+    """Tell whether each statement sees earlier commits: a refund computes the refundable amount after it got the order's lock."""
     if "isolation_level" not in options:
         return True
     level = options["isolation_level"]
     if connection.vendor == _MYSQL:
         return isinstance(level, str) and level.lower() == "read committed"
-    from django.db.backends.postgresql.psycopg_any import IsolationLevel  # nothing but PostgreSQL has it installed
+    from django.db.backends.postgresql.psycopg_any import IsolationLevel  # only PostgreSQL projects have it installed
 
-    # The numbers are the driver's own; what is none of them Django refuses. PostgreSQL takes "read uncommitted" for "read committed".
+    # The numbers are the driver's own; Django refuses all others. PostgreSQL treats "read uncommitted" as "read committed".
     return level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
 
 
-# The database, by looking -----------------------------------------------------------------------------------------------------------------
+# The database, by queries -----------------------------------------------------------------------------------------------------------------
 
 
 def check_database() -> Found:
-    """Whether the database keeps what it confirmed, and lets several workers work."""
+    """Whether the database keeps confirmed transactions, and supports several workers."""
     connection = connections[_database()]
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
@@ -227,7 +227,7 @@ def check_database() -> Found:
 
 
 def _forgets_what_it_confirmed(connection: BaseDatabaseWrapper) -> str:
-    """Return the setting by which a server does not wait for its disk at COMMIT, or nothing."""
+    """Return the setting that stops a server from waiting for its disk at COMMIT, or an empty string."""
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             for setting in ("synchronous_commit", "fsync"):
@@ -250,9 +250,9 @@ def _charset(connection: BaseDatabaseWrapper) -> str:
 
 
 def _is_read_committed_by_default(connection: BaseDatabaseWrapper) -> bool:
-    """Tell whether PostgreSQL gives what Django leaves to it; the default may be the server's, the database's or the role's."""
+    """Tell whether PostgreSQL's default is "read committed". The default may be the server's, the database's or the role's."""
     if "isolation_level" in (connection.settings_dict.get("OPTIONS") or {}):
-        return True  # told by the settings
+        return True  # the settings define it
     with transaction.atomic(using=_database()), connection.cursor() as cursor:
         cursor.execute("SHOW transaction_isolation")
         (level,) = cursor.fetchone() or ("",)
@@ -264,12 +264,12 @@ def _tables_without_transactions(connection: BaseDatabaseWrapper) -> list[str]:
 
 
 def _columns_without_every_letter(connection: BaseDatabaseWrapper) -> list[str]:
-    """Return the columns that were made when another character set was the default."""
+    """Return the columns that were created with another default character set."""
     return _of_our_tables(connection, "information_schema.columns WHERE character_set_name <> 'utf8mb4'", _COLUMN)
 
 
 def _keys_that_are_not_exact(connection: BaseDatabaseWrapper) -> list[str]:
-    """Return the columns that somebody has given another way to compare than `ExactField` has."""
+    """Return the columns with another collation than that of `ExactField`."""
     from tillgate.django.models import ExactField  # models cannot be imported while the apps are being loaded
 
     exact = {
@@ -297,7 +297,7 @@ def _our_models() -> list[type[Model]]:
 
 
 def check_worker() -> Found:
-    """Whether the worker runs, and keeps up."""
+    """Whether the worker runs and keeps up."""
     from tillgate.django.models import Heartbeat, Payment  # models cannot be imported while the apps are being loaded
     from tillgate.django.operations.worker import WORKER
 
@@ -329,7 +329,7 @@ def check_watched() -> Found:
         known = {name for name, plugin in hooks.plugin_manager().list_name_plugin() if plugin}
         get_settings()
     except ConfigurationError:
-        return  # told by the checks of the settings
+        return  # the checks of the settings report it
     for plugin in sorted(set(watched.values_list("order__plugin", flat=True).distinct()) - known):
         message = f"Payments are open for orders of plugin {plugin!r}, which is not loaded: nobody could be told that they are paid."
         yield _error(9, message, "Install the plugin again until its payments are settled.")
@@ -337,7 +337,7 @@ def check_watched() -> Found:
     for fields in watched.values(*pinned).distinct():
         try:
             account_of(Payment(**fields))
-        except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
+        except Exception as error:  # noqa: BLE001  # a plugin may raise anything
             detail = str(error) if isinstance(error, ConfigurationError) else type(error).__name__
             message = f"Payments of account {fields['account']!r} are open, and it cannot be used: {detail}"
             yield _error(10, message, "Keep an account until its payments are settled; give a new one a new alias.")
@@ -359,18 +359,18 @@ AREAS: Final[Mapping[str, Callable[[], Found]]] = {
     "clock": check_clock,
     "database settings": check_database_settings,
 }
-"""What is polled without the database, by name."""
+"""The checks without the database, by name."""
 
 DATABASE_AREAS: Final[Mapping[str, Callable[[], Found]]] = {
     "database": check_database,
     "worker": check_worker,
     "watched payments": check_watched,
 }
-"""What is polled in the database, by name."""
+"""The checks of the database, by name."""
 
 
 def look_at(area: Callable[[], Found]) -> list[checks.CheckMessage]:
-    """Return what an area's check says, without what the project has silenced."""
+    """Return the messages of an area's check, without those that the project has silenced."""
     return [message for message in area() if not message.is_silenced()]
 
 
@@ -378,7 +378,7 @@ def _settings() -> Settings | None:
     try:
         return get_settings()
     except ConfigurationError:
-        return None  # told by check_settings
+        return None  # check_settings reports it
 
 
 def _database() -> str:
@@ -395,7 +395,7 @@ def _keepers_of_accounts() -> bool:
     try:
         return bool(hooks.plugin_manager().hook.tillgate_account.get_hookimpls())
     except ConfigurationError:
-        return False  # told by check_plugins
+        return False  # check_plugins reports it
 
 
 @checks.register(TAG)
@@ -406,12 +406,12 @@ def run_checks(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.Check
 
 @checks.register(TAG, checks.Tags.database)
 def run_database_checks(app_configs: Sequence[Any] | None, databases: Sequence[str] | None, **_: Any) -> list[checks.CheckMessage]:
-    """Check the database; before the first migration there is nothing to say."""
+    """Check the database; before the first migration there are no messages."""
     if _database() not in (databases or ()) or not _is_asked(app_configs):
         return []
     messages: list[checks.CheckMessage] = []
     for area in DATABASE_AREAS.values():
-        with suppress(DatabaseError):  # no tables yet; whatever else is wrong with the database, Django tells
+        with suppress(DatabaseError):  # no tables yet; Django reports every other problem of the database
             messages += area()
     return messages
 

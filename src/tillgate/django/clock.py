@@ -1,4 +1,4 @@
-"""The one place that reads the time, so that a simulation can give another."""
+"""The only code that reads the time, so that a simulation can replace it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.utils import timezone
 __all__ = ["SKEW", "local", "now"]
 
 SKEW: Final = timedelta(minutes=5)
-"""By so much the clocks of two machines may differ and both be called right."""
+"""The tolerated difference between the clocks of two machines."""
 
 
 def now() -> datetime:
@@ -19,5 +19,5 @@ def now() -> datetime:
 
 
 def local(moment: datetime) -> datetime:
-    """Return a moment as the project's clocks show it; without USE_TZ it is stored so already."""
+    """Return a time in the project's time zone; without USE_TZ it is stored that way."""
     return timezone.localtime(moment) if timezone.is_aware(moment) else moment

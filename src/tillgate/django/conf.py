@@ -20,7 +20,7 @@ from tillgate.wire.urls import is_https, is_web_address, without_user
 __all__ = ["Settings", "get_settings"]
 
 _LONGEST: Final = {"account": 128, "merchant_no": 64, "base_url": 255}
-"""What the columns of a payment hold, since each keeps the account that made it. Models cannot be imported with the settings."""
+"""The column lengths of a payment, which stores the account that made it. Settings cannot import models."""
 
 
 def _accounts(value: object) -> Mapping[str, Account]:
@@ -32,14 +32,14 @@ def _accounts(value: object) -> Mapping[str, Account]:
             raise ConfigurationError("TILLGATE['ACCOUNTS']", alias, remedy)
     alike = {str(alias).casefold(): alias for alias in value}
     for alias in value:
-        if alike[alias.casefold()] != alias:  # MariaDB takes them for one
+        if alike[alias.casefold()] != alias:  # MariaDB treats them as equal
             remedy = f"differs from {alike[alias.casefold()]!r} in capitals only: give them names that differ more"
             raise ConfigurationError("TILLGATE['ACCOUNTS']", alias, remedy)
     return {alias: _account(f"TILLGATE['ACCOUNTS'][{alias!r}]", fields) for alias, fields in value.items()}
 
 
 def _account(place: str, fields: Mapping[str, Any]) -> Account:
-    """Make an account; what is wrong with it is told in the words of the project's settings."""
+    """Make an account; an error message uses the names of the project's settings."""
     known = [name.upper() for name in Account.model_fields]
     _refuse_unknown(place, fields, known)
     base_url = fields.get("BASE_URL")
@@ -95,22 +95,22 @@ _Minutes = Annotated[int, Field(ge=1, le=60 * 24 * 30)]
 
 
 class Settings(BaseModel):
-    """Everything that can be set, with its default. In the project's settings the names are in capitals."""
+    """All settings with their defaults. In the project's settings the names are in capitals."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
 
     accounts: Annotated[Mapping[str, Account], BeforeValidator(_accounts)] = Field(default_factory=dict)
-    """The accounts by alias; payments keep the alias of the one that made them. A plugin may know more."""
+    """The accounts by alias; a payment stores the alias of its account. A plugin may supply more."""
     public_url: Annotated[str, BeforeValidator(_public_url)]
-    """The shop's own address, under which the gateway and shoppers reach the pages of `tillgate.django.urls`."""
+    """The shop's own address, at which the gateway and shoppers reach the pages of `tillgate.django.urls`."""
     payment_methods: Annotated[tuple[PaymentMethod, ...], BeforeValidator(_methods)] = tuple(PaymentMethod)
-    """The payment methods that shoppers may choose, in the order they are shown."""
+    """The payment methods that shoppers may choose, in display order."""
     timeout_minutes: _Minutes = DEFAULT_TIMEOUT_MINUTES
     """How long the payment page stays open."""
     expiry_grace_minutes: Annotated[int, Field(ge=0, le=60 * 24)] = 10
-    """How long after that an answer must be given to make the payment expired."""
+    """The wait after that, before an answer of the gateway can make the payment expired."""
     order_unpaid_after_minutes: _Minutes = 60
-    """How long a shopper may pay again after the last open payment ended, before the shop is told that the order is unpaid."""
+    """How long a shopper may pay again after the last open payment ended, before the shop event `order_unpaid`."""
     notification_throttle_seconds: Annotated[float, Field(ge=0, le=3600)] = 5.0
     """A payment is queried at most once in this time, however many notifications arrive."""
     queries_per_second: Annotated[float, Field(ge=0)] = 20.0
@@ -120,19 +120,19 @@ class Settings(BaseModel):
     worker_late_minutes: _Minutes = 15
     """How long the worker may be away before the checks complain."""
     delivery_tries_before_review: Annotated[int, Field(ge=1, le=100)] = 3
-    """How often a shop's handler may fail before a person is told; it is tried on after that."""
+    """The number of failures of a shop's handler before a review opens; the worker retries after that too."""
     forged_notifications_before_review: Annotated[int, Field(ge=1)] = 20
-    """How many forged notifications of one payment are taken silently."""
+    """The number of forged notifications of one payment before a review opens."""
     review_mail_to: Annotated[tuple[str, ...], BeforeValidator(_addresses)] = ()
-    """Who is mailed when something needs review; the project's MANAGERS when empty."""
+    """The recipients of mail about open reviews; the project's MANAGERS if empty."""
     review_mail_minutes: _Minutes = 15
     """The least time between two such mails."""
 
     def address(self, name: str, *arguments: object) -> str:
         """Return the public address of a page.
 
-        Django knows under which path the shop is mounted in threads that answer a request, and with FORCE_SCRIPT_NAME also in the one that
-        set it up. The worker has others.
+        Django knows the shop's mount path in threads that answer a request, and with FORCE_SCRIPT_NAME also in the thread that set it up.
+        The worker uses other threads.
         """
         return self.absolute(reverse(name, args=arguments))
 

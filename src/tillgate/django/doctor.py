@@ -25,7 +25,7 @@ __all__ = ["examine"]
 
 
 def examine() -> Iterator[Check]:
-    """Look at the settings, the accounts and the database, in this order; yield each finding as it is had."""
+    """Check the settings, the accounts and the database, in this order; yield each finding as it arrives."""
     for name, area in checks.AREAS.items():
         yield _looked_at(name, area, "in order")
     yield from _accounts()
@@ -46,23 +46,23 @@ def _looked_at(name: str, area: Callable[[], Iterator[CheckMessage]], well: str)
 
 
 def _accounts() -> Iterator[Check]:
-    """Examine every account of the settings, and those that a plugin keeps and whose payments are watched."""
+    """Check every account of the settings, and the accounts from plugins that have open payments."""
     try:
         aliases = list(get_settings().accounts)
     except ConfigurationError:
-        return  # told already
+        return  # reported already
     try:
         watched = Payment.objects.filter(next_poll_at__isnull=False).order_by()
         aliases += sorted(set(watched.values_list("account", flat=True).distinct()) - set(aliases))
     except DatabaseError:
-        pass  # told below
+        pass  # reported below
     for alias in aliases:
         try:
             account = find_account(alias)
         except TillgateError as error:
             yield Check(name=f"account {alias}", passed=False, finding=str(error))
             continue
-        except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
+        except Exception as error:  # noqa: BLE001  # a plugin may raise anything
             finding = f"a plugin that was asked for it raised {described(error)}: correct it, or remove it"
             yield Check(name=f"account {alias}", passed=False, finding=finding)
             continue
@@ -90,7 +90,7 @@ def _worker() -> str:
 
 
 def _due_work() -> Check:
-    """Count what is due; that it waits too long is told by the worker's check."""
+    """Count the due work; the worker's check reports work that waits too long."""
     now = clock.now()
     counts = {
         "payments": Payment.objects.filter(next_poll_at__lte=now).count(),

@@ -31,11 +31,11 @@ METHOD_LABELS: Final = {
     PaymentMethod.BKASH: "bKash",
     PaymentMethod.EASYPAISA: "Easypaisa",
 }
-"""What a shopper reads for each payment method."""
+"""The label of each payment method for shoppers."""
 
 
 class MethodForm(forms.Form):
-    """Choose one of the payment methods that the owner enabled; the first is chosen beforehand, so that the keyboard needs one key."""
+    """Choose one of the payment methods that the owner enabled; the first is preselected, so that keyboard users need one key."""
 
     method = forms.ChoiceField(widget=forms.RadioSelect, label=_("How would you like to pay?"))
 
@@ -49,7 +49,7 @@ class MethodForm(forms.Form):
 
 
 class RefundForm(forms.Form):
-    """How much of a payment is refunded, and why. The operation has the last word; this one only spares a person the way there."""
+    """The amount and the reason of a refund. The operation validates them; the form only shows obvious errors sooner."""
 
     amount = forms.DecimalField(label=_("Amount in USD"), min_value=Decimal("0.01"), max_digits=MOST_DIGITS, decimal_places=2)
     reason = forms.CharField(label=_("Reason"), max_length=255, required=False)
@@ -62,6 +62,6 @@ class RefundForm(forms.Form):
 
 
 def terminal_of(user_agent: str) -> Terminal:
-    """Return where the shopper pays: a phone's browser, or a desktop's. The apps' terminals are for apps that say so themselves."""
+    """Return the shopper's terminal: a phone's browser, or a desktop's. The terminals of apps are only for apps that declare them."""
     is_phone = any(mark in user_agent for mark in ("Mobi", "Android", "iPhone"))
     return Terminal.WAP if is_phone else Terminal.ONLINE

@@ -1,6 +1,6 @@
 """The observers that come with the app: a structured log, and OpenTelemetry where it is installed.
 
-They are plugins like any other, registered when the app is ready. Who wants neither blocks them by their names before that:
+They are plugins like any other, registered when the app is ready. To disable them, block their names before that:
 `hooks.plugin_manager().set_blocked("tillgate-log")`.
 """
 
@@ -35,11 +35,11 @@ _FIELDS: Final = (
     "actor",
     "message",
 )
-"""What of an event's fields goes into the log. A closed list: a plugin's event may hold what nobody has polled."""
+"""The event fields that go into the log. The list is closed: a plugin's event may contain unreviewed data."""
 
 
 class LogObserver:
-    """Writes each event as one record of the logger `tillgate.events`, with what it is about in the record's own attributes."""
+    """Writes each event as one record of the logger `tillgate.events`, with the event's fields as attributes of the record."""
 
     @hooks.hookimpl
     def tillgate_event(self, event: hooks.Event) -> None:
@@ -59,7 +59,7 @@ def _telemetry() -> object | None:
         is_installed = False
     if not is_installed:
         return None
-    from tillgate.django.telemetry import TelemetryObserver  # only where there is somebody to tell
+    from tillgate.django.telemetry import TelemetryObserver  # only if an observer exists
 
     return TelemetryObserver()
 
@@ -68,7 +68,7 @@ _BUILT_IN: Final[Mapping[str, Callable[[], object | None]]] = {LOG_NAME: LogObse
 
 
 def register() -> None:
-    """Register the observers that are not blocked, once. A plugin manager that cannot be built is told by the system checks."""
+    """Register the observers that are not blocked, once. The system checks report a plugin manager that cannot be built."""
     try:
         manager = hooks.plugin_manager()
     except ConfigurationError:

@@ -1,11 +1,11 @@
 """The worker's work as Celery tasks (`tillgate[celery]`), found by `app.autodiscover_tasks()`.
 
-The database stays the queue: Celery only wakes and spreads the work. `tillgate.run_worker`, which beat sends every few seconds, finds the
-accounts that have something due and sends a task for each. Every task claims its rows by lease, so that it may be lost, repeated or run by
-any number of workers at once. A task that came too late to be of use expires: the next wake-up finds the same work.
+The database stays the queue: Celery only starts and distributes the work. `tillgate.run_worker`, which beat sends every few seconds, finds
+the accounts with due work and sends a task for each. Every task claims its rows by lease. So a task may be lost, may be repeated, and may
+run on any number of workers at the same time. A task that is too late expires: the next run finds the same work.
 """
 
-# This module is imported while the apps are being loaded, when models cannot be: operations are imported where they are used.
+# Django imports this module while it loads the apps, before models can be imported: so the functions import the operations.
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ __all__ = ["BEAT_SCHEDULE", "run_account", "run_mail", "run_shop", "run_worker"]
 
 WAKE_SECONDS: Final = 10.0
 _EXPIRES_SECONDS: Final = 30.0 + SKEW.total_seconds()
-"""Whoever sends a task says by its own clock when it expires, and whoever has it to do looks at another: a worker that is ahead, and right
-still, must not take every task for one that came too late."""
+"""The sender of a task sets its expiry by one clock, and the worker reads another.
+
+A worker with a tolerably fast clock must not drop every task as too late.
+"""
 _SOFT_LIMIT_SECONDS: Final = 24 * 60
-"""Longer than the turns of an account's refunds and payments with the longest deadline that an account may have."""
+"""Longer than the time budgets for an account's refunds and polls with the longest allowed deadline of an account."""
 _HARD_LIMIT_SECONDS: Final = 28 * 60
-"""Shorter than RabbitMQ (30 min) and Redis (60 min) wait before they hand an unacknowledged task to somebody else."""
+"""Shorter than RabbitMQ (30 min) and Redis (60 min) wait before they pass an unacknowledged task to another worker."""
 
 BEAT_SCHEDULE: Final[Mapping[str, Any]] = {
     "tillgate-worker": {"task": "tillgate.run_worker", "schedule": WAKE_SECONDS, "options": {"expires": _EXPIRES_SECONDS}},
 }
-"""What to merge into the project's `beat_schedule`."""
+"""The entries to merge into the project's `beat_schedule`."""
 
 
 def _task(name: str) -> Callable[[Callable[..., object]], Any]:
@@ -47,7 +49,7 @@ def _task(name: str) -> Callable[[Callable[..., object]], Any]:
 
 @_task("tillgate.run_worker")
 def run_worker() -> dict[str, int]:
-    """Wake the workers: send a task for every account that has something due, for the shops and for the mail."""
+    """Send a task for every account with due work, one for the shops and one for the mail."""
     from tillgate.django.operations.worker import wake
 
     accounts = wake()
@@ -60,7 +62,7 @@ def run_worker() -> dict[str, int]:
 
 @_task("tillgate.run_account")
 def run_account(account: str) -> dict[str, Any]:
-    """Send the queued refunds of one account and look at its due payments, for the length of a turn."""
+    """Send the queued refunds of one account and poll its due payments, within a time budget."""
     from tillgate.django.operations.worker import run_account as run
 
     return _told(run(account))
@@ -68,7 +70,7 @@ def run_account(account: str) -> dict[str, Any]:
 
 @_task("tillgate.run_shop")
 def run_shop() -> dict[str, Any]:
-    """Carry out what is due for shops: lost refunds, unpaid orders, outbox events."""
+    """Run the due work for shops: lost refunds, unpaid orders, outbox events."""
     from tillgate.django.operations.worker import run_shop as run
 
     return _told(run())
@@ -76,12 +78,12 @@ def run_shop() -> dict[str, Any]:
 
 @_task("tillgate.run_mail")
 def run_mail() -> dict[str, Any]:
-    """Mail what needs review, if it is time."""
+    """Mail the open reviews, if mail is due."""
     from tillgate.django.operations.worker import run_mail as run
 
     return _told(run())
 
 
 def _told(work_done: WorkDone) -> dict[str, Any]:
-    """Return what was done, for the worker's log."""
+    """Return a summary of the work, for the worker's log."""
     return {name: value for name, value in asdict(work_done).items() if value}

@@ -1,6 +1,7 @@
 """OpenTelemetry: a span and a duration for every call of the gateway, a count of every event (`tillgate[otel]`).
 
-Only the API is used, which does nothing until the project sets up an SDK. Attributes of metrics have few values; references are in spans.
+This module uses only the API, which does nothing until the project sets up an SDK. Attributes of metrics have few values; references are in
+spans.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class TelemetryObserver:
-    """Observes through the providers given, or through those that the project sets up, at whatever time."""
+    """Observes through the given providers, or through those that the project sets up at any time."""
 
     def __init__(self, tracers: TracerProvider | None = None, meters: MeterProvider | None = None) -> None:
         self._tracers, self._meters = tracers, meters
@@ -54,7 +55,7 @@ class TelemetryObserver:
 
     @hooks.hookimpl
     def tillgate_event(self, event: hooks.Event) -> None:
-        """Count an event, and note it in the span in which it happened."""
+        """Count an event, and add it to the current span."""
         from opentelemetry import trace  # on first use, like the tracer
 
         kinds = {f"tillgate.{name}": str(event.fields[name]) for name in ("method", "reason") if event.fields.get(name)}

@@ -17,9 +17,9 @@ _START_VALID_FOR: Final = timedelta(hours=1)
 
 
 def pay_url(plugin: str, order_key: str) -> str:
-    """Return the path of the page where an order can be paid, or paid again; hand it only to who may pay the order.
+    """Return the path of the page where an order can be paid, or paid again; give it only to a person with the authority to pay the order.
 
-    It is good for a week: make a new one for each page and mail.
+    It is valid for a week: make a new one for each page and mail.
     """
     return reverse("tillgate:pay", args=[signing.dumps([plugin, order_key], salt=_SALT)])
 
@@ -34,9 +34,9 @@ def read_ticket(ticket: str) -> tuple[str, str] | None:
 
 
 def start_url(plugin: str, order_key: str, method: str) -> str:
-    """Return the path that starts the payment which a shopper has just chosen; it is good for that one, and for an hour.
+    """Return the path that starts a payment with the method that a shopper just chose; it is valid for that method, and for an hour.
 
-    For a shop that is inside a transaction when the choice is made: the gateway is called by the request that follows the redirect.
+    It serves shops that handle the choice inside a transaction: the request after the redirect calls the gateway.
     """
     return reverse("tillgate:start", args=[signing.dumps([plugin, order_key, method], salt=_START_SALT)])
 

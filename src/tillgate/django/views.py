@@ -1,8 +1,8 @@
-"""The pages. The gateway posts to the notification addresses, shoppers come back to the return page, and nobody needs a session.
+"""The pages. The gateway posts to the notification addresses, shoppers come back to the return page, and no page needs a session.
 
-Which faults answer what: an address that nobody has is 404 and leaves no row; everything that reaches a known one is stored and then
-acknowledged with 200, whatever it holds, since a gateway that is told "bad request" only sends the same again. If storing fails the answer
-is 500, and the gateway's next try, or the worker, makes it good.
+An unknown address returns 404 and stores no row. Tillgate stores every request to a known address and then returns 200, even for invalid
+content: after "bad request" a gateway only sends the same again. If storing fails, the answer is 500, and the gateway's next try or the
+worker makes up for it.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ _View = TypeVar("_View", bound=Callable[..., Any])
 
 _POLL_SECONDS: Final = 3
 _PATIENT_POLLS: Final = 40
-"""How often a waiting page asks; then, after two minutes, it says what will happen next."""
+"""The number of requests of a waiting page; after that, in two minutes, it describes the next steps."""
 
 
 def open_to_all(view: _View) -> _View:
     """Let a view answer without a login where Django's `LoginRequiredMiddleware` asks for one: the gateway and guests have none."""
-    view.login_required = False  # type: ignore[attr-defined]  # what Django's own decorator does, from 5.1 on
+    view.login_required = False  # type: ignore[attr-defined]  # Django's own decorator does it from 5.1 on
     return view
 
 
 def _received(request: HttpRequest) -> Notification:
-    # One byte more than may be read tells `read_notification` that it is too long; the rest is left unread.
+    # One byte above the limit shows `read_notification` that the body is too long; the rest stays unread.
     try:
         body = request.read(LARGEST_NOTIFICATION_BYTES + 1)
-    except UnreadablePostError:  # the connection broke: that something came is the hint, and no fault of ours to be mailed about
+    except UnreadablePostError:  # the connection broke: the request alone is a hint, and not an error of ours to mail about
         body = b""
     return read_notification(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), body)
 
 
 def acknowledgement(payment: Payment) -> HttpResponse:
-    """Return what the gateway expects to hear once a notification is kept (unspecified 9)."""
+    """Return the answer that the gateway expects for a stored notification (unspecified behaviour 9)."""
     return HttpResponse(dialect_of(payment).acknowledgement, content_type="text/plain")
 
 
@@ -76,7 +76,7 @@ def acknowledgement(payment: Payment) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def payment_notification(request: HttpRequest, key: str) -> HttpResponse:
-    """Take the gateway's notification about a payment (IPN)."""
+    """Receive the gateway's notification about a payment (IPN)."""
     payment = operations.receive_payment_notification(key, _received(request), request.method or "")
     if payment is None:
         raise Http404
@@ -89,7 +89,7 @@ def payment_notification(request: HttpRequest, key: str) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def refund_notification(request: HttpRequest, key: str) -> HttpResponse:
-    """Take the gateway's notification about a refund."""
+    """Receive the gateway's notification about a refund."""
     try:
         refund = operations.receive_refund_notification(key, _received(request), request.method or "")
     except operations.CannotBeJudged as error:
@@ -106,8 +106,11 @@ def refund_notification(request: HttpRequest, key: str) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def return_page(request: HttpRequest, key: str) -> HttpResponse:
-    """Bring the shopper home, or say that the payment is being confirmed. Needs no session: wallets return in another browser."""
-    if request.GET.get("wait"):  # the page refreshing itself, which is inconclusive and must not count as a return
+    """Redirect the shopper to the shop, or say that the payment is being confirmed.
+
+    No session is needed: wallets return in another browser.
+    """
+    if request.GET.get("wait"):  # the page refreshes itself, which must not count as a return
         payment = Payment.objects.select_related("order").filter(return_key=key).first()
     else:
         payment = operations.receive_return(key, _received(request), request.method or "")
@@ -136,7 +139,7 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         },
         "next_url": f"{request.path}?wait={waits + 1}",
         "look_again_url": request.path,
-        # The page that this very payment was begun on. It grants no other payment: that takes the shop's authority.
+        # The payment page of this very payment. It allows no other payment: that needs the shop's authority.
         "payment_url": payment.payment_url if may_go_on(payment) and _is_wanted(payment) else "",
         "home_url": home,
     }
@@ -153,7 +156,7 @@ def _method_label(payment: Payment) -> str:
 
 
 def _tell_shop(payment: Payment) -> None:
-    """Let the shop hear of a settled payment first, or its page might say that the order is open."""
+    """Deliver the shop event of a settled payment first, or the shop's page might say that the order is open."""
     try:
         operations.deliver_due(payment.order_id)
     except Exception:  # noqa: BLE001  # the shop's own code may raise anything
@@ -161,7 +164,7 @@ def _tell_shop(payment: Payment) -> None:
 
 
 def _home(payment: Payment) -> str | None:
-    """Return the shop's page for a payment, if it is an address of the shop's own choosing."""
+    """Return the shop's page for a payment, if the shop chose an allowed address."""
     try:
         url = hooks.call_owner(payment.order.plugin, "tillgate_return_url", payment=payment_value(payment))
         return url if isinstance(url, str) and urlsplit(url).scheme in ("", "http", "https") else None
@@ -171,7 +174,7 @@ def _home(payment: Payment) -> str | None:
 
 
 def _is_wanted(payment: Payment) -> bool:
-    """Tell whether the shop would take just this payment's money now: the order may have been edited or cancelled since it was begun."""
+    """Tell whether the shop would accept this payment now: the order may have been edited or cancelled since the payment started."""
     try:
         described = _described(payment.order.plugin, payment.order.key)
         return bool(described and described.payable and (described.amount, described.currency) == (payment.amount, payment.currency))
@@ -181,13 +184,13 @@ def _is_wanted(payment: Payment) -> bool:
 
 
 def _described(plugin: str, order_key: str) -> hooks.OrderDescription | None:
-    with transaction.atomic(using=database()):  # as at start and outbox event: a plugin may lock what it looks at
+    with transaction.atomic(using=database()):  # as at start and delivery: a plugin may lock the rows that it reads
         described: hooks.OrderDescription | None = hooks.call_owner(plugin, "tillgate_describe_order", order_key=order_key)
     return described
 
 
 def _private(response: HttpResponse, referrer: str = "no-referrer") -> HttpResponse:
-    # The address is a key: it must neither be stored nor told to the next site.
+    # The address is a secret: the browser must not store it, and must not send it to the next site.
     response["Referrer-Policy"] = referrer
     response["Cache-Control"] = "no-store"
     response["X-Robots-Tag"] = "noindex"
@@ -199,7 +202,7 @@ def _private(response: HttpResponse, referrer: str = "no-referrer") -> HttpRespo
 @require_safe
 @without_atomic_requests
 def status(request: HttpRequest, key: str) -> HttpResponse:
-    """Tell a waiting page how its payment stands, and whether there is something else to say by now. Reads rows, and nothing else."""
+    """Return the state of a payment to its waiting page, and whether the page must change. It only reads rows."""
     found = Payment.objects.filter(return_key=key).values_list("pk", "status").first()
     if found is None:
         raise Http404
@@ -226,7 +229,7 @@ def pay(request: HttpRequest, ticket: str) -> HttpResponse:
 @never_cache
 @require_safe
 def start(request: HttpRequest, ticket: str) -> HttpResponse:
-    """Start the payment that was chosen on a page of the shop's own. Asked again, it hands out the same payment page."""
+    """Start the payment that the shopper chose on a page of the shop. A repeated request gets the same payment page."""
     chosen = read_start_ticket(ticket)
     if chosen is None:
         raise Http404
@@ -235,12 +238,10 @@ def start(request: HttpRequest, ticket: str) -> HttpResponse:
 
 
 def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str, Any] | None, told: str = "") -> HttpResponse:
-    """Start the payment that was chosen and send the shopper on, or show the page where another can be; it posts to `tillgate:pay`.
+    """Start the chosen payment and redirect the shopper, or show the page for another choice; that posts to `tillgate:pay`.
 
-    `choice` holds the field `payment method`, or is None when nothing has been chosen. `told` names the payments whose money the shopper
-    was told
-    of on that page: when more has come since, the page says so before it is paid again (I4). The payment carries the shopper's language,
-    for mail.
+    `choice` holds the field `method`, or is None without a choice. `told` names the payments that the page showed as paid: if more money
+    has come since, the page says so before the shopper pays again (I4). The payment carries the shopper's language, for mail.
     """
     payments = _payments_of(plugin, order_key)
     form, is_asked_back = MethodForm(choice), False
@@ -268,7 +269,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         return _private(render(request, "tillgate/pay.html", {"is_paid": True, "home_url": _home(paid_by)}), "same-origin")
     try:
         described = _described(plugin, order_key)
-    except ConfigurationError:  # the plugin that gave the ticket away is not installed any more
+    except ConfigurationError:  # the plugin that made the ticket is no longer installed
         _log.exception("order %s:%s could not be described", plugin, order_key)
         described = None
     if described is None:
@@ -297,13 +298,13 @@ def _payments_of(plugin: str, order_key: str) -> QuerySet[Payment]:
 
 
 def _held(payments: QuerySet[Payment]) -> list[Payment]:
-    """Return those of an order's payments that are paid and not refunded entirely, whether they have paid the order or not."""
+    """Return an order's paid payments that are not entirely refunded, including those that did not pay the order."""
     newest_first = payments.filter(status=PaymentStatus.PAID).order_by("-id")
     return [payment for payment in newest_first if payment.refunded_amount < payment.amount]
 
 
 def _under_review(payments: QuerySet[Payment]) -> list[Payment]:
-    """Return those of an order's payments that the gateway reports paid though its answer is not in order: a person looks at them."""
+    """Return an order's payments that are reported paid although a check failed: staff review them."""
     newest_first = list(payments.exclude(status=PaymentStatus.PAID).order_by("-id"))
     called = reported_paid([payment.pk for payment in newest_first])
     return [payment for payment in newest_first if payment.pk in called]
@@ -314,13 +315,13 @@ def _names(held: list[Payment]) -> str:
 
 
 def _holds_news(payments: QuerySet[Payment], told: str) -> bool:
-    """Tell whether money came, or may have come, that whoever is about to pay was not told of: the page may have been opened before."""
+    """Tell whether money came, or may have come, that the shopper's page did not show: the page may be older."""
     came = [*_held(payments), *_under_review(payments)]
     return any(payment.reference not in told.split() for payment in came) and not is_order_paid(came[0].order)
 
 
 def _shown_held(held: list[Payment]) -> dict[str, Any] | None:
-    """Return what is told of money that has come and has not paid the order, such as too little: a person has been told (I4)."""
+    """Return the message about money that did not pay the order, such as too little: its review is open (I4)."""
     if not held:
         return None
     methods = dict.fromkeys(map(_method_label, held))
@@ -331,7 +332,7 @@ def _shown_held(held: list[Payment]) -> dict[str, Any] | None:
 
 
 def _begun(payments: QuerySet[Payment], amount: Decimal) -> dict[str, Any] | None:
-    """Return the newest of an order's payments with which the shopper can go on, if there is one for this amount."""
+    """Return the newest open payment of an order for this amount, or None."""
     newest_first = payments.filter(status__in=OPEN_PAYMENT_STATUSES, amount=amount).order_by("-id")
     payment = next(filter(may_go_on, newest_first), None)
     if payment is None:
@@ -359,9 +360,9 @@ def _explain(started: Started) -> str:
 @require_safe
 @without_atomic_requests
 def asset(request: HttpRequest, name: str) -> HttpResponse:
-    """Serve the style and the script of our pages as files of their own, so that a strict content security policy lets them work.
+    """Serve the style and the script of our pages as separate files, which a strict content security policy allows.
 
-    They need neither `collectstatic` nor a server for static files: a shopper's page must never be without them.
+    They need no `collectstatic` and no server for static files: a shopper's page must never lack them.
     """
     if name not in ASSETS:
         raise Http404

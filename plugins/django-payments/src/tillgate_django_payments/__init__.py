@@ -1,6 +1,6 @@
 """Tillgate for django-payments: one provider, for a shop that lets shoppers choose the payment method here or on a page of its own.
 
-Importing it needs neither settings nor apps: settings build their variants with it, and Tillgate's command line loads its plugins.
+The import works without settings and apps: settings build their variants with it, and Tillgate's command line loads its plugins.
 """
 
 from __future__ import annotations

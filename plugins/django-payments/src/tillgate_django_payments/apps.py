@@ -1,4 +1,4 @@
-"""The app: label `tillgate_django_payments`. It has no tables; the shop's payments and Tillgate's rows hold everything."""
+"""The app: label `tillgate_django_payments`. It has no tables; the shop's payments and Tillgate's rows store everything."""
 
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _

@@ -1,4 +1,4 @@
-"""System checks: what keeps payments from being paid is told by `manage.py check`, with the line to add."""
+"""System checks: `manage.py check` reports problems that keep payments from being paid, with the line to add."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["AREAS", "TAG"]
 TAG: Final = "tillgate_django_payments"
 
 _STATIC_NAME: Final = re.compile(r"[a-z-]+", re.ASCII)
-"""What the library's static addresses take for a variant's name."""
+"""The variant names that the library's static addresses accept."""
 
 Found = Iterator[checks.CheckMessage]
 
@@ -85,19 +85,19 @@ def _check_variant(name: str, options: dict[str, Any]) -> Found:
     try:
         offered = get_settings().payment_methods
     except ConfigurationError:
-        return  # told by Tillgate's own checks
+        return  # Tillgate's own checks report it
     if method and method not in offered:
         message = f"PAYMENT_VARIANTS[{name!r}]: {method} is not among TILLGATE['PAYMENT_METHODS'], so its shoppers must choose another."
         yield _warning(2, message, f"Add {method!r} to TILLGATE['PAYMENT_METHODS'], or remove the variant.")
 
 
 AREAS: Final[Sequence[Callable[[], Found]]] = (check_apps, check_model, check_variants)
-"""What is polled."""
+"""All areas that the checks cover."""
 
 
 @checks.register(TAG)
 def run_checks(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.CheckMessage]:
-    """Check what a shop on django-payments needs."""
+    """Check the settings and apps that a shop on django-payments needs."""
     if app_configs is not None and not any(config.label == "tillgate_django_payments" for config in app_configs):
         return []
     return [message for area in AREAS for message in area()]

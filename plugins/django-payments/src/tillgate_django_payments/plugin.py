@@ -1,6 +1,6 @@
-"""The hooks: what a payment of django-payments is to Tillgate, an order to be paid, and what becomes of it.
+"""The hooks: they describe a payment of django-payments as an order to Tillgate, and apply shop events to it.
 
-Installed packages are loaded without Django too, by Tillgate's command line for one: what needs Django is imported when it is called.
+Some programs load installed packages without Django, such as Tillgate's command line. So each hook imports Django only when it is called.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
 
 @hookimpl
 def tillgate_order_unpaid(order: Order) -> None:
-    """Reject the shop's payment that nobody paid."""
+    """Reject the shop's unpaid payment."""
     from tillgate_django_payments import rows
 
     rows.unpaid(order)
@@ -39,7 +39,7 @@ def tillgate_order_unpaid(order: Order) -> None:
 
 @hookimpl
 def tillgate_refund_changed(refund: Refund) -> None:
-    """Take money that was refunded off the shop's payment."""
+    """Subtract refunded money from the shop's payment."""
     from tillgate_django_payments import rows
 
     rows.refund_changed(refund)
@@ -47,7 +47,7 @@ def tillgate_refund_changed(refund: Refund) -> None:
 
 @hookimpl
 def tillgate_return_url(payment: Payment) -> str | None:
-    """Bring the shopper to the page that the shop's payment names."""
+    """Return the address of the page that the shop's payment names."""
     from tillgate_django_payments import rows
 
     return rows.return_url(payment)

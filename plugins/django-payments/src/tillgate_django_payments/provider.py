@@ -1,7 +1,7 @@
-"""The provider: what django-payments calls for a payment whose variant is ours.
+"""The provider: the class that django-payments calls for a payment with one of Tillgate's variants.
 
-The library is asked from inside whatever transaction the shop has open, and writes the row from memory afterwards. So nothing here uses
-the network inside a transaction, and nothing here writes the row: outbox events do, in `rows`.
+The shop calls the library inside its own transaction, and the library writes the row from memory afterwards. So this module never uses the
+network inside a transaction, and never writes the row: outbox events write it, in `rows`.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from tillgate_django_payments.plugin import PLUGIN
 __all__ = ["REFUND_REFUSED", "REFUND_UNKNOWN", "TillgateProvider"]
 
 REFUND_REFUSED: Final = "refund-refused"
-"""The code of the `PaymentError` for a refund that the gateway refused; it may be asked for again."""
+"""The code of the `PaymentError` for a refund that failed at the gateway; the shop may request it again."""
 REFUND_UNKNOWN: Final = "refund-unknown"
-"""The code of the `PaymentError` for a refund that may have been carried out; a person settles it, and it must not be asked for again."""
+"""The code of the `PaymentError` for a refund that may have succeeded. Staff settle it, and the shop must not request it again."""
 
 _WRITTEN_BY_OUTBOX_EVENTS: Final = frozenset({"status", "message", "captured_amount", "transaction_id", "variant", "modified"})
 
 
 class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has no types
-    """Pays through Tillgate: with one `payment method`, or with whichever the shopper chooses on Tillgate's page when none is given."""
+    """Pays through Tillgate with one payment `method`, or, without one, with the method that the shopper chooses on Tillgate's page."""
 
     def __init__(self, method: str | None = None, capture: bool = True) -> None:  # noqa: FBT001, FBT002  # the library's own argument
         super().__init__(capture=capture)
@@ -58,7 +58,7 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
     # Paying -------------------------------------------------------------------------------------------------------------------------------
 
     def get_form(self, payment: Any, data: Mapping[str, Any] | None = None) -> NoReturn:
-        """Raise `RedirectNeeded` to where the payment is started, by a request of its own; `PaymentError` when it cannot be paid."""
+        """Raise `RedirectNeeded` to the address that starts the payment in a request of its own; `PaymentError` when it cannot be paid."""
         key = str(payment.pk)
         row = rows.find(key) if payment.pk is not None else None
         described = rows.describe(key) if row else None
@@ -68,7 +68,7 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             raise RedirectNeeded(row.get_success_url())
         detail = described.not_payable_detail
         if detail is None and is_closed(PLUGIN, key):
-            detail = _("it was cancelled")  # though the shop has it wait again
+            detail = _("it was cancelled")  # although the shop set it to waiting again
         if detail is not None:
             raise PaymentError(_("Payment %(key)s cannot be paid: %(detail)s.") % {"key": key, "detail": detail})
         if described.currency != money.CURRENCY:
@@ -78,15 +78,16 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             money.amount(described.amount, "total")
         except InvalidRequest as error:
             raise PaymentError(str(error)) from None
-        operations.open_order(PLUGIN, key)  # should the browser die on its way, the shop hears that nobody paid
+        operations.open_order(PLUGIN, key)  # if the browser dies on its way, the shop learns that the payment is unpaid
         raise RedirectNeeded(start_url(PLUGIN, key, self.method) if self.method else pay_url(PLUGIN, key))
 
     def process_data(self, payment: Any, request: HttpRequest) -> HttpResponse:
-        """Answer whoever comes to the library's own addresses, which nobody is told: Tillgate's are.
+        """Answer requests to the library's own addresses. Tillgate hands out its own addresses instead of these.
 
-        A shopper is led to Tillgate's return page, which asks the gateway. What is posted with a reference of the payment's is a hint like
-        every notification: it is kept, and the gateway asked, once the library's transaction is over. Anything else is not ours to
-        acknowledge: another provider, to whom the shopper had turned, would think that the shop has heard of its money.
+        A shopper is redirected to Tillgate's return page, which queries the gateway. A POST with a reference of the payment is a hint like
+        every notification: Tillgate stores it, and queries the gateway after the library's transaction. Other POSTs must not be
+        acknowledged. They come from another provider that the shopper used, and an acknowledgement would say that the shop knows of the
+        money.
         """
         if request.method in ("GET", "HEAD"):
             attempt = rows.newest_attempt(payment)
@@ -111,15 +112,15 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
     # Not paying ---------------------------------------------------------------------------------------------------------------------------
 
     def cancel(self, payment: Any) -> None:
-        """Let no payment start any more; `PaymentError` when the money was quicker, and then nothing has changed."""
+        """Prevent further payments; `PaymentError` when the payment was paid first, and then nothing changes."""
         key = str(payment.pk)
         with transaction.atomic(using=rows.database()):
-            operations.close_order(PLUGIN, key, "cancel")  # under its lock no outbox event can confirm the row; later ones will not
+            operations.close_order(PLUGIN, key, "cancel")  # under its lock no outbox event can confirm the row, and later events will not
             row = rows.locked(key)
             if row is None or row.status not in rows.WAITING:
                 told = _("Payment %(key)s cannot be cancelled any more: its status is “%(status)s”.")
                 raise PaymentError(told % {"key": key, "status": row.get_status_display() if row else "-"})
-            if (held := rows.held_for(key)) is not None:  # an older copy of the row was saved over what it says of its money
+            if (held := rows.held_for(key)) is not None:  # an older copy of the row was saved over its amounts
                 told = _("Payment %(key)s cannot be cancelled: %(reference)s has paid it. Give that money back first.")
                 raise PaymentError(told % {"key": key, "reference": held.reference})
 
@@ -131,23 +132,23 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
         """Raise: nothing is authorized only."""
         raise PaymentError(_("There is nothing to release: the money is taken when the shopper pays. Refund it instead."))
 
-    # Giving back --------------------------------------------------------------------------------------------------------------------------
+    # Refunding ----------------------------------------------------------------------------------------------------------------------------
 
     def refund(self, payment: Any, amount: Decimal | None = None) -> Decimal:
         """Refund part of a payment, or all that is left of it, and return how much.
 
-        Outside transactions the money has moved by then, or it is queued because the gateway could not be reached; inside one it is queued,
-        and sent on commit. Raises `PaymentError` otherwise; its code says whether the gateway refused or nobody knows. The row tells of
-        the refund once it has succeeded, and never before.
+        Outside transactions, the refund has succeeded or is queued because the gateway is unreachable. Inside one it is queued, and sent on
+        commit. Raises `PaymentError` otherwise; its code says whether the refund failed or is unknown. The row shows the refund once it has
+        succeeded, and never before.
         """
         key = str(payment.pk)
         row, held = rows.find(key), rows.paid_by(key)
         if row is None or held is None:
             raise PaymentError(_("Payment %(key)s was not paid with Tillgate: nothing can be refunded here.") % {"key": key})
-        if row.status != PaymentStatus.CONFIRMED:  # the library has asked the copy in memory, which may be older
+        if row.status != PaymentStatus.CONFIRMED:  # the library checked the copy in memory, which may be older
             told = _("Payment %(key)s cannot be refunded any more: its status is “%(status)s”.")
             raise PaymentError(told % {"key": key, "status": row.get_status_display()})
-        copy = _Copy(payment, row)  # before money moves: nothing that is wrong with it may raise afterwards
+        copy = _Copy(payment, row)  # before money moves: an error must not raise afterwards
         try:
             asked = _ask_for(held, refundable(held) if amount is None else amount)
         except (InvalidRequest, operations.RefundNotPossible) as error:
@@ -164,7 +165,7 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
 
 
 def _received(request: HttpRequest) -> Notification:
-    body = request.body[: LARGEST_NOTIFICATION_BYTES + 1]  # one byte more tells that it is too long
+    body = request.body[: LARGEST_NOTIFICATION_BYTES + 1]  # one byte more shows that it is too long
     return read_notification(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), body)
 
 
@@ -185,7 +186,7 @@ def _facts(held: Attempt, asked: Refund) -> dict[str, Any]:
 
 
 class _Copy:
-    """The copy of a row that the library holds, and what the shop's own code has changed in it since the row was written.
+    """The copy of a row that the library holds, and the changes that the shop's own code made to it since the row was written.
 
     The model of the copy may have fields that the row of the shop's payment model has not: they count as changed.
     """
@@ -200,10 +201,10 @@ class _Copy:
         }
 
     def leave_the_row_alone(self, amount: Decimal) -> None:
-        """Let the library, which now takes the amount off in memory and saves the whole row, come to what the row says and write nothing.
+        """Make the library, which now subtracts the amount in memory and saves the whole row, get the row's values and write nothing.
 
-        The row is written by the refund's outbox event, which is over by now, or comes later, or is another refund's in this moment, and
-        by the shop's receivers within it. So only what the shop's own code has changed in this copy is saved.
+        The refund's outbox event writes the row, together with the shop's receivers. It is over, comes later, or belongs to another refund
+        at this moment. So this method saves only the changes that the shop's own code made to this copy.
         """
         payment, fields = self._payment, self._fields
         payment.refresh_from_db(fields=[*self._unchanged.union(_WRITTEN_BY_OUTBOX_EVENTS & fields.keys())])

@@ -1,6 +1,6 @@
-"""The shop's payment rows: how Tillgate sees one, and the only place that writes what became of it.
+"""The shop's payment rows: their description for Tillgate, and the only code that writes their results.
 
-What is written here is written inside an outbox event's transaction, under the row's lock, and forward only; the shop's receivers of
+This code writes inside an outbox event's transaction, under the row's lock, and moves statuses forward only. The shop's receivers of
 `status_changed` run in the same transaction, so that both happen or neither.
 """
 
@@ -73,7 +73,7 @@ def _rows() -> Any:
 
 
 def newest_attempt(row: Any) -> Attempt | None:
-    """Return Tillgate's newest payment of a row, or None when nobody has started to pay it."""
+    """Return Tillgate's newest payment of a row, or None if none has started."""
     return Attempt.objects.select_related("order").filter(order__plugin=PLUGIN, order__key=str(row.pk)).order_by("-pk").first()
 
 
@@ -84,7 +84,7 @@ def paid_by(key: str) -> Attempt | None:
 
 
 def held_for(key: str) -> Attempt | None:
-    """Return a payment of Tillgate's that has paid a row, or is about to, unless it was refunded entirely, or None."""
+    """Return a payment of Tillgate's that has paid a row or is about to, or None if there is none or it was refunded entirely."""
     order = PaidOrder.objects.filter(plugin=PLUGIN, key=key).first()
     if order is None or not is_order_paid(order):
         return None
@@ -93,8 +93,8 @@ def held_for(key: str) -> Attempt | None:
 
 
 def describe(key: str) -> OrderDescription | None:
-    """Return what a payment costs and what is in it; it may be paid while it waits and the shop's model has no objection."""
-    with transaction.atomic(using=database()):  # so that the shop's model may lock what it looks at
+    """Return a payment's amount and lines; it may be paid while it waits and the shop's model has no objection."""
+    with transaction.atomic(using=database()):  # so that the shop's model may lock the rows that it reads
         row = find(key)
         if row is None:
             return None
@@ -109,7 +109,7 @@ def describe(key: str) -> OrderDescription | None:
 
 
 def _lines(row: Any) -> tuple[Goods, ...]:
-    """Return what is bought, none where the shop cannot say it any more: a product may be deleted after its payment."""
+    """Return the purchased lines, or none if the shop no longer knows them: a product may be deleted after its payment."""
     try:
         return tuple(_goods(item.name, item.quantity) for item in row.get_purchased_items())
     except Exception:  # noqa: BLE001  # the shop's own code may raise anything
@@ -118,7 +118,7 @@ def _lines(row: Any) -> tuple[Goods, ...]:
 
 
 def _goods(name: Any, quantity: Any) -> Goods:
-    """Return a line of what is bought, which is for people to read: one by weight, or a discount, keeps nobody from paying."""
+    """Return a purchased line, which is for people to read: goods by weight or a discount must not block the payment."""
     try:
         return Goods.named(str(name), int(quantity) if quantity == int(quantity) else quantity)
     except (InvalidRequest, TypeError, ValueError, OverflowError):
@@ -126,7 +126,7 @@ def _goods(name: Any, quantity: Any) -> Goods:
 
 
 def _why_not(row: Any) -> str | None:
-    """Return why a payment cannot be paid; a shop with several payments for one order says in its model that another has paid it."""
+    """Return why a payment cannot be paid. In a shop with several payments per order, its model reports that another one paid it."""
     if row.status not in WAITING:
         return _("its status is “%(status)s”") % {"status": row.get_status_display()}
     shops_own = getattr(row, "not_payable_detail", None)
@@ -134,14 +134,14 @@ def _why_not(row: Any) -> str | None:
 
 
 def paid(payment: Payment) -> PaidOutcome:
-    """Confirm a payment that waits: amount and number first, so that who hears of the new status finds them there."""
+    """Confirm a waiting payment: amount and number first, so that receivers of the new status find them."""
     row = locked(payment.order.key)
     if row is None or row.status not in WAITING or row.currency != payment.currency:
         return PaidOutcome.NOT_PAYABLE
     if row.total > payment.amount:
         return PaidOutcome.UNDERPAID
     row.captured_amount, row.transaction_id = payment.amount, payment.transaction_no or ""
-    if not is_ours(row):  # the shopper had turned to another provider, and paid here
+    if not is_ours(row):  # the shopper had chosen another provider, and paid here
         row.variant = variant_for(payment.method) or row.variant
     row.save(update_fields=["captured_amount", "transaction_id", "variant", "modified"])
     row.change_status(PaymentStatus.CONFIRMED)
@@ -149,7 +149,7 @@ def paid(payment: Payment) -> PaidOutcome:
 
 
 def unpaid(order: Order) -> None:
-    """Reject a payment that still waits; whatever the shop made of it meanwhile stays, and so does one that waits for another provider."""
+    """Reject a payment that still waits. Keep every other status, and a payment that waits for another provider."""
     row = locked(order.key)
     if row is not None and row.status in WAITING and is_ours(row) is not False:
         row.change_status(PaymentStatus.REJECTED, _("nobody paid in time"))
@@ -157,16 +157,16 @@ def unpaid(order: Order) -> None:
 
 _SENTENCES: Final = {
     RefundStatus.SUCCEEDED: gettext_noop("USD %(amount)s was refunded."),
-    RefundStatus.FAILED: gettext_noop("USD %(amount)s was not refunded."),  # a person may have said so, or have withdrawn it
+    RefundStatus.FAILED: gettext_noop("USD %(amount)s was not refunded."),  # staff may have marked it as not done, or withdrawn it
     RefundStatus.UNKNOWN: gettext_noop("Nobody knows whether USD %(amount)s was refunded: it waits for a person."),
 }
 
 
 def refund_changed(refund: Refund) -> None:
-    """Write what became of a refund: the money is taken off once it has moved, and until then only the message tells of it."""
+    """Record the result of a refund: subtract the money once it succeeded; until then only the message mentions the refund."""
     row, held = locked(refund.payment.order.key), paid_by(refund.payment.order.key)
     if row is None or held is None or str(held.pk) != refund.payment.id:
-        return  # the row never held that money
+        return  # the row never contained that money
     message = _(_SENTENCES[refund.status]) % {"amount": refund.amount}
     if refund.status is RefundStatus.SUCCEEDED:
         row.captured_amount = _kept(held)
@@ -180,24 +180,24 @@ def refund_changed(refund: Refund) -> None:
 
 
 def _kept(held: Attempt | Payment) -> Decimal:
-    """Return what is left of a payment's money: counted anew each time, so that nothing is taken off twice."""
+    """Return the remaining money of a payment, computed from scratch each time, so that no refund is subtracted twice."""
     refunds = RefundRow.objects.filter(payment__reference=held.reference, status=RefundStatus.SUCCEEDED)
     return money.left_of(held.amount, refunds.values_list("amount", flat=True))
 
 
 def home(row: Any, payment: Payment | None = None) -> str:
-    """Return the page of the shop for a shopper whose payment is settled; money that was refunded entirely has paid nothing."""
+    """Return the shop's page for the shopper of a settled payment; an entirely refunded payment has paid nothing."""
     is_paid = row.status in _PAID
-    if not is_paid and payment and payment.status is AttemptStatus.PAID:  # the shop may not have been told yet
+    if not is_paid and payment and payment.status is AttemptStatus.PAID:  # the shop event may not be delivered yet
         is_paid = _kept(payment) > 0
     return str(row.get_success_url() if is_paid else row.get_failure_url())
 
 
 def return_url(payment: Payment) -> str | None:
-    """Return where the shopper of one of Tillgate's payments lands, or None where the shop has no page for that.
+    """Return the shop's page for the shopper of one of Tillgate's payments, or None if the shop has none.
 
-    Its row may be gone; and of money that paid nothing, or that the gateway only says has come, neither success is true nor failure:
-    Tillgate's own page says how it stands.
+    Its row may be gone. For money that paid nothing, and for a payment that is only reported paid, the pages for success and failure are
+    both wrong: Tillgate's own page shows the state.
     """
     row = find(payment.order.key)
     if row is None:

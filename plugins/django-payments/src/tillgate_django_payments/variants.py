@@ -1,4 +1,4 @@
-"""Variants: the entries of PAYMENT_VARIANTS, of which a payment carries one by name."""
+"""Variants: the entries of PAYMENT_VARIANTS. Each payment names one of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tillgate.wire.messages import PaymentMethod
 __all__ = ["PROVIDER", "is_ours", "method_variants", "own_variants", "variant_for"]
 
 PROVIDER: Final = "tillgate_django_payments.TillgateProvider"
-"""What PAYMENT_VARIANTS names."""
+"""The path of the provider in PAYMENT_VARIANTS."""
 
 
 def method_variants(methods: Iterable[str] = tuple(PaymentMethod)) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -27,7 +27,7 @@ def method_variants(methods: Iterable[str] = tuple(PaymentMethod)) -> dict[str, 
 
 
 def own_variants() -> dict[str, dict[str, Any]]:
-    """Return what PAYMENT_VARIANTS gives to those variants that are ours, by name; a project with a factory of its own uses none of it."""
+    """Return the options of Tillgate's variants in PAYMENT_VARIANTS, by name; a project with its own factory does not use them."""
     from django.conf import settings
     from django.utils.module_loading import import_string
 
@@ -38,7 +38,7 @@ def own_variants() -> dict[str, dict[str, Any]]:
     for name, (handler, options) in given.items():
         try:
             provider = import_string(handler)
-        except ImportError:  # another provider's trouble, which is not ours to tell
+        except ImportError:  # an error of another provider, which this plugin does not report
             continue
         if isinstance(provider, type) and issubclass(provider, TillgateProvider):
             found[name] = options
@@ -46,9 +46,9 @@ def own_variants() -> dict[str, dict[str, Any]]:
 
 
 def is_ours(row: Any) -> bool | None:
-    """Tell whether the library comes to us with a payment, whose variant may have changed; None when it would come to nobody.
+    """Tell whether the library uses Tillgate for a payment with its present variant; None if it uses no provider.
 
-    Another provider may refuse its own settings, and a project's own factory a name that it does not know, with whatever they raise.
+    Another provider may reject its own settings, and a project's own factory may reject an unknown name, with any exception.
     """
     from payments.core import provider_factory
 
@@ -61,7 +61,7 @@ def is_ours(row: Any) -> bool | None:
 
 
 def variant_for(method: str) -> str | None:
-    """Return the name of a variant of ours for what was paid with a method: the method's own, else one for all, else any."""
+    """Return the name of Tillgate's variant for a payment method: the method's own, else one for all methods, else any."""
     ours = {name: options.get("method") for name, options in own_variants().items()}
     fitting = [name for wanted in (method, None) for name, fixed in ours.items() if fixed == wanted]
     return next(iter([*fitting, *ours]), None)

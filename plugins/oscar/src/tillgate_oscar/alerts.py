@@ -10,13 +10,14 @@ __all__ = ["AlertsDispatcherMixin"]
 
 
 class AlertsDispatcherMixin:
-    """Mails that a product is back once the stock is: after the transaction that releases it, and never within (I12).
+    """Sends "back in stock" mail after the transaction that releases the stock, and never within it (I12).
 
-    Oscar mails whenever a stock record changes. Within an outbox event a mail server that refuses one address would undo the whole of it.
+    Oscar mails whenever a stock record changes. Within an outbox event, a mail server that refuses one address would roll back the whole
+    event.
     """
 
     def send_product_alert_email_for_user(self, product: Any, *arguments: Any, **options: Any) -> None:
-        """Send the mail when the running transaction is committed, or now where there is none. Django logs what fails after it."""
+        """Send the mail when the running transaction is committed, or now if there is none. Django logs failures after the commit."""
         send = super().send_product_alert_email_for_user  # type: ignore[misc]  # a mixin of Oscar's class
         connection = transaction.get_connection(router.db_for_write(type(product)))
         if connection.in_atomic_block:

@@ -1,4 +1,4 @@
-"""The app: label `tillgate_oscar`. It has no tables; Oscar's and Tillgate's hold everything."""
+"""The app: label `tillgate_oscar`. It has no tables of its own; the tables of Oscar and Tillgate store everything."""
 
 from django.apps import AppConfig, apps
 from django.utils.translation import gettext_lazy as _
@@ -15,7 +15,7 @@ class TillgateOscarConfig(AppConfig):
         """Register the system checks and listen to Oscar's signals."""
         from tillgate_oscar import checks  # noqa: F401  # importing the checks registers them
 
-        if apps.is_installed("tillgate.django"):  # the checks tell when it is not
+        if apps.is_installed("tillgate.django"):  # otherwise the checks report it
             from tillgate_oscar import signals
 
             signals.connect(self)

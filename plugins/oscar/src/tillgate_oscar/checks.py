@@ -1,4 +1,4 @@
-"""System checks: what keeps shoppers of an Oscar shop from paying is told by `manage.py check`, with the line to add."""
+"""System checks: `manage.py check` reports problems that keep shoppers of an Oscar shop from paying, with the line to add."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _settings() -> Settings | None:
     try:
         return get_settings()
     except ConfigurationError:
-        return None  # told by check_settings
+        return None  # check_settings reports it
 
 
 def check_settings() -> Found:
@@ -79,7 +79,7 @@ def check_addresses() -> Found:
 
 
 def check_statuses() -> Found:
-    """Whether an order can wait for its payment, and then be paid or cancelled."""
+    """Whether an order can wait for its payment, and then become paid or cancelled."""
     settings = _settings()
     if settings is None:
         return
@@ -96,7 +96,7 @@ def check_statuses() -> Found:
 
 
 def check_databases() -> Found:
-    """Whether an order and what Tillgate knows of it change in one transaction."""
+    """Whether an order and Tillgate's rows change in one transaction."""
     if not apps.is_installed("tillgate.django"):
         return
     oscars, ours = get_model("order", "Order"), router.db_for_write(apps.get_model("tillgate", "Order"))
@@ -128,7 +128,7 @@ def check_domain() -> Found:
     try:
         host = urlsplit(get_tillgate_settings().public_url).netloc
     except ConfigurationError:
-        return  # told by Tillgate's own checks
+        return  # Tillgate's own checks report it
     site = Site.objects.filter(pk=getattr(project, "SITE_ID", None) or 0).first()
     if site is not None and site.domain != host:
         message = f"The links in Oscar's mails lead to {site.domain!r}, the domain of the site, and the shop is at {host!r} by PUBLIC_URL."
@@ -146,18 +146,18 @@ AREAS: Final[Sequence[Callable[[], Found]]] = (
     check_currency,
     check_site,
 )
-"""What is polled."""
+"""All areas that the checks cover."""
 
 
 @checks.register(TAG)
 def run_checks(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.CheckMessage]:
-    """Check what an Oscar shop needs."""
+    """Check the settings and apps that an Oscar shop needs."""
     return [message for area in AREAS for message in area()] if _is_asked(app_configs) else []
 
 
 @checks.register(TAG, checks.Tags.database)
 def run_database_checks(app_configs: Sequence[Any] | None, databases: Sequence[str] | None, **_: Any) -> list[checks.CheckMessage]:
-    """Check what the database says; before the first migration there is nothing to say."""
+    """Check the rows of the database; before the first migration there are none."""
     if not databases or not _is_asked(app_configs):
         return []
     with suppress(DatabaseError):

@@ -1,6 +1,7 @@
 """Oscar's documented way to change its classes: `OSCAR_DYNAMIC_CLASS_LOADER = "tillgate_oscar.classes.load"`.
 
-Each class of the table gets a mixin on top, whether it is Oscar's own or one of a shop that forked the app. No app need be forked.
+Each class of the table gets a mixin on top, whether it is Oscar's own or one of a shop that forked the app. The shop does not need to fork
+an app.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ OVERLAYS: Final = {
     ("dashboard.orders.views", "OrderDetailView"): "tillgate_oscar.dashboard.orders.OrderDetailMixin",
     ("dashboard.menu", "get_nodes"): "tillgate_oscar.dashboard.menu.with_needs_person",
 }
-"""Oscar's module and class, and the mixin that goes on top of it; or a function, and what wraps it."""
+"""Oscar's module and class, and the mixin that goes on top of it; or a function and its wrapper."""
 
 
 def load(module_label: str, classnames: Sequence[str], module_prefix: str = "oscar.apps") -> list[Any]:

@@ -1,4 +1,4 @@
-"""The settings: one dictionary `TILLGATE_OSCAR` in the project's settings. An unknown key is an error; none need be set."""
+"""The settings: one dictionary `TILLGATE_OSCAR` in the project's settings. An unknown key is an error; every key is optional."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Name = Annotated[str, Field(min_length=1, max_length=100, strict=True)]
 
 
 class Settings(BaseModel):
-    """Everything that can be set, with its default. In the project's settings the names are in capitals."""
+    """All settings with their defaults. In the project's settings the names are in capitals."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,15 +27,15 @@ class Settings(BaseModel):
     paid_status: _Name = "Paid"
     """The status of an order that was paid."""
     cancelled_status: _Name = "Cancelled"
-    """The status of an order that was given up because nobody paid."""
+    """The status of an order that was cancelled because it was not paid."""
     source_type: _Name = "Online payment"
-    """What Oscar's payment source is called, on the order's pages too."""
+    """The name of Oscar's payment source; the order's pages show it too."""
     paid_event: _Name = "Paid"
     """The type of Oscar's payment event for money that has arrived."""
     refund_event: _Name = "Refund"
     """The type of Oscar's payment event for money refunded; the dashboard offers it."""
     other_ways_to_pay: bool | None = None
-    """Whether the shop takes other payments too; when not set, a shop that wrote its own step of the checkout for that does."""
+    """Whether the shop takes other payments too. If not set: true for a shop that wrote its own checkout step for other payments."""
 
 
 @functools.cache

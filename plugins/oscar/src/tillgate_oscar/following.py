@@ -1,4 +1,4 @@
-"""What follows for Tillgate when the staff, or the shop's own code, changes the status of an order by hand."""
+"""Tillgate's reaction when staff, or the shop's own code, change the status of an order by hand."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["follow", "follow_written"]
 
 
 def follow(number: str, old_status: str, new_status: str) -> None:
-    """Follow an order that was cancelled, held back, waits again or was marked paid by hand. The same change once more changes nothing.
+    """Follow an order that was cancelled, held back, waits again or was marked paid by hand. A repeated change has no effect.
 
-    It locks Tillgate's order, and then Oscar's, as outbox events do.
+    The function locks Tillgate's order and then Oscar's, in the same order as outbox events.
     """
     settings, actor = get_settings(), f"status:{new_status}"
     with transaction.atomic(using=router.db_for_write(PaidOrder)):
@@ -39,18 +39,18 @@ def follow(number: str, old_status: str, new_status: str) -> None:
             if _was_paid_meanwhile(number, new_status):
                 return
         elif new_status in (settings.pending_status, settings.cancelled_status):
-            # The time to look at it may have passed while it did not wait: it would hold its stock for ever.
+            # Its time-out may have passed while it did not wait; without a new one the order would hold its stock forever.
             operations.open_order(PLUGIN, number, actor)
-            if old_status != settings.cancelled_status:  # it was paid by hand, and may have moved on since
+            if old_status != settings.cancelled_status:  # it was paid by hand, and its status may have changed since
                 _expect_what_was_given_up(number)
         if new_status == settings.cancelled_status:
             operations.close_order(PLUGIN, number, actor)
 
 
 def _go_on(number: str) -> None:
-    """Take what an order had released that was given up before it was paid, and queue the shopper's mail."""
+    """Allocate again the stock of an order that was cancelled before it was paid, and queue the shopper's mail."""
     order, settings = locked(number), get_settings()
-    # Followed after the commit, it may have been changed once more.
+    # This runs after the commit, so the order may have changed once more.
     if order is None or order.status in (settings.pending_status, settings.cancelled_status):
         return
     take_again(order)
@@ -58,20 +58,20 @@ def _go_on(number: str) -> None:
 
 
 def _expect_what_was_given_up(number: str) -> None:
-    """Have an order polled once more that had been given up, marked paid by hand, and is not paid any more: it holds its stock again."""
+    """Schedule a poll of an order that was cancelled, then marked paid by hand, and is no longer paid: it holds its stock again."""
     check_at = clock.now() + timedelta(minutes=get_tillgate_settings().order_unpaid_after_minutes)
     given_up = PaidOrder.objects.filter(plugin=PLUGIN, key=number, closed_at__isnull=False, paid_by=None, unpaid_check_at=None)
     given_up.update(unpaid_check_at=check_at)
 
 
 def _was_paid_meanwhile(number: str, status: str) -> bool:
-    """Tell whether an order was cancelled or held back by who had read it before it was paid: it stays paid, and a note says why."""
+    """Tell whether an order was cancelled or held back from a copy that was read before the payment. It stays paid, and a note says why."""
     order = locked(number)
     payment = paid_by(order) if order is not None and order.status == status else None
     if payment is None:
         return False
     type(order)._base_manager.filter(pk=order.pk).update(status=status_once_paid(order))
-    mail.confirm(number)  # one that fell due in between was dropped
+    mail.confirm(number)  # a mail that was due in between was dropped
     said = gettext(
         "This order was changed to “%(status)s” as unpaid by somebody who had not seen that payment %(reference)s has paid it: "
         "it stays paid."
@@ -81,22 +81,22 @@ def _was_paid_meanwhile(number: str, status: str) -> bool:
 
 
 def follow_written(number: str, old_status: str, new_status: str) -> None:
-    """Follow a status that was written past Oscar's `set_status`, as Django's admin does, and put it into the order's history.
+    """Follow a status that was written without Oscar's `set_status`, as Django's admin does, and add it to the order's history.
 
-    It may be what somebody has typed, or what an old page held when something else was changed there. Of an order that is paid nobody can
-    tell: so the status stands, nothing follows from it, and the staff are told.
+    Staff may have typed the status, or an old page may have written it while another field changed. For a paid order Tillgate cannot tell
+    which. So the status stands, Tillgate does not react, and a note informs staff.
     """
     with transaction.atomic(using=router.db_for_write(PaidOrder)):
         PaidOrder.objects.select_for_update().get(plugin=PLUGIN, key=number)
         order = locked(number)
         last = order.status_changes.order_by("-pk").first() if order is not None else None
         if order is None or order.status != new_status or (last and last.new_status == new_status):
-            return  # it has changed since, or Oscar has told of it
+            return  # it has changed since, or Oscar has recorded it
         payment = paid_by(order)
         if (payment or is_marked_paid(order)) and new_status in statuses_of_unpaid(order):
             _tell_of_a_paid_order(order, old_status, payment)
             return
-        order._create_order_status_change(old_status, new_status)  # the hook by which Oscar does, and its forks
+        order._create_order_status_change(old_status, new_status)  # the hook that Oscar and its forks use
         follow(number, old_status, new_status)
 
 

@@ -1,4 +1,4 @@
-"""Mail to the shopper, sent outside any transaction and tried again until the mail server took it."""
+"""Mail to the shopper. Tillgate sends it outside any transaction and retries until the mail server accepts it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = logging.getLogger("oscar.checkout")
 PAID_MAIL: Final = "order-paid"
 REMINDER_MAIL: Final = "order-waits"
 _DROPPED: Final = "dropped"
-"""In the data of a mail that was not sent, since its order waits again or was cancelled by then."""
+"""The key in the data of a mail that Tillgate dropped, because the order waits again or was cancelled before the mail was sent."""
 REMINDER_CODE: Final = "TILLGATE_ORDER_WAITS"
 """Oscar's code of the reminder: its templates are `oscar/communication/emails/commtype_tillgate_order_waits_*`."""
 
@@ -45,7 +45,10 @@ def _is_queued(name: str, number: str) -> bool:
 
 
 def confirm(number: str, payment_id: str | None = None) -> None:
-    """Queue Oscar's mail about an order that is paid, by that payment or by hand; once, though it may be moved to and fro by hand."""
+    """Queue Oscar's mail about an order that is paid, through Tillgate or by hand.
+
+    The shopper gets it once, even if staff change the status back and forth.
+    """
     with transaction.atomic(using=router.db_for_write(OutboxEvent)):
         order = Order.objects.select_for_update().get(plugin=PLUGIN, key=number)
         if not is_confirmed(number):
@@ -55,9 +58,10 @@ def confirm(number: str, payment_id: str | None = None) -> None:
 
 
 def remind(reference: str) -> None:
-    """Queue one reminder for the order of a payment that came to nothing, so that a shopper who left finds the way back.
+    """Queue one reminder for the order of a failed or expired payment, so that a shopper who left finds the way back.
 
-    While another is open the shopper may be paying by that, and would pay twice. Should it come to nothing too, the reminder follows then.
+    While another payment is open the shopper may be using it, and a reminder could make them pay twice. If that one fails too, its reminder
+    follows then.
     """
     payment = Payment.objects.select_related("order").get(reference=reference)
     number = payment.order.key
@@ -65,7 +69,7 @@ def remind(reference: str) -> None:
     if order is None or not orders.waits_for_payment(order):
         return
     with transaction.atomic(using=router.db_for_write(OutboxEvent)):
-        locked = Order.objects.select_for_update().get(pk=payment.order_id)  # two payments may come to nothing at the same moment
+        locked = Order.objects.select_for_update().get(pk=payment.order_id)  # two payments may fail at the same moment
         if not _is_being_paid(locked) and not _is_queued(REMINDER_MAIL, number):
             operations.enqueue_remote(PLUGIN, number, REMINDER_MAIL, payment_id=str(payment.pk))
 
@@ -75,7 +79,7 @@ def _is_being_paid(order: Order) -> bool:
 
 
 def deliver(outbox_event: RemoteEvent) -> None:
-    """Send the mail that was queued, in the language in which the shopper bought."""
+    """Send the queued mail, in the language in which the shopper bought."""
     order = orders.find(outbox_event.order.key)
     if order is None or not order.email:
         return
@@ -90,7 +94,7 @@ def deliver(outbox_event: RemoteEvent) -> None:
 
 
 def _was_undone(order: Any, outbox_event: RemoteEvent) -> bool:
-    """Tell whether an order waits again, is held back or cancelled, before its mail went out; once it is paid another is due."""
+    """Tell whether an order waits again, is held back or was cancelled before its mail was sent. A later payment queues another mail."""
     settings = get_settings()
 
     def is_undone(_: Order) -> bool:
@@ -106,9 +110,11 @@ def _may_be_reminded(order: Any, ours: Order) -> bool:
 
 
 def _is_dropped(outbox_event: RemoteEvent, detail: Callable[[Order], bool]) -> bool:
-    """Tell whether a mail is not sent, since something is against it, or was before: another is due once nothing is.
+    """Tell whether this mail is dropped, now or earlier, because the order's status forbids it.
 
-    It is noted under the lock of `confirm` and `remind`, which count the mails that were not dropped.
+    Another mail is due once the status allows it.
+
+    The mail is marked under the lock of `confirm` and `remind`, which count the mails that were not dropped.
     """
     with transaction.atomic(using=router.db_for_write(OutboxEvent)):
         order = Order.objects.select_for_update().get(plugin=PLUGIN, key=outbox_event.order.key)
@@ -126,7 +132,7 @@ def _send_reminder(order: Any) -> None:
 
 
 def _context(order: Any) -> dict[str, Any]:
-    """Return what Oscar's own checkout gives to its mail, which has a request."""
+    """Return the context that Oscar's own checkout passes to its mail, where it has a request."""
     context = {"user": order.user or AnonymousUser(), "order": order, "lines": order.lines.all()}
     try:
         if order.user_id:

@@ -50,7 +50,7 @@ _PREVIEW_SALT: Final = "tillgate_oscar.preview"
 _PREVIEW_VALID_FOR: Final = timedelta(hours=1)
 
 SESSION_KEY: Final = "checkout_order_id"
-"""Where Oscar keeps the order that this browser placed last, for its thank-you page."""
+"""The session key under which Oscar keeps the order that this browser placed last, for its thank-you page."""
 
 
 def find(number: str) -> Any:
@@ -59,7 +59,7 @@ def find(number: str) -> Any:
 
 
 def describe(number: str) -> OrderDescription | None:
-    """Return what an order costs and what is in it; it may be paid while it has the pending status."""
+    """Return an order's amount and lines; it may be paid while it has the pending status."""
     order = find(number)
     if order is None:
         return None
@@ -74,7 +74,7 @@ def describe(number: str) -> OrderDescription | None:
 
 
 def _goods(line: Any) -> Goods:
-    """Return a line of an order, which is for people to read: one that the staff has set to none keeps nobody from paying."""
+    """Return a line of an order, which is for people to read: a line that staff set to zero does not block the payment."""
     try:
         return Goods.named(line.title, line.quantity)
     except InvalidRequest:
@@ -100,14 +100,14 @@ def is_expected(order: Any) -> bool:
 
 
 def held_payment(order: Any) -> Payment | None:
-    """Return a payment of the order that is paid, though the shop may not have been told yet, and not refunded entirely, or None."""
+    """Return a paid payment of the order that is not entirely refunded, or None. Its shop event may not be delivered yet."""
     payments = Payment.objects.select_related("order").filter(order__plugin=PLUGIN, order__key=order.number)
     paid = payments.filter(status=PaymentStatus.PAID).order_by("pk")
     return next((payment for payment in paid if payment.refunded_amount < payment.amount), None)
 
 
 def paid_by(order: Any) -> Payment | None:
-    """Return the payment by which the shop holds an order paid, unless it was refunded entirely, or None."""
+    """Return the payment that paid an order, or None if there is none or it was refunded entirely."""
     payment = Payment.objects.filter(order__plugin=PLUGIN, order__key=order.number, order__paid_by=F("pk")).first()
     return payment if payment and payment.refunded_amount < payment.amount else None
 
@@ -115,8 +115,8 @@ def paid_by(order: Any) -> Payment | None:
 def waits_for_payment(order: Any) -> bool:
     """Tell whether a shopper should pay an order through Tillgate now.
 
-    One that was closed, or that a payment has paid, cannot be, though it was opened again by hand. Nor should anybody pay one again that
-    the gateway reports paid: a person looks at it.
+    An order that was closed, or that a payment has paid, cannot be paid again, even if staff reopened it by hand. An order that the gateway
+    reports paid must not be paid again either: staff review it.
     """
     ours = PaidOrder.objects.filter(plugin=PLUGIN, key=order.number, closed_at__isnull=True, paid_by__isnull=True)
     if order.status != get_settings().pending_status or not ours.exists():
@@ -125,7 +125,7 @@ def waits_for_payment(order: Any) -> bool:
 
 
 def is_held_back(order: Any) -> bool:
-    """Tell whether an order that is to be paid has a status of the shop's own, and nobody has paid it, or marked it paid for good."""
+    """Tell whether an unpaid order of Tillgate's has a status of the shop's own, without a payment and not permanently marked paid."""
     settings = get_settings()
     if order.status in (settings.pending_status, settings.paid_status, settings.cancelled_status):
         return False
@@ -135,23 +135,26 @@ def is_held_back(order: Any) -> bool:
 
 
 def is_marked_paid(order: Any) -> bool:
-    """Tell whether an order was marked paid, by its history, and has not been made to wait again since; by whomever, and for whatever."""
+    """Tell whether an order was marked paid, by its history, and has not been set back to waiting since.
+
+    The actor and the reason do not count.
+    """
     settings = get_settings()
     telling = (settings.pending_status, settings.paid_status)
     last = order.status_changes.filter(Q(old_status__in=telling) | Q(new_status__in=telling)).order_by("-pk").first()
     if last is None or settings.pending_status == last.new_status:
         return False
-    return settings.paid_status in (last.old_status, last.new_status)  # what a plain `save()` writes is missing in the history
+    return settings.paid_status in (last.old_status, last.new_status)  # the history lacks changes that a plain `save()` wrote
 
 
 def status_once_paid(order: Any) -> str:
-    """Return the status that an order had last that only a paid one may have: paid, it may be on its way by now."""
+    """Return the last status of an order that only a paid order may have: a paid order may already be on its way."""
     changes = order.status_changes.exclude(new_status__in=statuses_of_unpaid(order))
     return str(changes.order_by("-pk").values_list("new_status", flat=True).first() or get_settings().paid_status)
 
 
 def statuses_of_unpaid(order: Any) -> set[str]:
-    """Return the statuses that, by the shop's pipeline, an order has that nobody has paid; the cancelled one among them."""
+    """Return the statuses that an unpaid order can have in the shop's pipeline, including the cancelled status."""
     settings, pipeline = get_settings(), order.pipeline
     paid, ahead = {settings.paid_status}, [settings.paid_status]
     while ahead:
@@ -162,7 +165,7 @@ def statuses_of_unpaid(order: Any) -> set[str]:
 
 
 def is_of_shopper(order: Any, request: HttpRequest) -> bool:
-    """Tell whether whoever asks is known to be the order's shopper: by this browser's session, or by being logged in."""
+    """Tell whether this request is from the order's shopper, by the browser's session or the login."""
     if request.session.get(SESSION_KEY) == order.pk:
         return True
     return bool(request.user.is_authenticated and order.user_id == request.user.pk)
@@ -174,12 +177,12 @@ def pay_url(order: Any) -> str:
 
 
 def start_url(order: Any, method: str) -> str:
-    """Return the address that starts the payment which the shopper has just chosen."""
+    """Return the address that starts the payment with the method that the shopper just chose."""
     return ticket_to_start(PLUGIN, order.number, method)
 
 
 def sign_preview(basket: Any, method: str) -> str:
-    """Return what proves, for an hour, that whoever holds it has seen the preview of a basket, to be paid with a payment method."""
+    """Return a ticket that proves for an hour that its holder saw the preview of a basket with a payment method."""
     return signing.dumps([basket.pk, method], salt=_PREVIEW_SALT)
 
 
@@ -193,7 +196,7 @@ def read_preview(ticket: str) -> tuple[int, str] | None:
 
 
 def status_url(number: str) -> str:
-    """Return the address where anybody who holds it sees how an order stands, and nothing else of it."""
+    """Return the address that shows the state of an order, and nothing else of it, to every holder of the address."""
     return reverse("tillgate_oscar:order", args=[signing.Signer(salt=_STATUS_SALT).sign_object(number)])
 
 

@@ -1,4 +1,4 @@
-"""What a paid, and what an unpaid order changes in Oscar's records. Runs inside an event's transaction and touches the database only."""
+"""The changes that paid and unpaid orders make in Oscar's records. They run inside an event's transaction and touch the database only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["is_being_paid", "locked", "paid", "source_of", "take_again", "unpaid
 
 _being_paid: ContextVar[str | None] = ContextVar("number of the order that is being paid", default=None)
 _RELEASED: Final = "released"
-"""In the data of the outbox event by which an order was given up: how many of each line it released, until they are taken again."""
+"""The key in the data of the outbox event that cancelled an order: how many of each line it released, until they are allocated again."""
 
 
 def locked(number: str) -> Any:
@@ -39,7 +39,7 @@ def source_of(order: Any, reference: str) -> Any:
 
 
 def paid(payment: Payment) -> PaidOutcome:
-    """Write the money into Oscar's records, move the order on and queue the shopper's mail."""
+    """Record the payment in Oscar, give the order its paid status and queue the shopper's mail."""
     order, settings = locked(payment.order.key), get_settings()
     if order is None:
         return PaidOutcome.NOT_PAYABLE
@@ -61,14 +61,17 @@ def paid(payment: Payment) -> PaidOutcome:
 
 
 def is_being_paid(number: str) -> bool:
-    """Tell whether the shop's own handler is being told that an order is paid: whatever status it gives it is one of a paid order."""
+    """Tell whether the shop's own handler is running because an order is paid.
+
+    Any status that the handler then sets is one of a paid order.
+    """
     return _being_paid.get() == number
 
 
 def _record(order: Any, payment: Payment) -> None:
     settings = get_settings()
     kinds = get_model("payment", "SourceType")._default_manager
-    # Its name is not unique: two first payments at once may both write it, and `get_or_create` would refuse ever after.
+    # The name is not unique: two first payments may both write it at the same time, and `get_or_create` would then fail forever.
     kind = kinds.filter(name=settings.source_type).order_by("pk").first() or kinds.create(name=settings.source_type)
     label = str(METHOD_LABELS.get(PaymentMethod(payment.method), payment.method))
     source = order.sources.create(source_type=kind, currency=payment.currency, reference=payment.reference, label=label)
@@ -82,10 +85,10 @@ def _record(order: Any, payment: Payment) -> None:
 
 
 def unpaid(paid_for: Order) -> None:
-    """Give up an order that nobody paid: what it holds is free again, and its status says so.
+    """Cancel an unpaid order: release everything that it holds, and set its status.
 
-    One that the staff cancelled is released as well, which Oscar leaves to the shop; one that was paid otherwise stays as it is, also where
-    an old page of Django's admin was saved over that.
+    An order that staff cancelled is released as well, because Oscar leaves that to the shop. An order that was paid in another way stays as
+    it is, also if an old page of Django's admin was saved over it.
     """
     order, settings = locked(paid_for.key), get_settings()
     if order is None or order.status not in (settings.pending_status, settings.cancelled_status):
@@ -101,14 +104,14 @@ def unpaid(paid_for: Order) -> None:
 
 
 def _release_stock(order: Any) -> dict[str, int]:
-    """Release what is still allocated, and tell how many of each line.
+    """Release the stock that is still allocated, and return how many of each line.
 
-    The staff may have released or shipped a part of it, or deleted what was sold.
+    Staff may have released or shipped a part of it, or deleted the product.
     """
-    # In the order in which Oscar allocates it, so that two transactions cannot wait for each other.
+    # Lock stock in the same order as Oscar allocates it, so that two transactions cannot wait for each other.
     lines = list(order.lines.filter(stockrecord__isnull=False, num_allocated__gt=0).order_by("stockrecord_id"))
     held = {line.pk: line.num_allocated for line in lines}
-    if lines:  # for none Oscar would take all of them
+    if lines:  # an empty list would make Oscar take all of them
         handler = get_class("order.processing", "EventHandler")()
         handler.cancel_stock_allocations(order, lines, list(held.values()))
     left = order.lines.filter(pk__in=held).values_list("pk", "num_allocated")
@@ -116,7 +119,7 @@ def _release_stock(order: Any) -> dict[str, int]:
 
 
 def _note_released(order: Any, released: dict[str, int]) -> None:
-    told = _given_up_by(order).filter(done_at__isnull=True).order_by("pk").first()  # the outbox event that is being carried out
+    told = _given_up_by(order).filter(done_at__isnull=True).order_by("pk").first()  # the outbox event that is running
     if told is not None:
         told.data[_RELEASED] = released
         told.save(update_fields=["data"])
@@ -127,7 +130,10 @@ def _given_up_by(order: Any) -> QuerySet[OutboxEvent]:
 
 
 def _release_discounts(order: Any) -> None:
-    """Undo what `OrderCreator` counted when the order was placed: uses and amounts of vouchers, then of offers, locked in its order."""
+    """Undo the counts that `OrderCreator` made when the order was placed: uses and amounts of vouchers, then of offers.
+
+    The locks follow its order.
+    """
     uses = list(get_model("voucher", "VoucherApplication")._base_manager.filter(order=order))
     discounts = list(order.discounts.filter(frequency__gt=0).order_by("pk"))
     vouchers = _locked_vouchers({row.voucher_id for row in (*uses, *discounts)})
@@ -162,9 +168,11 @@ def _locked_offer(discount: Any) -> Any:
 
 
 def take_again(order: Any) -> None:
-    """Take again what was released when an order was given up that is paid after all, once; tell what is gone by then.
+    """Allocate again the stock that a cancellation released, once, for an order that was paid after all.
 
-    What the staff had shipped by then, or released by hand, stays as it is, and a note names it.
+    Return the lines that are no longer in stock.
+
+    Items that staff shipped or released by hand stay as they are, and a note names them.
     """
     told = [outbox_event for outbox_event in _given_up_by(order) if _RELEASED in outbox_event.data]
     if not told:
@@ -191,7 +199,7 @@ def _note(order: Any, said: str, products: list[str]) -> None:
 
 
 def _allocate_again(line: Any, quantity: int) -> bool:
-    """Allocate so many of a line, which others may have bought meanwhile; tell whether they are there."""
+    """Allocate so many of a line, and tell whether they are in stock: other shoppers may have bought them."""
     stock = line.stockrecord
     if stock is None:  # the product was deleted
         return False
@@ -202,7 +210,7 @@ def _allocate_again(line: Any, quantity: int) -> bool:
 
 
 def _count_discounts_again(order: Any) -> None:
-    """Count vouchers and offers again, by Oscar's own methods. How often an offer was applied is not on record any more: it counts once."""
+    """Count vouchers and offers again, with Oscar's own methods. Oscar does not store how often an offer was applied, so it counts once."""
     discounts = list(order.discounts.filter(frequency=0).order_by("pk"))
     vouchers = _locked_vouchers({discount.voucher_id for discount in discounts})
     for discount in discounts:

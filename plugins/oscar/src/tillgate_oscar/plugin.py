@@ -1,6 +1,6 @@
-"""The hooks: what an Oscar order is to Tillgate, and what becomes of it. The module of each does the work.
+"""The hooks: they describe an Oscar order to Tillgate, and apply shop events to it. The module of each does the work.
 
-Installed packages are loaded without Django too, by Tillgate's command line for one: what needs Oscar is imported when it is called.
+Some programs load installed packages without Django, such as Tillgate's command line. So each hook imports Oscar only when it is called.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def tillgate_describe_order(order_key: str) -> OrderDescription | None:
 
 @hookimpl
 def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
-    """Write the money into Oscar's records and move the order on."""
+    """Record the payment in Oscar and give the order its paid status."""
     from tillgate_oscar import payments
 
     return payments.paid(payment)
@@ -31,7 +31,7 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
 
 @hookimpl
 def tillgate_order_unpaid(order: Order) -> None:
-    """Give the order up: stock and vouchers are free again."""
+    """Cancel the unpaid order, and release its stock and vouchers."""
     from tillgate_oscar import payments
 
     payments.unpaid(order)
@@ -39,7 +39,7 @@ def tillgate_order_unpaid(order: Order) -> None:
 
 @hookimpl
 def tillgate_refund_changed(refund: Refund) -> None:
-    """Write money refunded into Oscar's records."""
+    """Record a refund in Oscar."""
     from tillgate_oscar import refunds
 
     refunds.changed(refund)
@@ -47,7 +47,7 @@ def tillgate_refund_changed(refund: Refund) -> None:
 
 @hookimpl
 def tillgate_return_url(payment: Payment) -> str:
-    """Bring the shopper to the order."""
+    """Return the address of the order's page for the shopper."""
     from tillgate_oscar import orders
 
     return orders.status_url(payment.order.key)
@@ -55,7 +55,7 @@ def tillgate_return_url(payment: Payment) -> str:
 
 @hookimpl
 def tillgate_deliver(outbox_event: RemoteEvent) -> None:
-    """Send the shopper mail."""
+    """Send the shopper Oscar's mail about a paid order."""
     from tillgate_oscar import mail
 
     mail.deliver(outbox_event)
@@ -66,7 +66,7 @@ _CAME_TO_NOTHING: Final = frozenset({"payment.failed", "payment.closed", "paymen
 
 @hookimpl
 def tillgate_event(event: Event) -> None:
-    """Remind the shopper of an order whose payment came to nothing."""
+    """Remind the shopper of an order after its payment failed or expired."""
     if event.name in _CAME_TO_NOTHING and event.reference and str(event.fields.get("order", "")).startswith(f"{PLUGIN}:"):
         from tillgate_oscar import mail
 

@@ -1,4 +1,7 @@
-"""The mixin on top of Oscar's event handler, by which the staff and the shop's own code change orders. See `tillgate_oscar.classes`."""
+"""The mixin on top of Oscar's event handler. Staff and the shop's own code change orders through that handler.
+
+See `tillgate_oscar.classes`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ __all__ = ["EventHandlerMixin"]
 
 
 class EventHandlerMixin:
-    """Gives back what was paid through Tillgate, and changes no status that nobody has seen; all else is the shop's own handler's."""
+    """Refunds payments made through Tillgate, and refuses to change a status from an outdated copy.
+
+    The shop's own handler does everything else.
+    """
 
     user: Any
 
@@ -39,11 +45,11 @@ class EventHandlerMixin:
         seen: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Queue a refund, which is sent when the running transaction is committed, and return its row.
+        """Queue a refund, which Tillgate sends after the running transaction commits, and return its row.
 
-        Oscar's payment event is written when the money has moved. `reason` is for the staff's eyes; `press` and `seen` are what a form
-        carried: a mark of its own, and the id of the newest refund that the person knew of. Raises `PaymentError` or
-        `InvalidPaymentEvent`, and nothing was asked for.
+        Tillgate writes Oscar's payment event when the refund succeeded. `reason` is for staff only. The form carries `press` and `seen`:
+        its idempotency key, and the id of the newest refund that the form showed. Raises `PaymentError` or `InvalidPaymentEvent`, and then
+        nothing is queued.
         """
         if not refunds.is_refund(event_type) or not refunds.refunded_here(order):
             shops_own = super().handle_payment_event  # type: ignore[misc]  # a mixin of Oscar's handler
@@ -59,10 +65,10 @@ class EventHandlerMixin:
         return refunds.queue(payment, order, event_type, amount, quantities, staff=staff, reason=reason, press=press, seen=seen)
 
     def handle_order_status_change(self, order: Any, new_status: str, *arguments: Any, **options: Any) -> Any:
-        """Change the status as Oscar does; raise `PaymentError` when an order has moved on meanwhile that is to wait or to be cancelled.
+        """Change the status as Oscar does. Raise `PaymentError` if the caller sets an order to waiting or cancelled from an outdated copy.
 
-        Oscar writes the whole row as it was read: an order that was paid in between would be cancelled, and nobody would be told. Nor is
-        an order that was paid here made to wait again, or cancelled where other code has made it wait, while its money is here.
+        Oscar writes the whole row as it was read: a payment in between would be lost without an error, and the order cancelled. While the
+        money is here, a paid order must not wait again, and must not be cancelled where other code has made it wait.
         """
         shops_own = super().handle_order_status_change  # type: ignore[misc]  # a mixin of Oscar's handler
         settings = get_settings()
@@ -81,13 +87,13 @@ class EventHandlerMixin:
 
 
 def _was_held_back_unseen(order: Any) -> bool:
-    """Tell whether an order has a status of unpaid ones of which its history does not tell: it was saved over what it was once paid."""
+    """Tell whether an order has an unpaid status that its history lacks: an old copy was saved over the paid order."""
     last = order.status_changes.order_by("-pk").values_list("new_status", flat=True).first()
     return order.status in statuses_of_unpaid(order) and last != order.status
 
 
 def _refuse_what_has_moved_on(order: Any, *, lock: bool) -> None:
-    """Raise when the status of an order is not the one that whoever changes it has seen."""
+    """Raise when the status of an order is not the one in the caller's copy."""
     orders = get_model("order", "Order")._base_manager
     rows = orders.select_for_update() if lock else orders
     status = rows.values_list("status", flat=True).filter(pk=order.pk).first()
@@ -97,7 +103,7 @@ def _refuse_what_has_moved_on(order: Any, *, lock: bool) -> None:
 
 
 def _refuse_what_was_paid(order: Any, new_status: str) -> None:
-    """Raise when an order that a payment has paid is to wait again, or, while its money is here, is cancelled as one that waits."""
+    """Raise when a paid order would wait again, or would be cancelled as a waiting order before its money is refunded."""
     settings = get_settings()
     expected = PaidOrder.objects.select_related("paid_by").filter(plugin=PLUGIN, key=order.number).first()
     payment = expected.paid_by if expected else None

@@ -1,7 +1,8 @@
-"""Refunds: asked for through Oscar's event handler, sent after its transaction, written in one place once the money has moved.
+"""Refunds: Oscar's event handler requests them, Tillgate sends them after its transaction, and one function records those that succeeded.
 
-Oscar writes a payment event as soon as somebody asks for it. A refund that is asked for has given nothing back yet: it may be refused, and
-for a while nobody may know. So the handler only queues it, and `changed`, which Tillgate calls once for every change, writes the event.
+Oscar writes a payment event as soon as a refund is requested. But a requested refund has moved no money yet: the gateway may reject it, and
+its result may be unknown for a while. So the handler only queues it. Tillgate calls `changed` once for every change of the refund, and that
+function writes the event.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def queue(
     press: str,
     seen: int | None,
 ) -> Refund:
-    """Queue a refund of money and of so many of each line; raise `PaymentError` or `InvalidPaymentEvent`, and nothing is queued."""
+    """Queue a refund of money and of so many of each line; raise `PaymentError` or `InvalidPaymentEvent`, and then nothing is queued."""
     data: dict[str, Any] = {"press": press} if press else {}
     if quantities:
         data["lines"] = {str(line.pk): quantity for line, quantity in quantities.items()}
@@ -70,7 +71,7 @@ def queue(
 
 def is_refund(event_type: Any) -> bool:
     """Tell whether a type of Oscar's payment events is the one for money refunded."""
-    # Not by its name: MariaDB and MySQL hold "refund", which a shop may have had before, to be the same.
+    # Compare rows, not names: to MariaDB and MySQL the name equals "refund", which a shop may have had before.
     return bool(event_type.pk == refund_event_type().pk)
 
 
@@ -80,14 +81,14 @@ def refund_event_type() -> Any:
 
 
 def payments_of(order: Any) -> Order | None:
-    """Return Tillgate's row of an Oscar order, which its payments hang on, or None when nobody ever started to pay it here."""
+    """Return Tillgate's row of an Oscar order, which its payments belong to, or None if no payment of it ever started here."""
     return Order.objects.select_related("paid_by").filter(plugin=PLUGIN, key=order.number).first()
 
 
 def refunded_here(order: Any) -> bool:
-    """Tell whether a refund of an order is Tillgate's: what was paid otherwise is refunded by the shop's own handler.
+    """Tell whether Tillgate refunds this order. The shop's own handler refunds orders that were paid in another way.
 
-    A payment that did not pay the order and was refunded entirely, such as one that came too late, stands in nobody's way.
+    A payment that did not pay the order and was refunded entirely, such as a late one, does not count.
     """
     ours = payments_of(order)
     if ours is None:
@@ -96,7 +97,7 @@ def refunded_here(order: Any) -> bool:
 
 
 def payment_to_refund(order: Any) -> Payment:
-    """Return the payment that paid the order. Others of the same order are dealt with where they wait for a person."""
+    """Return the payment that paid the order. Staff handle other payments of the same order in their reviews."""
     ours = payments_of(order)
     assert ours is not None
     if ours.paid_by:
@@ -106,15 +107,15 @@ def payment_to_refund(order: Any) -> Payment:
         raise PaymentError(gettext("nothing has been paid for order %(number)s") % {"number": order.number})
     if held.reviews.filter(resolved_at__isnull=True).exists():
         detail = gettext("payment %(reference)s did not pay order %(number)s: it waits under “needs review”, where it can be refunded")
-    else:  # somebody has let it be
+    else:  # staff closed its review
         detail = gettext("payment %(reference)s did not pay order %(number)s: it can be refunded on its own page in the admin")
     raise PaymentError(detail % {"reference": held.reference, "number": order.number})
 
 
 def _check_quantities(order: Any, event_type: Any, quantities: dict[Any, int], queued: Refund) -> None:
-    """Raise when a line would be refunded more often than it was bought, refunds that are still on their way counted in.
+    """Raise when more of a line would be refunded than was bought. Refunds that are still on their way count too.
 
-    Called under the lock that the queued refund holds, so that of two people who give the same line back one is told.
+    The caller holds the lock of the queued refund, so if two people refund the same line, the second gets the error.
     """
     # Locked, since the host's transaction may see an old snapshot where it reads without.
     others = Refund.objects.select_for_update().filter(payment=queued.payment_id).exclude(pk=queued.pk)
@@ -126,7 +127,7 @@ def _check_quantities(order: Any, event_type: Any, quantities: dict[Any, int], q
 
 
 def paid_for(order: Any, lines: Iterable[Any], quantities: Iterable[int]) -> Decimal:
-    """Return what was paid for so many of each line, beyond those that were refunded before or are on their way.
+    """Return the amount paid for so many of each line, beyond those that were refunded before or are on their way.
 
     Each item has its share of the line's price, so that all refunds of a line add up to it. The prices of single items, which Oscar keeps
     too, are rounded with tax and discounts: together they may be more than the shopper paid.
@@ -140,7 +141,7 @@ def paid_for(order: Any, lines: Iterable[Any], quantities: Iterable[int]) -> Dec
 
 
 def _share(line: Any, quantity: int) -> Decimal:
-    if not quantity:  # nor may the line have any
+    if not quantity:  # the line may have none either
         return NOTHING
     share = money.EXACT.divide(money.EXACT.multiply(line.line_price_incl_tax, quantity), line.quantity)
     return share.quantize(NOTHING, ROUND_HALF_UP, money.EXACT)
@@ -168,7 +169,7 @@ _NOTES: Final = {
 
 
 def changed(refund: hooks.Refund) -> None:
-    """Write what became of a refund into Oscar's records: the money and the lines when it succeeded, else a note. Once for its id."""
+    """Record the result of a refund in Oscar: the money and the lines if it succeeded, else a note. It does so once per refund."""
     order = get_model("order", "Order")._base_manager.select_for_update().filter(number=refund.payment.order.key).first()
     if order is None:  # deleted, and its records with it
         return
@@ -177,11 +178,11 @@ def changed(refund: hooks.Refund) -> None:
     if refund.status is not RefundStatus.SUCCEEDED:
         handler.create_note(order, gettext(_NOTES[refund.status]) % {"amount": refund.amount, "reference": reference})
         return
-    if order.notes.filter(message__contains=f"({reference})").exists():  # that it was refused, or that nobody knows
+    if order.notes.filter(message__contains=f"({reference})").exists():  # a failed or unknown refund
         said = gettext("USD %(amount)s was refunded after all (%(reference)s).")
         handler.create_note(order, said % {"amount": refund.amount, "reference": reference})
     source = source_of(order, refund.payment.reference)
-    if source is None:  # it never paid the order, so Oscar's records do not hold the money that went back
+    if source is None:  # it never paid the order, so Oscar's records do not contain the refunded money
         said = gettext("USD %(amount)s that did not pay this order was refunded (%(reference)s).")
         handler.create_note(order, said % {"amount": refund.amount, "reference": reference})
         return

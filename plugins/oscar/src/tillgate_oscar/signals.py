@@ -1,4 +1,4 @@
-"""What is listened to: an order's status, its row being saved, and the rows that Oscar's dashboard needs."""
+"""Signal receivers: they follow the status of orders, the saving of order rows, and create the rows that Oscar's dashboard needs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def connect(config: AppConfig) -> None:
 
 
 def listen_to(sender: type[Model], **_: Any) -> None:
-    """Hear when an order is saved; also as a proxy, such as an admin page of the shop's own may have and define there."""
+    """Connect the receivers for the saving of orders, also through proxy models that a shop's admin may define."""
     if issubclass(sender, get_model("order", "Order")):
         pre_save.connect(keep_paid, sender=sender, dispatch_uid="tillgate_oscar")
         post_save.connect(keep_paid_meanwhile, sender=sender, dispatch_uid="tillgate_oscar")
@@ -41,10 +41,10 @@ def listen_to(sender: type[Model], **_: Any) -> None:
 
 
 def follow_status(order: Any, old_status: str, new_status: str, **_: Any) -> None:
-    """Follow the staff, and the shop's own code, when they cancel an order, let it wait again or mark it paid by hand.
+    """Follow staff and the shop's own code when they cancel an order, let it wait again or mark it paid by hand.
 
-    After commit, since it locks Tillgate's order, which outbox events lock before Oscar's. Should it be lost with the process, the status
-    itself still keeps the order from being paid.
+    This runs after commit, because it locks Tillgate's order, and outbox events lock that before Oscar's order. If the process dies before,
+    the status alone still keeps the order from being paid.
     """
     followed = {get_settings().paid_status, *statuses_of_unpaid(order)}
     if new_status in followed and not is_being_paid(order.number) and is_expected(order):
@@ -54,13 +54,13 @@ def follow_status(order: Any, old_status: str, new_status: str, **_: Any) -> Non
 def _follow(order: Any, old_status: str, new_status: str) -> None:
     follow(order.number, old_status, new_status)
     if old_status == get_settings().pending_status:
-        order.refresh_from_db(fields=["status"])  # paid meanwhile it stays so, also when this is saved again
+        order.refresh_from_db(fields=["status"])  # an order that was paid in between stays paid, also when this copy is saved again
 
 
 def follow_what_was_written(*, instance: Any, raw: bool, created: bool, using: str, **_: Any) -> None:
-    """Follow a status that was saved otherwise than by `set_status`, in a transaction as Django's admin has it.
+    """Follow a status that was saved without `set_status`, in a transaction like that of Django's admin.
 
-    Somebody has typed it there, or has changed something else of a row that was read a while ago.
+    Either staff typed it there, or they changed another field of a row that was read some time ago.
     """
     stored, status = vars(instance).pop(_STORED, None), vars(instance).get("status")
     if (
@@ -77,9 +77,10 @@ def follow_what_was_written(*, instance: Any, raw: bool, created: bool, using: s
 
 
 def keep_paid(*, instance: Any, raw: bool, using: str, update_fields: Any, **_: Any) -> None:
-    """Keep the status of an order that was paid while somebody had its row open, and saves the whole of it as it was read.
+    """Keep the status of an order that was paid while a stale copy of its row was open, when that copy is saved as a whole.
 
-    Oscar's pages in Django's admin do so: the order would wait again, and be cancelled in the end, though its money is here.
+    Oscar's pages in Django's admin save whole rows: the paid order would wait again, and in the end be cancelled although its money has
+    arrived.
     """
     if raw or instance.pk is None or not _is_written(instance, update_fields):
         return
@@ -90,9 +91,9 @@ def keep_paid(*, instance: Any, raw: bool, using: str, update_fields: Any, **_: 
 
 
 def keep_paid_meanwhile(*, instance: Any, raw: bool, created: bool, using: str, update_fields: Any, **_: Any) -> None:
-    """Keep it paid also where the payment was written after that look: saving waited for the payment's lock, and then wrote over it.
+    """Keep the order paid if the payment came after that check: saving waited for its lock, and then overwrote the status.
 
-    A mail that fell due in between was dropped.
+    A mail that was due in between was dropped, so it is queued again.
     """
     if raw or created or not _is_written(instance, update_fields) or not _waits(instance) or not paid_by(instance):
         return
@@ -103,7 +104,7 @@ def keep_paid_meanwhile(*, instance: Any, raw: bool, created: bool, using: str, 
 
 
 def _is_written(order: Any, update_fields: Any) -> bool:
-    """Tell whether saving an order writes its status. Of a row that was read without some fields Django names those that it writes."""
+    """Tell whether saving an order writes its status. If a row was read without some fields, Django names the fields that it writes."""
     return (update_fields is None or "status" in update_fields) and "status" in vars(order)
 
 

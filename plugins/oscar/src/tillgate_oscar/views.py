@@ -1,4 +1,4 @@
-"""The page where a shopper sees how an order stands; Tillgate's own ones start a payment of it."""
+"""The page that shows a shopper the state of an order; Tillgate's own pages start its payment."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MOST_LOOKS: Final = 15
 @never_cache
 @require_safe
 def order(request: HttpRequest, ticket: str) -> HttpResponse:
-    """Show how an order stands. Its shopper goes on to Oscar's own pages, or can pay again; others see its number and status alone.
+    """Show the state of an order. Its shopper continues to Oscar's own pages or can pay again; others see only its number and status.
 
-    The address travels through the payment service, so holding it is no authority over the order.
+    The address travels through the payment service, so the address alone gives no authority over the order.
     """
     number = orders.read_status(ticket)
     if number is None:
@@ -44,7 +44,7 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
         return redirect("customer:order", order_number=found.number)
     held = None if waits else orders.held_payment(found)
     has_arrived, has_paid = held is not None, held is not None and is_order_paid(held.order)
-    # The money is here and the order not moved on yet: a moment's matter, unless the shop's own code fails.
+    # The payment is paid and the order has not got its status yet. That takes a moment, unless the shop's own code fails.
     is_arriving = found.status == settings.pending_status and has_paid
     under_review = found.status == settings.pending_status and not waits and not has_arrived and is_under_review(PLUGIN, found.number)
     page = {
@@ -72,6 +72,6 @@ def _private(response: HttpResponse) -> HttpResponse:
 
 
 def _looks(request: HttpRequest) -> int:
-    """Return how often this page has been polled while the order was moving on."""
+    """Return how often this page has reloaded while it waited for the order's new status."""
     text = request.GET.get("looks", "0")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0

@@ -1,10 +1,10 @@
-"""The account of an event: in the event's settings, as every payment provider of pretix keeps its own. A live one, and one for test mode.
+"""The accounts of an event, one live and one for test mode. They are in the event's settings, like those of every pretix payment provider.
 
-An order knows whether it was placed in test mode, and is paid with the account of that mode: play money pays no ticket that is valid, and
-nobody pays real money to try the shop.
+Each order records whether it was placed in test mode, and only the account of that mode can pay it. So play money pays no valid ticket, and
+a test of the shop costs no real money.
 
-A payment is asked about, and refunded, with the account that made it. So an alias stands for one merchant at one address, and an event
-that changes to another merchant goes on to know the former one, once payments were made with it.
+Tillgate queries and refunds a payment with the account that made it. So an alias stands for one merchant at one address. If an event
+changes to another merchant, it keeps the former account once payments were made with it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tillgate.errors import ConfigurationError
 __all__ = ["FIELDS", "HOLDER", "alias_of", "build", "find", "former_merchants", "is_complete", "keep_former", "of_event", "settings_of"]
 
 HOLDER: Final = "tillgate"
-"""The identifier of the provider that keeps the settings for all."""
+"""The identifier of the provider that stores the settings for all methods."""
 
 FIELDS: Final = ("base_url", "merchant_no", "token")
-"""What an account is made of; with `test_` before it, the one for test mode."""
+"""The setting names of an account; the account for test mode has the prefix `test_`."""
 
 _LIVE: Final = "pretix-"
 _TEST: Final = "pretix-test-"
@@ -41,7 +41,7 @@ def settings_of(event: Any) -> Any:
 
 
 def alias_of(order: Any) -> str:
-    """Return the name under which Tillgate's rows know the account that an order is paid with now."""
+    """Return the alias of the account that pays an order now, as Tillgate's rows store it."""
     return _alias(order.event, settings_of(order.event), testmode=order.testmode)
 
 
@@ -51,7 +51,7 @@ def of_event(event: Any, field: str) -> Q:
 
 
 def find(alias: str) -> Account | None:
-    """Return the account of an alias, or None when it is not one of ours or the event has none."""
+    """Return the account of an alias, or None if the alias is not the plugin's or the event has no account."""
     testmode = alias.startswith(_TEST)
     event_id = alias.removeprefix(_TEST if testmode else _LIVE).partition("-")[0]
     if not alias.startswith(_LIVE) or not event_id.isdecimal():
@@ -88,7 +88,7 @@ def _former(event: Any) -> list[dict[str, str]]:
 
 
 def _known(event: Any, *, testmode: bool) -> Iterator[Any]:
-    """Give what is known of the accounts of a mode: of the present one first, whose token is the newest."""
+    """Yield the accounts of a mode: first the present one, with the newest token, then the former ones."""
     if is_complete(event, testmode=testmode):
         yield settings_of(event)
     yield from (values for values in _former(event) if _names(testmode=testmode)[0] in values)
@@ -96,7 +96,7 @@ def _known(event: Any, *, testmode: bool) -> Iterator[Any]:
 
 @sensitive_variables()
 def keep_former(event: Any, given: Any) -> None:
-    """Keep the accounts that other settings are about to take the place of, and that payments were made with."""
+    """Keep the accounts that new settings are about to replace, if payments were made with them."""
     kept = _former(event)
     for testmode in (False, True):
         ours = {name: settings_of(event).get(name) for name in _names(testmode=testmode)}

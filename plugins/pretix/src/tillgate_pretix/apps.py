@@ -1,4 +1,4 @@
-"""The app: label `tillgate_pretix`. It has no tables; pretix's orders and settings and Tillgate's rows hold everything."""
+"""The app: label `tillgate_pretix`. It has no tables; pretix's orders and settings and Tillgate's rows store everything."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TillgatePretixConfig(PluginConfig):  # type: ignore[misc]  # pretix has no
         settings_links = ((((_("Payment"), _NAME)), "control:event.settings.payment.provider", {"provider": "tillgate"}),)
 
     def ready(self) -> None:
-        """Give Tillgate its settings, which pretix keeps in its configuration file, and its addresses; and listen to pretix."""
+        """Pass Tillgate its settings, from pretix's configuration file, and its addresses; and connect to pretix's signals."""
         from tillgate_pretix import checks, configuration, signals  # noqa: F401  # importing signals and checks registers them
 
         if not hasattr(settings, "TILLGATE"):
@@ -46,8 +46,8 @@ class TillgatePretixConfig(PluginConfig):  # type: ignore[misc]  # pretix has no
 def _add_pages() -> None:
     """Put Tillgate's pages at `/_tillgate/`, on every domain.
 
-    pretix keeps the addresses of a plugin in a namespace of its own, below an event. Tillgate's are found as "tillgate:...", and are asked
-    for by the payment service, which knows of no event: so they go into the list of what pretix itself has everywhere.
+    pretix puts the addresses of a plugin into a namespace of its own, below an event. Tillgate's have the namespace "tillgate", and the
+    payment service calls them without an event. So they go into the list of pretix's own global addresses.
     """
     from pretix.urls import common_patterns
 

@@ -1,4 +1,4 @@
-"""System checks: what keeps payments from working inside pretix is told by `python -m pretix check`."""
+"""System checks: `python -m pretix check` reports problems that keep payments from working inside pretix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TAG: Final = "tillgate_pretix"
 
 @checks.register(TAG)
 def run_checks(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.CheckMessage]:
-    """Check that Tillgate's own app is there: pretix can be told to leave it out."""
+    """Check that Tillgate's own app is there: a setting of pretix can leave it out."""
     if apps.is_installed("tillgate.django"):
         return []
     hint = "Take tillgate.django out of [pretix] plugins_exclude, and install the distribution tillgate-pretix anew."

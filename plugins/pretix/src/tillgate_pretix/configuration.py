@@ -15,9 +15,9 @@ _NOT_HERE: Final = frozenset({"accounts"})  # every event has its own
 
 
 def from_file(file: Any, site_url: str, admins: Sequence[str]) -> dict[str, Any]:
-    """Return TILLGATE as the file has it. Who is mailed and the address default to pretix's own; a name that is no setting stays in it.
+    """Return TILLGATE as the file has it. The mail recipients and the address default to pretix's own. An unknown name stays in it.
 
-    Tillgate names it then, in `check` and wherever the settings are needed.
+    Tillgate then reports the unknown name, in `check` and wherever it reads the settings.
     """
     written = set(file.cp.options(SECTION)) if file.cp.has_section(SECTION) else set()
     known = set(Settings.model_fields) - _NOT_HERE

@@ -1,9 +1,9 @@
-"""What pretix asks money for, as Tillgate sees it: a *bill*, which is what is due on an order until it is paid.
+"""pretix's orders as Tillgate sees them: each of Tillgate's orders is a *bill*, the amount due on a pretix order until it is paid.
 
-pretix makes a new payment for every try, and its order may come to owe money again after it was paid, because it was changed or refunded.
-Of a bill exactly one payment counts, whichever of pretix's payments it was begun for; what is due afterwards is the next bill.
+pretix makes a new payment for every attempt. A paid pretix order may owe money again, after a change or a refund. Exactly one payment of a
+bill counts, whichever payment of pretix it was started for. Any amount due afterwards is the next bill.
 
-All of it runs under Tillgate's lock of the bill and touches the database only. Where pretix's order is changed, its row is locked too.
+All this code runs under Tillgate's lock of the bill and touches the database only. It also locks pretix's order before it changes that.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ __all__ = [
 _log = logging.getLogger("tillgate")
 
 RETURN_TAG: Final = "tillgate:return"
-"""What the address of an order's page is tagged with, so that holding it is no authority over the order."""
+"""The tag in the address of an order's page: the address alone gives no authority over the order."""
 
 REVIEW_LOGGED: Final = "tillgate_pretix.review"
-"""The entry in an order's history that something needs review."""
+"""The type of the entry in an order's history that a review opened."""
 
 OPEN: Final = (OrderPayment.PAYMENT_STATE_CREATED, OrderPayment.PAYMENT_STATE_PENDING)
 """The states in which a payment of pretix may still be paid."""
 UNDER_WAY: Final = (OrderRefund.REFUND_STATE_CREATED, OrderRefund.REFUND_STATE_TRANSIT)
-"""The states in which it is not known yet what becomes of a refund of pretix."""
+"""The states of a pretix refund without a known result."""
 _HELD: Final = (OrderPayment.PAYMENT_STATE_CONFIRMED, OrderPayment.PAYMENT_STATE_REFUNDED)
 _DUE: Final = (Order.STATUS_PENDING, Order.STATUS_EXPIRED)
 _SAID_PAID: Final = "pretix.event.order.paid"
@@ -124,7 +124,7 @@ def method_of(identifier: str | None) -> PaymentMethod | None:
 
 @contextmanager
 def found(key: str, *, lock: bool = False) -> Iterator[Any]:
-    """Give pretix's order of a bill's key, with access to its organizer's data, or None when it is gone."""
+    """Yield pretix's order of a bill's key, with access to its organizer's data, or None when it is gone."""
     number = key.partition("/")[0]
     with scopes_disabled():
         rows = Order.objects.select_for_update(of=OF_SELF) if lock else Order.objects
@@ -143,9 +143,9 @@ def booked_payment(order: Any, payment: Payment) -> Any:
 
 
 def _payment_for(order: Any, payment: Payment) -> Any:
-    """Return the one of pretix's payments that the money of one of Tillgate's is for; a new one when there is none.
+    """Return pretix's payment for the money of one of Tillgate's; create one if there is none.
 
-    Two of pretix's may lead to the same payment page, where a shopper pressed twice: then it is the newest that is still open.
+    If a shopper pressed twice, two payments of pretix lead to the same payment page: then the newest open one counts.
     """
     locked = order.payments.select_for_update(of=OF_SELF)  # staff may confirm it by hand in this moment
     ours = locked.filter(provider=identifier_of(payment.method), amount=payment.amount).exclude(state__in=_HELD)
@@ -159,7 +159,7 @@ def _payment_for(order: Any, payment: Payment) -> Any:
 
 
 def describe(key: str) -> OrderDescription | None:
-    """Return what is due on an order and what is in it."""
+    """Return the amount due on an order and its lines."""
     with found(key) as order:
         if order is None:
             return None
@@ -186,12 +186,12 @@ def why_not(order: Any) -> str | None:
 
 
 def _told_again(order: Any, key: str) -> Any:
-    """Return pretix's payment of the money that pretix is just being told of again, as the staff wish, or None.
+    """Return pretix's payment if staff are redelivering the event of booked money, or None.
 
-    It was booked when it came, though it paid nothing: whatever it could pay now is what would be due without it.
+    The money was booked when it came, although it paid nothing. So the amount that it can pay now is the amount due without it.
     """
     waiting = OutboxEvent.objects.filter(order__plugin=PLUGIN, order__key=key, done_at__isnull=True).exclude(kind=OutboxEventKind.REMOTE)
-    first = waiting.select_related("payment__order").order_by("pk").first()  # they go in order
+    first = waiting.select_related("payment__order").order_by("pk").first()  # they are delivered in order
     if first is None or first.kind != OutboxEventKind.PAYMENT_PAID or AGAIN not in first.data:
         return None
     return booked_payment(order, payment_value(first.payment))
@@ -207,14 +207,14 @@ def _why_not_with(order: Any, booked: Any) -> str | None:
     return None if can_be_paid is True else str(can_be_paid).rstrip(".")
 
 
-# What becomes of it -----------------------------------------------------------------------------------------------------------------------
+# After a payment --------------------------------------------------------------------------------------------------------------------------
 
 
 def paid(payment: Payment) -> PaidOutcome:
-    """Confirm pretix's payment, and tell whether that has made the order paid.
+    """Confirm pretix's payment, and return whether the order became paid.
 
-    pretix's `confirm` returns without a word when the order was cancelled or paid otherwise, or when the money is not enough: so the order
-    is asked before, under its lock, and polled afterwards.
+    pretix's `confirm` returns without an error if the order was cancelled, was paid in another way, or the money is not enough. So this
+    code checks the order before, under its lock, and again afterwards.
     """
     with found(payment.order.key, lock=True) as order:
         if order is None:
@@ -229,7 +229,7 @@ def paid(payment: Payment) -> PaidOutcome:
         theirs.info_data = _info(payment)
         try:
             theirs.confirm()
-        except PollLimit.QuotaExceededException:  # sold out since the order has expired; the money is booked, and a person decides
+        except PollLimit.QuotaExceededException:  # sold out since the order expired; the money is booked, and staff decide
             return PaidOutcome.NOT_PAYABLE
         order.refresh_from_db()
         if order.status != Order.STATUS_PAID:
@@ -240,7 +240,7 @@ def paid(payment: Payment) -> PaidOutcome:
 
 
 def _apply(order: Any, booked: Any) -> PaidOutcome:
-    """Mark an order paid by money that is booked already: its staff have let it be paid again, or have marked it paid themselves."""
+    """Mark an order paid by booked money: its staff reopened it for payment, or marked it paid themselves."""
     if _why_not_with(order, booked) is not None or order.pending_sum > 0:
         return PaidOutcome.NOT_PAYABLE
     if order.status != Order.STATUS_PAID:
@@ -255,11 +255,11 @@ def _apply(order: Any, booked: Any) -> PaidOutcome:
 
 
 def stays_paid(order_id: int) -> None:
-    """Mark an order paid again that pretix has just called unpaid.
+    """Mark an order paid again that pretix just marked unpaid.
 
-    pretix's `expire_orders` and `extend_order` write a status over an order that they have read a while ago and not locked, over one too
-    that was paid in the meantime, and tell nobody. Staff who mark an order as not paid are told apart by its history, and so is money that
-    came afterwards. A person is told where a seat was taken in the meantime: pretix sells none twice.
+    pretix's `expire_orders` and `extend_order` read an order without a lock and write its status later. They silently overwrite the status
+    of an order that was paid in between. The history shows if staff marked the order as not paid, or if money came afterwards. If a seat
+    was taken in between, a review opens: pretix sells no seat twice.
     """
     with transaction.atomic(), found(str(order_id), lock=True) as order:
         if order is None or order.status not in _DUE:
@@ -271,7 +271,7 @@ def stays_paid(order_id: int) -> None:
             return
         if money.total([order.pending_sum, _came_since(order, was)]) > 0:
             return
-        # Its tickets are out: it keeps its places, whoever was given them in this instant, and no mail is sent again.
+        # Its tickets are sent: it keeps its places, even if another order got them in between, and sends no second mail.
         told = {"force": True, "ignore_date": True, "send_mail": False, "payment_refund_sum": order.payment_refund_sum}
         try:
             with transaction.atomic():
@@ -287,7 +287,7 @@ def stays_paid(order_id: int) -> None:
 
 
 def _came_since(order: Any, entry: Any) -> Decimal:
-    """Return how much came after an entry in an order's history: it is booked, so that pretix can give it back, and has paid nothing."""
+    """Return the money that came after an entry in an order's history: it is booked, so that pretix can refund it, and paid nothing."""
     entries = order.all_logentries().filter(action_type=_SAID_CONFIRMED, pk__gt=entry.pk)
     numbers = [later.parsed_data.get("local_id") for later in entries]
     came = order.payments.filter(local_id__in=numbers, state__in=_HELD)
@@ -295,7 +295,7 @@ def _came_since(order: Any, entry: Any) -> Decimal:
 
 
 def all_stay_paid() -> None:
-    """Look at what was paid in the last days as `stays_paid` does, for processes that die before they can."""
+    """Call `stays_paid` for all orders that were paid in the last days, in case a process died before it could."""
     lately = now() - timedelta(days=3)
     paid_lately = Bill.objects.filter(plugin=PLUGIN, paid_by__status=PaymentStatus.PAID, paid_by__created_at__gt=lately)
     numbers = {key.partition("/")[0] for key in paid_lately.values_list("key", flat=True)}
@@ -313,7 +313,7 @@ def _info(payment: Payment) -> dict[str, str]:
 
 
 def _drop_open_payments(order: Any) -> None:
-    """Cancel what the shopper had begun beside the payment that paid, as pretix does when another is begun."""
+    """Cancel the shopper's other open payments, as pretix does when another payment starts."""
     for theirs in order.payments.filter(state__in=OPEN):
         # Staff may confirm it by hand in this moment, for cash.
         if method_of(theirs.provider) and order.payments.filter(pk=theirs.pk, state__in=OPEN).update(
@@ -323,9 +323,9 @@ def _drop_open_payments(order: Any) -> None:
 
 
 def unpaid(bill: Unpaid) -> None:
-    """Let the payments fail that nobody paid, and free the places if the event does not wait until pretix's own term is over.
+    """Set the unpaid payments to failed, and release the places unless the event waits for pretix's own term.
 
-    Whoever means to pay otherwise, by bank transfer for one, keeps the places.
+    A shopper with another open payment, such as a bank transfer, keeps the places.
     """
     with found(bill.key, lock=True) as order:
         if order is None or order.status != Order.STATUS_PENDING:
@@ -333,7 +333,7 @@ def unpaid(bill: Unpaid) -> None:
         was_begun = Attempt.objects.filter(order__plugin=PLUGIN, order__key=bill.key).exists()
         for theirs in order.payments.filter(state__in=OPEN):
             if method_of(theirs.provider):
-                theirs.fail(log_data={"reason": "nobody paid"}, send_mail=was_begun)  # who never tried has failed at nothing
+                theirs.fail(log_data={"reason": "nobody paid"}, send_mail=was_begun)  # a shopper without an attempt has no failed payment
         is_wanted = order.payments.filter(state__in=(*OPEN, *_HELD)).exists()
         is_wanted |= order.valid_if_pending or order.fees.filter(fee_type=OrderFee.FEE_TYPE_CANCELLATION).exists()  # pretix keeps these too
         if not is_wanted and settings_of(order.event).get("expire_unpaid", as_type=bool, default=False):
@@ -345,9 +345,9 @@ _NOT_OVER: Final = (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.UNKN
 
 
 def review_opened(raised: Raised) -> None:
-    """Show in the order's history what needs review, and book money that did not pay the order.
+    """Show the review in the order's history, and book money that did not pay the order.
 
-    pretix shows such an order as overpaid, or as paid in part, and gives the money back as any other. Its status is left to a person.
+    pretix shows such an order as overpaid, or as paid in part, and can refund the money. Staff decide about its status.
     """
     review = Review.objects.select_related("payment__order").get(pk=raised.id)
     if raised.order is None:
@@ -362,10 +362,10 @@ def review_opened(raised: Raised) -> None:
 
 
 def conclude(order: Any) -> None:
-    """Take back what a person was told of money once pretix counts neither too much nor too little: whoever gave it back would do so again.
+    """Resolve the reviews about money once pretix's balance of the order is even: otherwise staff might refund it twice.
 
-    Only of money that is booked by now: what is about to be booked is not in pretix's sums yet. And not while money is on its way back,
-    which pretix counts as gone: it may be refused.
+    This covers booked money only: pretix's sums lack money that is about to be booked. It waits while a refund is under way: pretix counts
+    that money as gone, but the refund may fail.
     """
     order.refresh_from_db()
     if order.status != Order.STATUS_PAID or order.pending_sum != 0:
@@ -379,32 +379,32 @@ def conclude(order: Any) -> None:
 
 
 def holds_money(order: Any) -> bool:
-    """Tell whether money of Tillgate's has come for an order that a person has to decide about."""
+    """Tell whether an order has money from Tillgate that staff must decide about."""
     held = Review.objects.filter(order__in=bills_of(order), reason__in=_PAID_NOTHING, resolved_at__isnull=True)
     return bool(held.exists())
 
 
 def _under_way(order: Any) -> Any:
-    """Return Tillgate's refunds of which it is not known yet what becomes of them: pretix has a row of those that it asked for itself."""
+    """Return Tillgate's refunds without a known result, except those that pretix requested: pretix has rows of these."""
     return Refund.objects.filter(payment__order__in=bills_of(order), status__in=_NOT_OVER)
 
 
 def on_its_way_back(matter: Review) -> Decimal:
-    """Return how much is on its way back already with which an order holds what it costs, or nothing: more would be too much."""
+    """Return the money on its way back if the order's balance is even after it, or zero: more would be too much."""
     if matter.reason not in HELD_REASONS or matter.order is None:
         return NOTHING
     with found(matter.order.key) as order:
         if order is None or order.status != Order.STATUS_PAID:
             return NOTHING
         under_way = list(_under_way(order))
-        # What pretix has asked for is off its sums already.
+        # pretix has already subtracted the refunds that it requested.
         unknown_to_pretix = [one.amount for one in under_way if "refund" not in one.data and one.status != RefundStatus.UNKNOWN]
         is_enough = money.total([order.pending_sum, *unknown_to_pretix]) >= 0
         return money.total(one.amount for one in under_way) if is_enough else NOTHING
 
 
 def conclude_all() -> None:
-    """Do what `conclude` does for each order of which somebody was told: a process may have died before it could."""
+    """Run `conclude` for each order with such a review: a process may have died before it could."""
     open_ones = Review.objects.filter(order__plugin=PLUGIN, reason__in=HELD_REASONS, resolved_at__isnull=True)
     for number in sorted({int(key.partition("/")[0]) for key in open_ones.values_list("order__key", flat=True)}):
         try:
@@ -414,8 +414,8 @@ def conclude_all() -> None:
 
 
 def conclude_order(order_id: int) -> None:
-    """Do what `conclude` does for an order that changed in another way than by Tillgate."""
-    # Locked, since a payment that is told of at this moment is booked under the same lock.
+    """Run `conclude` for an order that changed without Tillgate."""
+    # Locked, because the delivery of a paid payment books it under the same lock.
     with transaction.atomic(), found(str(order_id), lock=True) as order:
         if order is not None:
             conclude(order)

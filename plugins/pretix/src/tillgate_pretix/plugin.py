@@ -1,6 +1,6 @@
-"""The hooks: what pretix asks money for, and what becomes of it. `orders` and `refunds` do the work.
+"""The hooks: they describe a pretix order to Tillgate, and apply shop events to it. `orders` and `refunds` do the work.
 
-Installed packages are loaded without Django too, by Tillgate's command line for one: what needs pretix is imported when it is called.
+Some programs load installed packages without Django, such as Tillgate's command line. So each hook imports pretix only when it is called.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PLUGIN: Final = "pretix"
 """The entry point's name, which Tillgate's rows carry."""
 
 APP: Final = "tillgate_pretix"
-"""The app's name, by which an event knows whether it has the plugin."""
+"""The app's name, which an event lists among its active plugins."""
 
 
 @hookimpl
@@ -27,7 +27,7 @@ def tillgate_account(alias: str) -> Account | None:
 
 @hookimpl
 def tillgate_describe_order(order_key: str) -> OrderDescription | None:
-    """Describe what is due on an order; it may be paid whenever pretix itself would take money for it."""
+    """Describe the amount due on an order; it may be paid whenever pretix itself would accept a payment."""
     from tillgate_pretix import orders
 
     return orders.describe(order_key)
@@ -43,7 +43,7 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
 
 @hookimpl
 def tillgate_order_unpaid(order: Order) -> None:
-    """Let pretix's payments fail that nobody paid, and free the places where the event says so."""
+    """Set pretix's unpaid payments to failed, and release the places if the event's settings say so."""
     from tillgate_pretix import orders
 
     orders.unpaid(order)
@@ -51,7 +51,7 @@ def tillgate_order_unpaid(order: Order) -> None:
 
 @hookimpl
 def tillgate_refund_changed(refund: Refund) -> None:
-    """Write what became of a refund into pretix's own."""
+    """Apply the result of a refund to pretix's own refund."""
     from tillgate_pretix import refunds
 
     refunds.changed(refund)
@@ -59,7 +59,7 @@ def tillgate_refund_changed(refund: Refund) -> None:
 
 @hookimpl
 def tillgate_review_opened(review: Review) -> None:
-    """Show it in the order's history, and book money that paid nothing, so that pretix can give it back."""
+    """Show the review in the order's history, and book money that paid nothing, so that pretix can refund it."""
     from tillgate_pretix import orders
 
     orders.review_opened(review)
@@ -67,7 +67,7 @@ def tillgate_review_opened(review: Review) -> None:
 
 @hookimpl
 def tillgate_return_url(payment: Payment) -> str | None:
-    """Bring the shopper to the event's own page about the order."""
+    """Return the address of the event's own page about the order."""
     from tillgate_pretix import orders
 
     return orders.return_url(payment.order.key)
@@ -75,7 +75,7 @@ def tillgate_return_url(payment: Payment) -> str | None:
 
 @hookimpl
 def tillgate_deliver(outbox_event: RemoteEvent) -> None:
-    """Carry out what the staff decided in pretix about a refund."""
+    """Apply a decision about a refund that staff made in pretix."""
     from tillgate_pretix import refunds
 
     refunds.settle(outbox_event)

@@ -1,6 +1,6 @@
-"""The payment providers: one that keeps the settings for all, and one for each payment method, which a shopper chooses.
+"""The payment providers: one stores the settings for all, and the others are the payment methods that a shopper chooses.
 
-None of them uses the network: pretix calls them wherever it likes. The shopper is led to the view that starts the payment.
+None of them uses the network, because pretix may call them anywhere. They redirect the shopper to the view that starts the payment.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["PROVIDERS", "MethodProvider", "SettingsHolder"]
 
 
 class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has no types
-    """Keeps the account and the choice of payment methods of an event. Nobody pays with it."""
+    """Stores the account and the payment methods of an event. Shoppers cannot pay with it."""
 
     identifier = accounts.HOLDER
     verbose_name = "Tillgate"
@@ -45,7 +45,7 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     @property
     def settings_form_fields(self) -> dict[str, Any]:
-        """The form: the live account, the one for test mode, the payment methods, then what pretix asks of every provider."""
+        """The form: the live account, the one for test mode, the payment methods, then the fields that pretix adds to every provider."""
         own: dict[str, Any] = {
             **_account_fields("", is_required=True),
             **_account_fields("test_", is_required=False),
@@ -64,7 +64,7 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         return fields
 
     def settings_form_clean(self, cleaned_data: dict[str, Any]) -> dict[str, Any]:
-        """Refuse accounts that cannot be used, in the words of the library that will use them."""
+        """Refuse invalid accounts, with the error messages of Tillgate itself."""
         given = {name.removeprefix(self.settings.get_prefix()): value for name, value in cleaned_data.items()}
         faults = {}
         for prefix in ("", "test_"):
@@ -117,17 +117,17 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     @property
     def verbose_name(self) -> str:
-        """What the staff read."""
+        """The name for staff."""
         return f"{METHOD_LABELS[self.method]} (Tillgate)"
 
     @property
     def public_name(self) -> str:
-        """What a shopper reads."""
+        """The name for shoppers."""
         return str(METHOD_LABELS[self.method])
 
     @property
     def settings_form_fields(self) -> dict[str, Any]:
-        """Nothing: the settings are kept by the holder."""
+        """No fields: the settings provider stores them."""
         return {}
 
     @property
@@ -149,7 +149,7 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     @property
     def test_mode_message(self) -> str | None:
-        """What a shopper is told in test mode."""
+        """The message for shoppers in test mode."""
         if accounts.is_complete(self.event, testmode=True):
             return str(_("In test mode the test account of the payment service is used, and no money moves."))
         return None
@@ -157,45 +157,45 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
     # Paying -------------------------------------------------------------------------------------------------------------------------------
 
     def payment_form_render(self, request: HttpRequest, total: Any = None, order: Any = None) -> str:
-        """Tell the shopper what comes next."""
+        """Show the shopper the next step."""
         return _rendered("choose.html", request, method=self.public_name)
 
     def checkout_prepare(self, request: HttpRequest, cart: Any) -> bool:
-        """Nothing is asked."""
+        """Accept without a question."""
         return True
 
     def payment_is_valid_session(self, request: HttpRequest) -> bool:
-        """Nothing is kept."""
+        """Accept and store nothing."""
         return True
 
     def checkout_confirm_render(self, request: HttpRequest, order: Any = None, info_data: Any = None) -> str:
-        """Tell the shopper what comes next."""
+        """Show the shopper the next step."""
         return _rendered("choose.html", request, method=self.public_name)
 
     def payment_prepare(self, request: HttpRequest, payment: Any) -> str:
-        """Go on at once: the order stands, and the payment page shows what it costs."""
+        """Continue immediately: the order exists, and the payment page shows its amount."""
         return self.execute_payment(request, payment)
 
     def execute_payment(self, request: HttpRequest, payment: Any) -> str:
-        """Return the view that starts the payment, out of the widget's frame if the shop is in one. Asked again, it is the same."""
+        """Return the address that starts the payment, outside the widget's frame if the shop is in one. It is the same on every call."""
         start = str(eventreverse_absolute(self.event, "plugins:tillgate_pretix:start", kwargs=_named(payment)))
         return str(safelink(start, framebreak=True)) if request.session.get("iframe_session") else start
 
     @property
     def abort_pending_allowed(self) -> bool:
-        """Whether another payment may be begun: always, since money that comes by this one is noticed."""
+        """Whether another payment may start: always, because Tillgate detects money that this payment still brings."""
         return True
 
     def payment_pending_render(self, request: HttpRequest, payment: Any) -> str:
-        """Tell the shopper how the payment stands."""
+        """Show the shopper the state of the payment."""
         attempt = _newest(payment)
         is_under_review = attempt is not None and bool(reported_paid([attempt.pk]))
         return _rendered("pending.html", request, attempt=attempt, method=self.public_name, is_under_review=is_under_review)
 
-    # What the staff see -------------------------------------------------------------------------------------------------------------------
+    # For staff ----------------------------------------------------------------------------------------------------------------------------
 
     def payment_control_render(self, request: HttpRequest, payment: Any) -> str:
-        """Show the staff what Tillgate knows of a payment."""
+        """Show staff Tillgate's data about a payment."""
         return _rendered("control.html", request, attempt=refunds.attempt_of(payment) or _newest(payment))
 
     def payment_control_render_short(self, payment: Any) -> str:
@@ -207,19 +207,19 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         return payment.info_data.get("transaction_no") or None
 
     def api_payment_details(self, payment: Any) -> dict[str, Any]:
-        """Return what the REST API tells of a payment."""
+        """Return the data of a payment for the REST API."""
         return {"reference": payment.info_data.get("reference"), "transaction_no": self.matching_id(payment)}
 
     def shred_payment_info(self, obj: Any) -> None:
-        """Keep the two numbers, which name no person and without which nothing can be refunded; remove whatever else there is."""
+        """Keep the two numbers, which identify no person and are necessary for refunds; remove everything else."""
         kept = {name: value for name, value in obj.info_data.items() if name in ("reference", "transaction_no", "refund")}
         obj.info_data = kept
         obj.save(update_fields=["info"])
 
-    # Giving back --------------------------------------------------------------------------------------------------------------------------
+    # Refunding ----------------------------------------------------------------------------------------------------------------------------
 
     def cancel_payment(self, payment: Any) -> None:
-        """Cancel a payment, unless its money has come: pretix may have read it before that, and would overwrite what it waited for."""
+        """Cancel a payment, unless it is paid: pretix may hold an older copy, and would overwrite the paid status."""
         with transaction.atomic():
             state = OrderPayment.objects.select_for_update(of=OF_SELF).get(pk=payment.pk).state
             if state in (OrderPayment.PAYMENT_STATE_CONFIRMED, OrderPayment.PAYMENT_STATE_REFUNDED):
@@ -227,7 +227,7 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
             super().cancel_payment(payment)
 
     def payment_refund_supported(self, payment: Any) -> bool:
-        """Whether money can be refunded: of every payment that came through Tillgate."""
+        """Whether a payment can be refunded: always, if Tillgate made it."""
         return refunds.attempt_of(payment) is not None
 
     def payment_partial_refund_supported(self, payment: Any) -> bool:
@@ -235,14 +235,14 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         return self.payment_refund_supported(payment)
 
     def execute_refund(self, refund: Any) -> None:
-        """Give money back. One of which nobody knows what became stays in transit."""
+        """Refund money. A refund with an unknown result stays in transit."""
         refunds.execute(refund)
 
 
 def _offered() -> tuple[PaymentMethod, ...]:
     try:
         return get_settings().payment_methods
-    except ConfigurationError:  # told by the checks; a shop that has other ways to be paid goes on without this one
+    except ConfigurationError:  # the checks report it; a shop with other ways to pay continues without this one
         return ()
 
 
@@ -251,7 +251,7 @@ def _named(payment: Any) -> dict[str, Any]:
 
 
 def _newest(payment: Any) -> Payment | None:
-    """Return the newest of Tillgate's payments that was begun for one of pretix's, or that a second press was led to as well."""
+    """Return the newest of Tillgate's payments for one of pretix's: one that it started, or that a second press joined."""
     begun = Payment.objects.filter(order__in=bills_of(payment.order)).order_by("-pk")
     alike = begun.filter(method=str(method_of(payment.provider)), amount=payment.amount, status__in=OPEN_PAYMENT_STATUSES)
     return begun.filter(data__payment=payment.pk).first() or (alike.first() if payment.state in OPEN else None)
@@ -267,4 +267,4 @@ def _provider_of(method: PaymentMethod) -> type[MethodProvider]:
 
 
 PROVIDERS: Final[list[type[Any]]] = [SettingsHolder, *map(_provider_of, METHOD_LABELS)]
-"""What pretix is told of: the holder of the settings, then the payment methods."""
+"""The providers that pretix registers: the settings provider, then the payment methods."""

@@ -1,7 +1,7 @@
-"""Refunds: every refund of Tillgate's has one of pretix's, and pretix's is written when it is known what became of the money.
+"""Refunds: every refund of Tillgate's has one in pretix, and the plugin updates that one when the result is known.
 
-One that pretix asked for goes `created`, `transit`, then `done` or `failed`; while nobody knows, it stays in transit. One that was made
-elsewhere is `external` in pretix, where the staff decide what becomes of the order, and `done` where the order is not paid.
+A refund that pretix requested goes through `created` and `transit` to `done` or `failed`. While its result is unknown, it stays in transit.
+An external refund is `external` in pretix, where staff decide about the order. If the order is not paid, the external refund is `done`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ __all__ = ["BeingSent", "attempt_of", "changed", "execute", "settle", "settled_i
 _waited_for: ContextVar[int | None] = ContextVar("refund that pretix waits for", default=None)
 _LEAVES_WITHIN: Final = timedelta(seconds=25)
 _DECISION: Final = "refund-decided"
-"""What is carried to Tillgate itself, since a refund that is being sent must be waited for: what the staff decided about it."""
+"""The name of the remote event that carries a decision of staff to Tillgate.
+
+It is remote because it must wait for a refund that is being sent.
+"""
 
 
 def attempt_of(theirs: Any) -> Payment | None:
@@ -46,14 +49,14 @@ def attempt_of(theirs: Any) -> Payment | None:
 
 
 def execute(asked: Any) -> None:
-    """Refund what pretix asks for: done or in transit afterwards. Raises `PaymentException` when no money moves."""
+    """Run pretix's refund: afterwards it is done or in transit. Raises `PaymentException` when no money moves."""
     held = attempt_of(asked.payment)
     if held is None:
         raise PaymentException(_("This payment was not made through Tillgate."))
     about: dict[str, Any] = {"staff": "pretix", "reason": asked.comment or "", "data": {"refund": asked.pk}}
     is_waited_for = _waited_for.set(asked.pk)
     try:
-        # Both or neither: pretix's would be in transit for ever if nothing were queued. It is sent on commit (I12).
+        # Both or neither: without a queued refund, pretix's would be in transit forever. Tillgate sends it on commit (I12).
         with transaction.atomic():
             refund = operations.queue_refund(held.pk, asked.amount, **about)
             asked.state = OrderRefund.REFUND_STATE_TRANSIT
@@ -69,7 +72,7 @@ def execute(asked: Any) -> None:
 
 
 def changed(refund: Changed) -> None:
-    """Write what became of a refund into pretix's; runs in the outbox event's transaction."""
+    """Apply the result of a refund to pretix's refund, in the outbox event's transaction."""
     with found(refund.payment.order.key, lock=True) as order:
         if order is None:
             return
@@ -86,10 +89,10 @@ def changed(refund: Changed) -> None:
 
 
 def _tell_of_refusal(order: Any, row: Any, refund_id: int) -> None:
-    """Note that a refund has failed, and why; and that somebody waits for it, of which pretix mails its staff.
+    """Record in the history that a refund failed, with the reason. pretix mails its staff unless they know already.
 
-    pretix took it for made, since it was in transit, and may have cancelled the order. What was withdrawn is what a person wished, and
-    whoever still waits for the answer is told by that.
+    pretix treated it as made, because it was in transit, and may have cancelled the order. Two cases need no mail: staff withdrew the
+    refund themselves, or their request is still waiting and gets the error as its answer.
     """
     answer = Refund.objects.values_list("answer", flat=True).get(pk=refund_id)
     order.log_action("pretix.event.order.refund.failed", {"local_id": row.local_id, "provider": row.provider, "error": answer})
@@ -99,9 +102,9 @@ def _tell_of_refusal(order: Any, row: Any, refund_id: int) -> None:
 
 
 def _row_of(order: Any, refund: Changed) -> Any:
-    """Return pretix's refund for one of Tillgate's, or None: the one that asked for it, or the one that was made when it was heard of.
+    """Return pretix's refund for one of Tillgate's, or None: the one that requested it, or the one that records an external refund.
 
-    It need not be of the payment that holds the money: staff may have confirmed another by hand, and given that one back.
+    It can belong to a payment without Tillgate's money: staff may have confirmed another one by hand, and refunded that.
     """
     rows = [row for row in order.refunds.select_for_update(of=OF_SELF) if method_of(row.provider)]
     return next((row for row in rows if row.pk == refund.data.get("refund") or row.info_data.get("refund") == refund.id), None)
@@ -111,8 +114,8 @@ def _made_elsewhere(order: Any, refund: Changed) -> None:
     theirs = booked_payment(order, refund.payment)
     if theirs is not None and refund.status is RefundStatus.SUCCEEDED:
         row = theirs.create_external_refund(amount=refund.amount, info=_info(refund))
-        # pretix goes on to count the money until the staff have decided. Here there is nothing to decide, and with money that went back the
-        # shopper would owe too little, or nothing.
+        # pretix counts the money until staff decide. Here there is nothing to decide, and if pretix counted refunded money, the shopper
+        # would owe too little, or nothing.
         if order.status != Order.STATUS_PAID and row.state != OrderRefund.REFUND_STATE_DONE:
             row.done()
     elif theirs is not None and refund.status is RefundStatus.UNKNOWN:
@@ -143,9 +146,10 @@ _DECIDED: Final = {
 
 
 def settled_in_pretix(row: Any) -> None:
-    """Queue what the staff decided about a refund under way, once pretix has saved it: that it is done, or was cancelled.
+    """Queue a decision of staff about a refund under way, once pretix has saved it: it is done, or it was cancelled.
 
-    In pretix's own transaction, where there is one, so that it is not lost with the process; it is carried out once that is committed.
+    This runs in pretix's own transaction, if there is one, so that a dying process cannot lose the decision. Tillgate applies it after the
+    commit.
     """
     if row.state not in _DECIDED or not method_of(row.provider):
         return
@@ -158,7 +162,7 @@ def settled_in_pretix(row: Any) -> None:
 
 
 def _refund_of(row: Any) -> Refund | None:
-    """Return Tillgate's refund that the staff decide about with one of pretix's, or None where it is settled."""
+    """Return the refund of Tillgate's that belongs to a decision about one of pretix's, or None if it is settled."""
     ours = Refund.objects.select_related("payment__order").filter(payment__order__in=bills_of(row.order))
     for refund in ours.filter(status__in=(RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.UNKNOWN)):
         if refund.data.get("refund") == row.pk or str(refund.pk) == row.info_data.get("refund"):
@@ -167,14 +171,14 @@ def _refund_of(row: Any) -> Refund | None:
 
 
 class BeingSent(Exception):
-    """A refund is being sent: in a moment it is known whether it has left."""
+    """A refund is being sent; its result is known in a moment."""
 
 
 def settle(decision: RemoteEvent) -> None:
-    """Carry out what the staff decided about a refund; raise `BeingSent`, and it is tried again.
+    """Apply a decision of staff about a refund. If this raises `BeingSent`, Tillgate retries it.
 
-    One that waits to be sent is withdrawn, since the staff found another way or want none. What nobody knew when they decided is settled as
-    they say. Who cancels one that has succeeded in the meantime overwrites that it is done, and might give the money back a second time.
+    A queued refund is withdrawn, because staff found another way or want none. An unknown refund is settled as staff decided. If staff
+    cancel a refund that succeeded in between, they overwrite its `done` status, and might refund the money a second time.
     """
     if decision.refund is None:
         return
@@ -194,10 +198,10 @@ def settle(decision: RemoteEvent) -> None:
 
 
 def _may_still_be_withdrawn(refund: Refund) -> bool:
-    """Tell whether it is not known yet if a refund has left: it may wait to be sent again.
+    """Tell whether a refund may still be sending: it may also wait for another attempt.
 
-    A request that could not leave is known not to have within seconds. Longer than that it is on its way, or its process has died: then
-    nobody knows, and a person is told.
+    If a request could not leave, Tillgate knows it within seconds. After that, the request is on its way or its process has died: then the
+    result is unknown, and a review opens.
     """
     if refund.status == RefundStatus.SENDING:
         return bool(clock.now() - refund.status_since < _LEAVES_WITHIN)
@@ -205,7 +209,7 @@ def _may_still_be_withdrawn(refund: Refund) -> bool:
 
 
 def _may_go_out_twice(refund: Refund) -> None:
-    """Note in the order's history that money goes back, or may, though the staff entered that it is done."""
+    """Record in the order's history that the refund was sent, or may have been, although staff entered it as done."""
     with found(refund.payment.order.key) as order:
         if order is not None:
             message = (

@@ -1,4 +1,4 @@
-"""What pretix tells, and what it is told."""
+"""Receivers for pretix's signals."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from tillgate_pretix import accounts, orders, refunds, staff
 from tillgate_pretix.plugin import PLUGIN
 
 _WORKER_SECONDS: Final = 300.0
-"""After so long a worker run begins nothing more: pretix's other periodic tasks wait for it."""
+"""The time budget of a worker run: pretix's other periodic tasks wait for it."""
 
 
 @receiver(register_payment_providers, dispatch_uid="tillgate_pretix_providers")
 def providers(sender: Any, **_kwargs: Any) -> list[type[Any]]:
-    """Tell pretix of the providers."""
+    """Register the providers with pretix."""
     from tillgate_pretix.provider import PROVIDERS
 
     return PROVIDERS
@@ -43,7 +43,7 @@ def providers(sender: Any, **_kwargs: Any) -> list[type[Any]]:
 
 @receiver(nav_event, dispatch_uid="tillgate_pretix_nav")
 def navigation(sender: Any, request: Any, **_kwargs: Any) -> list[dict[str, Any]]:
-    """Lead the staff to what needs review."""
+    """Add a link to the open reviews to the event's navigation."""
     if not request.user.has_event_permission(request.organizer, sender, staff.PERMISSION, request=request):
         return []
     orders_url = reverse("control:event.orders", kwargs={"organizer": sender.organizer.slug, "event": sender.slug})
@@ -53,13 +53,13 @@ def navigation(sender: Any, request: Any, **_kwargs: Any) -> list[dict[str, Any]
 
 @receiver(order_info, dispatch_uid="tillgate_pretix_order_info")
 def order_page(sender: Any, order: Any, request: Any, **_kwargs: Any) -> str:
-    """Show on the page of an order what needs review."""
+    """Show the open reviews on the page of an order."""
     return staff.order_panel(order, request)
 
 
 @receiver(order_placed, dispatch_uid="tillgate_pretix_placed")
 def placed(sender: Any, order: Any, **_kwargs: Any) -> None:
-    """Expect a payment, so that an order is heard of too whose shopper never came as far as the payment page."""
+    """Open Tillgate's order when pretix creates a payment, so that Tillgate also knows orders that never reach the payment page."""
     if any(orders.method_of(theirs.provider) for theirs in order.payments.all()):
         operations.open_order(PLUGIN, orders.bill_of(order))
 
@@ -67,7 +67,7 @@ def placed(sender: Any, order: Any, **_kwargs: Any) -> None:
 @receiver(order_expired, dispatch_uid="tillgate_pretix_expired")
 @receiver(order_expiry_changed, dispatch_uid="tillgate_pretix_expiry_changed")
 def called_unpaid(sender: Any, order: Any, **_kwargs: Any) -> None:
-    """Look whether an order that pretix has just called unpaid is paid."""
+    """Check whether an order that pretix just marked unpaid is paid."""
     transaction.on_commit(lambda: orders.stays_paid(order.pk), robust=True)
 
 
@@ -75,20 +75,20 @@ def called_unpaid(sender: Any, order: Any, **_kwargs: Any) -> None:
 @receiver(order_changed, dispatch_uid="tillgate_pretix_changed")
 @receiver(order_canceled, dispatch_uid="tillgate_pretix_canceled")
 def sums_changed(sender: Any, order: Any, **_kwargs: Any) -> None:
-    """Look whether pretix counts what an order costs by now, whichever way it was paid, changed or refunded."""
+    """Check whether pretix's balance of an order is now even, after any payment, change or refund."""
     transaction.on_commit(lambda: orders.conclude_order(order.pk), robust=True)
 
 
 @receiver(post_save, sender=OrderRefund, dispatch_uid="tillgate_pretix_refund")
 def refund_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
-    """Pass on what the staff found out about a refund."""
+    """Pass a decision of staff about a refund to Tillgate."""
     refunds.settled_in_pretix(instance)
     sums_changed(sender, instance.order)
 
 
 @receiver(periodic_task, dispatch_uid="tillgate_pretix_worker")
 def run_worker(sender: Any, **_kwargs: Any) -> None:
-    """Do what is due, whenever pretix runs its periodic tasks. A worker of its own is quicker."""
+    """Run due work whenever pretix runs its periodic tasks. A separate worker process is quicker."""
     budget = TimeBudget(lambda: False, _WORKER_SECONDS)
     operations.run_worker(stop=lambda: budget.is_over)
     orders.all_stay_paid()
@@ -109,4 +109,4 @@ def log_entry_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
 
 @log_entry_types.new_from_dict({orders.REVIEW_LOGGED: _("Payments need review: {message}")})
 class ReviewLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has no types
-    """How the history shows what needs review."""
+    """The text of reviews in the order's history."""

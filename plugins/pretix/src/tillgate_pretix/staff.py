@@ -1,4 +1,4 @@
-"""What needs review, shown to an event's staff with what can be done about it: pretix has no Django admin, where Tillgate shows it."""
+"""The page with the open reviews of an event and their actions. pretix lacks Django's admin, which shows them otherwise."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WITH_AMOUNT: Final = frozenset({operations.ReviewAction.REFUND, operations.Revi
 
 @dataclass(frozen=True, slots=True)
 class _Card:
-    """One matter as it is shown."""
+    """One review as the page shows it."""
 
     row: Review
     reason: str
@@ -48,13 +48,13 @@ class _Card:
     order: Any
     seen: int
     waiting: Refund | None
-    """What is withdrawn, if that is done."""
+    """The refund that the action withdraws, if any."""
     takes_note: bool
     takes_amount: bool
 
 
 def open_matters(event: Any) -> QuerySet[Review]:
-    """Return what needs review at an event, the oldest first: about its accounts, their payments, or its orders."""
+    """Return the open reviews of an event, the oldest first: about its accounts, their payments, or its orders."""
     about = Q(order__in=_never_begun(event))
     for account in ("account", "payment__account", "order__payments__account"):
         about |= of_event(event, account)
@@ -62,7 +62,7 @@ def open_matters(event: Any) -> QuerySet[Review]:
 
 
 def _never_begun(event: Any) -> list[int]:
-    """Return Tillgate's orders of an event that need review and have no payment, which would tell by its account whose they are."""
+    """Return Tillgate's orders of an event that need review and have no payment: without one, no account links them to the event."""
     waiting = Review.objects.filter(order__plugin=PLUGIN, order__payments__isnull=True, resolved_at__isnull=True)
     numbers = {pk: int(key.partition("/")[0]) for pk, key in waiting.values_list("order_id", "order__key")}
     here = set(event.orders.filter(pk__in=set(numbers.values())).values_list("pk", flat=True))
@@ -75,7 +75,7 @@ def page_url(event: Any) -> str:
 
 
 def order_panel(order: Any, request: HttpRequest) -> str:
-    """Return what is shown on the page of an order that needs review; nothing otherwise."""
+    """Return the HTML for the page of an order that needs review, or an empty string."""
     matters = Review.objects.filter(order__in=bills_of(order), resolved_at__isnull=True).order_by("pk")
     cards = [_card(row) for row in matters.select_related("payment", "refund")]
     if not cards:
@@ -114,20 +114,20 @@ def _label(action: operations.ReviewAction, waiting: Refund | None) -> str:
 
 
 class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[misc]  # pretix has no types
-    """Shows what needs review, and does what the person chose."""
+    """Shows the open reviews, and runs the chosen review action."""
 
     permission = PERMISSION
     template_name = "tillgate_pretix/review.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the matters."""
+        """Return the open reviews."""
         request: Any = self.request  # pretix puts the event there
         matters = open_matters(request.event).select_related("payment", "refund", "order")
         context: dict[str, Any] = super().get_context_data(**kwargs)
         return context | {"cards": [_card(row) for row in matters]}
 
     def post(self, request: Any, **_kwargs: Any) -> HttpResponse:
-        """Do what the person chose."""
+        """Run the chosen review action."""
         given: dict[str, Any] = {name: request.POST.get(name, "").strip() for name in ("action", "note", "amount", "read")}
         given |= {"seen": row_id(request.POST.get("seen")), "withdraws": row_id(request.POST.get("withdraws")) or None}
         review = get_object_or_404(open_matters(request.event), pk=row_id(request.POST.get("review")))
@@ -151,7 +151,7 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
         return redirect(page_url(request.event))
 
     def _ask_to_refund(self, review: Review, amount: str, seen: int) -> HttpResponse:
-        """Show what is about to be refunded; whoever is sure presses once more, and has `seen` what they had before."""
+        """Show the refund before it is requested. The second press confirms it, and sends the same `seen` as the first."""
         request: Any = self.request
         payment = review.payment
         left = refundable(payment) if payment else NOTHING

@@ -1,4 +1,4 @@
-"""The addresses of an event. Tillgate's own pages, which belong to no event, are put in their place by the app."""
+"""The addresses of an event. The app adds Tillgate's own pages, which belong to no event."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ urlpatterns = [
 ]
 
 event_patterns = [
-    # An order can be paid, and polled, when the shop has closed.
+    # A shopper can pay and view an order after the shop has closed.
     event_url(_START, views.start, name="start", require_live=False),
     event_url(_RETURN, views.returned, name="return", require_live=False),
 ]

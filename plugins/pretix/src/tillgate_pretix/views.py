@@ -1,4 +1,4 @@
-"""Where a shopper leaves for the payment page and comes back."""
+"""The views that send a shopper to the payment page and receive the return."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = ["returned", "start"]
 _log = logging.getLogger("tillgate")
 
 _OWN_ORDERS: Final = "tillgate_pretix_orders"
-"""Where a session keeps the orders that this browser has left to pay: it may see them when it comes back."""
+"""The session key for the orders that this browser went to pay: it may see them after the return."""
 
 
 @without_atomic_requests
 @never_cache
 @require_safe
 def start(request: Any, order: str, secret: str, payment: str, **_kwargs: Any) -> HttpResponse:
-    """Start a payment and lead the shopper to its page. Asked again, it hands out the same page."""
+    """Start a payment and redirect the shopper to its payment page. A repeated request redirects to the same page."""
     found = _order(request, order, secret, tag=None)
     theirs = get_object_or_404(found.payments, pk=payment)
     if method_of(theirs.provider) is None:
@@ -48,8 +48,8 @@ def start(request: Any, order: str, secret: str, payment: str, **_kwargs: Any) -
 
 
 def _begin(request: Any, order: Any, theirs: Any) -> tuple[str, str]:
-    """Return where the shopper goes, or a sentence that says why not."""
-    # A second press has cancelled the payment of the first: both lead to the same page.
+    """Return the address of the payment page, or a message that says why there is none."""
+    # A second press has cancelled the first payment of pretix: both lead to the same payment page.
     current = order.payments.filter(state__in=OPEN, provider=theirs.provider, amount=order.pending_sum).order_by("-pk").first()
     if current is None or not current.payment_provider.is_enabled:
         return "", _("This payment cannot be continued. Please choose again how you would like to pay.")
@@ -81,9 +81,9 @@ def _explain(started: Started) -> str:
 @never_cache
 @require_safe
 def returned(request: Any, order: str, tag: str, **_kwargs: Any) -> HttpResponse:
-    """Bring the shopper to the order. A browser that the order was not paid in sees how it stands, and nothing else of it.
+    """Redirect the shopper to the order. A browser that did not pay the order sees only its state.
 
-    The address travels through the payment service, so holding it is no authority over the order and its tickets.
+    The address travels through the payment service, so the address alone gives no authority over the order and its tickets.
     """
     found = _order(request, order, tag, tag=RETURN_TAG)
     is_paid = found.status == Order.STATUS_PAID
@@ -105,7 +105,7 @@ def _page_of(order: Any) -> str:
 
 
 def _private(response: HttpResponse) -> HttpResponse:
-    # The address holds a secret: it must neither be stored nor told to the next site.
+    # The address contains a secret: the browser must not store it, and must not send it to the next site.
     response["Referrer-Policy"] = "no-referrer"
     response["X-Robots-Tag"] = "noindex"
     return response

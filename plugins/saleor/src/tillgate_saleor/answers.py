@@ -1,4 +1,4 @@
-"""The answers to Saleor, in its own terms. What is empty is left out: an empty address, for one, would fail the whole answer.
+"""The answers to Saleor, in its own terms. They omit empty fields: an empty address, for example, would invalidate the whole answer.
 
 An amount is a JSON number there. It has fifteen digits at most, and the shortest text of such a float is the amount itself, to the cent.
 """
@@ -30,10 +30,10 @@ def answer(
     data: Mapping[str, Any] | None = None,
     actions: Sequence[str] | None = None,
 ) -> Answer:
-    """Return what became of a transaction or a request. `amount` is in dollars; `actions` is what the staff can do from now on.
+    """Return the result of a transaction or a request. `amount` is in dollars; `actions` are the actions open to staff from now on.
 
-    `at` is when it happened, by the service's clock. Of a success and a failure under one pspReference the later one counts there, so both
-    must be of one clock, in answers as in reports.
+    `at` is the time of the result, by the service's clock. Of a success and a failure with one pspReference Saleor uses the later one. So
+    answers and reports must use the same clock.
     """
     said: Answer = {"result": result}
     if psp_reference:
@@ -52,16 +52,16 @@ def answer(
 
 
 def failure(kind: str, message: str, request: bytes | None = None) -> Answer:
-    """Return that nothing was done, and why. `request` is the body of what the staff asked for, which each time needs an answer of its own.
+    """Return an answer that nothing was done, and why. `request` is the body of staff's request, and each needs a separate answer.
 
-    Not under the pspReference of a payment: Saleor would take the failure for the payment's own, and its money for gone. It takes all
-    failures of a transaction without one for the same: the second request of the staff would seem to be under way for ever.
+    The answer must not use the pspReference of a payment: Saleor would then record that the payment itself failed and its money is gone.
+    Saleor merges all failures of a transaction without a pspReference: a second request of staff would then seem to be under way forever.
     """
     reference = f"refused-{hashlib.sha256(request).hexdigest()[:16]}" if request is not None else ""
     return answer(f"{kind}_FAILURE", psp_reference=reference, message=message)
 
 
 def moment(at: datetime) -> str:
-    """Return a moment as Saleor reads it: in UTC, since it looks at no offset in an answer, and with one, which it requires."""
+    """Return a time in Saleor's format: in UTC, because Saleor ignores the offset, but with an offset, because Saleor requires one."""
     # A project without USE_TZ stores moments as its own clocks show them.
     return (at if timezone.is_aware(at) else timezone.make_aware(at)).astimezone(UTC).isoformat()

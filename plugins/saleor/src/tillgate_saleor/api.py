@@ -1,6 +1,6 @@
-"""What the App asks of a Saleor: its own id, the keys that its webhooks are signed with, and to take note of an event.
+"""The App's requests to a Saleor: the App's id, the keys of webhook signatures, a transaction's state, and the report of an event.
 
-Only a Saleor of the settings is ever called. Nothing of an answer is trusted but what was asked for, and no error holds the token (I11).
+The App calls only a Saleor of the settings. It uses only the requested fields of an answer, and no error contains the token (I11).
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 _SECONDS: Final = 5.0
-"""For a whole answer, however slowly it drips."""
+"""The time limit for a whole answer, however slowly it arrives."""
 _KEYS_SECONDS: Final = 2.5
-"""For the keys, which a webhook waits for before everything else."""
+"""The time limit for the keys, which a webhook needs before everything else."""
 _TIMEOUT: Final = httpx.Timeout(_SECONDS, connect=2.0)
 _CONNECTIONS: Final = 20
 _LARGEST_ANSWER: Final = 256 * 1024
@@ -49,28 +49,28 @@ _KEYS_PATH: Final = "/.well-known/jwks.json"
 
 
 class SaleorError(Exception):
-    """A Saleor did not do what it was asked; the message says why and holds no secret."""
+    """A request to a Saleor failed; the message says why and contains no secret."""
 
 
 class Unreachable(SaleorError):
-    """It could not be asked, or answered nothing that can be read: nothing is known."""
+    """The Saleor is unreachable, or its answer is unreadable: the result is unknown."""
 
 
 class Silent(Unreachable):
-    """It did not answer, or has no room just now: what else is for it may wait a moment."""
+    """The Saleor did not answer, or is overloaded: other requests to it may wait a moment."""
 
 
 class TokenRefused(SaleorError):
-    """It does not take the App's token: the App was uninstalled, or installed again elsewhere."""
+    """The Saleor rejects the App's token: the App was uninstalled, or installed again elsewhere."""
 
 
 class ReportRefused(SaleorError):
-    """It took the report for wrong, and a repetition will not change that: a person must look."""
+    """The Saleor rejects the report as wrong, and a repetition will not change that: staff must decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """An event that a Saleor is to take note of. `amount` is text in dollars, `time` an ISO 8601 moment with its offset."""
+    """An event to report to a Saleor. `amount` is text in dollars, `time` an ISO 8601 moment with its offset."""
 
     transaction_id: str
     type: str
@@ -83,12 +83,12 @@ class Reported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaidFor:
-    """What a transaction pays, as its Saleor has it. Of a checkout there is no status."""
+    """The checkout or order of a transaction, as its Saleor describes it. A checkout has no status."""
 
     is_charged: bool
-    """Whether the Saleor has heard of money of the transaction."""
+    """Whether the Saleor knows of money of the transaction."""
     is_there: bool
-    """Whether there is an order or a checkout that it pays."""
+    """Whether its order or checkout still exists."""
     status: str | None = None
     charge_status: str | None = None
 
@@ -96,12 +96,12 @@ class PaidFor:
 @functools.cache
 def client() -> httpx.Client:
     """Return the process's client: its connections to the Saleors are kept."""
-    # No redirects: they could lead to a Saleor that nobody allowed.
+    # No redirects: they could lead to a Saleor outside the settings.
     return httpx.Client(transport=DeadlineTransport(_CONNECTIONS), timeout=_TIMEOUT, follow_redirects=False)
 
 
 class _Bearer(httpx.Auth):
-    """The App's token, as a header: it is nowhere but in the request that leaves."""
+    """The App's token, as a header: only the outgoing request contains it."""
 
     def __init__(self, token: SecretStr) -> None:
         self._token = token
@@ -112,7 +112,7 @@ class _Bearer(httpx.Auth):
 
 
 def ask_app_id(api_url: str, token: SecretStr) -> str:
-    """Return the App's id by a token of its own; raise `TokenRefused` when that is none, or another App's, or `Unreachable`."""
+    """Return the App's id with a token; raise `TokenRefused` if the token is invalid or another App's, or `Unreachable`."""
     app = _asked(api_url, token, APP_ID, {}).get("app")
     if not isinstance(app, Mapping) or not isinstance(app.get("id"), str) or not 0 < len(app["id"]) <= LONGEST_ID:
         raise TokenRefused(f"{api_url} knows no App by this token")
@@ -123,7 +123,7 @@ def ask_app_id(api_url: str, token: SecretStr) -> str:
 
 
 def ask_paid_for(api_url: str, token: SecretStr, transaction_id: str) -> PaidFor:
-    """Return what a transaction pays; raise a `SaleorError` when that was not told."""
+    """Return the target of a transaction; raise a `SaleorError` when the query fails."""
     found = _transaction(api_url, token, PAID_FOR, transaction_id)
     order = found.get("order")
     said = order if isinstance(order, Mapping) else {}
@@ -139,7 +139,7 @@ def ask_paid_for(api_url: str, token: SecretStr, transaction_id: str) -> PaidFor
 
 
 def ask_costs(api_url: str, token: SecretStr, transaction_id: str) -> Source | None:
-    """Return the checkout or order that a transaction pays, with what it costs, or None; raise a `SaleorError` when that was not told."""
+    """Return the checkout or order of a transaction, with its total, or None; raise a `SaleorError` when the query fails."""
     found = _transaction(api_url, token, COSTS, transaction_id)
     said = found.get("order") or found.get("checkout")
     try:
@@ -156,7 +156,7 @@ def _transaction(api_url: str, token: SecretStr, query: str, transaction_id: str
 
 
 def report(api_url: str, token: SecretStr, event: Reported) -> None:
-    """Report an event of a transaction. One that Saleor has processed already is as good; raises a `SaleorError` when it was not taken."""
+    """Report an event of a transaction. A repeated report counts as success; raises a `SaleorError` if Saleor does not accept it."""
     variables = {
         "id": event.transaction_id,
         "type": event.type,
@@ -183,10 +183,10 @@ def fetch_keys(origin: str) -> dict[str, Any]:
 
 
 def _asked(api_url: str, token: SecretStr, query: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the data of an answer. Errors come with HTTP 200, a token that is not taken too."""
+    """Return the data of an answer. Errors come with HTTP 200, and so does a rejected token."""
     answer = _read("POST", api_url, _SECONDS, auth=_Bearer(token), json={"query": query, "variables": variables})
     if errors := answer.get("errors"):
-        # In whole they may hold a trace of Saleor's own code, and people read this.
+        # Complete messages may contain a traceback of Saleor's own code, and people read this.
         is_refused = any(code in json.dumps(errors) for code in ("PermissionDenied", "InvalidToken"))
         raise (TokenRefused if is_refused else Unreachable)(f"{api_url} answered: {_messages(errors)}")
     data = answer.get("data")

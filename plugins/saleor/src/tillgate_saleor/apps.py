@@ -1,4 +1,4 @@
-"""The app: label `tillgate_saleor`. Its tables hold the Saleors that have installed it, and what their transactions are about."""
+"""The app: label `tillgate_saleor`. Its tables store the Saleors that have installed it, and their transactions."""
 
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _

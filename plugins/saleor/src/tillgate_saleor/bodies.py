@@ -1,6 +1,6 @@
-"""The bodies of the webhooks: which one it is, told by what it holds, and what it says, read exactly.
+"""The bodies of the webhooks: this module identifies each event by its content and reads it exactly.
 
-A header names the event and is not signed; the body is. So a body is taken for nothing but what it holds.
+A header names the event, but only the body is signed. So only the body's content decides about its event.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ID: Final = Field(min_length=1, max_length=LONGEST_ID)
 
 
 class BadBody(Exception):
-    """The body is not what the event has; the message says why."""
+    """The body does not match the event; the message says why."""
 
 
 class _Part(BaseModel):
@@ -64,13 +64,13 @@ class Channel(_Part):
 
 
 class Amount(_Part):
-    """Money as the body has it, which nobody has polled yet."""
+    """Money from the body, not validated yet."""
 
     amount: Any = None
 
 
 class SaleorTransaction(_Part):
-    """The transaction that it is about."""
+    """The transaction of the event."""
 
     id: str = _ID
 
@@ -79,16 +79,16 @@ class PaidTransaction(SaleorTransaction):
     """The transaction that a storefront pays."""
 
     charged_amount: Amount | None = None
-    """A Saleor that has installed an older App does not tell it."""
+    """A Saleor with an older installation of the App does not send it."""
 
     @property
     def charged(self) -> Decimal | None:
-        """The dollars that the Saleor has heard of; below zero where it has heard of a refund alone, and None where it does not tell."""
+        """The dollars that the Saleor knows of; below zero if it knows of a refund alone, and None if it does not send the value."""
         return _signed(self.charged_amount)
 
     @property
     def is_charged(self) -> bool:
-        """Whether the Saleor says that it has heard of money of the transaction."""
+        """Whether the Saleor says that it knows of money of the transaction."""
         return (self.charged or NOTHING) > 0
 
 
@@ -101,12 +101,12 @@ class HeldTransaction(PaidTransaction):
 
     @property
     def paid(self) -> Decimal:
-        """The dollars of it that Saleor counts in a balance."""
+        """Its dollars that Saleor counts in a balance."""
         return money.total([self.charged or NOTHING, _dollars(self.charge_pending_amount)])
 
     @property
     def held(self) -> Decimal:
-        """The dollars that its App holds, or is about to, as Saleor takes them off what is left to be paid."""
+        """The dollars that its App holds, or is about to hold; Saleor subtracts them from the unpaid amount."""
         taken = max(_dollars(self.charged_amount), _dollars(self.authorized_amount))
         return money.total([taken, _dollars(self.charge_pending_amount), _dollars(self.authorize_pending_amount)])
 
@@ -117,7 +117,7 @@ def _dollars(given: Amount | None) -> Decimal:
 
 
 def _signed(given: Amount | None) -> Decimal | None:
-    """Return an amount that may be below zero, or None when it is none of whole cents."""
+    """Return an amount that may be below zero, or None if it is not in whole cents."""
     number = given.amount if given else None
     if isinstance(number, bool) or not isinstance(number, Decimal | int):
         return None
@@ -134,22 +134,22 @@ class Source(_Part):
     checkout_id: str | None = Field(default=None, min_length=1, max_length=LONGEST_ID)
     """The checkout that became this order."""
     status: str | None = None
-    """How an order stands; of a checkout, and of a Saleor that has installed an older App, it is not told."""
+    """The status of an order; missing for a checkout, and from a Saleor with an older installation of the App."""
     charge_status: str | None = None
-    """Of how much of an order Saleor knows that it is paid."""
+    """The paid share of an order, as Saleor knows it."""
     channel: Channel
     total_balance: Amount | None = None
-    """What is paid of it, less what it costs; not told either by a Saleor that has installed an older App."""
+    """Its paid amount minus its total; also missing from a Saleor with an older installation of the App."""
     transactions: tuple[HeldTransaction, ...] = Field(default=(), validation_alias=AliasChoices("begun", "transactions"))
 
     @field_validator("transactions", mode="before")
     @classmethod
     def _none_of_them(cls, given: Any) -> Any:
-        """Take null, which a checkout may have, for none."""
+        """Treat null, which a checkout may have, as an empty list."""
         return () if given is None else given
 
     def costs_without(self, ours: Collection[str]) -> Decimal | None:
-        """Return the dollars that it costs without what is held by other transactions than ours, or None where that is not told."""
+        """Return its total in dollars without the money of transactions other than ours, or None if the body lacks it."""
         balance = _signed(self.total_balance)
         if balance is None:
             return None
@@ -158,7 +158,7 @@ class Source(_Part):
 
 
 class Action(_Part):
-    """What is to be done: an amount as the body has it, which nobody has polled yet, and its currency."""
+    """The requested action: an amount from the body, not validated yet, and its currency."""
 
     action_type: Literal["CHARGE", "AUTHORIZATION", "REFUND", "CANCEL"]
     amount: Any = None
@@ -166,7 +166,7 @@ class Action(_Part):
 
 
 class Body(_Part):
-    """What every body has. `forbidden` are fields that another event has in place of this one's."""
+    """The fields of every body. `forbidden` are fields that belong to another event."""
 
     forbidden: ClassVar[frozenset[str]] = frozenset()
     actions: ClassVar[frozenset[str]] = frozenset()
@@ -176,7 +176,7 @@ class Body(_Part):
 
 
 class GatewayInitialize(Body):
-    """A storefront asks how can be paid. `amount` is what is to be paid now, if Saleor says."""
+    """A storefront queries the payment methods. `amount` is the amount to pay now, if Saleor sends it."""
 
     forbidden = frozenset({"action", "transaction", "idempotencyKey", "user"})
 
@@ -198,7 +198,7 @@ class Initialize(Body):
 
 
 class Process(Body):
-    """A storefront asks how a transaction stands."""
+    """A storefront queries the state of a transaction."""
 
     forbidden = frozenset({"idempotencyKey"})
     actions = frozenset({"CHARGE", "AUTHORIZATION"})
@@ -210,7 +210,7 @@ class Process(Body):
 
 
 class Requested(Body):
-    """The staff, or Saleor by itself, wants something done to a transaction."""
+    """Staff, or Saleor on its own, request an action on a transaction."""
 
     forbidden = frozenset({"idempotencyKey", "sourceObject"})
 
@@ -219,25 +219,25 @@ class Requested(Body):
 
 
 class Charge(Requested):
-    """Authorized money is to be charged."""
+    """Charge authorized money."""
 
     actions = frozenset({"CHARGE"})
 
 
 class Refund(Requested):
-    """Money is to be refunded."""
+    """Refund money."""
 
     actions = frozenset({"REFUND"})
 
 
 class Cancelation(Requested):
-    """A transaction is to be canceled."""
+    """Cancel a transaction."""
 
     actions = frozenset({"CANCEL"})
 
 
 class StoredMethods(Body):
-    """A storefront asks which methods of a customer are stored."""
+    """A storefront queries the stored methods of a customer."""
 
     forbidden = frozenset({"action", "transaction", "sourceObject"})
 
@@ -256,7 +256,7 @@ _KINDS: Final[dict[Event, type[Body]]] = {
 
 
 def read_body(event: Event, raw: bytes) -> Body:
-    """Return what the body of an event says; raise `BadBody` when it is another event's, or nobody's. Numbers keep their text."""
+    """Return the parsed body of an event; raise `BadBody` if it belongs to another event or none. Numbers keep their text."""
     try:
         given = json.loads(raw, parse_float=WireNumber, parse_constant=_refuse)
     except (ValueError, RecursionError):

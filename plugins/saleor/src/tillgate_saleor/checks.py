@@ -1,4 +1,4 @@
-"""System checks: what keeps a Saleor from being paid is told by `manage.py check`, with the remedy."""
+"""System checks: `manage.py check` reports problems that keep a Saleor from being paid, with the remedy."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def check_channels() -> Found:
     try:
         settings, tillgate = get_settings(), get_tillgate_settings()
     except ConfigurationError:
-        return  # told already
+        return  # reported already
     for origin, saleor in settings.saleors.items():
         for slug, channel in saleor.channels.items():
             place = f"Channel {slug!r} of Saleor {origin}"
@@ -78,12 +78,12 @@ def check_channels() -> Found:
 
 
 AREAS: Final[Sequence[Callable[[], Found]]] = (check_apps, check_settings, check_channels)
-"""What is polled."""
+"""All areas that the checks cover."""
 
 
 @checks.register(TAG)
 def run_checks(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.CheckMessage]:
-    """Check what a service for Saleor needs."""
+    """Check the settings and apps that a service for Saleor needs."""
     if app_configs is not None and not any(config.label == "tillgate_saleor" for config in app_configs):
         return []
     return [message for area in AREAS for message in area()]

@@ -34,7 +34,7 @@ _OF_VARIABLES = (
 def main() -> None:
     """Tillgate's payment App for Saleor, as a service. Its settings come from the environment; docs/saleor.md lists them."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", _SETTINGS)
-    sys.path.insert(0, str(Path.cwd()))  # where an owner's own module of settings is
+    sys.path.insert(0, str(Path.cwd()))  # the directory of an owner's own settings module
 
 
 @main.command()
@@ -62,15 +62,15 @@ def serve(host: str, port: int, *, no_worker: bool, no_migrate: bool) -> None:
     from tillgate_saleor.service.asgi import application
 
     warnings.filterwarnings("ignore", "StreamingHttpResponse must consume")  # the admin's own files, which are small
-    # Whoever is before it tells the scheme in X-Forwarded-Proto; nothing here asks for the shopper's address.
+    # The web server in front of it sends the scheme in X-Forwarded-Proto; no code here reads the shopper's address.
     server = uvicorn.Server(uvicorn.Config(application, log_config=None, proxy_headers=False, server_header=False))
     listening = _listen(host, port)
-    # It ends with the process, wherever it is: what it was at is due again, as after every crash.
+    # It ends with the process at any point: its work is due again, as after every crash.
     worker = None if no_worker else threading.Thread(target=_worker, args=(server,), name="worker", daemon=True)
     if worker:
         worker.start()
     click.echo(f"Listening on {host}:{listening.getsockname()[1]}. A Saleor installs the App from {address('manifest')}")
-    with contextlib.suppress(KeyboardInterrupt):  # it has ended in order by then
+    with contextlib.suppress(KeyboardInterrupt):  # it has ended in order
         server.run(sockets=[listening])
     if worker and not worker.is_alive():
         raise click.ClickException("The worker has ended, and the service with it.")
@@ -84,7 +84,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _worker(server: uvicorn.Server) -> None:
-    """Worker run, and end the server should that end: a service that serves without working would miss money, and nobody would see it."""
+    """Run the worker, and stop the server if the worker ends: a service without a worker would miss payments silently."""
     try:
         call_command("tillgate", "worker")
     except CommandError as error:

@@ -26,7 +26,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def origin_of(address: object) -> str | None:
-    """Return the origin of an http(s) address, such as `https://shop.example`, or None when it is none."""
+    """Return the origin of an http(s) address, such as `https://shop.example`, or None if it has none."""
     if not isinstance(address, str) or not is_web_address(address):
         return None
     parts = urlsplit(address)
@@ -66,7 +66,7 @@ Origins = Annotated[tuple[str, ...], BeforeValidator(_origins)]
 
 
 class Channel(BaseModel):
-    """How one channel of a Saleor is paid."""
+    """The payment settings of one channel of a Saleor."""
 
     model_config = _FROZEN
 
@@ -83,7 +83,7 @@ def _table(value: object, kind: type[_Model], place: str) -> Mapping[str, _Model
 
 
 def _build(kind: type[_Model], place: str, given: Mapping[str, Any]) -> _Model:
-    """Make one part of the settings; what is wrong with it is told with its place."""
+    """Make one part of the settings; an error message names the part."""
     known = [name.upper() for name in kind.model_fields]
     for name in given:
         if name not in known:
@@ -97,7 +97,7 @@ def _build(kind: type[_Model], place: str, given: Mapping[str, Any]) -> _Model:
         name = str(first["loc"][0]).upper() if first["loc"] else ""
         shown = "***" if name == "ENCRYPTION_KEYS" else given.get(name)
         if isinstance(shown, Mapping):
-            shown = None  # the message names what is wrong in it
+            shown = None  # the message names the wrong value in it
         fault = ConfigurationError(f"{place}[{name!r}]", shown, f"cannot be used: {first['msg'].removeprefix('Value error, ')}")
     raise fault
 
@@ -112,13 +112,13 @@ class Saleor(BaseModel):
     model_config = _FROZEN
 
     storefronts: Origins = ()
-    """The origins of its storefronts: a shopper is sent back to no other."""
+    """The origins of its storefronts: shoppers return only to these."""
     dashboards: Origins = ()
     """The origins of its dashboard, which alone may show the App's page; the Saleor's own origin when empty."""
     parts: bool = False
-    """Whether more may be paid after a checkout or an order was: then this Saleor is trusted to ask only for what is left."""
+    """Whether a paid checkout or order may get more money: then the plugin trusts this Saleor to ask only for the rest."""
     channels: Annotated[Mapping[str, Channel], BeforeValidator(_channels)] = Field(default_factory=dict)
-    """Channels by slug; one that is not named has the account `default` and every payment method."""
+    """Channels by slug; every other channel has the account `default` and every payment method."""
 
 
 def _saleors(value: object) -> Mapping[str, Saleor]:
@@ -127,18 +127,18 @@ def _saleors(value: object) -> Mapping[str, Saleor]:
 
 
 class Settings(BaseModel):
-    """Everything that can be set, with its default. In the project's settings the names are in capitals."""
+    """All settings with their defaults. In the project's settings the names are in capitals."""
 
     model_config = _FROZEN
 
     saleors: Annotated[Mapping[str, Saleor], BeforeValidator(_saleors)]
     """The Saleors that may install the App, by their origin."""
     encryption_keys: Annotated[tuple[str, ...], BeforeValidator(_keys)] | None = None
-    """What encrypts the tokens in the database: the first is used, the others still read. SECRET_KEY and its fallbacks when not set."""
+    """The keys for tokens in the database: the first encrypts, all decrypt. SECRET_KEY and its fallbacks if not set."""
     app_id: Annotated[str, Field(pattern=r"^[a-z0-9.-]{1,64}$")] = "tillgate"
-    """The App's identifier, by which storefronts name the payment gateway."""
+    """The App's identifier; storefronts use it as the name of the payment gateway."""
     app_name: Annotated[str, Field(min_length=1, max_length=64)] = "Tillgate"
-    """What the App is called in Saleor."""
+    """The App's name in Saleor."""
 
     def saleor(self, api_url: str) -> Saleor | None:
         """Return the settings of the Saleor that has this address, or None when it may not install the App."""

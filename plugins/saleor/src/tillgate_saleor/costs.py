@@ -1,7 +1,7 @@
-"""What a checkout or order costs, as its Saleor says, and what payments of Tillgate hold for it.
+"""The total of a checkout or order in its Saleor, compared with the money of Tillgate's payments for it.
 
-A cart, a price or a tax may change at any moment, also while the shopper is at the cashier. Saleor tells of it in the bodies of its
-webhooks, and when it is asked before a report: whatever was paid is compared each time.
+A cart, a price or a tax may change at any moment, also while the shopper is on the payment page. Saleor sends the total in the bodies of
+its webhooks, and returns it to the query before a report. Each time the plugin compares the paid amount with it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from tillgate_saleor.plugin import PLUGIN
 __all__ = ["PAID_NOTHING", "conclude", "costs_of", "kept_for", "left_to_pay", "note_costs", "paid_for", "parts_of"]
 
 PAID_NOTHING: Final = HELD_REASONS - {ReviewReason.OVERPAID}
-"""Reasons why money that has come has paid nothing."""
+"""Review reasons for money that has paid nothing."""
 _TOO_MUCH_OR_LITTLE: Final = HELD_REASONS - {ReviewReason.PAID_NOT_PAYABLE}
 
 
 def costs_of(installation: Installation, source: bodies.Source) -> Decimal | None:
-    """Return the dollars that a checkout or order costs without what other Apps hold for it.
+    """Return the total of a checkout or order in dollars, without the money that other Apps hold for it.
 
-    None where Saleor does not tell, or the shop takes parts. What is asked for says less: whoever calls the storefront's API names any
-    amount.
+    None if Saleor does not send it, or the shop accepts parts. The requested amount is weaker evidence: a caller of the storefront's API
+    can send any amount.
     """
     saleor = get_settings().saleor(installation.api_url)
     if saleor is None or saleor.parts:
@@ -46,13 +46,13 @@ def costs_of(installation: Installation, source: bodies.Source) -> Decimal | Non
 
 
 def parts_of(installation_id: int, source: str) -> list[Purchase]:
-    """Return the parts in which a checkout or order is paid, the first one first: one, unless it became dearer after it was paid."""
+    """Return the parts in which a checkout or order is paid, the first one first: one, unless its total rose after it was paid."""
     return list(Purchase.objects.filter(installation=installation_id, source=source).order_by("part"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A paid payment: the dollars of it that have not been refunded, and of these the ones that are not about to be."""
+    """A paid payment: its dollars without completed refunds (`left`), and those also without queued refunds (`kept`)."""
 
     payment: Payment
     left: Decimal
@@ -60,7 +60,7 @@ class _Held:
     has_paid: bool
     """Whether it has paid a part."""
     is_told: bool
-    """Whether the plugin has heard of it."""
+    """Whether its shop event was delivered."""
 
 
 def _held(parts: Iterable[Purchase]) -> list[_Held]:
@@ -81,28 +81,28 @@ def _held(parts: Iterable[Purchase]) -> list[_Held]:
 
 
 def kept_for(parts: Iterable[Purchase]) -> Decimal:
-    """Return the dollars that payments of parts hold and that are not on their way back."""
+    """Return the dollars that payments of parts hold, without refunds under way."""
     return money.total(one.kept for one in _held(parts))
 
 
 def paid_for(parts: Iterable[Purchase]) -> Decimal:
-    """Return the dollars by which parts were paid, whatever of them was refunded since."""
+    """Return the dollars that paid parts, including money that was refunded since."""
     return money.total(one.payment.amount for one in _held(parts) if one.has_paid)
 
 
 def left_to_pay(costs: Decimal, parts: Iterable[Purchase], *, as_told: bool = False) -> Decimal:
-    """Return the dollars that are left to be paid of what a checkout or order costs; below zero when it holds more.
+    """Return the unpaid dollars of a checkout's or order's total; below zero if it holds more.
 
-    `as_told` leaves out the payments of which the plugin has not heard, or is hearing now.
+    `as_told` leaves out the payments without a delivered shop event.
     """
     return money.left_of(costs, [one.kept for one in _held(parts) if one.is_told or not as_told])
 
 
 def note_costs(installation: Installation, source: bodies.Source, name: str) -> Decimal | None:
-    """Note and return what a checkout or order costs by now, or None; tell a person where what it holds does not fit that any more.
+    """Store and return the present total of a checkout or order, or None. Open a review if its paid money no longer matches.
 
-    `name` is the one under which it is paid. An order shows by itself, to the staff, that it holds too much or too little; a checkout is
-    shown to nobody, and becomes no order.
+    `name` is the one under which it is paid. Saleor itself shows staff an order with too much or too little money. It does not show a
+    checkout, and such a checkout becomes no order.
     """
     costs = costs_of(installation, source)
     if costs is None:
@@ -119,16 +119,16 @@ def note_costs(installation: Installation, source: bodies.Source, name: str) -> 
 
 
 def _tell_if_it_does_not_fit(costs: Decimal, parts: list[Purchase]) -> None:
-    """Tell a person that what was paid holds too little, or more than somebody was told of.
+    """Open a review if the paid money is too little, or exceeds the amount in open reviews.
 
-    Not while money is on its way back, nor of what was refunded entirely: that is over.
+    Open none while a refund is under way, and none for entirely refunded money: that case is over.
     """
     paying = [one.payment for one in _held(parts) if one.has_paid and one.kept]
     if not paying:
         return
     payment = paying[-1]
     with locked_order(payment.order_id) as order:
-        held = _held(parts)  # anew, under the lock
+        held = _held(parts)  # read again, under the lock
         matters = Review.objects.filter(payment__in=[one.payment.pk for one in held], reason__in=PAID_NOTHING, resolved_at__isnull=True)
         told = set(matters.values_list("payment", flat=True))
         kept = money.total(one.kept for one in held)
@@ -146,10 +146,10 @@ def _tell_if_it_does_not_fit(costs: Decimal, parts: list[Purchase]) -> None:
 
 
 def conclude(parts: list[Purchase]) -> None:
-    """Take back what a person was told of money once exactly what Saleor wants is held, whichever payment the staff refunded.
+    """Resolve the reviews about money once the held amount equals Saleor's total, whichever payment staff refunded.
 
-    Whoever gave it back would leave the order unpaid. Not while money is on its way back, which may be refused. Nor of what a person is
-    told from now on: a payment that comes at this moment may be one too many.
+    Another refund would leave the order unpaid. This waits while a refund is under way, because that may fail. It leaves reviews open that
+    appear from now on: a payment that comes at this moment may be one too many.
     """
     is_told = all(part.costs is not None for part in parts)
     for alike in [parts] if parts and is_told else [[part] for part in parts if part.paid_reference]:

@@ -1,7 +1,7 @@
-"""The App's page inside Saleor's dashboard: which account takes the money of each channel, whether it answers, and what needs review.
+"""The App's page inside Saleor's dashboard: the account of each channel, whether its gateway answers, and the open reviews.
 
-The page itself holds nothing. The dashboard hands a token to it, and with that its script fetches what it shows: the token is signed by the
-Saleor, for this App, a member of its staff and a few minutes. Only the dashboards of the settings may show it in a frame.
+The page itself contains no data. The dashboard passes it a token, and its script uses the token to fetch the data. The Saleor signs the
+token for this App and one member of its staff, for a few minutes. Only the dashboards of the settings may show the page in a frame.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ASSETS: Final = {name: (_FOLDER / name).read_text("utf-8") for name in _TYPES}
 @open_to_all
 @never_cache
 @require_safe
-@xframe_options_exempt  # the content security policy says it more exactly
+@xframe_options_exempt  # the content security policy is more exact
 def page(request: HttpRequest) -> HttpResponse:
     """Show the frame of the page, which fetches the rest once the dashboard has handed it a token."""
     api_url = request.GET.get("saleorApiUrl", "")
@@ -83,19 +83,19 @@ def _mark(name: str) -> str:
 @open_to_all
 @require_safe
 def asset(request: HttpRequest, name: str) -> HttpResponse:
-    """Serve the page's style and script as files of their own, which a strict content security policy lets work."""
+    """Serve the page's style and script as separate files, which a strict content security policy allows."""
     if name not in _ASSETS:
         raise Http404
     return HttpResponse(_ASSETS[name], content_type=_TYPES[name], headers={"Cache-Control": "public, max-age=86400"})
 
 
 @open_to_all
-@csrf_exempt  # who may is told by the token in a header, which no other site's page can send
+@csrf_exempt  # the token in a header gives the permission, and no other site's page can send it
 @never_cache
 @without_atomic_requests
 @require_POST
 def content(request: HttpRequest) -> HttpResponse:
-    """Return what the page shows, to whoever holds the dashboard's token; with `test=1` after a question to each gateway."""
+    """Return the page's data to a holder of the dashboard's token; with `test=1` query each gateway first."""
     installation = _installation(request.headers.get("Saleor-Api-Url", ""))
     token = request.headers.get("Authorization", "").removeprefix("Bearer ")
     try:
@@ -121,7 +121,7 @@ def content(request: HttpRequest) -> HttpResponse:
 
 def _installation(api_url: str) -> Installation | None:
     if get_settings().saleor(api_url) is None:
-        return None  # the settings name it no more, and the account that every other channel has is somebody else's
+        return None  # the settings no longer name it, and the account of all other channels belongs to another Saleor
     rows = Installation.objects.filter(api_url=api_url, uninstalled_at__isnull=True)
     return rows.first()
 
@@ -136,7 +136,7 @@ class _ChannelShown:
 
 
 def _channels(installation: Installation) -> Iterator[_ChannelShown]:
-    """Yield the channels that the settings name or that have sold, and what holds for every other."""
+    """Yield the channels in the settings and those with sales, then the default for all others."""
     saleor = get_settings().saleor(installation.api_url)
     sold = islice(_sold_in(installation), _SHOWN_AT_MOST)
     for slug in [*sorted({*(saleor.channels if saleor else ()), *sold}), ""]:
@@ -148,7 +148,7 @@ def _channels(installation: Installation) -> Iterator[_ChannelShown]:
 
 
 def _sold_in(installation: Installation) -> Iterator[str]:
-    """Yield the channels that have sold, by one step in the index for each: there may be millions of purchases."""
+    """Yield the channels with sales, with one index lookup for each: there may be millions of purchases."""
     slugs = installation.purchases.order_by("channel").values_list("channel", flat=True)
     slug = slugs.first()
     while slug is not None:
@@ -164,7 +164,7 @@ def _account(alias: str) -> Account | None:
 
 
 def _test(alias: str) -> dict[str, Any]:
-    """Ask the gateway of an account one signed question that moves no money, as the doctor does."""
+    """Send the gateway of an account one signed query that moves no money, as the doctor does."""
     account = _account(alias)
     if account is None:
         return {"account": alias, "passed": False, "finding": _("This account is not configured.")}
@@ -176,14 +176,14 @@ def _test(alias: str) -> dict[str, Any]:
 
 
 def _needing(installation: Installation, accounts: set[str]) -> QuerySet[Review]:
-    """Return what needs a staff: about this Saleor's checkouts and orders, and about the accounts that take its money."""
+    """Return the open reviews of this Saleor: about its checkouts and orders, and about the accounts that take its money."""
     ours = Q(order__plugin=PLUGIN, order__key__startswith=f"{installation.pk}:") | Q(order__isnull=True, account__in=accounts)
     rows = Review.objects.filter(ours, resolved_at__isnull=True)
     return rows.select_related("payment", "refund").order_by("-opened_at", "-pk")
 
 
 def _shown(review: Review) -> dict[str, Any]:
-    # Trouble with an account that several Saleors share came up with a payment that may be another's.
+    # A review of an account that several Saleors share may name a payment of another Saleor.
     payment = review.payment if review.order_id else None
     return {
         "reason": REASONS.get(review.reason, review.reason),

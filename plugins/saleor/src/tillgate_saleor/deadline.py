@@ -1,4 +1,4 @@
-"""Saleor waits for an answer, and no longer than 18 seconds: whatever the gateway does, ours is there before."""
+"""Saleor waits at most 18 seconds for an answer: this module answers in time, however slow the gateway is."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["ANSWER_WITHIN_SECONDS", "TooLate", "within"]
 _T = TypeVar("_T")
 
 ANSWER_WITHIN_SECONDS: Final = 12.0
-"""For what uses the network; an answer is there within 15 seconds, the database and the way to Saleor included."""
+"""The limit for network work; an answer then arrives within 15 seconds, including the database and the way to Saleor."""
 _AT_ONCE: Final = 32
 _AT_ONCE_EACH: Final = 8
-"""Of these, so that a Saleor whose gateway hangs leaves room for the others."""
+"""The limit of concurrent acts for one Saleor: if its gateway hangs, the others still have room."""
 
 
 class TooLate(Exception):
-    """It is not done yet, and goes on; or it was not begun, and never will be."""
+    """The act is not done yet and continues, or it did not start and never will."""
 
 
 @functools.cache
@@ -37,9 +37,9 @@ def _lane(installation_id: int) -> threading.BoundedSemaphore:
 
 
 def within(seconds: float, action: Callable[[], _T], installation_id: int = 0) -> _T:
-    """Return what an act for a Saleor returns, or raise what it raises; raise `TooLate` when that takes longer.
+    """Run an act for a Saleor and return its result, or raise its exception; raise `TooLate` when that takes too long.
 
-    The act goes on all the same: what was sent to the gateway is awaited, and its outcome is recorded.
+    A late act continues: it waits for the gateway's answer and records the result.
     """
 
     def acting() -> _T:

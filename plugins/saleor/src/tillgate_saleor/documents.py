@@ -1,4 +1,4 @@
-"""The GraphQL that Saleor is sent: what each webhook's body shall hold, and the three requests of ours.
+"""The GraphQL for Saleor: the content of each webhook's body, and the App's three requests.
 
 Every field, argument and value is one that Saleor 3.21 to 3.24 has; a test compares. `__typename` puts the event's name under the
 signature, which the headers are not.
@@ -31,8 +31,8 @@ class Event(StrEnum):
 
 _COMMON: Final = "__typename issuedAt version recipient { id }"
 _HELD: Final = "id chargedAmount { amount } chargePendingAmount { amount } authorizedAmount { amount } authorizePendingAmount { amount }"
-# The transactions of a checkout may be null and an order's not, so they are named anew. A field for which the App has no permission would
-# leave nothing of the whole body.
+# The transactions of a checkout may be null and an order's not, so they are listed twice. A field that the App may not read would empty the
+# whole body.
 _COSTS: Final = "channel { slug currencyCode } totalBalance { amount }"
 _CHECKOUT: Final = f"id {_COSTS} begun: transactions {{ {_HELD} }}"
 _ORDER: Final = f"id number status chargeStatus checkoutId {_COSTS} transactions {{ {_HELD} }}"
@@ -54,14 +54,14 @@ _SELECTIONS: Final = {
 SUBSCRIPTIONS: Final = {
     event: f"subscription {{ event {{ ... on {event.typename} {{ {_COMMON} {selection} }} }} }}" for event, selection in _SELECTIONS.items()
 }
-"""What each webhook asks for. No name, mail or address of a shopper."""
+"""The fields of each webhook. They include no name, mail or address of a shopper."""
 
 APP_ID: Final = "{ app { id identifier } }"
 
 PAID_FOR: Final = """query PaidFor($id: ID!) {
   transaction(id: $id) { chargedAmount { amount } order { status chargeStatus } checkout { id } }
 }"""
-# Apart, since for a balance Saleor may have to ask other Apps for taxes and shipping, however long they take.
+# Separate, because for a balance Saleor may have to query other Apps for taxes and shipping, and these may be slow.
 COSTS: Final = f"""query Costs($id: ID!) {{
   transaction(id: $id) {{ order {{ __typename {_ORDER} }} checkout {{ __typename {_CHECKOUT} }} }}
 }}"""

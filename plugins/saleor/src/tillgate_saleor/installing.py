@@ -1,4 +1,4 @@
-"""Installing: a Saleor hands over its token, unsigned, and is believed once the token works; what ends an installation, or moves it."""
+"""Installing: a Saleor sends its token unsigned, and the App accepts it once it works. Also the end and the move of an installation."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LONGEST_API_URL: Final = 255
 
 
 class OriginNotAllowed(Exception):
-    """The settings name no such Saleor; nobody was called."""
+    """The settings do not name the Saleor; the App sent it no request."""
 
 
 def install(api_url: str, token: SecretStr) -> Installation:
-    """Keep the token of a Saleor that installs the App, for the first time or again, once it is proven to work.
+    """Store the token of a Saleor that installs the App, for the first time or again, after a test that it works.
 
-    Raises `OriginNotAllowed`, or a `SaleorError` when the Saleor does not take the token or cannot be reached; then nothing has changed.
+    Raises `OriginNotAllowed`, or a `SaleorError` when the Saleor rejects the token or is unreachable; then nothing changes.
     """
     outside_transactions("install")
     proven = _prove(api_url, token)
@@ -37,7 +37,7 @@ def install(api_url: str, token: SecretStr) -> Installation:
 
 
 def _prove(api_url: str, token: SecretStr) -> dict[str, Any]:
-    """Return what a Saleor says of the App that has a token, and its keys."""
+    """Return the App's id for a token, and the Saleor's keys."""
     parts = urlsplit(api_url)
     origin = origin_of(api_url)
     if origin is None or get_settings().saleor(api_url) is None or parts.query or parts.fragment or len(api_url) > _LONGEST_API_URL:
@@ -47,9 +47,9 @@ def _prove(api_url: str, token: SecretStr) -> dict[str, Any]:
 
 
 def move(installation: Installation, api_url: str) -> None:
-    """Go on with a Saleor at another address: its domain has changed, and its App, token, transactions and purchases are what they were.
+    """Move a Saleor to another address: its domain changed, but its App, token, transactions and purchases stay the same.
 
-    Raises `OriginNotAllowed`, or a `SaleorError` when nobody answers there or the token does not work there; then nothing has changed.
+    Raises `OriginNotAllowed`, or a `SaleorError` when the new address does not answer or rejects the token; then nothing changes.
     """
     outside_transactions("move")
     values = {"api_url": api_url, **_prove(api_url, SecretStr(vault.decrypt(installation.token)))}
@@ -62,7 +62,7 @@ def move(installation: Installation, api_url: str) -> None:
 
 
 def uninstall(installation: Installation) -> None:
-    """Forget the token and the keys of a Saleor. What was begun for it is watched on; its money waits for a person."""
+    """Delete the token and the keys of a Saleor. The worker still polls its open payments, and their money opens a review."""
     installation.token, installation.keys = "", {}
     installation.uninstalled_at = clock.now()
     installation.save(update_fields=["token", "keys", "uninstalled_at"])

@@ -1,7 +1,7 @@
-"""What Tillgate's hooks do for a Saleor. All of it runs under the lock of the order and touches the database only; reports are queued.
+"""The work of Tillgate's hooks for a Saleor. It runs under the lock of the order and touches the database only; reports are queued.
 
-Saleor's books hold every dollar that came, also what was paid twice, too late or too little: its staff see it there and can give it back,
-and Tillgate shows it to a person. Whether a checkout is paid is for Saleor to say.
+Saleor's books contain every dollar that came, also money paid twice, too late or too little. Its staff see it there and can refund it, and
+Tillgate opens a review. Saleor decides whether a checkout is paid.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tillgate_saleor.transactions import CHARGED, find_purchase, paid_at, paymen
 __all__ = ["describe", "paid", "refund_changed", "refund_reference", "return_url", "review_opened", "unpaid"]
 
 _NOT_CHARGED: Final = "CHARGE_FAILURE"
-"""The report that nobody paid."""
+"""The report that an order is unpaid."""
 
 
 def describe(order_key: str) -> OrderDescription | None:
-    """Return what Saleor wants for a checkout or an order, as it last said."""
+    """Return the amount that Saleor last asked for a checkout or an order."""
     purchase = find_purchase(order_key)
     if purchase is None:
         return None
@@ -56,7 +56,7 @@ def _why_not(purchase: Purchase) -> str | None:
 
 
 def _wanted(purchase: Purchase) -> Decimal:
-    """Return what a payment has to pay: what is held already, such as what was too little, pays its share."""
+    """Return the amount that a payment has to pay: money that is held already, such as an insufficient payment, is subtracted."""
     if not purchase.costs:
         return Decimal(purchase.amount)
     left = _left_of(purchase, purchase.costs)
@@ -68,13 +68,13 @@ def _left_of(purchase: Purchase, costs: Decimal) -> Decimal:
 
 
 def paid(payment: Payment) -> PaidOutcome:
-    """Note that a checkout or order is paid, and queue the report that its transaction is charged."""
+    """Mark a checkout or order paid, and queue the report that its transaction is charged."""
     purchase, told = find_purchase(payment.order.key, lock=True), transaction_of(payment.id, payment.data)
     if purchase is None or told is None:
         return PaidOutcome.NOT_PAYABLE
     if purchase.paid_reference == payment.reference:
         return PaidOutcome.APPLIED
-    # Giving up concerns the payments that were there then, and not one that was just about to begin.
+    # A cancellation covers the payments that existed then, and not one that was just about to start.
     is_given_up = purchase.given_up_at is not None and _was_reported(payment.id, _NOT_CHARGED)
     if purchase.paid_reference or is_given_up or told.canceled_at:
         return PaidOutcome.NOT_PAYABLE
@@ -87,13 +87,13 @@ def paid(payment: Payment) -> PaidOutcome:
 
 
 def _was_reported(payment_id: str, kind: str) -> bool:
-    """Tell whether a report of this kind about a payment was ever queued; one that a person gave up was not."""
+    """Tell whether a report of this kind about a payment was ever queued. An abandoned report does not count."""
     reports = OutboxEvent.objects.filter(kind=OutboxEventKind.REMOTE, name=kind)
     return reports.filter(payment=int(payment_id)).exclude(outcome=ABANDONED).exists()
 
 
 def review_opened(review: Review) -> None:
-    """Queue the report of money that paid nothing, if Saleor never heard of it."""
+    """Queue the report of money that paid nothing, if Saleor has no report of it."""
     held = ReviewRow.objects.select_related("payment__order").get(pk=review.id).payment
     if review.reason not in PAID_NOTHING or held is None or held.status != PaymentStatus.PAID:
         return
@@ -108,7 +108,7 @@ def _report_charged(told: Transaction, payment_id: str, payment: Payment | Payme
 
 
 def unpaid(order: Order) -> None:
-    """Queue the report that nobody paid, for each transaction that has waited for it."""
+    """Queue the report that the order is unpaid, for each transaction that has waited for it."""
     purchase = find_purchase(order.key, lock=True)
     if purchase is None:
         return
@@ -122,9 +122,10 @@ def unpaid(order: Order) -> None:
 
 
 def refund_changed(refund: Refund) -> None:
-    """Queue the report of what became of a refund, and before it that of the charge, if Saleor never heard of the money that went back.
+    """Queue the report of a refund's result, and before it that of the charge, if Saleor has no report of the refunded money.
 
-    One of unknown outcome is not reported: Saleor goes on waiting for it. Neither is a refused one that it never heard of.
+    A refund with an unknown result is not reported: Saleor continues to wait for it. A failed refund that Saleor did not request is not
+    reported either.
     """
     told = transaction_of(refund.payment.id, refund.payment.data)
     was_asked = AskedRefund.objects.filter(refund_id=int(refund.id)).exists()
@@ -132,7 +133,7 @@ def refund_changed(refund: Refund) -> None:
         return
     payment = PaymentRow.objects.get(pk=int(refund.payment.id))
     if refund.status is RefundStatus.SUCCEEDED and not _was_reported(refund.payment.id, CHARGED):
-        # Without it Saleor would hold less than nothing, which another payment would have to make up for.
+        # Without it Saleor's balance would be negative, and another payment would have to offset that.
         _report_charged(told, refund.payment.id, payment)
     is_done = refund.status is RefundStatus.SUCCEEDED
     kind, message = ("REFUND_SUCCESS", _("Refunded.")) if is_done else ("REFUND_FAILURE", _("Not refunded."))
@@ -147,7 +148,7 @@ def refund_reference(reference: str, refund_id: int | str) -> str:
 
 
 def return_url(payment: Payment) -> str | None:
-    """Return the storefront's address that the shopper came from, with the transaction that it can ask for."""
+    """Return the storefront's address that the shopper came from, with the transaction id that it can query."""
     told = transaction_of(payment.id, payment.data)
     if told is None or not told.return_url:
         return None

@@ -1,4 +1,4 @@
-"""The App's manifest: what Saleor reads when it installs the App."""
+"""The App's manifest, which Saleor reads when it installs the App."""
 
 from __future__ import annotations
 

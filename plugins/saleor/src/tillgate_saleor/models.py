@@ -1,4 +1,4 @@
-"""The rows: which Saleors have installed the App, and what their transactions are about. Money and its fate are in Tillgate's own rows."""
+"""The rows: the Saleors that have installed the App, and their transactions. Tillgate's own rows record the money."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tillgate_saleor.conf import origin_of
 __all__ = ["LONGEST_ID", "AskedRefund", "Installation", "Purchase", "Transaction"]
 
 LONGEST_ID = 100
-"""Of the identifiers that Saleor gives: it must fit, with the installation's number before it, into the key of one of Tillgate's orders."""
+"""The longest identifier of Saleor's: with the installation's number before it, it must fit into the key of one of Tillgate's orders."""
 
 _PERMISSIONS = ("view",)
 
@@ -45,24 +45,24 @@ class Installation(models.Model):
 
 
 class Purchase(models.Model):
-    """A checkout or an order of a Saleor, or one part of it: what its transactions pay. To Tillgate it is an order."""
+    """A checkout or an order of a Saleor, or one part of it, which its transactions pay. To Tillgate it is an order."""
 
     installation = models.ForeignKey(Installation, models.PROTECT, related_name="purchases")
     source = ExactField(max_length=LONGEST_ID)
     """The identifier of the checkout or order."""
     part = models.PositiveIntegerField(default=0)
-    """Above zero where Saleor asked for more after an earlier part was paid."""
+    """Above zero if Saleor requested more money after an earlier part was paid."""
     number = models.CharField(max_length=32)
-    """What a person calls it."""
+    """Its name for people."""
     channel = models.CharField(max_length=255)
     amount = MoneyField()
-    """What Saleor wants to be paid for it by now, as it last said."""
+    """The amount that Saleor last asked for it."""
     costs = MoneyField(null=True, blank=True)
-    """What it costs in all, without what other Apps hold for it. Null of one part of several, and where a Saleor does not tell."""
+    """Its total without the money that other Apps hold for it. Null for one part of several, and if Saleor does not send it."""
     currency = models.CharField(max_length=3, default=CURRENCY)
     paid_reference = models.CharField(max_length=32, blank=True)
     given_up_at = models.DateTimeField(null=True, blank=True)
-    """When Saleor was told that nobody paid."""
+    """The time of the report that it is unpaid."""
 
     class Meta:
         default_permissions = _PERMISSIONS
@@ -76,7 +76,7 @@ class Purchase(models.Model):
 
     @property
     def key(self) -> str:
-        """The key of the order that it is to Tillgate."""
+        """The key of its order at Tillgate."""
         return f"{self.installation_id}:{self.source}" + (f":{self.part}" if self.part else "")
 
 
@@ -91,7 +91,7 @@ class Transaction(models.Model):
     amount = MoneyField()
     return_url = models.TextField(blank=True)
     payment = models.ForeignKey(Payment, models.PROTECT, null=True, blank=True, related_name="+")
-    """Null until it has begun. When two transactions ask for the same, both have the same payment, and the later one is told of it."""
+    """Null until the payment starts. Two transactions for the same purchase share one payment, and the later one gets its reports."""
     canceled_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField()
 
@@ -106,11 +106,11 @@ class Transaction(models.Model):
 
 
 class AskedRefund(models.Model):
-    """A refund that Saleor asked for. The same request, sent again, is the same row, and so the same refund."""
+    """A refund that Saleor requested. A repeated request has the same row, and so the same refund."""
 
     transaction = models.ForeignKey(Transaction, models.PROTECT, related_name="asked_refunds")
     digest = models.CharField(max_length=64)
-    """Of the request's body, which holds when Saleor issued it, to the microsecond."""
+    """The digest of the request's body, which contains the time of issue in microseconds."""
     refund = models.OneToOneField(Refund, models.PROTECT, related_name="+")
     asked_at = models.DateTimeField()
 

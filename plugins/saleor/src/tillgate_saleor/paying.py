@@ -1,4 +1,4 @@
-"""Paying: what a storefront asks through Saleor, from "how can be paid" to "is it paid", and what the staff ask beside refunds."""
+"""Paying: the requests of a storefront through Saleor, from the payment methods to the result, and of staff except refunds."""
 
 from __future__ import annotations
 
@@ -56,32 +56,32 @@ __all__ = ["cancel", "channel_of", "charge", "initialize", "initialize_gateway",
 _log = logging.getLogger("tillgate")
 
 _CHARGE: Final = "CHARGE"
-"""What every payment is: the money moves at once, whatever the channel's strategy, and nothing is only authorized."""
+"""The kind of every payment: the money moves immediately, regardless of the channel's strategy. No payment is only authorized."""
 _CAUSE: Final = "saleor"
 _LONGEST_URL: Final = 2000
 
 
 class _Refused(Exception):
-    """It cannot be begun; the message says why, to a storefront."""
+    """The payment cannot start; the message explains it to a storefront."""
 
 
-# How can be paid --------------------------------------------------------------------------------------------------------------------------
+# Payment methods --------------------------------------------------------------------------------------------------------------------------
 
 
 def channel_of(installation: Installation, slug: str) -> Channel:
-    """Return the settings of a channel. One of a Saleor that was taken out of the settings offers nothing: no account is meant for it."""
+    """Return the settings of a channel. If its Saleor was removed from the settings, the channel offers nothing: it has no account."""
     saleor = get_settings().saleor(installation.api_url)
     return Channel(methods=()) if saleor is None else saleor.channels.get(slug) or Channel()
 
 
 def methods_of(channel: Channel) -> tuple[PaymentMethod, ...]:
-    """Return the payment methods that a channel offers, in the order in which they are shown."""
+    """Return the payment methods that a channel offers, in display order."""
     offered = get_tillgate_settings().payment_methods
     return offered if channel.methods is None else tuple(method for method in channel.methods if method in offered)
 
 
 def initialize_gateway(installation: Installation, body: bodies.GatewayInitialize) -> Answer:
-    """Offer the channel's payment methods; none where it sells in another currency. What is to be paid by now is noted, if it was begun."""
+    """Offer the channel's payment methods; none if it sells in another currency. Store the present total of a purchase that has started."""
     source = body.source_object
     bill = _noted(installation, source)
     if bill.costs is None:
@@ -93,7 +93,7 @@ def initialize_gateway(installation: Installation, body: bodies.GatewayInitializ
 
 @dataclass(frozen=True, slots=True)
 class _Bill:
-    """What Saleor says of a checkout or order: under which name it is paid here, what it costs if it tells, and the parts begun."""
+    """A checkout or order as Saleor describes it: the name under which it is paid here, its total if Saleor sends it, and its parts."""
 
     source: bodies.Source
     name: str
@@ -102,25 +102,26 @@ class _Bill:
 
     @property
     def left(self) -> Decimal | None:
-        """The dollars that are left to be paid by now, or None where Saleor does not tell."""
+        """The unpaid dollars, or None if Saleor does not send the total."""
         return None if self.costs is None else left_to_pay(self.costs, self.parts)
 
 
 def _noted(installation: Installation, source: bodies.Source) -> _Bill:
-    """Note what a checkout or order costs by now, before anything is made of what the gateway says."""
+    """Store the present total of a checkout or order, before the gateway's answer is applied."""
     name = source_of(installation, source)
     costs = note_costs(installation, source, name)
     return _Bill(source, name, costs, parts_of(installation.pk, name))
 
 
 def _note_amount(bill: _Bill, amount: object) -> None:
-    """Note what is asked for where Saleor tells nothing better: a cart may have changed since its payment began.
+    """Store the requested amount if Saleor sends no total: a cart may have changed since its payment started.
 
-    Not where Saleor holds money of ours that was too little: it says what is left then, and not what that money would have to pay.
+    Skip this if Saleor has an insufficient payment of ours: the request then contains the unpaid rest, and not the amount that this payment
+    had to cover.
     """
     wanted = money.read_amount(amount)
     for part in bill.parts:
-        if wanted and not part.paid_reference and not kept_for([part]):  # otherwise nothing is to be paid, or it does not say
+        if wanted and not part.paid_reference and not kept_for([part]):  # otherwise there is nothing to pay, or Saleor does not send it
             Purchase.objects.filter(pk=part.pk, paid_reference="").update(amount=wanted, costs=None)
 
 
@@ -129,7 +130,7 @@ def stored_methods(installation: Installation, body: bodies.StoredMethods) -> An
     return {"paymentMethods": []}
 
 
-# Beginning --------------------------------------------------------------------------------------------------------------------------------
+# Starting ---------------------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +142,11 @@ class _Wanted:
 
 
 def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
-    """Begin a payment and answer with its payment page. Asked again for the same transaction, answer with the same payment."""
+    """Start a payment and answer with its payment page. A repeated request for the transaction gets the same payment."""
     bill = _noted(installation, body.source_object)
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun) if begun else None
-    if begun is not None and payment is not None:  # whatever is offered by now
+    if begun is not None and payment is not None:  # regardless of the present offer
         return _begun_before(begun, payment, body, bill)
     channel = channel_of(installation, body.source_object.channel.slug)
     try:
@@ -176,18 +177,18 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
 
 
 def _begun_before(begun: Transaction, payment: Payment, body: bodies.Initialize, bill: _Bill) -> Answer:
-    """Return how a transaction stands that is begun again with the same key.
+    """Return the state of a transaction that is started again with the same key.
 
-    While the first press is creating its payment that is awaited: what fails here fails there too, since to Saleor it is one payment.
+    While the first request creates its payment, this one waits. A failure here is a failure there too, because to Saleor it is one payment.
     """
     if not is_being_created(payment):
         return _standing(begun, operations.reconcile(payment, _CAUSE), body, bill)
-    wait_for_creation(payment)  # less than what Saleor waits for
+    wait_for_creation(payment)  # less than Saleor's time-out
     return _standing(begun, payment, body, bill)
 
 
 def _look_at_earlier_parts(installation: Installation, source: str) -> None:
-    """Learn what became of the parts that were begun before: what is asked for now must not be taken for what they cost."""
+    """Reconcile the earlier parts: the amount of this request must not count as their price."""
     saleor = get_settings().saleor(installation.api_url)
     if saleor is None or not saleor.parts:
         return
@@ -198,7 +199,7 @@ def _look_at_earlier_parts(installation: Installation, source: str) -> None:
 
 
 def _wanted(installation: Installation, body: bodies.Initialize, channel: Channel, bill: _Bill) -> _Wanted:
-    """Return what a storefront wants, or raise `_Refused` naming what is wrong with it."""
+    """Return the parsed request of a storefront, or raise `_Refused` with the problem."""
     if detail := _why_over(installation, bill):
         raise _Refused(detail)
     if body.action.currency != money.CURRENCY:
@@ -228,33 +229,33 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
 
 
 def _why_over(installation: Installation, bill: _Bill) -> str:
-    """Say why Saleor wants no money for an order, though it lets a storefront begin to pay it; nothing where it does."""
+    """Return why Saleor wants no money for an order, although a storefront can start to pay it, or an empty string."""
     source = bill.source
     if source.status == "CANCELED":
         return _("This order was cancelled.")
     if source.status == "EXPIRED":
         return _("This order has expired.")
     saleor = get_settings().saleor(installation.api_url)
-    # Where parts may be paid, Saleor is trusted to ask for what is left.
+    # If parts are allowed, the plugin trusts Saleor to ask for the rest only.
     is_paid = source.charge_status in PAID_CHARGE_STATUSES and saleor is not None and not saleor.parts
     left = bill.left
     if is_paid or (left is not None and left <= 0):
         return _("This is paid already.")
-    # What the staff refunded of an order is not asked for again. A checkout becomes an order by what it holds alone.
+    # Money that staff refunded for an order is not due again. A checkout becomes an order only by its present money.
     if bill.costs is None or source.typename != "Order" or paid_for(bill.parts) < bill.costs:
         return ""
     return _("This is paid already.") if kept_for(bill.parts) else _("This was paid, and the money was refunded.")
 
 
 def _amount_of(bill: _Bill, asked: Decimal) -> Decimal:
-    """Return what is to be paid where an amount is asked for: what is left. Raise `_Refused` for less, where no parts are taken.
+    """Return the amount to pay for a requested amount: the unpaid rest. Raise `_Refused` for less, unless parts are allowed.
 
-    Whoever calls the storefront's API may name any amount, and one that Saleor makes out itself has a gift card's money in it.
+    A caller of the storefront's API can send any amount, and an amount that Saleor computes includes a gift card's money.
     """
     left = bill.left
     if left is None:
         return asked
-    if left <= 0:  # since it was polled
+    if left <= 0:  # paid since the check before
         raise _Refused(_("This is paid already."))
     if asked < left:
         raise _Refused(_("USD %(left)s is left to be paid, and this shop takes no part of it: leave the amount out.") % {"left": left})
@@ -262,7 +263,7 @@ def _amount_of(bill: _Bill, asked: Decimal) -> Decimal:
 
 
 def _return_url(installation: Installation, given: Any) -> str:
-    """Return where the shopper goes afterwards: an address of one of the Saleor's storefronts, or none."""
+    """Return the return address for the shopper: an address of one of the Saleor's storefronts, or none."""
     if given is None:
         return ""
     saleor = get_settings().saleor(installation.api_url)
@@ -280,15 +281,15 @@ def _started(installation: Installation, body: bodies.Initialize, started: Start
         return failure(_CHARGE, _unknown())
     if started.outcome is StartOutcome.REFUSED:
         return _refused(payment)
-    # Pressed twice in the same moment, the earlier is led to the page too, as when the later comes after its answer.
+    # After a double press the earlier transaction leads to the page too, as if the later one came after its answer.
     return _standing(begun, payment, body, bill, is_pressed=True)
 
 
-# How it stands ----------------------------------------------------------------------------------------------------------------------------
+# State of a payment -----------------------------------------------------------------------------------------------------------------------
 
 
 def process(installation: Installation, body: bodies.Process) -> Answer:
-    """Ask the gateway how a transaction stands, and tell it."""
+    """Reconcile a transaction's payment, and return its state."""
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun) if begun else None
     if begun is None or payment is None:
@@ -300,12 +301,12 @@ def process(installation: Installation, body: bodies.Process) -> Answer:
 def _standing(
     begun: Transaction, payment: Payment, body: bodies.Initialize | bodies.Process, bill: _Bill, *, is_pressed: bool = False
 ) -> Answer:
-    """Return how a transaction stands by its payment; `is_pressed` is whether the shopper has begun it just now."""
+    """Return the state of a transaction by its payment; `is_pressed` is true if the shopper started it just now."""
     reference, amount = payment.reference, payment.amount
     if transaction_of(payment.pk, payment.data) != begun and not (is_pressed and payment.is_open):
         return failure(_CHARGE, _("The shopper has begun again, as another transaction."))
     if payment.status == PaymentStatus.PAID:
-        if not (body.transaction.is_charged or is_reported(reference)):  # Saleor hears of the money by this answer
+        if not (body.transaction.is_charged or is_reported(reference)):  # this answer reports the money to Saleor
             source = body.source_object
             tell_if_unwanted(payment.pk, unwanted_detail(source.status, source.charge_status))
         return answer(
@@ -317,7 +318,7 @@ def _standing(
     if begun.canceled_at and not is_reported_paid:
         return _failed(payment, _("This was canceled. Nothing was charged."))
     if is_order_paid(payment.order):
-        return _paid_by_another(begun, payment)  # its payment page would take the money once more (I4)
+        return _paid_by_another(begun, payment)  # its payment page would take the money again (I4)
     if not (payment.payment_url or is_reported_paid):
         return _not_begun(payment)
     is_live = may_go_on(payment) and not _why_over(begun.installation, bill)
@@ -343,12 +344,12 @@ def _refused(payment: Payment) -> Answer:
 
 
 def _not_begun(payment: Payment) -> Answer:
-    """Return that nobody knows whether the gateway has begun it. It is watched, and reported if money comes."""
+    """Return that it is unknown whether the gateway created it. The worker polls it, and reports money that comes."""
     return _failed(payment, _unknown())
 
 
 def _failed(payment: Payment, message: str) -> Answer:
-    """Return that a payment has failed, since it stands as it does: money that comes in this very moment comes after that."""
+    """Return that a payment has failed in its present state: money that comes at this very moment counts as later."""
     said: dict[str, Any] = {"psp_reference": payment.reference, "amount": payment.amount, "at": payment.status_since}
     return answer("CHARGE_FAILURE", **said, message=message, actions=[])
 
@@ -357,16 +358,16 @@ def _unknown() -> str:
     return _("The payment service did not answer. If you were charged, your order will be marked paid by itself. You can try again.")
 
 
-# What the staff ask -----------------------------------------------------------------------------------------------------------------------
+# Requests of staff ------------------------------------------------------------------------------------------------------------------------
 
 
 def charge(installation: Installation, body: bodies.Charge, raw: bytes) -> Answer:
-    """Say that there is nothing to charge: what is paid is charged already."""
+    """Answer that there is nothing to charge: a paid payment is already charged."""
     return failure("CHARGE", _("Nothing is authorized only: what was paid is charged already."), raw)
 
 
 def cancel(installation: Installation, body: bodies.Cancelation, raw: bytes) -> Answer:
-    """Cancel a transaction that nobody has paid. Its payment page cannot be closed: money that comes all the same waits for a person."""
+    """Cancel an unpaid transaction. Its payment page cannot be closed: money that still comes opens a review."""
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun) if begun else None
     if begun is None or payment is None:
@@ -381,7 +382,7 @@ def cancel(installation: Installation, body: bodies.Cancelation, raw: bytes) -> 
 
 
 def _cancel_unless_paid(begun: Transaction, payment: Payment) -> bool:
-    """Note that a transaction is canceled, and tell whether it is. Money that comes at this moment comes before that or after it."""
+    """Mark a transaction canceled, and return whether that worked. Money that comes at this moment counts as before or after it."""
     with locked_order(payment.order_id):
         if Payment.objects.get(pk=payment.pk).status == PaymentStatus.PAID:
             return False

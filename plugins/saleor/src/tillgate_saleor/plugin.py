@@ -1,6 +1,6 @@
-"""The hooks: what a checkout or order of a Saleor is to Tillgate, and what becomes of it.
+"""The hooks: they describe a checkout or order of a Saleor to Tillgate, and queue reports of shop events to Saleor.
 
-Installed packages are loaded without Django too, by Tillgate's command line for one: what needs Django is imported when it is called.
+Some programs load installed packages without Django, such as Tillgate's command line. So each hook imports Django only when it is called.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PLUGIN: Final = "saleor"
 
 @hookimpl
 def tillgate_describe_order(order_key: str) -> OrderDescription | None:
-    """Describe a checkout or an order as Saleor last did."""
+    """Describe a checkout or an order as Saleor last described it."""
     from tillgate_saleor import ledger
 
     return ledger.describe(order_key)
@@ -31,7 +31,7 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome:
 
 @hookimpl
 def tillgate_order_unpaid(order: Order) -> None:
-    """Queue the report that nobody paid."""
+    """Queue the report that an order is unpaid."""
     from tillgate_saleor import ledger
 
     ledger.unpaid(order)
@@ -39,7 +39,7 @@ def tillgate_order_unpaid(order: Order) -> None:
 
 @hookimpl
 def tillgate_refund_changed(refund: Refund) -> None:
-    """Queue the report of what became of a refund."""
+    """Queue the report of a refund's result."""
     from tillgate_saleor import ledger
 
     ledger.refund_changed(refund)
@@ -47,7 +47,7 @@ def tillgate_refund_changed(refund: Refund) -> None:
 
 @hookimpl
 def tillgate_review_opened(review: Review) -> None:
-    """Queue the report of money that paid nothing: Saleor's books hold it all the same."""
+    """Queue the report of money that paid nothing: Saleor's books contain it too."""
     from tillgate_saleor import ledger
 
     ledger.review_opened(review)
@@ -55,7 +55,7 @@ def tillgate_review_opened(review: Review) -> None:
 
 @hookimpl
 def tillgate_return_url(payment: Payment) -> str | None:
-    """Bring the shopper back to the storefront."""
+    """Return the storefront's address for the shopper."""
     from tillgate_saleor import ledger
 
     return ledger.return_url(payment)
@@ -63,7 +63,7 @@ def tillgate_return_url(payment: Payment) -> str | None:
 
 @hookimpl
 def tillgate_deliver(outbox_event: RemoteEvent) -> None:
-    """Carry a report to Saleor."""
+    """Deliver a report to Saleor."""
     from tillgate_saleor import reports
 
     reports.deliver(outbox_event)

@@ -1,7 +1,7 @@
-"""Refunds that Saleor asks for: queued once for each request, sent once, answered with what is known.
+"""Refunds that Saleor requests: queued once for each request, sent once, and answered with the known result.
 
-Saleor sends a request again with an empty body, and then writes a failure by itself: so a refund whose outcome is not known yet is answered
-with its pspReference alone, which Saleor waits for, and is reported when it is known (I6).
+After an error Saleor repeats a request with an empty body, and then records a failure on its own. So the answer for a refund without a
+known result is its pspReference alone, and Saleor waits for it. The plugin reports the result later (I6).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = ["refund"]
 
 _REFUND: Final = "REFUND"
 _BEGIN_WITHIN: Final = 0.75
-"""Of the time for an answer: what begins must have been written down when the answer is given."""
+"""The part of the answer time in which a refund may start: its row must be written before the answer leaves."""
 
 
 def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answer:
-    """Refund what Saleor asks for, and answer with what became of it. The same request again is the same refund."""
+    """Run the refund that Saleor requests, and answer with its result. A repeated request is the same refund."""
     begun = find_transaction(installation, body.transaction.id)
     payment = payment_of(begun) if begun else None
     if begun is None or payment is None:
@@ -58,7 +58,7 @@ def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answe
     except operations.RefundNotPossible as detail:
         return failure(_REFUND, f"{detail}.", raw)
     except TooLate:
-        pass  # what is known by now is in its row
+        pass  # its row has the latest result
     asked = _asked(begun, digest)
     return _outcome(asked.refund) if asked else failure(_REFUND, _("The refund could not be begun. Nothing was refunded."), raw)
 
@@ -69,9 +69,9 @@ def _asked(begun: Transaction, digest: str) -> AskedRefund | None:
 
 
 def _ask(begun: Transaction, payment: Payment, amount: Decimal, digest: str, until: float) -> None:
-    """Queue the refund of a request together with the note that it was asked for; it is sent on commit.
+    """Queue the refund and the row of its request together; Tillgate sends it on commit.
 
-    Not after a moment of the monotonic clock: soon after it Saleor is told that it could not be begun.
+    Do not start after a given time of the monotonic clock: soon after it the answer says that the refund did not start.
     """
     with locked_order(payment.order_id):  # one request at a time
         if _asked(begun, digest) is not None or time.monotonic() >= until:
@@ -82,7 +82,7 @@ def _ask(begun: Transaction, payment: Payment, amount: Decimal, digest: str, unt
 
 def _outcome(row: RefundRow) -> Answer:
     reference, amount = refund_reference(row.payment.reference, row.pk), row.amount
-    # Said here as well as in the report: Saleor takes nothing from a report of what it knows already.
+    # The answer repeats the report's data: Saleor ignores a report of an event that it already has.
     actions = [_REFUND] if refundable(row.payment) else []
     if row.status == RefundStatus.SUCCEEDED:
         return answer("REFUND_SUCCESS", psp_reference=reference, amount=amount, message=_("Refunded."), actions=actions)

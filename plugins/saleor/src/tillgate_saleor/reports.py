@@ -1,7 +1,7 @@
-"""Reports: what Saleor is told of a transaction without having asked, in the order in which it happened, at least once.
+"""Reports: events of a transaction that the App sends to Saleor unasked, in order and at least once.
 
-Each is queued in the transaction that changes Tillgate's rows, and carried by the worker. Saleor knows a repetition by transaction,
-pspReference, type and amount.
+Each report is queued in the database transaction that changes Tillgate's rows, and the worker delivers it. Saleor detects a repetition by
+transaction, pspReference, type and amount.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = ["deliver", "enqueue"]
 _log = logging.getLogger("tillgate")
 
 _REST: Final = timedelta(seconds=10)
-"""After a Saleor was silent, its other reports do not wait for it so long: behind them wait those of other Saleors."""
+"""After a Saleor did not answer, its other reports are postponed for this time, so that they do not delay those of other Saleors."""
 _resting: Final[dict[int, datetime]] = {}
-"""Until when, by the number of its installation. Of this process: it is no more than a courtesy."""
+"""The end of the postponement, by the number of the installation. It is only an optimisation, so each process has its own."""
 
 
 def enqueue(
@@ -48,9 +48,9 @@ def enqueue(
     payment_id: str | None = None,
     refund_id: str | None = None,
 ) -> None:
-    """Queue the report of an event of a transaction, of now or of `at`.
+    """Queue the report of an event of a transaction, with the present time or `at`.
 
-    `kind` is its type in Saleor, `actions` what the staff can do from now on.
+    `kind` is its type in Saleor; `actions` are the actions open to staff from now on.
     """
     data: dict[str, Any] = {
         "transaction": told.pk,
@@ -64,14 +64,14 @@ def enqueue(
 
 
 def deliver(outbox_event: RemoteEvent) -> None:
-    """Carry a report to the Saleor of its transaction; raise a `SaleorError` when it was not taken, and it is tried again."""
+    """Deliver a report to the Saleor of its transaction. If this raises a `SaleorError`, Tillgate retries it."""
     told = Transaction.objects.select_related("installation", "purchase").get(pk=outbox_event.data["transaction"])
     installation = told.installation
-    conclude(parts_of(installation.pk, told.purchase.source))  # it is known here by now, whenever Saleor hears of it
+    conclude(parts_of(installation.pk, told.purchase.source))  # it is known here now, whenever Saleor gets the report
     if not installation.token:
         raise TokenRefused(f"{installation.api_url} has uninstalled the App: let it install it again, or settle this there by hand")
     now = clock.now()
-    if (until := _resting.get(installation.pk)) and now < until <= now + _REST:  # later than that only a clock that ran ahead has said
+    if (until := _resting.get(installation.pk)) and now < until <= now + _REST:  # only a clock that ran ahead gives a later time
         raise Silent(f"{installation.api_url} did not answer another report just now")
     event = Reported(
         transaction_id=told.transaction_id,
@@ -93,9 +93,9 @@ def deliver(outbox_event: RemoteEvent) -> None:
 
 
 def _look_what_it_pays(told: Transaction, token: SecretStr, payment_id: int) -> None:
-    """Tell a person of money that Saleor does not want, or not so much or little of, before it hears of that.
+    """Open a review of money that Saleor does not want, or of a wrong amount, before the report to Saleor.
 
-    If Saleor does not say, it hears of it all the same: only where it is silent at once, it is asked again.
+    If Saleor rejects the query, it gets the report anyway. If it does not answer, Tillgate retries later.
     """
     api_url = told.installation.api_url
     try:

@@ -1,7 +1,7 @@
-"""Signatures of a Saleor: over the raw body of a webhook, and in the tokens that its dashboard gives to the App's page.
+"""Signatures of a Saleor: over the raw body of a webhook, and in the tokens that its dashboard passes to the App's page.
 
-Its keys are kept with its installation and fetched again when a signature names one that is not among them, at most once a minute: so a
-Saleor may change its keys, and a forger cannot make us ask for them all day.
+Its keys are stored with its installation. If a signature names an unknown key, the plugin fetches the keys again, at most once a minute. So
+a Saleor may change its keys, and a forger cannot cause constant fetches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["BadSignature", "read_token", "verify"]
 _ALGORITHMS: Final = ["RS256"]
 _FETCH_EVERY: Final = timedelta(minutes=1)
 _GOOD_FOR: Final = timedelta(hours=24)
-"""A key that a Saleor has withdrawn is forgotten after so long at the latest."""
+"""The plugin forgets a withdrawn key after this time at the latest."""
 
 
 class BadSignature(Exception):
@@ -31,7 +31,7 @@ class BadSignature(Exception):
 
 def verify(installation: Installation, signature: str, body: bytes) -> None:
     """Raise `BadSignature` unless the Saleor of an installation has signed a body, as a detached JSON Web Signature (RFC 7797)."""
-    # With a payload of its own it would be read in place of the body: any token of that Saleor would sign everything.
+    # A signature with its own payload would replace the body: any token of that Saleor would then sign everything.
     header, _, rest = signature.partition(".")
     if not header or not rest.startswith("."):
         raise BadSignature("is not a detached signature")
@@ -48,8 +48,8 @@ def verify(installation: Installation, signature: str, body: bytes) -> None:
 def read_token(installation: Installation, token: str) -> dict[str, Any]:
     """Return the claims of a token that the Saleor of an installation has given to the App's page; raise `BadSignature`.
 
-    It must be for this App and for now. The times are compared with the machine's clock, from which that of the Saleor may differ: a token
-    that comes fresh from there must not be one of the future here.
+    The token must be valid for this App and now. The check uses the machine's clock, and the Saleor's clock may differ: a fresh token from
+    there must not count as one from the future.
     """
     keys = _keys(installation, _kid(token, is_encoded=True))
     rules = jwt.JWTClaimsRegistry(
@@ -77,7 +77,7 @@ def _kid(signed: str, *, is_encoded: bool) -> str:
         fault = BadSignature(f"cannot be read ({type(error).__name__})")
     else:
         if header.get("b64", True) is not is_encoded:
-            # The same keys sign both: a token's claims must not pass for a body, nor a body for a token.
+            # The same keys sign both: a token's claims must not pass for a body, and a body must not pass for a token.
             raise BadSignature("is of another kind")
         if isinstance(kid := header.get("kid"), str):
             return kid
@@ -88,9 +88,9 @@ def _kid(signed: str, *, is_encoded: bool) -> str:
 def _keys(installation: Installation, kid: str) -> KeySet:
     """Return the keys of a Saleor with the one that a signature names among them; raise `BadSignature` when it has no such key."""
     fetched_at = installation.keys_fetched_at
-    age = abs(clock.now() - fetched_at) if fetched_at else None  # a clock that ran ahead may have said when
+    age = abs(clock.now() - fetched_at) if fetched_at else None  # the stored time may come from a clock that ran ahead
     is_old = age is None or age > _GOOD_FOR
-    may_fetch = age is None or _FETCH_EVERY < age <= _GOOD_FOR - _FETCH_EVERY  # older only where they could not be fetched just now
+    may_fetch = age is None or _FETCH_EVERY < age <= _GOOD_FOR - _FETCH_EVERY  # they are older only if the fetch just failed
     if is_old or (may_fetch and kid not in _kids(installation.keys)):
         _fetch(installation)
     if kid not in _kids(installation.keys):
@@ -103,17 +103,17 @@ def _keys(installation: Installation, kid: str) -> KeySet:
 
 
 def _fetch(installation: Installation) -> None:
-    """Fetch a Saleor's keys; when it cannot be asked, those that are known stay good until the next try, a minute later."""
+    """Fetch a Saleor's keys. If it is unreachable, the known keys stay valid until the next try, a minute later."""
     rows = Installation.objects.filter(pk=installation.pk, keys_fetched_at=installation.keys_fetched_at)
     fetched_at = clock.now()
-    if not rows.update(keys_fetched_at=fetched_at):  # another request is at it, or was
+    if not rows.update(keys_fetched_at=fetched_at):  # another request fetches them, or just did
         installation.refresh_from_db(fields=["keys", "keys_fetched_at"])
         return
     installation.keys_fetched_at = fetched_at
     try:
         installation.keys = fetch_keys(installation.origin)
     except SaleorError:
-        installation.keys_fetched_at = fetched_at - _GOOD_FOR + _FETCH_EVERY  # too old by then
+        installation.keys_fetched_at = fetched_at - _GOOD_FOR + _FETCH_EVERY  # too old
         installation.save(update_fields=["keys_fetched_at"])
         return
     installation.save(update_fields=["keys"])

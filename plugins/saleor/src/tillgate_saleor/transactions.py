@@ -1,8 +1,8 @@
 """Transactions of a Saleor, and which payment of Tillgate each of them has.
 
-A transaction has one payment at most, and keeps it: its pspReference is the payment's reference, from the first answer to the last. When a
-second transaction asks for what is being paid already (the same checkout, payment method and amount, since a shopper pressed twice), both
-lead to the same payment page, and the later of them is told what becomes of it.
+A transaction has one payment at most, and keeps it: its pspReference is the payment's reference, from the first answer to the last. A
+shopper who presses twice starts two transactions for the same checkout, payment method and amount. Both lead to the same payment page, and
+the later one gets the reports.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ __all__ = [
 CHARGED: Final = "CHARGE_SUCCESS"
 """The report that a transaction is charged."""
 DATA_KEY: Final = "saleor_transaction"
-"""Under this name a payment holds the transaction that it was begun for."""
+"""The key in a payment's data for the transaction that started it."""
 
 
 def find_purchase(order_key: str, *, lock: bool = False) -> Purchase | None:
-    """Return the purchase of an order's key."""
+    """Return the purchase with an order's key."""
     installation, _, rest = order_key.partition(":")
     source, _, part = rest.partition(":")
     if not (installation.isdecimal() and (part or "0").isdecimal()):
@@ -60,17 +60,17 @@ def find_purchase(order_key: str, *, lock: bool = False) -> Purchase | None:
 
 
 def find_transaction(installation: Installation, transaction_id: str) -> Transaction | None:
-    """Return a transaction of a Saleor that was begun here."""
+    """Return a transaction of a Saleor that started here."""
     rows = Transaction.objects.select_related("purchase", "installation", "payment__order")
     return rows.filter(installation=installation, transaction_id=transaction_id).first()
 
 
 def source_of(installation: Installation, source: bodies.Source) -> str:
-    """Return under which name a checkout or order is paid: an order under its checkout's.
+    """Return the name under which a checkout or order is paid: an order uses its checkout's name.
 
     The shopper may have the payment page of the checkout open while the order that it became is paid, and only payments of one order know
-    of each other (I4). An order that holds nothing of what its checkout was paid, as Saleor knows, is another one of the same checkout; not
-    one that has the checkout's transactions, whose money is on its way back.
+    of each other (I4). If Saleor says that an order has none of its checkout's money, it is another order of the same checkout. An order
+    with the checkout's transactions is not: its money is being refunded.
     """
     purchases = Purchase.objects.filter(installation=installation)
     if not source.checkout_id or purchases.filter(source=source.id).exists():
@@ -83,13 +83,13 @@ def source_of(installation: Installation, source: bodies.Source) -> str:
 
 
 def note(installation: Installation, body: bodies.Initialize, method: PaymentMethod, amount: Decimal, return_url: str) -> Transaction:
-    """Return the row of a transaction that begins: the one that is there when Saleor asks again with the same key.
+    """Return the row of a new transaction, or the existing row if Saleor repeats a request with the same key.
 
-    It has no payment yet, and what it will have is for what Saleor asks for now, whatever was asked for in between.
+    It has no payment yet. Its payment will follow Saleor's present request, regardless of requests in between.
     """
     first = {"number": _number(body.source_object), "channel": body.source_object.channel.slug, "amount": amount}
     source, costs = source_of(installation, body.source_object), costs_of(installation, body.source_object)
-    # In a transaction of its own: on InnoDB, those who write the same row at the same moment would then wait for each other's locks.
+    # In a transaction of its own: on InnoDB, writers of the same row would otherwise wait for each other's locks.
     Purchase.objects.get_or_create(installation=installation, source=source, part=0, defaults=first)
     with transaction.atomic(using=database()):
         purchase = _purchase(installation, source, body, amount, costs)
@@ -104,16 +104,16 @@ def note(installation: Installation, body: bodies.Initialize, method: PaymentMet
         rows = Transaction.objects.select_related("purchase")
         begun, _ = rows.get_or_create(installation=installation, transaction_id=body.transaction.id, defaults=values)
         if begun.purchase_id == purchase.pk and not purchase.paid_reference:
-            # Whoever begins to pay what was given up wants it after all.
+            # A shopper who starts to pay a cancelled purchase wants it after all.
             purchase.amount, purchase.costs, purchase.given_up_at = amount, costs, None
             purchase.save(update_fields=["amount", "costs", "given_up_at"])
         return begun
 
 
 def _purchase(installation: Installation, source: str, body: bodies.Initialize, amount: Decimal, costs: Decimal | None) -> Purchase:
-    """Return what a transaction pays, locked: the last part of its checkout or order, or the next where that is paid and costs more."""
+    """Return the purchase of a transaction, locked: the last part of its checkout or order, or the next if the total has risen."""
     purchases = Purchase.objects
-    # The first part's row is the lock of them all. Read in a statement of their own: PostgreSQL would leave out what came while it waited.
+    # The first part's row is the lock of them all. Read in a separate statement: PostgreSQL would omit rows that came while it waited.
     purchases.select_for_update().get(installation=installation, source=source, part=0)
     parts = parts_of(installation.pk, source)
     is_begun = Transaction.objects.filter(installation=installation, transaction_id=body.transaction.id).exists()
@@ -124,7 +124,7 @@ def _purchase(installation: Installation, source: str, body: bodies.Initialize, 
 
 
 def _is_more_wanted(installation: Installation, parts: list[Purchase], costs: Decimal | None) -> bool:
-    """Tell whether what is paid costs more than that; where Saleor does not tell, the owner may trust it to ask for what is left."""
+    """Tell whether a paid purchase now costs more. If Saleor sends no total, the owner may trust it to ask for the rest only."""
     if costs is not None:
         return bool(parts[-1].paid_reference) and left_to_pay(costs, parts) > 0
     saleor = get_settings().saleor(installation.api_url)
@@ -132,18 +132,18 @@ def _is_more_wanted(installation: Installation, parts: list[Purchase], costs: De
 
 
 def _is_known_to_be_paid(purchase: Purchase) -> bool:
-    """Tell whether a purchase is paid and Saleor has taken note of it: if it asks for more then, it means more."""
+    """Tell whether a purchase is paid and Saleor has accepted the report: a later request then asks for additional money."""
     return bool(purchase.paid_reference) and is_reported(purchase.paid_reference)
 
 
 def is_reported(reference: str) -> bool:
-    """Tell whether Saleor has taken the report that a payment is paid."""
+    """Tell whether Saleor has accepted the report that a payment is paid."""
     told = OutboxEvent.objects.filter(kind=OutboxEventKind.REMOTE, name=CHARGED, done_at__isnull=False)
     return told.filter(payment__reference=reference).exclude(outcome=ABANDONED).exists()
 
 
 def _number(source: bodies.Source) -> str:
-    """Return what a person calls a checkout or an order: its number, or the beginning of the token in its identifier."""
+    """Return the name of a checkout or an order for people: its number, or the beginning of the token in its identifier."""
     if source.number:
         return f"ORDER-{source.number}"[:32]
     try:
@@ -155,9 +155,9 @@ def _number(source: bodies.Source) -> str:
 
 
 def paid_at(payment_id: int) -> datetime:
-    """Return when Saleor is told that a payment was paid: now, or after all that is known of it, where the clock has been put back since.
+    """Return the time for the report that a payment is paid: now, or later than all earlier reports if the clock was set back.
 
-    A failure may have been said of it with a time that is still to come, and of the two the later one counts.
+    An earlier failure report may have a time in the future, and Saleor uses the later report of the two.
     """
     now = clock.now()
     known = TimelineEntry.objects.filter(payment=payment_id, at__gt=now).aggregate(last=Max("at"))["last"]
@@ -165,13 +165,13 @@ def paid_at(payment_id: int) -> datetime:
 
 
 def transaction_of(payment_id: int | str, data: Mapping[str, Any]) -> Transaction | None:
-    """Return the transaction that is told of a payment: the last that asked for it."""
+    """Return the transaction that gets the reports of a payment: the last one that requested it."""
     rows = Transaction.objects.select_related("purchase", "installation")
     return rows.filter(Q(payment_id=int(payment_id)) | Q(pk=data.get(DATA_KEY))).order_by("-pk").first()
 
 
 def payment_of(begun: Transaction) -> Payment | None:
-    """Return the payment of a transaction, also where a process died before it could note which one it is."""
+    """Return the payment of a transaction, even if a process died before it stored the link."""
     if begun.payment is not None:
         return begun.payment
     payments = Payment.objects.select_related("order")
@@ -182,9 +182,9 @@ def payment_of(begun: Transaction) -> Payment | None:
 
 
 def attach(begun: Transaction, payment: Payment) -> bool:
-    """Note the payment of a transaction, and tell whether the transaction is told of it from now on.
+    """Store the payment of a transaction, and return whether the transaction gets its reports from now on.
 
-    It is not when the payment came to its end meanwhile, and another transaction has been told.
+    It gets none if the payment ended in between and another transaction got the report.
     """
     with locked_order(payment.order_id):
         fresh = Payment.objects.get(pk=payment.pk)

@@ -1,7 +1,7 @@
-"""Money for what Saleor has ended meanwhile: a payment page cannot be closed, so it may come all the same.
+"""Money for orders and checkouts that ended in Saleor: a payment page cannot be closed, so money may still come.
 
-Saleor takes it without a word. An order that was cancelled is open again then, with no stock reserved for it, and a checkout that was
-deleted becomes no order. So a person is told, and before Saleor is: afterwards nothing shows any more that it was ended.
+Saleor accepts it silently. A cancelled order is then open again, without reserved stock, and a deleted checkout becomes no order. So the
+plugin opens a review before it reports the money: afterwards Saleor no longer shows the cancellation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["GONE", "PAID_CHARGE_STATUSES", "tell_if_unwanted", "unwanted_detail"
 
 GONE: Final = "what it was for is not in Saleor any more, and no order will come of it"
 PAID_CHARGE_STATUSES: Final = frozenset({"FULL", "OVERCHARGED"})
-"""How an order stands that wants no more money."""
+"""The charge statuses of an order that needs no more money."""
 _ENDED: Final = {
     "CANCELED": "the order was cancelled in Saleor, which may open it again for the money, with no stock reserved",
     "EXPIRED": "the order had expired in Saleor, which may open it again for the money, with no stock reserved",
@@ -26,16 +26,16 @@ _ENDED: Final = {
 
 
 def unwanted_detail(status: str | None, charge_status: str | None) -> str:
-    """Say why Saleor wants no money for an order, by what it says of it before it hears of the money; nothing if it does."""
+    """Return why Saleor wants no money for an order, by its status before the report of the money, or an empty string."""
     if detail := _ENDED.get(status or ""):
         return detail
     return "Saleor holds the order's money already, from elsewhere" if charge_status in PAID_CHARGE_STATUSES else ""
 
 
 def tell_if_unwanted(payment_id: int, detail: str) -> None:
-    """Tell a person of money that Saleor does not want, if it has paid something here, or is about to.
+    """Open a review of money that Saleor does not want, if it has paid a purchase here, or is about to.
 
-    Of all other money one was told already; what was refunded is nobody's matter any more.
+    All other money has its review already; refunded money needs none.
     """
     if not detail:
         return

@@ -1,6 +1,7 @@
-"""The tokens of Saleor in the database are encrypted: whoever reads a backup has none of them (I11).
+"""The tokens of Saleor in the database are encrypted: a backup does not reveal them (I11).
 
-Keys change as Django's do: the newest encrypts, older ones still decrypt, and `manage.py tillgate_saleor rotate` writes all of them anew.
+Keys change as Django's do: the newest encrypts, older ones still decrypt, and `manage.py tillgate_saleor rotate` encrypts all of them
+again.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ __all__ = ["decrypt", "encrypt", "rotate"]
 
 
 def encrypt(secret: str) -> str:
-    """Return a secret as the database keeps it."""
+    """Return a secret in its encrypted form for the database."""
     return _fernets().encrypt(secret.encode()).decode()
 
 
 def decrypt(kept: str) -> str:
-    """Return the secret of what the database keeps; raise `ConfigurationError` when no key fits any more."""
+    """Return the secret of an encrypted text; raise `ConfigurationError` if no key fits any more."""
     try:
         return _fernets().decrypt(kept).decode()
     except InvalidToken:
@@ -44,6 +45,6 @@ def _fernets() -> MultiFernet:
 
 
 def _derived(key: str) -> bytes:
-    """Return a key of Fernet's form, good for nothing else that the same text may be used for."""
+    """Return a Fernet key, derived for this purpose alone: other uses of the same text do not accept it."""
     derivation = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"tillgate_saleor tokens")
     return base64.urlsafe_b64encode(derivation.derive(key.encode()))

@@ -1,4 +1,4 @@
-"""The App's addresses beside the webhooks: the manifest, and the handshake by which a Saleor installs it."""
+"""The App's addresses beside the webhooks: the manifest, and the handshake of an installation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_TOKEN = 1000
 @open_to_all
 @require_safe
 def manifest_page(request: HttpRequest) -> HttpResponse:
-    """Tell Saleor what the App is."""
+    """Return the App's manifest to Saleor."""
     return JsonResponse(manifest())
 
 
@@ -36,7 +36,7 @@ def manifest_page(request: HttpRequest) -> HttpResponse:
 @without_atomic_requests
 @require_POST
 def register(request: HttpRequest) -> HttpResponse:
-    """Take the token of a Saleor that installs the App. Its staff see the message when that fails."""
+    """Accept the token of a Saleor that installs the App. Its staff see the message if that fails."""
     try:
         _register(request)
     except NotTaken as fault:
@@ -60,7 +60,7 @@ def _register(request: HttpRequest) -> None:
 
 
 def _token(raw: bytes) -> SecretStr:
-    """Return the token that a body hands over, hidden from error reports (I11)."""
+    """Return the token in a body, hidden from error reports (I11)."""
     try:
         given = json.loads(raw)
     except (ValueError, RecursionError):

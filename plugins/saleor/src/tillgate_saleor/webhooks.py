@@ -1,8 +1,7 @@
-"""The webhooks: who sent it, to whom, what it is, and who answers.
+"""The webhooks: they check the sender and the App, read the event, and call the function that answers it.
 
-No answer is ever a 5xx, whatever happens: Saleor would send the same again with an empty body, which says nothing, and then write a failure
-of its own. What cannot be taken is answered with 4xx and an `error`, without the `result` and `pspReference` that Saleor would take for an
-answer.
+No answer is ever a 5xx, even after an exception: Saleor would repeat the request with an empty body, and then record a failure of its own.
+A rejected request gets a 4xx and an `error`, without `result` and `pspReference`, which Saleor would treat as a real answer.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ LARGEST_BODY_BYTES: Final = 128 * 1024
 
 
 class NotTaken(Exception):
-    """A request cannot be taken: with which HTTP status, a code, and why."""
+    """A request is rejected, with an HTTP status, a code, and the reason."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -40,7 +39,7 @@ class NotTaken(Exception):
 
 
 def not_taken(fault: NotTaken) -> HttpResponse:
-    """Return the answer to what cannot be taken."""
+    """Return the answer to a rejected request."""
     return JsonResponse({"success": False, "error": {"code": fault.code, "message": fault.message}}, status=fault.status)
 
 
@@ -92,7 +91,7 @@ def read(request: HttpRequest) -> bytes:
 
 
 def _signer(request: HttpRequest, raw: bytes) -> Installation:
-    """Return the installation whose Saleor has signed the body."""
+    """Return the installation of the Saleor that signed the body."""
     api_url = request.headers.get("Saleor-Api-Url", "")
     rows = Installation.objects.filter(api_url=api_url, uninstalled_at__isnull=True)
     installation = rows.first() if api_url else None

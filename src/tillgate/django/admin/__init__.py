@@ -1,4 +1,4 @@
-"""The admin: payments, orders and what needs review. It reads rows and calls operations; it never edits one."""
+"""The admin: payments, orders and reviews. It reads rows and calls operations; it never edits a row."""
 
 from tillgate.django.admin.orders import OrderAdmin
 from tillgate.django.admin.payments import PaymentAdmin

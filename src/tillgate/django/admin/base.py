@@ -1,4 +1,4 @@
-"""What the three admins share: pages that only show, the count of what needs review, and acts that are posted."""
+"""The common part of the three admins: read-only pages, the count of open reviews, and actions by POST."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Row = TypeVar("Row", bound=models.Model)
 
 
 class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  # generic only for the type checker
-    """Rows to look at. Nothing is added, edited or deleted here: only operations change rows."""
+    """Read-only pages. The admin never adds, edits or deletes a row: only operations change rows."""
 
     actions = None
     change_list_template = "tillgate/admin/change_list.html"
@@ -41,26 +41,26 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         css: ClassVar = {"all": ("tillgate/admin.css",)}
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody may."""
+        """Return false."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody may."""
+        """Return false."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody may."""
+        """Return false."""
         return False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, and say how much needs review."""
+        """Show the list with the count of open reviews."""
         context = {"title": capfirst(self.opts.verbose_name_plural), **common_context(request, self.admin_site.name)}
         return _unframed(super().changelist_view(request, {**context, **(extra_context or {})}))
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
-        """Return the list that an address asks for; one that asks for what cannot be polled up leads to the whole list, and to no error.
+        """Return the list for an address. An address with an invalid filter value leads to the whole list, not to an error.
 
-        Django's own filters do so for most, but not for a NUL on PostgreSQL or a year that no calendar has.
+        Django's own filters handle most values, but not a NUL on PostgreSQL or a year outside the calendar.
         """
         try:
             return super().get_changelist_instance(request)
@@ -77,7 +77,7 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         return self.show(request, self.page_template, str(row), self.page_context(request, row))
 
     def find(self, request: HttpRequest, object_id: str) -> Row:
-        """Return a row, if there is one and the person may look at it."""
+        """Return a row, if it exists and the user may view it."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         row: Row | None = self.get_object(request, object_id)
@@ -86,12 +86,12 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         return row
 
     def page_context(self, request: HttpRequest, row: Row) -> dict[str, Any]:
-        """Return what a row's page shows."""
+        """Return the context of a row's page."""
         raise NotImplementedError
 
     def show(self, request: HttpRequest, template: str, title: str, context: dict[str, Any]) -> HttpResponse:
         """Answer with a page in the admin's frame that no other site may frame."""
-        request.current_app = self.admin_site.name  # what Django's own admin views set
+        request.current_app = self.admin_site.name  # Django's own admin views set it too
         frame = {
             **self.admin_site.each_context(request),
             **common_context(request, self.admin_site.name),
@@ -102,13 +102,13 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         return _unframed(TemplateResponse(request, template, frame))
 
     def action_url(self, suffix: str, view: Callable[..., HttpResponse]) -> URLPattern:
-        """Return the address of an act on a row. Its view is outside transactions, since acts use the network (I12)."""
+        """Return the URL pattern of an action on a row. Its view runs outside transactions, because actions use the network (I12)."""
         guarded = without_atomic_requests(self.admin_site.admin_view(xframe_options_deny(view)))
         name = f"{self.opts.app_label}_{self.opts.model_name}_{suffix}"
         return path(f"<path:object_id>/{suffix}/", guarded, name=name)
 
     def action_address(self, suffix: str, row: Row) -> str:
-        """Return where an act on a row is posted."""
+        """Return the address of an action on a row."""
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_{suffix}"
         return reverse(name, args=[row.pk], current_app=self.admin_site.name)
 
@@ -118,19 +118,19 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         return reverse(name, args=[row.pk], current_app=self.admin_site.name)
 
     def ask_to_press_again(self, request: HttpRequest, back: str) -> HttpResponse:
-        """Go back with a message: whoever logs in again after a press comes by GET, without what was written."""
+        """Redirect with a message: a user who logs in again after a press arrives by GET, without the form's data."""
         messages.warning(request, gettext("Nothing was done. Please press the button again."))
         return HttpResponseRedirect(back)
 
     def refuse(self, request: HttpRequest, error: Exception, back: str, mask: Mask) -> HttpResponse:
-        """Go back with a message that says why nothing was done."""
+        """Redirect with a message that says why nothing was done."""
         detail = f"USD {error.value} {error.remedy}" if isinstance(error, InvalidRequest) and error.field == "amount" else str(error)
         messages.error(request, mask.text(detail))
         return HttpResponseRedirect(back)
 
 
 def common_context(request: HttpRequest, site: str) -> dict[str, Any]:
-    """Return what every page says: how much needs review, and what this one may do."""
+    """Return the context of every page: the count of open reviews, and the user's permissions."""
     may_look = request.user.has_perm("tillgate.view_review")
     return {
         "needs_review": Review.objects.filter(resolved_at__isnull=True).count() if may_look else 0,
@@ -147,6 +147,6 @@ def _unframed(response: HttpResponse) -> HttpResponse:
 
 
 def need(request: HttpRequest, *permissions: str) -> None:
-    """Raise unless the person has all of the permissions."""
+    """Raise unless the user has all of the permissions."""
     if not request.user.has_perms(permissions):
         raise PermissionDenied

@@ -1,4 +1,4 @@
-"""Orders: what a shop wants money for, and every payment of it."""
+"""Orders: each order of a shop, and every payment of it."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class OrderAdmin(ReadOnlyAdmin[Order]):
     page_template = "tillgate/admin/order.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Order]:
-        """Return orders with what the list shows of them, in one statement however many."""
+        """Return orders with the columns of the list, in one statement for any number of orders."""
         orders: QuerySet[Order] = super().get_queryset(request)
-        # Of the orders on the page alone: a join would group all that there are.
+        # For the orders on the page alone: a join would group all orders.
         of_order = Payment.objects.filter(order=OuterRef("pk")).order_by().values("order")
         counted = Coalesce(Subquery(of_order.annotate(number=Count("pk")).values("number")), 0)
         return orders.select_related("paid_by").annotate(payment_count=counted)
@@ -52,17 +52,17 @@ class OrderAdmin(ReadOnlyAdmin[Order]):
 
     @admin.display(description=_("state"))
     def shown_state(self, order: Order) -> SafeString:
-        """Return how the order stands."""
+        """Return the state of the order."""
         return badge(_state(order))
 
     @admin.display(description=_("payments"))
     def shown_payments(self, order: Any) -> int:
-        """Return how many attempts there were to pay it."""
+        """Return the number of its payments."""
         return int(order.payment_count)
 
     @admin.display(description=_("paid by"), empty_value="-")
     def shown_paid_by(self, order: Order) -> SafeString | None:
-        """Return the payment that paid it, with the way there."""
+        """Return a link to the payment that paid it."""
         return format_html('<a href="{}">{}</a>', self.page_url(order.paid_by), order.paid_by) if order.paid_by else None
 
     def page_context(self, request: HttpRequest, row: Order) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Payments: the list, a payment's page with its timeline, refunds, and "ask the gateway now"."""
+"""Payments: the list, a payment's page with its timeline, refunds, and "poll now"."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class _PaymentList(ChangeList):
     def __init__(self, request: HttpRequest, *arguments: Any, **options: Any) -> None:
         super().__init__(request, *arguments, **options)
         if not connections[self.queryset.db].features.has_zoneinfo_database:
-            self.date_hierarchy = None  # MariaDB without its time zone tables cannot cut moments into days
+            self.date_hierarchy = None  # MariaDB without its time zone tables cannot split times into days
 
 
 @admin.register(Payment)
@@ -89,23 +89,23 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
     page_template = "tillgate/admin/payment.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Payment]:
-        """Return payments with what the list shows of them, in one statement however many."""
+        """Return payments with the columns of the list, in one statement for any number of payments."""
         waiting = Review.objects.filter(payment=OuterRef("pk"), resolved_at__isnull=True)
         payments: QuerySet[Payment] = super().get_queryset(request)
         return payments.select_related("order").annotate(waits_for_staff=Exists(waiting))
 
     def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
-        """Return the list that knows what the database can do."""
+        """Return the list class that fits the database."""
         return _PaymentList
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        """Refuse to filter by what is hidden: its letters could be guessed one by one."""
+        """Refuse to filter by hidden columns: a user could guess their letters one by one."""
         is_hidden = lookup.split("__", maxsplit=1)[0] in ("notification_key", "return_key", "payment_url")
         of_request = () if request is None else (request,)  # Django 4.2 has none
         return not is_hidden and super().lookup_allowed(lookup, value, *of_request)
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Payment], search_term: str) -> tuple[QuerySet[Payment], bool]:
-        """Search by what is indexed, so that a large table answers at once."""
+        """Search indexed columns only, so that a large table answers quickly."""
         term = search_term.strip()
         if not term:
             return queryset, False
@@ -186,7 +186,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         }
 
     def refund_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Ask whether to refund money, and do it when the question is answered."""
+        """Ask for confirmation of a refund, and run it after the answer."""
         payment = self.find(request, object_id)
         need(request, MAY_REFUND)
         if request.method == "POST":
@@ -194,19 +194,19 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         return self._ask_to_refund(request, payment)
 
     def _ask_to_refund(self, request: HttpRequest, payment: Payment) -> HttpResponse:
-        """Show what is about to happen. The answer carries a mark of its own, and which refunds the person has seen."""
+        """Show the refund before it runs. The form carries an idempotency key, and the refunds that the page showed."""
         left = refundable(payment)
         if not left:
             messages.error(request, gettext("Nothing of this payment can be refunded."))
             return HttpResponseRedirect(self.page_url(payment))
         review = self._review(payment, request.GET.get("review"))
         if review and review.resolved_at:
-            return HttpResponseRedirect(self.page_url(review))  # it says who was quicker, and how
+            return HttpResponseRedirect(self.page_url(review))  # it names the actor of the earlier change
         form = RefundForm(left, {"amount": request.GET.get("amount", left), "reason": request.GET.get("reason", "")})
         if review and review.reason == ReviewReason.OVERPAID and "amount" not in request.GET:
-            form = RefundForm(left)  # the order stays paid: all of it would be too much, and its sentence names the difference
+            form = RefundForm(left)  # the order stays paid: a full refund would be too much, and the review's message names the difference
         if review:
-            del form.fields["reason"]  # what it resolves is the reason
+            del form.fields["reason"]  # the review is the reason
         newest = payment.refunds.order_by("-id").first()
         is_sure = form.is_valid()
         context = {
@@ -226,7 +226,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         return self.show(request, "tillgate/admin/refund.html", gettext("Give money back"), context)
 
     def _review(self, payment: Payment, given: str | None) -> Review | None:
-        """Return the review that the refund is to resolve, if it is about this payment; somebody may have resolved it meanwhile."""
+        """Return the review that the refund resolves, if it is about this payment. Another user may have resolved it already."""
         return payment.reviews.filter(pk=row_id(given)).first()
 
     def _refund(self, request: HttpRequest, payment: Payment) -> HttpResponse:
@@ -251,12 +251,12 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         if refund:
             level, said = refund_outcome(refund, mask)
             messages.add_message(request, level, said)
-        else:  # a colleague had resolved it otherwise
+        else:  # a colleague has resolved it in another way
             messages.warning(request, gettext("Nothing was refunded: %(detail)s.") % {"detail": mask.text(instead.rstrip("."))})
         return HttpResponseRedirect(back)
 
     def enter_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Enter a refund that was made elsewhere, such as on the gateway's own pages: no answer of the gateway tells of it."""
+        """Record an external refund, made in the gateway's own pages: no answer of the gateway reports it."""
         payment = self.find(request, object_id)
         need(request, MAY_REFUND, MAY_RESOLVE)
         if request.method != "POST":
@@ -270,7 +270,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         return HttpResponseRedirect(self.page_url(payment))
 
     def query_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Ask the gateway about a payment now. Whoever may look may ask: a shopper's return does the same."""
+        """Poll a payment now. The permission to view it is enough: a shopper's return does the same."""
         payment = self.find(request, object_id)
         if request.method != "POST":
             return self.ask_to_press_again(request, self.page_url(payment))

@@ -1,4 +1,4 @@
-"""What the subcommands share: a voice on the terminal, an ear for the signals that ask them to end, and what they say of the database."""
+"""The common part of the subcommands: output on the terminal, a stop flag for signals, and messages about the database."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = ["Stop", "Voice", "require_tables", "say", "stopped_by_signals", "unus
 
 
 class Stop:
-    """Whether somebody asked to end. No `threading.Event`: its lock may be held by the very code that a signal interrupts."""
+    """Whether a signal asked the process to end. No `threading.Event`: its lock may be held by the very code that a signal interrupts."""
 
     def __init__(self) -> None:
         self.is_asked = False
 
     def __call__(self) -> bool:
-        """Tell it."""
+        """Return the flag."""
         return self.is_asked
 
     def wait(self, seconds: float) -> None:
-        """Wait, but not after somebody asked to end."""
+        """Wait, but stop waiting when a signal asks the process to end."""
         until = time.monotonic() + seconds
         while not self.is_asked and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, 0.2))
@@ -41,10 +41,10 @@ class Stop:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[Stop]:
-    """Yield what SIGINT and SIGTERM set; a second one ends the process as it always would."""
+    """Yield the flag that SIGINT and SIGTERM set; a second signal ends the process in the usual way."""
     stopped = Stop()
     if threading.current_thread() is not threading.main_thread():
-        yield stopped  # only the main thread hears signals
+        yield stopped  # only the main thread receives signals
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -62,7 +62,7 @@ def stopped_by_signals() -> Iterator[Stop]:
 
 
 class Voice:
-    """Says on a terminal what is being done, a line a second at most; elsewhere only what was done."""
+    """Prints progress on a terminal, one line a second at most; elsewhere it prints only results."""
 
     def __init__(self, command: BaseCommand, verbosity: int, *, tells_time: bool = False) -> None:
         self._command = command
@@ -72,14 +72,14 @@ class Voice:
         self._said, self._said_at = "", 0.0
 
     def progress(self, line: str) -> None:
-        """Say how far it is."""
+        """Print the progress."""
         now = time.monotonic()
         if self._is_chatty and line != self._said and now - self._said_at >= 1:
             self._said, self._said_at = line, now
             self._say(f"... {line}")
 
     def done(self, line: str) -> None:
-        """Say what was done."""
+        """Print the result."""
         self._said = ""
         if self._verbosity:
             self._say(line)
@@ -90,7 +90,7 @@ class Voice:
 
 
 def say(command: BaseCommand, line: str) -> None:
-    """Write a line at once. A reader that has left, such as `head`, changes nothing about what is done and how it ends."""
+    """Write a line immediately. If the reader has left, such as `head`, the work and the exit status stay the same."""
     try:
         command.stdout.write(line)
         command.stdout.flush()
@@ -99,7 +99,7 @@ def say(command: BaseCommand, line: str) -> None:
 
 
 def require_tables(returncode: int = 1) -> None:
-    """Raise when the database has no tables of Tillgate; one that is away has none to look for, and is told by whoever uses it."""
+    """Raise when the database has no tables of Tillgate. If the database is unreachable, raise nothing: its next user reports that."""
     try:
         tables = connections[database()].introspection.table_names()
     except DatabaseFault:
@@ -109,6 +109,6 @@ def require_tables(returncode: int = 1) -> None:
 
 
 def unusable(error: DatabaseFault) -> str:
-    """Say which database cannot be used, by nothing that is a secret, and why."""
+    """Return a message that names the unusable database and the reason, without secrets."""
     used = connections[database()].settings_dict
     return f"The database cannot be used ({used['ENGINE']}, NAME {str(used['NAME'])!r}): {error}"

@@ -1,1 +1,1 @@
-"""What pages for staff share, in the admin and in a framework's own dashboard: words, masking, timelines and what became of a refund."""
+"""The common part of staff pages, in the admin and in a framework's own dashboard: words, masking, timelines, refund results."""

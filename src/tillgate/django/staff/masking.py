@@ -1,4 +1,4 @@
-"""What no page for staff must show: tokens, signatures, and the addresses that grant something to whoever knows them (I11)."""
+"""The secrets that no staff page may show: tokens, signatures, and addresses that grant access to their holder (I11)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ HIDDEN: Final = "•••"
 
 _SECRET_NAME: Final = re.compile(r"sign|token|secret|password|key|url", re.IGNORECASE)
 _SHORTEST: Final = 6
-"""Shorter values are no secrets worth the name, and hiding them would garble the page."""
+"""Shorter values are not real secrets, and hiding them would garble the page."""
 
 
 class Mask:
-    """Hides what is secret about some payments and refunds in the texts and the evidence that are shown with them."""
+    """Hides the secrets of some payments and refunds in their texts and evidence."""
 
     def __init__(self, payments: Iterable[Payment | None] = (), refunds: Iterable[Refund | None] = ()) -> None:
         secrets = {account.token.get_secret_value() for account in get_settings().accounts.values()}
@@ -38,7 +38,7 @@ class Mask:
         return text
 
     def evidence(self, evidence: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return evidence as names and texts; whatever is named like a secret or an address is hidden whole."""
+        """Return evidence as names and texts; hide every value completely if its name is that of a secret or an address."""
         return [(self.text(str(name)), self._shown(name, value)) for name, value in evidence.items()]
 
     def _shown(self, name: str, value: Any) -> str:

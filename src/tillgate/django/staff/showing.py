@@ -1,4 +1,4 @@
-"""Rows as staff reads them: badges, amounts, timelines, and what became of a refund."""
+"""Rows for staff pages: badges, amounts, timelines, and refund results."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ MAY_REFUND: Final = "tillgate.refund_payment"
 MAY_RESOLVE: Final = "tillgate.resolve_review"
 
 MOST_SHOWN: Final = 300
-"""Rows of one kind on one page, such as the entries of a timeline: more than most payments ever have."""
+"""The limit of rows of one kind on a page, such as timeline entries: more than most payments ever have."""
 
 _LONGEST_ID: Final = 18
-"""Digits that every database takes for the id of a row."""
+"""The number of digits that every database accepts for the id of a row."""
 
 
 def badge(word: words.Word) -> SafeString:
@@ -55,23 +55,23 @@ def badge(word: words.Word) -> SafeString:
 
 
 def usd(amount: Decimal) -> str:
-    """Return an amount as staff reads it."""
+    """Return an amount as staff read it."""
     return f"USD {number_format(amount, 2)}"
 
 
 def staff_of(request: HttpRequest) -> str:
-    """Return by what name the person stands in the timeline."""
+    """Return the actor for a user, as the timeline names it."""
     return str(request.user.get_username())
 
 
 def row_id(given: str | None) -> int:
-    """Return the id of a row that a form carried, or 0 when it carried none."""
+    """Return the id of a row from a form, or 0 if the form has none."""
     return int(given) if given and given.isascii() and given.isdigit() and len(given) <= _LONGEST_ID else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One entry of a timeline as it is shown."""
+    """One entry of a timeline as the page shows it."""
 
     at: datetime
     label: str
@@ -83,7 +83,7 @@ class Line:
 
 
 class Newest(list[Shown]):
-    """What a page shows of some rows, oldest first; whether there are older ones that it does not show."""
+    """The newest of some rows for a page, oldest first, and whether older ones exist."""
 
     is_cut = False
 
@@ -97,7 +97,7 @@ def newest(rows: QuerySet[Row]) -> Newest[Row]:
 
 
 def timeline_of(entries: QuerySet[TimelineEntry], mask: Mask) -> Newest[Line]:
-    """Return the newest entries of a timeline as they are shown, oldest first."""
+    """Return the newest entries of a timeline for a page, oldest first."""
     found, lines = newest(entries), Newest[Line]()
     lines.is_cut = found.is_cut
     for entry in found:
@@ -110,12 +110,12 @@ def timeline_of(entries: QuerySet[TimelineEntry], mask: Mask) -> Newest[Line]:
 
 
 def refund_of_press(payment: Payment, press: str) -> Refund | None:
-    """Return the refund that the same press of the button made already: a double press makes one refund and is told of it twice."""
+    """Return the refund that the same idempotency key made already: a double press makes one refund and shows its result twice."""
     return next((refund for refund in payment.refunds.order_by("-id") if press and refund.data.get("press") == press), None)
 
 
 def refund_outcome(refund: Refund, mask: Mask) -> tuple[int, str]:
-    """Return what a person is told about a refund, and how urgently."""
+    """Return the message about a refund for staff, and its level."""
     amount = usd(refund.amount)
     if refund.status == RefundStatus.SUCCEEDED:
         return messages.SUCCESS, gettext("%(amount)s was refunded.") % {"amount": amount}
@@ -128,7 +128,7 @@ def refund_outcome(refund: Refund, mask: Mask) -> tuple[int, str]:
             "and say under “needs review” whether it was done."
         )
         return messages.WARNING, said % {"amount": amount}
-    if refund.status == RefundStatus.QUEUED and refund.answer:  # it was tried, and could not leave
+    if refund.status == RefundStatus.QUEUED and refund.answer:  # a sending was tried, and the request could not leave
         said = gettext("%(amount)s could not be sent yet, and is tried again by itself: %(answer)s.")
         return messages.WARNING, said % {"amount": amount, "answer": mask.text(refund.answer)}
     return messages.INFO, gettext("%(amount)s is on its way back.") % {"amount": amount}

@@ -1,4 +1,4 @@
-"""What staff reads for stored words: a label, an icon and a tone for each, so that nothing is told by colour alone."""
+"""The words that staff read for stored words: a label, an icon and a tone for each, so that no meaning depends on colour alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ICONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """How a stored word is shown. `tone` is one of good, bad, wait, ask and plain."""
+    """The display of a stored word. `tone` is one of good, bad, wait, ask and plain."""
 
     label: str | Promise
     icon: str = "dot"
@@ -139,22 +139,22 @@ _ACTORS: Final[Mapping[str, str | Promise]] = {
 
 
 def event(name: str) -> Word:
-    """Return how an event of the timeline is shown; one that is unknown here by its own name."""
+    """Return the display of a timeline event; an unknown event shows its own name."""
     return EVENTS.get(name, Word(name))
 
 
 def reason(stored: str) -> str:
-    """Return how a reason is shown."""
+    """Return the display of a review reason."""
     return str(REASONS.get(stored, stored))
 
 
 def method_name(stored: str) -> str:
-    """Return how a payment method is shown."""
+    """Return the display of a payment method."""
     return str(METHOD_LABELS[PaymentMethod(stored)]) if stored in set(PaymentMethod) else stored
 
 
 def actor_of(stored: str) -> str:
-    """Return what a timeline entry was caused by, in words."""
+    """Return the actor of a timeline entry, in words."""
     kind, colon, who = stored.partition(":")
     if kind == "staff" and colon:
         return who
@@ -162,7 +162,7 @@ def actor_of(stored: str) -> str:
 
 
 def icon(name: str) -> SafeString:
-    """Return an icon. It stands beside its word, so that whoever cannot see it misses nothing."""
+    """Return an icon. It stands beside its word, so that readers who cannot see it miss nothing."""
     path = _ICONS[name]
     return mark_safe(  # noqa: S308  # both parts are constants of this file
         f'<svg class="tillgate-icon" viewBox="0 0 24 24" width="16" height="16" aria-hidden="true"><path d="{path}"/></svg>'

@@ -24,7 +24,7 @@ def method_choice(form: MethodForm | None = None) -> dict[str, Any]:
 
 @register.filter
 def unrounded(amount: Decimal) -> str:
-    """Return what an order costs with its cents, and with whatever is finer: an amount that is refused for that must be seen as it is."""
+    """Return an order's amount with its cents and any smaller fractions: Tillgate refuses fractions, and the page must show them."""
     finest = amount.normalize(money.EXACT).as_tuple().exponent
     return str(floatformat(amount, max(2, -finest if isinstance(finest, int) else 0)))
 

@@ -1,4 +1,4 @@
-"""`{% load tillgate_admin %}`: the style and the count of what needs review, for the admin's pages."""
+"""`{% load tillgate_admin %}`: the style and the count of open reviews, for the admin's pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def admin_css() -> SafeString:
 
 @register.inclusion_tag("tillgate/admin/needs_review.html", takes_context=True)
 def review_banner(context: Context) -> dict[str, Any]:
-    """Say how much needs review, on a page that is not ours."""
+    """Show the count of open reviews on a page that is not Tillgate's."""
     from django.contrib.admin import site  # here, since Django loads every module of tags, also in projects without the admin
 
     from tillgate.django.admin.base import common_context

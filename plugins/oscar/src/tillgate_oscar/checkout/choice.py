@@ -1,4 +1,4 @@
-"""How the shopper will pay: what is offered, and what was chosen, which Oscar's checkout session keeps under its own key."""
+"""The shopper's choice of a payment method. Oscar's checkout session keeps it under its own key."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ __all__ = [
 ]
 
 OTHERS: Final = "others"
-"""In the query of the payment method's address: show the shop's own ways to pay."""
+"""A query parameter of the payment method step: show the shop's own ways to pay."""
 _PREFIX: Final = "tillgate:"
 _ANSWERS: Final = frozenset({"dispatch", "get", "post", "form_class", "form_valid"})
-"""What a shop writes on its view to take a choice of its own."""
+"""The methods that a shop overrides on its view to accept payments of its own."""
 
 
 def remember(checkout_session: Any, method: str) -> None:
-    """Remember the payment method. Under Oscar's own key, so that a shop's code which chooses another way to pay replaces it."""
+    """Remember the payment method under Oscar's own key, so that shop code that selects another way to pay replaces it."""
     checkout_session.pay_by(_PREFIX + method)
 
 
 def forget(checkout_session: Any) -> None:
-    """Forget the payment method, and leave what the shop's own code has chosen."""
+    """Forget the payment method, but keep a choice that the shop's own code made."""
     if chosen(checkout_session) is not None:
         checkout_session.pay_by(None)
 
 
 def chosen(checkout_session: Any) -> str | None:
-    """Return the payment method that was chosen, which need not be offered any more, or None when the shopper pays in another way."""
+    """Return the chosen payment method, even if it is no longer offered, or None if the shopper pays in another way."""
     method = checkout_session.payment_method()
     return method.removeprefix(_PREFIX) if isinstance(method, str) and method.startswith(_PREFIX) else None
 
 
 def initial(checkout_session: Any) -> dict[str, str]:
-    """Return the form's initial values: what was chosen before, if it is still offered."""
+    """Return the form's initial values: the earlier choice, if it is still offered."""
     method = chosen(checkout_session)
     return {"method": method} if method in offered() else {}
 
@@ -62,7 +62,7 @@ def offered() -> tuple[str, ...]:
 
 
 def is_free(total: Any) -> bool:
-    """Tell whether nothing is to be paid, by the rule by which Oscar skips the payment."""
+    """Tell whether the total is zero, with the same rule as Oscar uses to skip the payment step."""
     return bool(total.excl_tax == 0)
 
 
@@ -76,10 +76,10 @@ def why_not_offered(total: Any) -> str | None:
 
 
 def has_other_ways() -> bool:
-    """Tell whether the shop takes other payments too: as it says, or when it answers the payment method's step or takes payments itself.
+    """Tell whether the shop takes other payments too: by its setting, its own payment method step, or its own payment handling.
 
-    One that only changed how the step looks takes none: its shoppers must choose a payment method, or they would get an order that nobody
-    pays.
+    A shop that only changed the look of the step takes no other payments. Its shoppers must choose a payment method, or they would get an
+    order without a payment.
     """
     said = get_settings().other_ways_to_pay
     if said is not None:
@@ -94,5 +94,5 @@ def _written_by_shop(view: type[Any]) -> set[str]:
 
 
 def is_oscars_own(template: Any) -> bool:
-    """Tell whether a template is Oscar's, which no shop has replaced."""
+    """Tell whether a template is Oscar's own and not replaced by the shop."""
     return Path(template.origin.name).is_relative_to(Path(oscar.__path__[0]))

@@ -1,6 +1,6 @@
 """Mixins on top of Oscar's views of the checkout, and of a shop's own ones that were made from them. See `tillgate_oscar.classes`.
 
-They do something only while the shopper has chosen to pay with Tillgate; every other way to pay runs as if they were not there.
+They act only while the shopper has chosen to pay with Tillgate. Every other way to pay runs unchanged.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _log = logging.getLogger("oscar.checkout")
 
 
 class _CheckoutMixin:
-    """What the steps have in common."""
+    """The common part of the steps."""
 
     request: HttpRequest
     checkout_session: Any
 
     def check_pre_conditions(self, request: HttpRequest) -> None:
-        """Lead a shopper who pressed Back or twice after placing the order to that order, instead of to an empty basket."""
+        """Redirect a shopper who placed the order and then pressed Back, or pressed twice, to that order instead of an empty basket."""
         try:
             super().check_pre_conditions(request)  # type: ignore[misc]  # a mixin of Oscar's view
         except get_class("checkout.exceptions", "FailedPreCondition"):
@@ -52,7 +52,10 @@ class _CheckoutMixin:
             raise _failed_precondition(self._next_url(order, method, request.POST.get("tillgate_total"))) from None
 
     def _next_url(self, order: Any, method: str | None, seen: str | None) -> str:
-        """Return where a placed order's payment starts; or the order's page, unless a method was chosen and just this total was seen."""
+        """Return the address that starts a placed order's payment.
+
+        Return the order's page if no method was chosen or the shopper saw another total.
+        """
         total = f"{order.currency} {order.total_incl_tax:.2f}"
         if seen == total and method in choice.offered():
             return orders.start_url(order, method)
@@ -66,10 +69,10 @@ class _CheckoutMixin:
 
 
 def _waiting_order(request: HttpRequest) -> tuple[Any, str | None]:
-    """Return the order that this browser has placed and not paid, or None, and the payment method if it was chosen just now.
+    """Return the unpaid order that this browser placed, or None, and the payment method if it was chosen just now.
 
-    The preview whose button was pressed twice knows both: the session may not be written yet, and has no payment method any more when it
-    is. Without it, a basket with something in it is the next order, which has nothing to do with the last.
+    A preview that was submitted twice contains both. The session may not be written yet, and loses the payment method when it is. Without a
+    preview, a basket with lines in it is the next order, and has nothing to do with the last one.
     """
     known: dict[str, Any] = {"pk": request.session.get(orders.SESSION_KEY)}
     method = None
@@ -90,12 +93,12 @@ def _failed_precondition(url: str, message: str | None = None) -> Exception:
 class PaymentMethodMixin(_CheckoutMixin):
     """The step "method": choose one of the payment methods, or go on to the shop's own ways to pay.
 
-    A shop that wants all on one page sets `shows_methods = True` on its own view and renders `{% method_choice method_form %}` in a form
-    that posts to this step: a post with `payment method` is ours, any other the shop's.
+    A shop that wants everything on one page sets `shows_methods = True` on its own view and renders `{% method_choice method_form %}` in a
+    form that posts to this step: a post with `payment method` is ours, any other the shop's.
     """
 
     def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
-        """Show the payment methods; the shop's own page when it was asked for, or when Tillgate cannot take this order."""
+        """Show the payment methods, or the shop's own page if the shopper asked for it or Tillgate cannot take this order."""
         if getattr(self, "shows_methods", False):
             return self._others("get", request, *arguments, **options)
         refused = choice.why_not_offered(self._order_total())
@@ -105,7 +108,7 @@ class PaymentMethodMixin(_CheckoutMixin):
         return self._page(MethodForm(initial=choice.initial(self.checkout_session)), refused)
 
     def post(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
-        """Remember the payment method that was chosen."""
+        """Remember the chosen payment method."""
         refused = choice.why_not_offered(self._order_total())
         form = MethodForm(request.POST)
         if "method" not in request.POST and choice.has_other_ways():
@@ -118,7 +121,7 @@ class PaymentMethodMixin(_CheckoutMixin):
         return response
 
     def get_context_data(self, **options: Any) -> dict[str, Any]:
-        """Give the choice to the shop's own page, should it show the payment methods."""
+        """Pass the form to the shop's own page, in case it shows the payment methods."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
         context.setdefault("method_form", MethodForm(initial=choice.initial(self.checkout_session)))
         return context
@@ -140,17 +143,17 @@ class PaymentDetailsMixin(_CheckoutMixin):
 
     preview: bool
     _method: str | None = None
-    """With what the order that is being placed will be paid; None when that is the shop's own affair."""
+    """The payment method for the order that is being placed, or None if the shop takes the payment itself."""
     _seen: str | None = None
-    """Its total, as the shopper has seen it."""
+    """Its total, as the shopper saw it."""
     _is_known: bool = False
-    """Whether another press has placed it already, and tells the shop so."""
+    """Whether another request has already placed the order and notified the shop."""
 
     def _chosen(self) -> str | None:
-        """Return the payment method that was chosen, or None on a page that takes its own payment, whatever was chosen before.
+        """Return the chosen payment method, or None on a page that takes its own payment, regardless of an earlier choice.
 
-        Other packages make pages of their own from this view, such as the one to which an express checkout returns. Their `handle_payment`
-        is on top of ours: what it has charged would be asked for a second time, and given up as unpaid.
+        Other packages derive pages from this view, such as the return page of an express checkout. Their `handle_payment` is on top of
+        ours. Without this rule the shopper would pay a second time, or Tillgate would cancel the order as unpaid.
         """
         if self._takes_its_own_payment():
             return None
@@ -161,15 +164,15 @@ class PaymentDetailsMixin(_CheckoutMixin):
         return not is_checkouts and type(self).handle_payment is not PaymentDetailsMixin.handle_payment
 
     def get_pre_conditions(self, request: HttpRequest) -> list[str]:
-        """Add that there is a way to pay."""
+        """Tell the template that there is a way to pay."""
         return [*super().get_pre_conditions(request), "check_way_to_pay"]  # type: ignore[misc]  # a mixin of Oscar's view
 
     def check_way_to_pay(self, request: HttpRequest) -> None:
-        """Send the shopper back to the payment method unless the order is free, or one was chosen that can take it."""
+        """Send the shopper back to the payment method step, unless the order is free or the chosen method can take it."""
         if self._takes_its_own_payment():
             return
         total, method = self._order_total(), self._chosen()
-        if total is None and method:  # the basket was edited in another tab, and the shipping method that was chosen is not for it
+        if total is None and method:  # the basket was edited in another tab, and the chosen shipping method does not fit it
             raise _failed_precondition(reverse("checkout:shipping-method"))
         if total is None or choice.is_free(total):
             return
@@ -185,7 +188,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
             raise _failed_precondition(step, _("This way to pay is not offered any more. Please choose another"))
 
     def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
-        """Skip the page for payment details that a shop has not written: there is nothing to enter here."""
+        """Skip the page for payment details if the shop has none of its own: there is nothing to enter here."""
         names = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
         if not self.preview and self._chosen() and choice.is_oscars_own(select_template(names)):
             return redirect("checkout:preview")
@@ -193,7 +196,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
         return response
 
     def get_context_data(self, **options: Any) -> dict[str, Any]:
-        """Add the choice to the preview, the total that is shown with it, and what a second press needs."""
+        """Add to the preview the choice, the displayed total, and the data that a second submission needs."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
         method = self._chosen()
         if self.preview and method and context.get("order_total") and not choice.is_free(context["order_total"]):
@@ -206,14 +209,14 @@ class PaymentDetailsMixin(_CheckoutMixin):
         return context
 
     def render_to_response(self, context: dict[str, Any], **options: Any) -> HttpResponse:
-        """Show the shop's preview with what we have to add."""
+        """Show the shop's preview with Tillgate's part."""
         if "tillgate_method" in context:
             return render(self.request, "tillgate_oscar/checkout/preview.html", context)
         response: HttpResponse = super().render_to_response(context, **options)  # type: ignore[misc]  # a mixin of Oscar's view
         return response
 
     def handle_place_order_submission(self, request: HttpRequest) -> HttpResponse:
-        """Place the order, unless it costs something else than the preview has shown: then show it again."""
+        """Place the order. If its total differs from the preview, show the preview again instead."""
         total = self._order_total()
         ours = self._chosen() and not choice.is_free(total)
         if ours and request.POST.get("tillgate_total") != _as_shown(total):
@@ -224,7 +227,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
         return response
 
     def submit(self, *arguments: Any, **submission: Any) -> HttpResponse:
-        """Note how this order will be paid, then submit it as Oscar does."""
+        """Store the payment method for this order, then submit it as Oscar does."""
         total = submission["order_total"]
         self._method = None if choice.is_free(total) else self._chosen()
         if self._method:
@@ -233,12 +236,12 @@ class PaymentDetailsMixin(_CheckoutMixin):
         return response
 
     def freeze_basket(self, basket: Any) -> None:
-        """Leave the basket open until its order is placed: frozen, a second press would find neither basket nor order."""
+        """Leave the basket open until its order is placed. If it were frozen, a second submission would find no basket and no order."""
         if self._method is None:
             super().freeze_basket(basket)  # type: ignore[misc]  # a mixin of Oscar's view
 
     def restore_frozen_basket(self) -> None:
-        """Open the basket again that the shop's own way to pay has frozen; ours is open, or its order is placed."""
+        """Reopen a basket that the shop's own way to pay froze. With Tillgate the basket is still open, or its order is placed."""
         if self._method is None:
             super().restore_frozen_basket()  # type: ignore[misc]  # a mixin of Oscar's view
 
@@ -255,9 +258,9 @@ class PaymentDetailsMixin(_CheckoutMixin):
         return status
 
     def place_order(self, *arguments: Any, **order: Any) -> Any:
-        """Place the order and note that it waits for payment, both or neither; a basket that was placed already has its order.
+        """Place the order and open Tillgate's order for it, both or neither. If the basket's order exists already, return that one.
 
-        Two presses of the button submit the same basket. Under the basket's lock the second finds what the first has placed.
+        Two presses of the button submit the same basket. Under the basket's lock the second request finds the order of the first.
         """
         if self._method is None:
             return super().place_order(*arguments, **order)  # type: ignore[misc]  # a mixin of Oscar's view
@@ -267,12 +270,12 @@ class PaymentDetailsMixin(_CheckoutMixin):
             if known and orders.is_expected(known):
                 self._is_known = True
                 return known
-            # Paid otherwise, and its basket opened again by a failure that came afterwards.
+            # The order was paid in another way, and a later failure reopened its basket.
             if known and known.status != get_settings().cancelled_status:
                 detail = _("Your order %(number)s has been placed already. Please ask the shop before you pay.")
                 raise get_class("order.exceptions", "UnableToPlaceOrder")(detail % {"number": known.number})
             placed = super().place_order(*arguments, **order)  # type: ignore[misc]  # a mixin of Oscar's view
-            if orders.is_expected(placed):  # by an order that was deleted, whose payments would be taken for this one's
+            if orders.is_expected(placed):  # a deleted order had this number, and its payments would count for the new one
                 detail = _("The number %(number)s was another order's before. Please tell the shop, which must never use one twice.")
                 raise get_class("order.exceptions", "UnableToPlaceOrder")(detail % {"number": placed.number})
             order["basket"].submit()  # with the order: a basket left frozen by a crash would be placed again
@@ -280,9 +283,10 @@ class PaymentDetailsMixin(_CheckoutMixin):
             return placed
 
     def handle_successful_order(self, order: Any) -> HttpResponse:
-        """Send the shopper to pay, and raise nothing: the order is placed. The mail goes out when the money has arrived.
+        """Send the shopper to pay, and raise nothing: the order is placed. Tillgate sends the mail when the payment is paid.
 
-        Of several presses only the one that placed the order sends `post_checkout`, by which shops count it and tell others.
+        If the shopper presses several times, only the request that placed the order sends `post_checkout`. Shops count orders with that
+        signal.
         """
         if self._method is None:
             done: HttpResponse = super().handle_successful_order(order)  # type: ignore[misc]  # a mixin of Oscar's view
@@ -305,7 +309,10 @@ def _as_shown(total: Any) -> str:
 
 
 def _in_cents(total: Any) -> Any:
-    """Return a total rounded as it was shown: databases round parts of a cent, which a shop's shipping may have, in ways of their own."""
+    """Return a total rounded as the page shows it.
+
+    Databases round fractions of a cent, which a shop's shipping may contain, in different ways.
+    """
     rounded = copy(total)
     for price in ("excl_tax", "incl_tax"):
         setattr(rounded, price, getattr(total, price).quantize(NOTHING, ROUND_HALF_EVEN))
@@ -313,10 +320,10 @@ def _in_cents(total: Any) -> Any:
 
 
 class ThankYouMixin:
-    """The thank-you page: only for orders that go on their way, or that are not ours."""
+    """The thank-you page: only for paid orders, and for orders that are not Tillgate's."""
 
     def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
-        """Lead the shopper of an order that is not paid yet to where it can be, and of one that cannot be any more to where it says so."""
+        """Redirect the shopper of an unpaid order to the page where they can pay it, or to the page that says why they cannot."""
         order, settings = self.get_object(), get_settings()  # type: ignore[attr-defined]  # of Oscar's view
         if order and orders.is_expected(order):
             is_unpaid = order.status in (settings.pending_status, settings.cancelled_status) or orders.is_held_back(order)
@@ -327,19 +334,19 @@ class ThankYouMixin:
 
 
 class OrderPageMixin:
-    """The order's page, of an account and of a guest: offers to pay what is not paid yet."""
+    """The order's page, of an account and of a guest: offers to pay an unpaid order."""
 
     object: Any
 
     def get_context_data(self, **options: Any) -> dict[str, Any]:
-        """Add the address to pay at; whoever sees this page is the order's shopper."""
+        """Add the address to pay at; only the order's shopper sees this page."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
         if orders.waits_for_payment(self.object):
             context |= {"tillgate_pay_url": orders.pay_url(self.object), "order_page": select_template(self._own_template_names())}
         return context
 
     def get_template_names(self) -> list[str]:
-        """Show the shop's page with what we have to add."""
+        """Show the shop's page with Tillgate's part."""
         return ["tillgate_oscar/order_page.html"] if orders.waits_for_payment(self.object) else self._own_template_names()
 
     def _own_template_names(self) -> list[str]:

@@ -1,1 +1,1 @@
-"""What Oscar's dashboard shows of payments: on the order's page, and in the menu."""
+"""The part of Oscar's dashboard that shows payments: on the order's page, and in the menu."""

@@ -1,4 +1,4 @@
-"""The entry of the dashboard's menu that counts what needs review."""
+"""The entry of the dashboard's menu that counts the open reviews."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_needs_person(get_nodes: Callable[[Any], list[Any]]) -> Callable[[Any], 
 
 
 def _needs_person(user: Any) -> list[Any]:
-    """Return the entry for whoever may look at the page behind it, which is the admin's."""
+    """Return the entry for users with the permission to see its page, which is the admin's."""
     if not (user.is_staff and user.has_perm("tillgate.view_review")):
         return []
     try:

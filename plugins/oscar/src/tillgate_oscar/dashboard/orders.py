@@ -1,4 +1,4 @@
-"""The order's page of Oscar's dashboard: its payments, what needs review, and refunding money."""
+"""The order's page of Oscar's dashboard: its payments, open reviews, and refunds."""
 
 from __future__ import annotations
 
@@ -63,22 +63,22 @@ class _ShownReview:
 
 
 class OrderDetailMixin:
-    """Adds the payments to the order's page, and sends refunds of what was paid through Tillgate to where the money is."""
+    """Adds the payments to the order's page, and sends refunds of Tillgate's payments to the gateway."""
 
     request: HttpRequest
     object: Any
 
     def get_handler(self, user: Any = None, **options: Any) -> Any:
-        """Return Oscar's event handler, which is to know who asks."""
+        """Return Oscar's event handler, and pass it the user."""
         return super().get_handler(user or self.request.user, **options)  # type: ignore[misc]  # a mixin of Oscar's view
 
     def get_template_names(self) -> list[str]:
-        """Show the shop's page with what we have to add, if the order has to do with Tillgate."""
+        """Show the shop's page with Tillgate's part, if the order is Tillgate's."""
         names: list[str] = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view
         return ["tillgate_oscar/dashboard/order_detail.html"] if payments_of(self.object) else names
 
     def get_context_data(self, **options: Any) -> dict[str, Any]:
-        """Add the payments, what needs review, and the form to refund money."""
+        """Add the payments, the open reviews, and the refund form."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
         ours = payments_of(self.object)
         if ours is None:
@@ -97,14 +97,14 @@ class OrderDetailMixin:
         }
 
     def create_order_payment_event(self, request: HttpRequest, order: Any) -> HttpResponse:
-        """Give part of the order's money back, or do as Oscar does."""
+        """Refund part of the order's money, or do as Oscar does."""
         if self._is_for_tillgate(request, order):
             return self._refund(request, order)
         response: HttpResponse = super().create_order_payment_event(request, order)  # type: ignore[misc]  # a mixin of Oscar's view
         return response
 
     def create_payment_event(self, request: HttpRequest, order: Any, lines: Any, quantities: Sequence[int]) -> HttpResponse:
-        """Give the money for some of the lines back, or do as Oscar does."""
+        """Refund the money for some of the lines, or do as Oscar does."""
         if self._is_for_tillgate(request, order):
             return self._refund(request, order, lines, quantities)
         response: HttpResponse = super().create_payment_event(request, order, lines, quantities)  # type: ignore[misc]  # a mixin of Oscar's view
@@ -116,7 +116,7 @@ class OrderDetailMixin:
         return event_type is not None and is_refund(event_type) and refunded_here(order)
 
     def _refund(self, request: HttpRequest, order: Any, lines: Any = None, quantities: Sequence[int] | None = None) -> HttpResponse:
-        """Ask for a refund and say what came of it. Without an amount, what was paid for so many of each line is refunded."""
+        """Request a refund and report its result. Without an amount, refund the price of so many of each line."""
         handler, event_type, press = self.get_handler(), refund_event_type(), request.POST.get("tillgate_press", "")[:64]
         text, seen = request.POST.get("amount", "").strip(), request.POST.get("tillgate_seen")
         try:
@@ -136,7 +136,7 @@ class OrderDetailMixin:
             if refund is None:
                 messages.error(request, gettext("Nothing was refunded: %(detail)s.") % {"detail": _detail(error)})
         if refund is not None:
-            # With ATOMIC_REQUESTS it is sent when the request's transaction is over: only then can be said what came of it.
+            # With ATOMIC_REQUESTS the refund is sent after the request's transaction: its result is known only then.
             transaction.on_commit(partial(_say_outcome, request, refund), using=database())
         response: HttpResponse = self.reload_page(fragment="payment")  # type: ignore[attr-defined]  # of Oscar's view
         return response
@@ -150,7 +150,7 @@ def _say_outcome(request: HttpRequest, refund: Refund) -> None:
 def _detail(error: Exception) -> str:
     if isinstance(error, InvalidRequest):
         return f"“{error.value}” {error.remedy}"
-    return str(error) or gettext("more was asked for than was bought")  # Oscar raises some of its errors without a word
+    return str(error) or gettext("more was asked for than was bought")  # Oscar raises some of its errors without a message
 
 
 def _of_same_press(order: Any, press: str) -> Refund | None:
@@ -198,7 +198,7 @@ def _reviews(ours: Order, request: HttpRequest) -> list[_ShownReview]:
 
 
 def _admin_url(request: HttpRequest, model: str, row: int) -> str:
-    """Return the address of a row's page in the admin, or nothing for whoever may not look at it there."""
+    """Return the address of a row's page in the admin, or an empty string for users without the permission to see it."""
     user: Any = request.user
     if not (user.is_staff and user.has_perm(f"tillgate.view_{model}")):
         return ""

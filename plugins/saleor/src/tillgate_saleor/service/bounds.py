@@ -1,4 +1,4 @@
-"""A bound on what is read: a body is written to the disk before any view can ask who sends it."""
+"""A bound on request bodies: the server writes a body to disk before a view can check the sender."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 LARGEST_BODY_BYTES: Final = 1024 * 1024
-"""Of any request. What the pages take is less: this is only where reading ends."""
+"""The largest body of any request. The pages accept less: this bound only stops the reading."""
 
 
 class _TooLarge(Exception):
-    """There is more than anybody may send."""
+    """The body is larger than the bound."""
 
 
 def bounded(application: Application) -> Application:

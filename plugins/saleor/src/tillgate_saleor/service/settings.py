@@ -1,7 +1,6 @@
 """The settings of the service, from the environment; docs/saleor.md lists the variables.
 
-What differs from this goes into a module of yours that begins with `from tillgate_saleor.service.settings import *`, and that
-DJANGO_SETTINGS_MODULE names.
+Put your changes into a module that begins with `from tillgate_saleor.service.settings import *`, and name it in DJANGO_SETTINGS_MODULE.
 """
 
 from __future__ import annotations
@@ -165,7 +164,7 @@ TEMPLATES = [
 ]
 
 if urlsplit(PUBLIC_URL).scheme == "https":
-    # The web server before it ends TLS, and sets this header itself, whatever came in.
+    # The web server in front ends TLS, and always overwrites this header.
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
     CSRF_TRUSTED_ORIGINS = [f"https://{urlsplit(PUBLIC_URL).netloc}"]
@@ -179,12 +178,12 @@ EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = SERVER_EMAIL = os.environ.get("EMAIL_FROM") or f"tillgate@{urlsplit(PUBLIC_URL).hostname}"
 
 SILENCED_SYSTEM_CHECKS = [
-    "security.W004",  # HSTS and the redirect to https are for the web server before it
+    "security.W004",  # the web server in front handles HSTS and the redirect to https
     "security.W008",
     "tillgate.W005",  # under ASGI each request has a thread of its own, and a kept connection would end with it
 ]
 if _SANDBOX:
-    SILENCED_SYSTEM_CHECKS += ["tillgate.E003"]  # the variable is there to say that play money is meant
+    SILENCED_SYSTEM_CHECKS += ["tillgate.E003"]  # the variable declares that only play money is used
 
 LOGGING = {
     "version": 1,

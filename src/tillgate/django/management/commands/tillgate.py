@@ -11,14 +11,14 @@ from tillgate.django.management.subcommands import audit, doctor, worker
 from tillgate.errors import TillgateError
 
 SUBCOMMANDS: Final[dict[str, Any]] = {"worker": worker, "audit": audit, "doctor": doctor}
-"""The modules by the name that is typed. Each has a docstring, `add_arguments(parser)` and `run(command, options)`."""
+"""The modules by the name of the subcommand. Each has a docstring, `add_arguments(parser)` and `run(command, options)`."""
 
 
 class Command(BaseCommand):
-    """Look after payments: worker run, audit, doctor."""
+    """Look after payments: worker, audit, doctor."""
 
     help = "Looks after payments: worker runs what is due, compares the ledger, and tells whether all is well."
-    # A worker that refused to start over a wrong setting elsewhere in the project would leave paid orders unpaid; the doctor tells all.
+    # If a wrong setting elsewhere in the project stopped the worker, paid orders would stay unpaid; the doctor reports all problems.
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -35,7 +35,7 @@ class Command(BaseCommand):
             module.add_arguments(own)
 
     def handle(self, *_: Any, **options: Any) -> None:
-        """Run the subcommand; what Tillgate raises becomes one line."""
+        """Run the subcommand; print an exception of Tillgate's as one line."""
         try:
             SUBCOMMANDS[options["subcommand"]].run(self, options)
         except TillgateError as error:

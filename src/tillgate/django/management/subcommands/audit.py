@@ -1,6 +1,6 @@
-"""Compare the ledger with what the gateway and the shop say; ends with 1 when they differ. Changes nothing.
+"""Compare Tillgate's ledger with the gateway and the shop; ends with 1 when they differ. Changes nothing.
 
-Ends with 0 when nothing differs, with 1 when something does, and with 2 when something could not be asked.
+Ends with 0 when nothing differs, with 1 when something does, and with 2 when a query failed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = ["add_arguments", "run"]
 
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 _DIFFERS, _NOT_ASKED = 1, 2
-_YEARS: Final = (1900, 9998)  # at the ends of the calendar the next day, or the same moment in another zone, does not exist
+_YEARS: Final = (1900, 9998)  # at the ends of the calendar the next day, or the same time in another zone, does not exist
 
 _Moment = date | datetime | timedelta
 
 
 def _moment(text: str) -> _Moment:
-    """Read a day, a moment, or how long ago."""
+    """Parse a day, a time, or an age."""
     if ago := re.fullmatch(r"(\d{1,4})([mhd])", text):
         return timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
@@ -77,7 +77,7 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
         voice.progress(f"{audited.payments:,} of {audited.total:,} payments compared, {_counted(audited.differences, 'difference')}")
 
     try:
-        get_settings()  # a wrong setting is told at once
+        get_settings()  # report a wrong setting now
         require_tables(_NOT_ASKED)
         with stopped_by_signals() as stopped:
             for difference in audit(since, until, account=options["account"], progress=progress, stop=stopped):
@@ -99,7 +99,7 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
 
 
 def _require_account(alias: str) -> None:
-    """Refuse an alias that nobody knows: it has no payments either, and must not look like books that agree."""
+    """Refuse an unknown alias: it has no payments, and an empty result would look like a ledger without differences."""
     try:
         find_account(alias)
     except ConfigurationError as error:
@@ -119,7 +119,7 @@ def _starts(when: _Moment, now: datetime) -> datetime:
 
 
 def _ends(when: _Moment, now: datetime) -> datetime:
-    """Return the end of a period: a day belongs to it."""
+    """Return the end of a period, which includes the given day."""
     if isinstance(when, date) and not isinstance(when, datetime):
         return _starts(when + timedelta(days=1), now)
     return _starts(when, now)

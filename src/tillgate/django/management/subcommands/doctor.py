@@ -1,4 +1,4 @@
-"""Tell whether settings, accounts, database and worker are in order; ends with 1 when something is not."""
+"""Check the settings, accounts, database and worker; ends with 1 when one of them has a problem."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
-    """Print every finding as it is had."""
+    """Print every finding as it arrives."""
     from tillgate.django.doctor import examine
 
     found = []

@@ -26,7 +26,7 @@ _log = logging.getLogger("tillgate")
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 60.0
 _LONGEST_SECONDS: Final = 300.0
-"""After so long a worker run that is not a loop begins nothing more: cron starts the next each minute, and all of them hold connections."""
+"""The time budget of a worker run with `--once`: cron starts the next run each minute, and every run holds connections."""
 
 
 def _count(text: str) -> int:
@@ -56,7 +56,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
     """Run the worker, once or until it is stopped."""
-    get_settings()  # a wrong setting is told at once, instead of at the first payment
+    get_settings()  # report a wrong setting now, instead of at the first payment
     require_tables()
     voice = Voice(command, options["verbosity"], tells_time=not options["once"])
     with stopped_by_signals() as stopped:
@@ -76,18 +76,18 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
 
 
 def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Stop) -> None:
-    """Run until stopped. A failure is logged and tried again later, since a worker that ends finds no money."""
+    """Run until stopped. Log a failure and try again later, because payments stay open without a worker."""
     failures = 0
     while not stopped():
         try:
             work_done = run_worker(limit, _progress(voice), stopped)
-        except Exception as error:  # noqa: BLE001  # whatever the project's address configuration raises
+        except Exception as error:  # noqa: BLE001  # plugins and the project's code may raise anything
             failures += 1
-            # No traceback: with a database away for an hour they would hide everything else.
+            # No traceback: during an hour without the database, tracebacks would hide everything else.
             share = random.uniform(0.5, 1)  # noqa: S311  # spreads load, guards nothing
             pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10)) * share
             _log.error("the worker run ended early (%s: %s); the next one begins in %.0f s", type(error).__name__, error, pause)
-            connections.close_all()  # the next worker run connects anew
+            connections.close_all()  # the next worker run opens new connections
             stopped.wait(pause)
             continue
         if failures:

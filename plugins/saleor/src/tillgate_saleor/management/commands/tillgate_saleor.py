@@ -1,4 +1,4 @@
-"""`manage.py tillgate_saleor`: which Saleors have installed the App, what ends or moves an installation, and new keys for their tokens."""
+"""`manage.py tillgate_saleor`: lists installations of the App, ends or moves one, and re-encrypts their tokens."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Command(BaseCommand):
         commands.add_parser("rotate", help="encrypt every token with the newest key")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        """Do what was asked for."""
+        """Run the chosen subcommand."""
         try:
             actions = {"installations": self._list, "uninstall": self._uninstall, "move": self._move, "rotate": self._rotate}
             actions[options["subcommand"]](options)
