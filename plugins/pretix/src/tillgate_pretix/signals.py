@@ -107,6 +107,6 @@ def log_entry_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
         instance.data = json.dumps(data, sort_keys=True)
 
 
-@log_entry_types.new_from_dict({orders.REVIEW_LOGGED: _("Payments need a staff: {sentence}")})
+@log_entry_types.new_from_dict({orders.REVIEW_LOGGED: _("Payments need review: {message}")})
 class ReviewLogEntryType(OrderLogEntryType):  # type: ignore[misc]  # pretix has no types
     """The text of reviews in the order's history."""
