@@ -59,7 +59,7 @@ def test_staff_refunds_a_second_payment_from_the_page_of_what_needs_a_person(sho
         shop.world.sandbox.control.wait_for_notifications()
     assert shop.world.reviews() == ["second-payment"]
     page = shop.admin("/admin/tillgate/payment/", color_scheme=scheme)
-    page.get_by_role("link", name="1 matter needs review").click()
+    page.get_by_role("link", name="1 open review").click()
     shop.look(page, f"admin-needs-a-person-{scheme}")
     page.get_by_role("link", name="Refund…").click()
     page.get_by_role("button", name="Refund USD 25.00").click()

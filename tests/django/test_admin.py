@@ -499,7 +499,7 @@ def test_the_count_is_on_every_page_of_ours_and_leads_there(world: World, boss: 
     review = second_payment(world)
     for path in ("/admin/tillgate/", LISTS[0], LISTS[1], page_of(review.payment)):
         shown = boss.get(path).content.decode()
-        assert f'<a href="{LISTS[2]}">1 matter needs review</a>' in shown, path
+        assert f'<a href="{LISTS[2]}">1 open review</a>' in shown, path
     listed = boss.get(LISTS[2]).content.decode()
     assert "the order was paid by another payment already; this one can be refunded" in listed
 

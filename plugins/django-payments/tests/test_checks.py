@@ -95,7 +95,7 @@ def test_tillgates_own_app_is_named_when_it_is_not_installed() -> None:
 
 
 def test_neither_settings_nor_apps_are_needed_to_import_what_settings_import() -> None:
-    code = "import sys, tillgate_django_payments as t, tillgate_django_payments.plugin; t.vendor_variants(); print('django' in sys.modules)"
+    code = "import sys, tillgate_django_payments as t, tillgate_django_payments.plugin; t.method_variants(); print('django' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.stdout == "False\n", run.stderr
 

@@ -60,7 +60,7 @@ def test_the_gateway_is_asked_for_the_rows_total_with_its_description_and_goods(
     world.client.get(way_of(bill("99.99", "alipay-hk", order=order, description="Order 100017")))
     [asked] = [entry for entry in world.sandbox.service.journal.all() if (entry.operation, entry.direction) == ("pay", "in")]
     fields = json.loads(asked.detail or b"")
-    assert (fields["amount"], fields["method"], fields["description"]) == ("99.99", "alipay_hk", "Order 100017")
+    assert (fields["amount"], fields["vendor"], fields["description"]) == ("99.99", "alipay_hk", "Order 100017")
     assert json.loads(fields["goodsInfo"]) == [{"goods_name": "Green tea Pot", "quantity": "3"}]
 
 

@@ -1,4 +1,4 @@
-"""A shop that forked `checkout` for its cash on event. `test_forked.py` runs this in a process of its own: settings make the fork."""
+"""A shop that forked `checkout` for its cash on delivery. `test_forked.py` runs this in a process of its own: settings make the fork."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def test_the_mixins_are_on_top_of_the_forks_classes() -> None:
     assert issubclass(get_class("checkout.views", "PaymentMethodView"), views.PaymentMethodView)
 
 
-def test_cash_on_outbox_event_runs_as_before(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:
+def test_cash_on_delivery_runs_as_before(world: World, shopper: Shopper, product: Callable[..., Any]) -> None:
     shopper.adds(product("12.50"))
     shopper.says_where()
     page = shopper.get("/checkout/payment-method/").content.decode()
     others = page.split('<a href="/checkout/payment-method/?others')[1].split('"')[0]
-    assert "Cash on outbox event" in shopper.get(f"/checkout/payment-method/?others{others}").content.decode()
+    assert "Cash on delivery" in shopper.get(f"/checkout/payment-method/?others{others}").content.decode()
     assert shopper.post("/checkout/payment-method/", {"method": "cash"})["Location"] == "/checkout/payment-details/"
     assert shopper.get("/checkout/payment-details/").status_code == 200
     preview = shopper.previews()
@@ -75,7 +75,7 @@ def test_an_order_in_another_currency_is_the_shops_own_affair(world: World, shop
     tea.stockrecords.update(price_currency="EUR")
     shopper.adds(tea)
     shopper.says_where()
-    assert "Cash on outbox event" in shopper.get("/checkout/payment-method/").content.decode()
+    assert "Cash on delivery" in shopper.get("/checkout/payment-method/").content.decode()
 
 
 @pytest.mark.parametrize("shown", [True, False])
@@ -85,6 +85,6 @@ def test_a_fork_may_show_the_methods_on_its_own_page(
     monkeypatch.setattr(views.PaymentMethodView, "shows_methods", shown, raising=False)
     shopper.adds(product())
     shopper.says_where()
-    assert ("Cash on outbox event" in shopper.get("/checkout/payment-method/").content.decode()) is shown
+    assert ("Cash on delivery" in shopper.get("/checkout/payment-method/").content.decode()) is shown
     assert shopper.chooses("paypal")["Location"] == "/checkout/payment-details/"
     assert "PayPal" in shopper.previews().content.decode()

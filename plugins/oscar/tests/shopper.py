@@ -72,7 +72,7 @@ class Shopper:
         assert self.post("/checkout/shipping-method/", {"method_code": shipping})["Location"] == "/checkout/payment-method/"
 
     def chooses(self, method: str = "alipay") -> Any:
-        return self.post("/checkout/payment-method/", {"method": method})
+        return self.post("/checkout/payment-method/", {"tillgate-method": method})
 
     def previews(self) -> Any:
         return self.get("/checkout/preview/")

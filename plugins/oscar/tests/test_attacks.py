@@ -174,7 +174,7 @@ def test_a_post_without_the_token_against_forgery_changes_nothing(world: World, 
     before = Order.objects.count()
     strict = Client(enforce_csrf_checks=True)
     strict.cookies = shopper.client.cookies
-    forged = {"/checkout/payment-method/": {"method": "paypal"}, "/checkout/preview/": fields, pay: {"method": "paypal"}}
+    forged = {"/checkout/payment-method/": {"tillgate-method": "paypal"}, "/checkout/preview/": fields, pay: {"method": "paypal"}}
     for address, fields in forged.items():
         assert strict.post(address, {**fields, "csrfmiddlewaretoken": ""}).status_code == 403, address
     assert (Order.objects.count(), Payment.objects.count()) == (before, 0)

@@ -145,7 +145,7 @@ def test_the_choice_is_shown_in_the_preview_and_remembered_when_the_shopper_goes
     preview = shopper.previews().content.decode()
     assert "WeChat Pay" in preview
     assert "Payment details to go here" not in preview
-    assert fields_of(shopper.get("/checkout/payment-method/"), "tillgate-choice")["method"] == "wechatpay"
+    assert fields_of(shopper.get("/checkout/payment-method/"), "tillgate-choice")["tillgate-method"] == "wechatpay"
 
 
 def test_nobody_comes_to_the_preview_without_a_choice(world: World, shopper: Shopper, product: Make) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 
-def test_a_shop_that_forked_the_checkout_keeps_cash_on_outbox_event_beside_tillgate() -> None:
+def test_a_shop_that_forked_the_checkout_keeps_cash_on_delivery_beside_tillgate() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/forked_shop.py"]
     environment = os.environ | {
         "TILLGATE_TEST_FORK": "1",

@@ -216,7 +216,7 @@ def test_following_a_status_that_fails_does_not_reach_whoever_changes_it(
     def fail(*_: Any) -> None:
         raise ConnectionResetError
 
-    monkeypatch.setattr(operations, "close", fail)
+    monkeypatch.setattr(operations, "close_order", fail)
     (moves if by_handler else moves_without_handler)("Cancelled")
     assert Order.objects.get().status == "Cancelled"
 

@@ -48,8 +48,8 @@ class PretixDriver(ShopDriver):
             testmode=True,
         )
         with scope(organizer=organizer):
-            poll_limit = event.quotas.create(name="Tickets", size=100)
-            poll_limit.items.add(event.items.create(name="Ticket", default_price=Decimal("12.50")))
+            quota = event.quotas.create(name="Tickets", size=100)
+            quota.items.add(event.items.create(name="Ticket", default_price=Decimal("12.50")))
             return event
 
     def _configure(self, event: Any) -> None:

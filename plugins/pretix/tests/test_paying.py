@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.timezone import now
 from django_scopes import scope, scopes_disabled
-from pretix.base.models import Order, OrderPayment, OrderRefund, PollLimit
+from pretix.base.models import Order, OrderPayment, OrderRefund, Quota
 from pretix.base.payment import PaymentException
 from pretix.base.services.locking import LockTimeoutException
 from pretix.base.services.orders import OrderChangeManager, cancel_order, extend_order, mark_order_expired
@@ -266,7 +266,7 @@ def test_places_that_go_in_the_moment_of_confirming_lose_no_money(world: World, 
     def confirm(self: Any, *arguments: Any, **named: Any) -> None:
         try:
             real(self, *arguments, **named)
-        except PollLimit.QuotaExceededException as error:
+        except Quota.QuotaExceededException as error:
             raised.append(error)
             raise
 
@@ -433,7 +433,7 @@ def test_a_person_is_told_of_a_paid_order_whose_seat_was_taken_and_all_others_ar
 
     def sold_out(theirs: Any, *arguments: Any, **named: Any) -> None:
         if theirs.order_id == taken.pk:
-            raise PollLimit.QuotaExceededException("The seat A-1 is taken.")
+            raise Quota.QuotaExceededException("The seat A-1 is taken.")
         mark_order_paid(theirs, *arguments, **named)
 
     monkeypatch.setattr(OrderPayment, "_mark_order_paid", sold_out)

@@ -40,7 +40,7 @@ def twice(world: World) -> Any:
 
 def test_the_history_of_the_order_says_what_needs_a_person(world: World, twice: Any) -> None:
     entry = LogEntry.objects.get(action_type="tillgate_pretix.review", object_id=twice.pk)
-    assert entry.display().startswith("Payments need a staff: Payment ")
+    assert entry.display().startswith("Payments need review: Payment ")
     assert LogEntry.objects.filter(action_type="pretix.event.order.overpaid", object_id=twice.pk).count() == 1
 
 

@@ -268,7 +268,7 @@ def test_a_transaction_that_was_noted_and_not_begun_is_begun_for_its_own_amount(
         raise RuntimeError("a fault of ours")
 
     with monkeypatch.context() as faulty:
-        faulty.setattr(operations, "start", broken)
+        faulty.setattr(operations, "start_payment", broken)
         saleor.initialize(source, "one", DATA)
     saleor.initialize(source, "two", DATA, Decimal("25.00"))
     world.a_day_passes()
@@ -302,7 +302,7 @@ def test_an_attempt_at_an_earlier_part_changes_nothing_about_the_next(
         raise RuntimeError("a fault of ours")
 
     with monkeypatch.context() as faulty:
-        faulty.setattr(operations, "start", broken)
+        faulty.setattr(operations, "start_payment", broken)
         saleor.initialize(source, "old", DATA, Decimal("1.00"))
     _, said = saleor.initialize(source, "one", DATA, Decimal("10.00"))
     world.sandbox.control.pay(said["pspReference"])

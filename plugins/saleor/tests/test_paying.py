@@ -863,7 +863,7 @@ def test_a_checkout_that_is_given_up_while_a_payment_is_about_to_begin_is_paid_b
         return real(*arguments, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(operations, "start", late)
+        patched.setattr(operations, "start_payment", late)
         second, said = saleor.initialize(source, "two", DATA)
     assert Purchase.objects.get().given_up_at is not None
     world.sandbox.control.pay(said["pspReference"])

@@ -316,7 +316,9 @@ def test_outbox_events_are_carried_out_one_after_the_other_until_one_is_not_due(
     assert world.shop.is_payable(order.key)
 
 
-def test_an_outbox_event_that_another_worker_has_carried_out_meanwhile_has_not_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outbox_event_that_another_worker_has_carried_out_meanwhile_has_not_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outbox_event = OutboxEvent.objects.get(payment=world.paid_payment())
     operations.outbox._note_failure(outbox_event.order_id, outbox_event.pk, RuntimeError("too late"))
     outbox_event.refresh_from_db()

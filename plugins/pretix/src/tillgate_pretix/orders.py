@@ -20,7 +20,7 @@ from django.db import transaction
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
 from django_scopes import scope, scopes_disabled
-from pretix.base.models import Order, OrderFee, OrderPayment, OrderRefund, PollLimit
+from pretix.base.models import Order, OrderFee, OrderPayment, OrderRefund, Quota
 from pretix.base.services.orders import mark_order_expired
 from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
@@ -229,7 +229,7 @@ def paid(payment: Payment) -> PaidOutcome:
         theirs.info_data = _info(payment)
         try:
             theirs.confirm()
-        except PollLimit.QuotaExceededException:  # sold out since the order expired; the money is booked, and staff decide
+        except Quota.QuotaExceededException:  # sold out since the order expired; the money is booked, and staff decide
             return PaidOutcome.NOT_PAYABLE
         order.refresh_from_db()
         if order.status != Order.STATUS_PAID:
@@ -247,7 +247,7 @@ def _apply(order: Any, booked: Any) -> PaidOutcome:
         try:
             with transaction.atomic():  # as pretix does where nothing is due any more
                 booked._mark_order_paid(payment_refund_sum=order.payment_refund_sum)
-        except PollLimit.QuotaExceededException:
+        except Quota.QuotaExceededException:
             return PaidOutcome.NOT_PAYABLE
         _drop_open_payments(order)
     conclude(order)
@@ -276,7 +276,7 @@ def stays_paid(order_id: int) -> None:
         try:
             with transaction.atomic():
                 payment._mark_order_paid(**told)
-        except PollLimit.QuotaExceededException as detail:
+        except Quota.QuotaExceededException as detail:
             message = f"Payment {bill.paid_by.reference}: it has paid order {order.code}, which pretix called unpaid afterwards: {detail}"
         else:
             message = ""

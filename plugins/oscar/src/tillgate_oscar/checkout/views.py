@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from copy import copy
 from decimal import ROUND_HALF_EVEN
-from typing import Any
+from typing import Any, Final
 
 from django.apps import apps
 from django.contrib import messages
@@ -30,6 +30,9 @@ from tillgate_oscar.conf import get_settings
 from tillgate_oscar.plugin import PLUGIN
 
 __all__ = ["OrderPageMixin", "PaymentDetailsMixin", "PaymentMethodMixin", "ThankYouMixin"]
+
+_OURS: Final = "tillgate"
+"""The prefix of our form: a shop's own form on the same page may have a field `method` too."""
 
 _log = logging.getLogger("oscar.checkout")
 
@@ -105,13 +108,13 @@ class PaymentMethodMixin(_CheckoutMixin):
         if choice.has_other_ways() and (choice.OTHERS in request.GET or refused):
             choice.forget(self.checkout_session)
             return self._others("get", request, *arguments, **options)
-        return self._page(MethodForm(initial=choice.initial(self.checkout_session)), refused)
+        return self._page(MethodForm(prefix=_OURS, initial=choice.initial(self.checkout_session)), refused)
 
     def post(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
         """Remember the chosen payment method."""
         refused = choice.why_not_offered(self._order_total())
-        form = MethodForm(request.POST)
-        if "method" not in request.POST and choice.has_other_ways():
+        form = MethodForm(request.POST, prefix=_OURS)
+        if f"{_OURS}-method" not in request.POST and choice.has_other_ways():
             choice.forget(self.checkout_session)
             return self._others("post", request, *arguments, **options)
         if refused or not form.is_valid():
@@ -123,7 +126,7 @@ class PaymentMethodMixin(_CheckoutMixin):
     def get_context_data(self, **options: Any) -> dict[str, Any]:
         """Pass the form to the shop's own page, in case it shows the payment methods."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
-        context.setdefault("method_form", MethodForm(initial=choice.initial(self.checkout_session)))
+        context.setdefault("method_form", MethodForm(prefix=_OURS, initial=choice.initial(self.checkout_session)))
         return context
 
     def _others(self, method: str, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""The fork: cash on outbox event, which is taken while the order is placed. It knows nothing of Tillgate."""
+"""The fork: cash on delivery, which is taken while the order is placed. It knows nothing of Tillgate."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from oscar.core.loading import get_model
 
 class PaymentMethodView(views.PaymentMethodView):  # type: ignore[misc]
     def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
-        return HttpResponse('<form method="post"><button name="method" value="cash">Cash on outbox event</button></form>')
+        return HttpResponse('<form method="post"><button name="method" value="cash">Cash on delivery</button></form>')
 
     def post(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
         self.checkout_session.pay_by(request.POST["method"])
