@@ -12,7 +12,7 @@ from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 from tillgate.testing.databases import chosen_database, name_of_database
 
 FORKED = os.environ.get("TILLGATE_TEST_FORK") == "1"
-"""Whether the shop forked `checkout`: a shop with cash on outbox event and a changed preview."""
+"""Whether the shop forked `checkout`: a shop with cash on delivery and a changed preview."""
 
 DATABASE = name_of_database()
 DATABASES = {"default": chosen_database("tillgate_oscar_tests")}

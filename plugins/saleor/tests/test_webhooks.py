@@ -286,7 +286,7 @@ def test_nothing_here_ever_answers_with_a_5xx(saleor: SaleorDouble, world: World
         raise RuntimeError("a fault of ours")
 
     transaction = paid_transaction(saleor, world)
-    monkeypatch.setattr(Transaction.objects, "using", broken)
+    monkeypatch.setattr(Transaction.objects, "get_queryset", broken)
     for answer in (saleor.request_refund(transaction, 5), saleor.request_cancel(transaction)):
         assert is_not_taken(answer, 400, "FAILED")
 

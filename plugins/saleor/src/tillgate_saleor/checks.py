@@ -71,10 +71,9 @@ def check_channels() -> Found:
             if channel.account not in tillgate.accounts:
                 hint = f"Add it to TILLGATE['ACCOUNTS'], which has: {', '.join(tillgate.accounts)}."
                 yield _error(4, f"{place}: there is no account {channel.account!r}.", hint)
-            if missing := [method.value for method in channel.methods or () if method not in tillgate.methods]:
-                yield _warning(
-                    4, f"{place}: {', '.join(missing)} is not among TILLGATE['PAYMENT_METHODS'].", "Add it there, or remove it here."
-                )
+            if missing := [method.value for method in channel.payment_methods or () if method not in tillgate.payment_methods]:
+                sentence = f"{place}: {', '.join(missing)} is not among TILLGATE['PAYMENT_METHODS']."
+                yield _warning(4, sentence, "Add it there, or remove it here.")
 
 
 AREAS: Final[Sequence[Callable[[], Found]]] = (check_apps, check_settings, check_channels)

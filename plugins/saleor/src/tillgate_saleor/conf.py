@@ -72,7 +72,7 @@ class Channel(BaseModel):
 
     account: str = "default"
     """The account of TILLGATE["ACCOUNTS"] that takes the channel's money."""
-    methods: Annotated[tuple[PaymentMethod, ...] | None, BeforeValidator(_methods)] = None
+    payment_methods: Annotated[tuple[PaymentMethod, ...] | None, BeforeValidator(_methods)] = None
     """The payment methods that the channel offers, in this order; all of TILLGATE["PAYMENT_METHODS"] when not set."""
 
 

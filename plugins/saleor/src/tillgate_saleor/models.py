@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from tillgate.django.models import ExactField, MoneyField, Payment, Refund
+from tillgate.django.models import ExactField, MoneyField, OneDatabase, Payment, Refund
 from tillgate.wire.money import CURRENCY
 from tillgate_saleor.conf import origin_of
 
@@ -19,6 +21,8 @@ _PERMISSIONS = ("view",)
 
 class Installation(models.Model):
     """A Saleor that has installed the App. One row for each address, however often it is installed."""
+
+    objects: ClassVar[OneDatabase[Installation]] = OneDatabase()
 
     api_url = ExactField(_("address of its API"), max_length=255, unique=True)
     app_id = models.CharField(_("the App's id there"), max_length=128)
@@ -46,6 +50,8 @@ class Installation(models.Model):
 
 class Purchase(models.Model):
     """A checkout or an order of a Saleor, or one part of it, which its transactions pay. To Tillgate it is an order."""
+
+    objects: ClassVar[OneDatabase[Purchase]] = OneDatabase()
 
     installation = models.ForeignKey(Installation, models.PROTECT, related_name="purchases")
     source = ExactField(max_length=LONGEST_ID)
@@ -83,6 +89,8 @@ class Purchase(models.Model):
 class Transaction(models.Model):
     """A transaction of a Saleor: one attempt to pay, which has one payment of Tillgate at most."""
 
+    objects: ClassVar[OneDatabase[Transaction]] = OneDatabase()
+
     installation = models.ForeignKey(Installation, models.PROTECT, related_name="transactions")
     transaction_id = ExactField(max_length=LONGEST_ID)
     purchase = models.ForeignKey(Purchase, models.PROTECT, related_name="transactions")
@@ -107,6 +115,8 @@ class Transaction(models.Model):
 
 class AskedRefund(models.Model):
     """A refund that Saleor requested. A repeated request has the same row, and so the same refund."""
+
+    objects: ClassVar[OneDatabase[AskedRefund]] = OneDatabase()
 
     transaction = models.ForeignKey(Transaction, models.PROTECT, related_name="asked_refunds")
     digest = models.CharField(max_length=64)

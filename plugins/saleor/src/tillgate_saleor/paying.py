@@ -71,13 +71,13 @@ class _Refused(Exception):
 def channel_of(installation: Installation, slug: str) -> Channel:
     """Return the settings of a channel. If its Saleor was removed from the settings, the channel offers nothing: it has no account."""
     saleor = get_settings().saleor(installation.api_url)
-    return Channel(methods=()) if saleor is None else saleor.channels.get(slug) or Channel()
+    return Channel(payment_methods=()) if saleor is None else saleor.channels.get(slug) or Channel()
 
 
 def methods_of(channel: Channel) -> tuple[PaymentMethod, ...]:
     """Return the payment methods that a channel offers, in display order."""
     offered = get_tillgate_settings().payment_methods
-    return offered if channel.methods is None else tuple(method for method in channel.methods if method in offered)
+    return offered if channel.payment_methods is None else tuple(method for method in channel.payment_methods if method in offered)
 
 
 def initialize_gateway(installation: Installation, body: bodies.GatewayInitialize) -> Answer:
@@ -219,7 +219,7 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
     offered = methods_of(channel)
     if not offered:
         raise _Refused(_("No way of paying is offered in this channel."))
-    method = body.data.get("method")
+    method = body.data.get("method", body.data.get("vendor"))  # `vendor` is the service's own word, as in the recorded run
     if not isinstance(method, str) or method not in offered:
         raise _Refused(_("data.method must be one of: %(methods)s.") % {"methods": ", ".join(offered)})
     terminal = body.data.get("terminal", Terminal.ONLINE)
