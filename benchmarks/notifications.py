@@ -51,7 +51,7 @@ def notification(path: str, reference: str) -> bytes:
         "settleCurrency": "USD",
         "status": "success",
         "transactionNo": server.transaction_no(reference),
-        "method": "alipay",
+        "vendor": "alipay",
     }
     body = urlencode({**said, "verifySign": signing.sign(said, _TOKEN)})
     kind = "Content-Type: application/x-www-form-urlencoded"

@@ -49,7 +49,7 @@ def _yuansfer_call(address: str) -> Callable[[], object]:
             "amount": server.AMOUNT,
             "currency": "USD",
             "settleCurrency": "USD",
-            "method": "alipay",
+            "vendor": "alipay",
             "terminal": "ONLINE",
             "reference": server.REFERENCE,
             "ipnUrl": _IPN_URL,

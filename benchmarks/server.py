@@ -80,7 +80,7 @@ def _queried(body: bytes) -> bytes:
         "settleCurrency": "USD",
         "status": _STATUSES[reference[0]],
         "transactionNo": transaction_no(reference),
-        "method": "alipay",
+        "vendor": "alipay",
     }
     return _answer({"ret_code": "000100", "ret_msg": "query success", "result": result})
 

@@ -25,7 +25,7 @@ PARAMETERS: Final = {
     "ipnUrl": "https://wx.yuansfer.yunkeguan.com/wx",
     "terminal": "ONLINE",
     "reference": "seq_1525922323",
-    "method": "alipay",
+    "vendor": "alipay",
     "goodsInfo": '[{"goods_name":"Yuansfer","quantity":"1"}]',
     "timeout": "120",
 }

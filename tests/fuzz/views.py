@@ -361,7 +361,7 @@ def _touches(request: Request, *headers: str) -> bool:
 
 def _tells_of(reason: str) -> Callable[[Difference], bool]:
     """Let a person be told, and the shop: of what comes from outside that is all that may follow."""
-    told = {"tillgate_review": reason, "tillgate_timelineentry": "review.opened", "tillgate_outbox_event": "review-opened"}
+    told = {"tillgate_review": reason, "tillgate_timelineentry": "review.opened", "tillgate_outboxevent": "review-opened"}
 
     def allows(difference: Difference) -> bool:
         table, was, became = difference
@@ -388,7 +388,7 @@ def _settles_the_unknown_refund(shop: Shop) -> Callable[[Difference], bool]:
         if table == "tillgate_review":
             return "resolved_at" in became and was.get("resolved_at") is None
         is_new = not was.get("id")
-        return is_new and table in ("tillgate_timelineentry", "tillgate_outbox_event")
+        return is_new and table in ("tillgate_timelineentry", "tillgate_outboxevent")
 
     return allows
 

@@ -29,7 +29,7 @@ def tried(name: str, survivor: Survivor | None = None, **counts: int) -> mutatio
 def test_a_mutant_is_told_by_its_function_and_what_it_changes_and_not_by_its_number() -> None:
     diff = DIFFERENCE.format(was="a >= b", becomes="a > b")
     assert described("tillgate.lifecycle.x_decide__mutmut_7", diff) == described("tillgate.lifecycle.x_decide__mutmut_8", diff) == LOOSE
-    private = described("tillgate.django.operations.worker.xǁSweptǁnote__mutmut_1", diff)
+    private = described("tillgate.django.operations.worker.xǁWorkDoneǁnote__mutmut_1", diff)
     assert private.function == "django.operations.worker.WorkDone.note"
     assert described("tillgate.lifecycle.x__to__mutmut_1", diff).function == "lifecycle._to"
 

@@ -130,13 +130,13 @@ def test_what_was_lost_while_the_gateway_was_away_for_days_is_made_good_by_one_w
 def test_a_database_that_cannot_fail_is_refused(settings: str) -> None:
     said = simulate("--payments", "2", settings=settings)
     assert (
-        "the simulation needs a database backend of its own: ENGINE is 'django.db.backends.sqlite3', and must be one of tillgate." in said
+        "the simulation needs a database backend of its own: ENGINE is 'django.db.backends.sqlite3', and must be one of tests." in said
     )
     assert "exit status 2" in said
 
 
 def test_everything_that_can_happen_to_a_payment_and_its_notification_is_tried_a_crash_and_a_fault_included() -> None:
-    said = simulate("--exhaust", "refunds=0,payments=1,worker runs=0,returns=0")
+    said = simulate("--exhaust", "refunds=0,payments=1,worker_runs=0,returns=0")
     assert "all explored, no violation" in said
     assert int(said.rpartition(" states, ")[0].split()[-1]) > 50
     assert "exit status 0" in said
@@ -152,7 +152,7 @@ def test_everything_that_can_happen_to_a_payment_and_its_notification_is_tried_a
     ],
 )
 def test_what_is_broken_is_found_by_trying_everything(driver: str, scope: str, violated: str) -> None:
-    said = simulate("--exhaust", f"payments=1,worker runs=0,returns=0,{scope}", driver=f"tests.proving.broken:{driver}")
+    said = simulate("--exhaust", f"payments=1,worker_runs=0,returns=0,{scope}", driver=f"tests.proving.broken:{driver}")
     assert violated in said
     assert "exit status 1" in said
 
@@ -181,7 +181,7 @@ def test_an_exhaustion_goes_on_with_the_parts_that_it_has_not_explored(tmp_path:
     [
         (
             "gremlins=1",
-            "'gremlins=1' is no part of a scope: give NAME=NUMBER of payments, refunds, worker runs, returns, crashes, faults, dying",
+            "'gremlins=1' is no part of a scope: give NAME=NUMBER of payments, refunds, worker_runs, returns, crashes, faults, dying",
         ),
         ("refunds", "'refunds' says no number: give 0 or more"),
         ("refunds=-1", "'refunds=-1' says no number: give 0 or more"),
