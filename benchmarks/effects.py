@@ -21,7 +21,7 @@ def _told(module: str, chosen: dict[str, str], generator: Load, payments: int) -
     """Send the copies to one of the two shops, payment after payment; return how many effects they had, on how many orders."""
     peer = module == "peer"
     with ExitStack() as stack:
-        actor = stack.enter_context(processes.acting(f"benchmarks.{module}.act", chosen, *([PEER / "python"] if peer else [])))
+        actor = stack.enter_context(processes.acting(f"benchmarks.{module}.action", chosen, *([PEER / "python"] if peer else [])))
         path = actor.do("create")
         stack.callback(actor.do, "destroy")
         keys = {} if peer else actor.do("seed", count=payments, letter="P")

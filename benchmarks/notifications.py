@@ -76,7 +76,7 @@ class _Contender:
 
 def _shop(stack: ExitStack, kind: str, gateway: str, generator: Load, count: int) -> dict[str, _Contender]:
     chosen = environment("shop", kind, gateway)
-    actor = stack.enter_context(processes.acting("benchmarks.shop.act", chosen))
+    actor = stack.enter_context(processes.acting("benchmarks.shop.action", chosen))
     actor.do("create")
     stack.callback(actor.do, "destroy")
     keys = actor.do("seed", count=_PAYMENTS, status="paid", letter="P")
@@ -93,7 +93,7 @@ def _shop(stack: ExitStack, kind: str, gateway: str, generator: Load, count: int
 
 def _peer(stack: ExitStack, kind: str, gateway: str, generator: Load, count: int) -> dict[str, _Contender]:
     chosen = environment("peer", kind, gateway)
-    actor = stack.enter_context(processes.acting("benchmarks.peer.act", chosen, PEER / "python"))
+    actor = stack.enter_context(processes.acting("benchmarks.peer.action", chosen, PEER / "python"))
     path = actor.do("create")
     stack.callback(actor.do, "destroy")
     actor.do("rest")

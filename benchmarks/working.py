@@ -23,7 +23,7 @@ LARGE: Final = "worker run, large table"
 
 def _shop(stack: ExitStack, kind: str, gateway: str, name: str, rows: int) -> tuple[Actor, dict[str, str]]:
     chosen = environment("shop", kind, gateway, name)
-    actor = stack.enter_context(processes.acting("benchmarks.shop.act", chosen))
+    actor = stack.enter_context(processes.acting("benchmarks.shop.action", chosen))
     actor.do("create")
     stack.callback(actor.do, "destroy")
     actor.do("seed", count=rows)
@@ -33,7 +33,7 @@ def _shop(stack: ExitStack, kind: str, gateway: str, name: str, rows: int) -> tu
 
 def _peak(chosen: dict[str, str], count: int) -> int:
     """Return the most memory that a fresh process holds when it worker runs so many."""
-    with processes.acting("benchmarks.shop.act", chosen) as actor:
+    with processes.acting("benchmarks.shop.action", chosen) as actor:
         actor.do("worker", count=count)
         return int(actor.do("peak"))
 

@@ -244,15 +244,6 @@ def test_the_how_to_types_the_commands_that_are_printed_and_has_the_steps_of_the
     assert re.findall(r"^#+ (\d\. .+)$", HOW_TO, re.MULTILINE) == steps
 
 
-@pytest.mark.parametrize("plugin", ["book-shop"], indirect=True)
-@pytest.mark.parametrize("page", ["docs/how-to/prove-a-plugin.md", "README.md"])
-def test_the_driver_and_the_package_that_are_to_be_killed_are_what_is_written(plugin: Path, page: str) -> None:
-    text = ((ROOT if page.startswith("docs") else plugin) / page).read_text("utf-8")
-    [(module, name, package)] = re.findall(r"--driver ([\w.]+):(\w+) --package (\w+)", text)
-    assert f"\nclass {name}(driver.ShopDriver):" in (plugin / module.replace(".", "/")).with_suffix(".py").read_text("utf-8")
-    assert (plugin / "src" / package / "__init__.py").is_file()
-
-
 # What is written keeps the promise --------------------------------------------------------------------------------------------------------
 
 
