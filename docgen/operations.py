@@ -23,7 +23,7 @@ GROUPS: Final[dict[str, tuple[Any, ...]]] = {
         *(operations.deliver, operations.deliver_due),
     ),
     "What needs review": (operations.actions_for, operations.to_withdraw, operations.take_action, operations.poll_now, operations.resolve),
-    "Everything that is due, and whether it is right": (operations.worker, operations.audit),
+    "Everything that is due, and whether it is right": (operations.run_worker, operations.audit),
 }
 _TARGETS: Final = {
     "InvalidRequest": "errors.md#invalidrequest",

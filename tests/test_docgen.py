@@ -116,7 +116,7 @@ def test_what_failed_what_was_declined_and_what_was_not_run_stand_in_the_tables(
 def test_two_classes_of_one_shop_are_two_columns() -> None:
     (table,) = reported().tables
     report = Report("commit abc, 2026-01-02", (table, Table("TestFixedMethods", "some-shop", {}, table.results)))
-    assert list(report.columns()) == ["some-shop, shop", "some-shop, fixed payment methods"]
+    assert list(report.columns()) == ["some-shop, shop", "some-shop, fixed methods"]
 
 
 def test_a_run_keeps_its_report_and_tells_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from tillgate.django.conf import Settings
 __all__ = ["SECTION", "from_file"]
 
 SECTION: Final = "tillgate"
-_LISTS: Final = frozenset({"methods", "review_mail_to"})
+_LISTS: Final = frozenset({"payment_methods", "review_mail_to"})
 _NOT_HERE: Final = frozenset({"accounts"})  # every event has its own
 
 
