@@ -53,7 +53,7 @@ def test_the_reference_has_every_operation_with_its_signature_and_every_other_pu
     for name in core_operations.__all__:
         found = getattr(core_operations, name)
         assert f"\n### {name}\n\n```text\n{name}(" in page if inspect.isfunction(found) else f"`{name}`" in page, name
-    assert '```text\nclose(plugin: str, order_key: str, cause: str = "shop") -> None\n```' in page
+    assert '```text\nclose_order(plugin: str, order_key: str, actor: str = "shop") -> None\n```' in page
     assert "Raises `NotPayable`, [`InvalidRequest`](errors.md#invalidrequest) or" in page
 
 

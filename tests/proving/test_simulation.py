@@ -129,9 +129,7 @@ def test_what_was_lost_while_the_gateway_was_away_for_days_is_made_good_by_one_w
 @pytest.mark.parametrize("settings", ["tests.django.project"])
 def test_a_database_that_cannot_fail_is_refused(settings: str) -> None:
     said = simulate("--payments", "2", settings=settings)
-    assert (
-        "the simulation needs a database backend of its own: ENGINE is 'django.db.backends.sqlite3', and must be one of tests." in said
-    )
+    assert "the simulation needs a database backend of its own: ENGINE is 'django.db.backends.sqlite3', and must be one of tests." in said
     assert "exit status 2" in said
 
 

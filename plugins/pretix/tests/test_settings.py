@@ -238,7 +238,11 @@ def test_the_section_of_the_file_is_read_and_the_environment_too(settings: Any, 
     file = written("[tillgate]\nvendors = alipay, paypal\norder_unpaid_after_minutes = 15\nattention_mail_to=a@example.org,b@example.org\n")
     settings.TILLGATE = configuration.from_file(file, "https://tickets.example", [])
     read = get_settings()
-    assert (read.methods, read.timeout_minutes, read.order_unpaid_after_minutes) == ((PaymentMethod.ALIPAY, PaymentMethod.PAYPAL), 30, 15)
+    assert (read.payment_methods, read.timeout_minutes, read.order_unpaid_after_minutes) == (
+        (PaymentMethod.ALIPAY, PaymentMethod.PAYPAL),
+        30,
+        15,
+    )
     assert read.review_mail_to == ("a@example.org", "b@example.org")
 
 
