@@ -86,7 +86,7 @@ def order(guest: Browser, titles: list[str], method: str, tell: Tell, *, voucher
         page = guest.submit(page, page.form("line1"), **_ADDRESS)
         page = guest.submit(page, page.form("method_code", "post"))
         tell("    gives an address and chooses the post")
-    page = guest.submit(page, page.form("method", method), method=method)
+    page = guest.submit(page, page.form("tillgate-method", method), **{"tillgate-method": method})
     total = page.text.rpartition("Total $")[2].partition(" ")[0]
     payment_page = guest.submit(page, page.form("action", "place_order"))
     if "/cashier/" not in payment_page.url:

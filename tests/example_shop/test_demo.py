@@ -75,5 +75,5 @@ def test_the_windowless_browser_reads_forms_and_follows_redirects_as_a_browser_d
         assert page.heading
         with pytest.raises(PageProblem, match="has no link 'Nowhere'"):
             page.link("Nowhere")
-        with pytest.raises(PageProblem, match="has no form with payment method"):
+        with pytest.raises(PageProblem, match="has no form with method"):
             page.form("method")

@@ -38,17 +38,17 @@ from django.conf import settings
 from django.urls import reverse
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment
-from tillgate.django.operations import worker run
+from tillgate.django.operations import run_worker
 from pretix.base.plugins import get_all_plugins
 assert get_settings().public_url == "https://tickets.example", get_settings()
 assert [str(payment method) for payment method in get_settings().payment methods] == ["alipay", "paypal", "creditcard"]
-assert (get_settings().timeout_minutes, list(get_settings().attention_mail_to)) == (60, ["owner@tickets.example"])
+assert (get_settings().timeout_minutes, list(get_settings().review_mail_to)) == (60, ["owner@tickets.example"])
 assert "tillgate_pretix" in [plugin.module for plugin in get_all_plugins()]
 for urlconf in ("maindomain", "event_domain", "organizer_domain", "organizer_alternative_domain"):
     found = reverse("tillgate:payment-notification", args=["key"], urlconf=f"pretix.multidomain.{urlconf}_urlconf")
     assert found == "/_tillgate/notification/key/", (urlconf, found)
 assert not Payment.objects.exists()
-assert worker run().faults == []
+assert run_worker().faults == []
 print("all is well")
 """
     assert "all is well" in run(pretix, "shell", "-c", program)

@@ -235,7 +235,9 @@ def test_without_a_word_in_the_file_pretixs_own_address_and_admins_are_taken() -
 
 def test_the_section_of_the_file_is_read_and_the_environment_too(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRETIX_TILLGATE_TIMEOUT_MINUTES", "30")
-    file = written("[tillgate]\nvendors = alipay, paypal\norder_unpaid_after_minutes = 15\nattention_mail_to=a@example.org,b@example.org\n")
+    file = written(
+        "[tillgate]\npayment_methods = alipay, paypal\norder_unpaid_after_minutes = 15\nreview_mail_to=a@example.org,b@example.org\n"
+    )
     settings.TILLGATE = configuration.from_file(file, "https://tickets.example", [])
     read = get_settings()
     assert (read.payment_methods, read.timeout_minutes, read.order_unpaid_after_minutes) == (
@@ -247,7 +249,7 @@ def test_the_section_of_the_file_is_read_and_the_environment_too(settings: Any, 
 
 
 def test_a_name_that_is_no_setting_is_told(settings: Any) -> None:
-    settings.TILLGATE = configuration.from_file(written("[tillgate]\nvendor = alipay\n"), "https://tickets.example", [])
+    settings.TILLGATE = configuration.from_file(written("[tillgate]\npayment_method = alipay\n"), "https://tickets.example", [])
     with pytest.raises(ConfigurationError, match="did you mean 'PAYMENT_METHODS'"):
         get_settings()
 

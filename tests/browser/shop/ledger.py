@@ -24,7 +24,7 @@ _ORDERS: Final = """
     FROM order_order AS bought LEFT JOIN tillgate_order AS waiting ON waiting.key = bought.number
     WHERE bought.id > ? ORDER BY bought.id
 """
-_ACTORS: Final = "SELECT cause FROM tillgate_timelineentry WHERE order_id = ? AND event = ? ORDER BY id"
+_ACTORS: Final = "SELECT actor FROM tillgate_timelineentry WHERE order_id = ? AND event = ? ORDER BY id"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tests.browser.shop.visitors import Finger, Keyboard
 
 def _methods(shop: Shop) -> list[tuple[str, str]]:
     """What the gateway was asked to take, and what became of it."""
-    return [(payment["method"], payment["status"]) for payment in shop.ledger.payments()]
+    return [(payment["vendor"], payment["status"]) for payment in shop.ledger.payments()]
 
 
 def _send_and_hear_no_answer(route: Route) -> None:
