@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,16 @@ def test_the_reference_has_every_operation_with_its_signature_and_every_other_pu
         assert f"\n### {name}\n\n```text\n{name}(" in page if inspect.isfunction(found) else f"`{name}`" in page, name
     assert '```text\nclose_order(plugin: str, order_key: str, actor: str = "shop") -> None\n```' in page
     assert "Raises `NotPayable`, [`InvalidRequest`](errors.md#invalidrequest) or" in page
+
+
+def test_the_page_of_operations_explains_every_outcome_and_action_and_names_no_other_operation() -> None:
+    (page,) = operations.pages().values()
+    begin, values = page.partition("<!-- operations:")[0], page.partition("\n## Values\n")[2].partition("\n## ")[0]
+    explained = {name for cell in re.findall(r"^\| (`[^|]+) \|", values, re.MULTILINE) for name in re.findall(r"`([a-z-]+)`", cell)}
+    assert explained == {item.value for kind in (core_operations.StartOutcome, core_operations.ReviewAction) for item in kind}
+    named = [name for listed in re.findall(r"^- What .*?\(([^)]+)\)", begin, re.MULTILINE) for name in re.findall(r"`(\w+)`", listed)]
+    assert named
+    assert set(named) <= set(core_operations.__all__)
 
 
 # Conformance ------------------------------------------------------------------------------------------------------------------------------
