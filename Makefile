@@ -9,7 +9,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 comma := ,
 # What is the same on every database, or tried there by `make kill-lines`.
 ANYWHERE := tests/django/security tests/django/test_checks.py tests/django/test_settings.py tests/django/test_tutorial.py \
-    tests/django/operations/test_books.py tests/django/operations/test_values.py tests/django/proofs/test_killing.py \
+    tests/django/operations/test_ledger.py tests/django/operations/test_values.py tests/django/proofs/test_killing.py \
     tests/smallest_shop/test_mutants.py
 # What takes long, and is run by `make test-long` and no other.
 LONG := tests/benchmarks tests/fuzz tests/proving tests/test_scaffold.py tests/testing/test_conformance.py

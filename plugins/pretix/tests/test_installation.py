@@ -41,7 +41,7 @@ from tillgate.django.models import Payment
 from tillgate.django.operations import run_worker
 from pretix.base.plugins import get_all_plugins
 assert get_settings().public_url == "https://tickets.example", get_settings()
-assert [str(payment method) for payment method in get_settings().payment methods] == ["alipay", "paypal", "creditcard"]
+assert [str(method) for method in get_settings().payment_methods] == ["alipay", "paypal", "creditcard"]
 assert (get_settings().timeout_minutes, list(get_settings().review_mail_to)) == (60, ["owner@tickets.example"])
 assert "tillgate_pretix" in [plugin.module for plugin in get_all_plugins()]
 for urlconf in ("maindomain", "event_domain", "organizer_domain", "organizer_alternative_domain"):
