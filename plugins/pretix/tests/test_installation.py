@@ -52,7 +52,7 @@ assert run_worker().faults == []
 print("all is well")
 """
     assert "all is well" in run(pretix, "shell", "-c", program)
-    assert "tillgate_pretix.signals.worker" in run(pretix, "runperiodic", "--list-tasks")
+    assert "tillgate_pretix.signals.run_worker" in run(pretix, "runperiodic", "--list-tasks")
 
 
 def test_a_wrong_line_in_the_file_is_told_by_the_check(pretix: dict[str, str]) -> None:
