@@ -70,7 +70,9 @@ zygote.end()
 
 
 def test_a_child_dies_at_its_line_by_sigkill_and_the_zygote_lives_on(modules: Path) -> None:
-    ran = subprocess.run([sys.executable, "-c", _ZYGOTE], cwd=modules, capture_output=True, text=True, check=True, timeout=60)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(modules), str(Path(__file__).parents[3])])}
+    command = [sys.executable, "-c", _ZYGOTE]
+    ran = subprocess.run(command, cwd=modules, env=environment, capture_output=True, text=True, check=True, timeout=60)
     told = ran.stdout.splitlines()
     assert [line.split("'")[1] for line in told[:3]] == [f"watched/__init__.py:{number}" for number in (2, 3, 4)]
     assert told[3] == "End(place='', points=3, fault='')"
