@@ -124,7 +124,7 @@ def check_mail() -> Found:
         hint = "Set TILLGATE['REVIEW_MAIL_TO'] or MANAGERS, or look at “needs review” in the admin every day and silence this."
         yield _warning(1, "Nobody is mailed when a payment needs review.", hint)
     elif project.EMAIL_BACKEND in _SENDING_NOTHING and not project.DEBUG:
-        message = f"Nobody is mailed when a payment needs a staff: {project.EMAIL_BACKEND} sends nothing, and all counts as mailed."
+        message = f"Nobody is mailed when a payment needs review: {project.EMAIL_BACKEND} sends nothing, and all counts as mailed."
         hint = "Set EMAIL_BACKEND to one that sends, or look at “needs review” in the admin every day and silence this."
         yield _warning(1, message, hint)
     elif project.EMAIL_BACKEND == _SMTP and project.EMAIL_TIMEOUT is None:

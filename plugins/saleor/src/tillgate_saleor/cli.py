@@ -40,7 +40,7 @@ def main() -> None:
 @main.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="The port to listen on.")
-@click.option("--no-worker", is_flag=True, help="Do not worker run: `tillgate-saleor manage tillgate worker` runs elsewhere.")
+@click.option("--no-worker", is_flag=True, help="Do not run the worker: `tillgate-saleor manage tillgate worker` runs elsewhere.")
 @click.option("--no-migrate", is_flag=True, help="Leave the database's tables as they are.")
 def serve(host: str, port: int, *, no_worker: bool, no_migrate: bool) -> None:
     """Serve the App, with the worker beside it.
