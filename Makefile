@@ -105,7 +105,7 @@ simulate: setup  ## play SEED=1 (or 1-100) with the payments of PAYMENTS=1000 or
 	    --driver tests.smallest_shop.telling:TellingDriver --seed $(or $(SEED),1) --payments $(or $(PAYMENTS),1000) \
 	    $(if $(ONLY),--only '$(ONLY)') $(if $(WITHOUT),--without '$(WITHOUT)') $(if $(TRACE),--trace) $(if $(RESULTS),--results '$(RESULTS)')
 
-simulate-mutants: setup  ## break the shop and the core in many ways, and see after how many payments the simulator notifications; ONLY="refund"
+simulate-mutants: setup  ## break the shop and the core in many ways, and see after how many payments the simulator notices; ONLY="refund"
 	@DJANGO_SETTINGS_MODULE=tests.proving.project TILLGATE_TEST_DATABASE=sqlite $(BIN)/python -m tests.proving.biting \
 	    $(if $(ONLY),--only '$(ONLY)') $(if $(RESULTS),--results '$(RESULTS)')
 
