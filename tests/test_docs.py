@@ -37,6 +37,7 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *(page for folder in ROOT.glob("[!.]*/") if folder.name not in NOT_OURS for page in folder.rglob("*.md"))]
 )
 SHOWN_IN_PARTS = {
+    "README.md",
     "docs/how-to/prove-a-plugin.md",
     "docs/how-to/write-a-shop-plugin.md",
     "docs/reference/sandbox.md",
@@ -479,7 +480,7 @@ def test_every_python_block_compiles(page: Path) -> None:
         compile(block, name_of(page), "exec")
 
 
-TO_PASTE = {"README.md", "docs/tutorial/first-payment.md"}
+TO_PASTE = {"docs/reference/gateway.md", "docs/tutorial/first-payment.md"}
 TO_RUN = [page for page in WITH_PYTHON if name_of(page) not in SHOWN_IN_PARTS | TO_PASTE]
 
 
@@ -511,8 +512,8 @@ class Prompt(code.InteractiveConsole):
         raise error
 
 
-def test_the_readme_example_can_be_pasted(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = blocks(section(read("README.md"), "Without a shop"), "python")
+def test_the_example_of_the_client_can_be_pasted(sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = blocks(section(read("docs/reference/gateway.md"), "Example"), "python")
     Prompt().paste(at(sandbox, example))
     said = capsys.readouterr().out
     assert f"Send the shopper to {sandbox.base_url}/cashier/" in said
@@ -602,6 +603,7 @@ def _module(name: str, source: str) -> ModuleType:
 
 def test_the_readme_begins_with_the_two_commands_and_says_what_is_not_proven() -> None:
     readme = read("README.md")
+    assert len(readme.splitlines()) <= 150
     assert blocks(readme, "bash") == ["make demo\nmake test\n"]
     assert "No live gateway has been called yet" in section(readme, "What is not proven")
 
