@@ -63,7 +63,9 @@ def test_the_page_of_operations_explains_every_outcome_and_action_and_names_no_o
     begin, values = page.partition("<!-- operations:")[0], page.partition("\n## Values\n")[2].partition("\n## ")[0]
     explained = {name for cell in re.findall(r"^\| (`[^|]+) \|", values, re.MULTILINE) for name in re.findall(r"`([a-z-]+)`", cell)}
     assert explained == {item.value for kind in (core_operations.StartOutcome, core_operations.ReviewAction) for item in kind}
-    named = [name for listed in re.findall(r"^- What .*?\(([^)]+)\)", begin, re.MULTILINE) for name in re.findall(r"`(\w+)`", listed)]
+    named = [
+        name for listed in re.findall(r"^- The operations .*?\(([^)]+)\)", begin, re.MULTILINE) for name in re.findall(r"`(\w+)`", listed)
+    ]
     assert named
     assert set(named) <= set(core_operations.__all__)
 
