@@ -127,7 +127,7 @@ def call(gateway: Calls, operation: str) -> Any:
     return gateway.query(REFERENCE) if operation == "query" else gateway.refund(refund())
 
 
-def take_action(kind: str, at: Account, *operations: str) -> list[Any]:
+def carry_out(kind: str, at: Account, *operations: str) -> list[Any]:
     """Carry operations out one after another through one gateway, over the transport of that kind."""
     if kind == "sync":
         with Gateway(at) as gateway:
@@ -159,7 +159,7 @@ def outcomes(kind: str, at: Account, operations: Sequence[str] = OPERATIONS) -> 
 
     def outcome(operation: str) -> Any:
         try:
-            return take_action(kind, at, operation)[0]
+            return carry_out(kind, at, operation)[0]
         except TillgateError as error:
             return error
 

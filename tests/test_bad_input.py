@@ -20,6 +20,7 @@ from tests.support import (
     NothingMayBeSent,
     account,
     call,
+    carry_out,
     closed_port,
     created,
     envelope,
@@ -29,7 +30,6 @@ from tests.support import (
     payment,
     refund,
     signature,
-    take_action,
     within,
 )
 from tillgate import (
@@ -185,7 +185,7 @@ CASES = [
 def test_a_bad_answer_proves_nothing_and_nothing_is_sent_again(scripted: ScriptedGateway, kind: str, operation: str, answer: bytes) -> None:
     scripted.script, scripted.requests = always(answer), []
     with pytest.raises(INCONCLUSIVE[operation]) as caught:
-        take_action(kind, account(base_url=scripted.url, **FAST), operation)
+        carry_out(kind, account(base_url=scripted.url, **FAST), operation)
     assert len(scripted.requests) == 1, "neither repeated nor redirected"
     sent = scripted.requests[0].parameters["verifySign"]
     shown = everything_shown(caught.value)
@@ -196,17 +196,17 @@ def test_a_bad_answer_proves_nothing_and_nothing_is_sent_again(scripted: Scripte
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_unknown_status_is_told_and_is_not_paid(scripted: ScriptedGateway, kind: str) -> None:
     scripted.script = always(http(envelope(found(status="teleported"))))
-    [answer] = take_action(kind, account(base_url=scripted.url, **FAST), "poll")
+    [answer] = carry_out(kind, account(base_url=scripted.url, **FAST), "query")
     assert (answer.status, answer.status_text) == (TransactionStatus.UNRECOGNISED, "teleported")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_missing_amount_is_told_as_missing(scripted: ScriptedGateway, kind: str) -> None:
     scripted.script = always(http(envelope(found(amount=None))))
-    [answer] = take_action(kind, account(base_url=scripted.url, **FAST), "poll")
+    [answer] = carry_out(kind, account(base_url=scripted.url, **FAST), "query")
     assert (answer.status, answer.amount) == (TransactionStatus.PAID, None)
     scripted.script = always(http(envelope(created(amount=None))))
-    [made] = take_action(kind, account(base_url=scripted.url, **FAST), "pay")
+    [made] = carry_out(kind, account(base_url=scripted.url, **FAST), "pay")
     assert made.amount is None
 
 
@@ -289,7 +289,7 @@ def test_an_answer_that_is_cut_or_reset_is_no_success(scripted: ScriptedGateway,
     for place in sorted(places):
         scripted.script, scripted.requests = cut(answer, place, how), []
         with pytest.raises(OutcomeUnknown):
-            take_action(kind, account(base_url=scripted.url, **FAST), operation)
+            carry_out(kind, account(base_url=scripted.url, **FAST), operation)
         assert len(scripted.requests) == 1
 
 
@@ -304,9 +304,9 @@ def test_an_answer_of_unknown_length_that_is_cut_is_no_success(scripted: Scripte
     for place in [*range(len(head), len(answer), 29), len(answer) - (1 if framing == "until the end" else 6)]:
         scripted.script = cut(answer, place, Cut.CLOSE)
         with pytest.raises(INCONCLUSIVE[operation]):
-            take_action(kind, at, operation)
+            carry_out(kind, at, operation)
     scripted.script = cut(answer, len(answer), Cut.CLOSE)
-    assert take_action(kind, at, operation)[0].reference == REFERENCE
+    assert carry_out(kind, at, operation)[0].reference == REFERENCE
 
 
 MALFORMED = [
@@ -336,7 +336,7 @@ MALFORMED = [
 def test_what_is_not_http_is_no_news(scripted: ScriptedGateway, kind: str, operation: str, answer: bytes) -> None:
     scripted.script, scripted.requests = always(answer, Cut.CLOSE), []
     with pytest.raises(INCONCLUSIVE[operation]) as caught:
-        take_action(kind, account(base_url=scripted.url, **FAST), operation)
+        carry_out(kind, account(base_url=scripted.url, **FAST), operation)
     assert len(str(caught.value)) < 600
     assert len(scripted.requests) == 1
 
@@ -349,7 +349,7 @@ def test_i11_a_gateway_that_echoes_the_request_leaks_no_signature(
 ) -> None:
     scripted.script, scripted.requests = lambda request: (start + request.body + b"\r\n\r\n", Cut.CLOSE), []
     with pytest.raises(INCONCLUSIVE[operation]) as caught:
-        take_action(kind, account(base_url=scripted.url, **FAST), operation)
+        carry_out(kind, account(base_url=scripted.url, **FAST), operation)
     sent = scripted.requests[0].parameters
     assert sent["verifySign"] == signature(sent)
     assert sent["verifySign"] not in everything_shown(caught.value)
@@ -359,13 +359,13 @@ def test_i11_a_gateway_that_echoes_the_request_leaks_no_signature(
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_closed_port_means_that_nothing_was_sent(kind: str, operation: str) -> None:
     with pytest.raises(NotSent) as caught:
-        take_action(kind, account(base_url=f"http://127.0.0.1:{closed_port()}", **FAST), operation)
+        carry_out(kind, account(base_url=f"http://127.0.0.1:{closed_port()}", **FAST), operation)
     assert (caught.value.operation, caught.value.reference) == (operation, REFERENCE)
 
 
 def test_a_refund_that_is_said_to_have_succeeded_has_succeeded(scripted: ScriptedGateway) -> None:
     scripted.script = always(http({"ret_code": "000100", "ret_msg": "refund success"}))
     for kind in KINDS:
-        assert take_action(kind, account(base_url=scripted.url, **FAST), "refund") == [
+        assert carry_out(kind, account(base_url=scripted.url, **FAST), "refund") == [
             Refunded(reference=REFERENCE, amount=Decimal("2.50"), ret_msg="refund success")
         ]

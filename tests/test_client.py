@@ -24,6 +24,7 @@ from tests.support import (
     TOKEN_DIGEST,
     account,
     call,
+    carry_out,
     closed_port,
     created,
     envelope,
@@ -34,7 +35,6 @@ from tests.support import (
     refund,
     run_async,
     signature,
-    take_action,
     within,
 )
 from tillgate import (
@@ -106,7 +106,7 @@ def test_i6_i8_a_kept_connection_that_dies_under_a_request_is_not_tried_again(
 ) -> None:
     scripted.script = in_turn([GOOD["query"]], [how], [GOOD[operation]])
     with pytest.raises(OutcomeUnknown):
-        take_action(kind, account(base_url=scripted.url, **FAST), "poll", operation)
+        carry_out(kind, account(base_url=scripted.url, **FAST), "query", operation)
     assert (len(scripted.requests), scripted.connections) == (2, 1)
 
 
@@ -115,7 +115,7 @@ def test_i6_i8_a_kept_connection_that_dies_under_a_request_is_not_tried_again(
 def test_a_refusal_is_final_and_sent_once(scripted: ScriptedGateway, kind: str, operation: str) -> None:
     scripted.script = always(http(envelope(code="000030", message="not enough"), 400))
     with pytest.raises(Refused, match="not enough"):
-        take_action(kind, account(base_url=scripted.url, **FAST), operation)
+        carry_out(kind, account(base_url=scripted.url, **FAST), operation)
     assert len(scripted.requests) == 1
 
 
@@ -129,7 +129,7 @@ def test_a_query_is_tried_again_after_a_failed_connection_429_and_5xx(
     scripted: ScriptedGateway, kind: str, failure: tuple[Step, ...]
 ) -> None:
     scripted.script = in_turn(failure, failure, [GOOD["query"]])
-    assert take_action(kind, account(base_url=scripted.url, **FAST), "poll")[0].reference == REFERENCE
+    assert carry_out(kind, account(base_url=scripted.url, **FAST), "query")[0].reference == REFERENCE
     assert len(scripted.requests) == 3
     assert len({request.body for request in scripted.requests}) == 1
 
@@ -140,7 +140,7 @@ def test_a_query_is_tried_again_after_a_failed_connection_429_and_5xx(
 def test_a_query_stops_at_its_attempts_and_tells_what_happened(scripted: ScriptedGateway, kind: str, attempts: int) -> None:
     scripted.script = always(http(b"", 503))
     with pytest.raises(AnswerNotUnderstood) as caught:
-        take_action(kind, account(base_url=scripted.url, **FAST, query_attempts=attempts), "poll")
+        carry_out(kind, account(base_url=scripted.url, **FAST, query_attempts=attempts), "query")
     assert caught.value.http_status == 503
     assert len(scripted.requests) == attempts
 
@@ -153,7 +153,7 @@ def test_a_query_stops_at_its_deadline(
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
     scripted.script = always(*failure)
     with within(5), pytest.raises((AnswerNotUnderstood, OutcomeUnknown)):
-        take_action(kind, account(base_url=scripted.url, **SLOW, query_attempts=10), "poll")
+        carry_out(kind, account(base_url=scripted.url, **SLOW, query_attempts=10), "query")
     assert 1 <= len(scripted.requests) < 4
 
 
@@ -161,7 +161,7 @@ def test_a_query_stops_at_its_deadline(
 def test_a_query_that_ran_out_of_time_was_sent_and_does_not_say_otherwise(scripted: ScriptedGateway, kind: str) -> None:
     scripted.script = always(60.0)
     with pytest.raises(OutcomeUnknown):
-        take_action(kind, account(base_url=scripted.url, **SLOW), "poll")
+        carry_out(kind, account(base_url=scripted.url, **SLOW), "query")
 
 
 @pytest.mark.usefixtures("quick_pauses")
@@ -180,7 +180,7 @@ def test_a_query_that_ran_out_of_time_was_sent_and_does_not_say_otherwise(script
 def test_a_query_that_was_answered_is_not_repeated(scripted: ScriptedGateway, kind: str, answer: bytes, error: type[GatewayError]) -> None:
     scripted.script = always(answer)
     with pytest.raises(error):
-        take_action(kind, account(base_url=scripted.url, **FAST), "poll")
+        carry_out(kind, account(base_url=scripted.url, **FAST), "query")
     assert len(scripted.requests) == 1
 
 
@@ -217,7 +217,7 @@ def test_pauses_grow_and_are_drawn_at_random(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_operation_is_one_signed_post_to_its_path(scripted: ScriptedGateway, kind: str) -> None:
     scripted.script = lambda request: [GOOD[request.operation]]
-    made, seen, done = take_action(kind, account(base_url=f"{scripted.url}/gate/", dialect=EXAMPLES, **FAST), *OPERATIONS)
+    made, seen, done = carry_out(kind, account(base_url=f"{scripted.url}/gate/", dialect=EXAMPLES, **FAST), *OPERATIONS)
     assert [request.head.split(" HTTP")[0] for request in scripted.requests] == [
         "POST /gate/online/v1/secure-pay",
         "POST /gate/app-data-search/v1/tran-query",
@@ -369,7 +369,7 @@ def test_i11_no_call_shows_a_secret_in_its_outcome_its_traceback_or_a_log(
 @pytest.mark.parametrize("kind", KINDS)
 def test_i11_a_failure_to_connect_shows_no_secret(kind: str, operation: str) -> None:
     with pytest.raises(NotSent) as caught:
-        take_action(kind, account(base_url=f"http://127.0.0.1:{closed_port()}", **FAST), operation)
+        carry_out(kind, account(base_url=f"http://127.0.0.1:{closed_port()}", **FAST), operation)
     shown = everything_shown(caught.value)
     assert TOKEN not in shown
     assert TOKEN_DIGEST not in shown

@@ -28,6 +28,7 @@ from tests.support import (
     NothingMayBeSent,
     account,
     call,
+    carry_out,
     closed_port,
     envelope,
     everything_shown,
@@ -35,7 +36,6 @@ from tests.support import (
     payment,
     refund,
     run_async,
-    take_action,
     within,
 )
 from tillgate import Account, AsyncGateway, ConfigurationError, Gateway, NotSent, OutcomeUnknown, Refused, new_reference, transport
@@ -62,13 +62,13 @@ def server() -> Iterator[ScriptedGateway]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_twenty_calls_use_one_connection(server: ScriptedGateway, kind: str) -> None:
-    take_action(kind, account(base_url=server.url, **FAST), *(["pay", "poll", "refund", "poll"] * 5))
+    carry_out(kind, account(base_url=server.url, **FAST), *(["pay", "query", "refund", "query"] * 5))
     assert (len(server.requests), server.connections) == (20, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_leaving_a_gateway_closes_its_connections(server: ScriptedGateway, kind: str) -> None:
-    take_action(kind, account(base_url=server.url, **FAST), "poll")
+    carry_out(kind, account(base_url=server.url, **FAST), "query")
     assert server.wait_until_none_is_open()
 
 
@@ -129,7 +129,7 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used(server: Scrip
 def test_no_cookie_is_kept(server: ScriptedGateway, kind: str) -> None:
     server.script = lambda request: [http(GOOD_BODIES[request.operation], headers={"Set-Cookie": "session=1; Path=/"})]
     by_name = server.url.replace("127.0.0.1", "localhost")  # a cookie jar may be shy of addresses without a name
-    take_action(kind, account(base_url=by_name, **FAST), "poll", "poll")
+    carry_out(kind, account(base_url=by_name, **FAST), "query", "query")
     assert not [request for request in server.requests if "cookie" in request.headers]
 
 
@@ -141,7 +141,7 @@ def test_no_proxy_or_password_is_read_from_the_environment(
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port()}")
-    take_action(kind, account(base_url=server.url, **FAST), "poll")
+    carry_out(kind, account(base_url=server.url, **FAST), "query")
     assert "authorization" not in server.requests[0].headers
 
 
@@ -231,7 +231,7 @@ def test_an_answer_may_come_letter_by_letter(server: ScriptedGateway, kind: str)
         yield good(request)[0][9:]
 
     server.script = slowly
-    take_action(kind, account(base_url=server.url, **FAST), *OPERATIONS)
+    carry_out(kind, account(base_url=server.url, **FAST), *OPERATIONS)
     assert (len(server.requests), server.connections) == (3, 1)
 
 
@@ -396,13 +396,13 @@ def test_the_deadline_holds_however_many_addresses_a_silent_host_has(monkeypatch
     with silent_addresses(monkeypatch) as port:
         at = account(base_url=f"http://pay.example:{port}", sandbox=True, connect_timeout_seconds=1.0, deadline_seconds=1.5)
         with within(3), pytest.raises(NotSent):
-            take_action("sync", at, "refund")
+            carry_out("sync", at, "refund")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="for the same reason")
 def test_an_address_that_answers_is_found_behind_some_that_do_not(server: ScriptedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     with silent_addresses(monkeypatch, last=int(server.url.rpartition(":")[2])) as port:
-        take_action("sync", account(base_url=f"http://pay.example:{port}", **FAST, connect_timeout_seconds=0.2), "poll")
+        carry_out("sync", account(base_url=f"http://pay.example:{port}", **FAST, connect_timeout_seconds=0.2), "query")
     assert len(server.requests) == 1
 
 
@@ -518,7 +518,7 @@ def tls_server() -> Iterator[ScriptedGateway]:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_certificate_that_is_not_trusted_means_that_nothing_was_sent(tls_server: ScriptedGateway, kind: str, operation: str) -> None:
     with pytest.raises(NotSent, match=r"(?i)certificate") as caught:
-        take_action(kind, account(base_url=tls_server.url, query_attempts=1), operation)
+        carry_out(kind, account(base_url=tls_server.url, query_attempts=1), operation)
     assert tls_server.requests == []
     assert "verifySign" not in everything_shown(caught.value)
 
@@ -529,14 +529,14 @@ def test_a_certificate_for_another_host_means_that_nothing_was_sent(
 ) -> None:
     monkeypatch.setattr(transport, "_ssl_context", trusting)
     with pytest.raises(NotSent):
-        take_action(kind, account(base_url=tls_server.url.replace("127.0.0.1", "127.0.0.2"), query_attempts=1), "refund")
+        carry_out(kind, account(base_url=tls_server.url.replace("127.0.0.1", "127.0.0.2"), query_attempts=1), "refund")
     assert tls_server.requests == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_calls_over_tls_share_a_connection(tls_server: ScriptedGateway, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "_ssl_context", trusting)
-    take_action(kind, account(base_url=tls_server.url), *OPERATIONS)
+    carry_out(kind, account(base_url=tls_server.url), *OPERATIONS)
     assert (len(tls_server.requests), tls_server.connections) == (3, 1)
 
 
@@ -566,7 +566,7 @@ def test_an_answer_cut_over_tls_leaves_the_outcome_unknown(
 
     if kind == "sync":
         with within(5), pytest.raises(OutcomeUnknown):
-            take_action(kind, at, "refund")
+            carry_out(kind, at, "refund")
     else:
         with within(5):
             run_async(kind, at, work)
@@ -578,11 +578,11 @@ def test_a_handshake_that_never_ends_is_given_up_and_nothing_was_sent(kind: str)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         at = account(base_url=f"https://127.0.0.1:{listener.getsockname()[1]}", connect_timeout_seconds=0.3, deadline_seconds=5)
         with within(5), pytest.raises(NotSent):
-            take_action(kind, at, "pay")
+            carry_out(kind, at, "pay")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_plain_http_where_tls_is_expected_means_that_nothing_was_sent(server: ScriptedGateway, kind: str) -> None:
     with pytest.raises(NotSent):
-        take_action(kind, account(base_url=server.url.replace("http://", "https://"), connect_timeout_seconds=0.3), "pay")
+        carry_out(kind, account(base_url=server.url.replace("http://", "https://"), connect_timeout_seconds=0.3), "pay")
     assert server.requests == []
