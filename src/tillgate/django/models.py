@@ -104,6 +104,8 @@ class Order(models.Model):
     """The one payment that was delivered to the shop as paid (I4)."""
     unpaid_check_at = models.DateTimeField(null=True, blank=True, db_index=True)
     """When to look whether the shop must be told that the order is unpaid."""
+    data = models.JSONField(default=dict, blank=True)
+    """The plugin's own."""
 
     class Meta:
         default_permissions = _PERMISSIONS

@@ -15,6 +15,7 @@ from tillgate.hooks.adapter import GatewayAdapter
 from tillgate.hooks.hookspecs import hookimpl, hookspec
 from tillgate.hooks.manager import ADAPTER_NAME, ENTRY_POINT_GROUP, build_plugin_manager, call_owner, emit, implements, plugin_manager
 from tillgate.hooks.values import Event, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
+from tillgate.lifecycle import PaymentStatus, RefundStatus
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
 
 __all__ = [
@@ -26,7 +27,9 @@ __all__ = [
     "OrderDescription",
     "PaidOutcome",
     "Payment",
+    "PaymentStatus",
     "Refund",
+    "RefundStatus",
     "RemoteEvent",
     "Review",
     "build_plugin_manager",

@@ -1,84 +1,51 @@
-"""Orders: registered and closed by the shop, and their state as a value."""
+"""Orders: registered and closed by the shop, and the addresses where a shopper pays them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from decimal import Decimal
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
 
 from tillgate import hooks
-from tillgate.django import operations, tickets
+from tillgate.django import clock, operations, tickets
 from tillgate.django.conf import get_settings
-from tillgate.django.models import NOTHING, Order, Payment
-from tillgate.django.operations.refunds import refundable
-from tillgate.django.operations.reviews import reported_paid
-from tillgate.django.operations.values import payment_value
+from tillgate.django.models import Order, database
 from tillgate.errors import ConfigurationError
-from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, OrderStatus, PaymentStatus
-from tillgate.shop.reviews import OpenReview, reviews_of
-from tillgate.wire import money
 
-__all__ = ["OrderState", "close_order", "open_order", "order_state", "pay_url", "start_url"]
+__all__ = ["close_order", "open_order", "pay_url", "set_order_data", "start_url"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderState:
-    """What Tillgate knows of an order. Amounts are in the currency of its payments.
-
-    `held_amount` is money that the gateway holds for the order: paid and not refunded, whether it paid the order or not.
-    `refundable_amount` is what can still be refunded of `paid_by`, the payment that paid the order. `reported_paid`: the gateway says
-    "paid" of a payment, though a check failed, so the shopper should not pay again. `open_payments` may still be paid.
-    """
-
-    status: OrderStatus
-    held_amount: Decimal
-    refunded_amount: Decimal
-    refundable_amount: Decimal
-    paid_by: hooks.Payment | None
-    reported_paid: bool
-    open_payments: tuple[hooks.Payment, ...]
-    reviews: tuple[OpenReview, ...]
-
-
-def order_state(plugin: str, order_key: str) -> OrderState | None:
-    """Return the state of an order, or None for an order that was never opened and has no payment."""
-    order = Order.objects.select_related("paid_by").filter(plugin=plugin, key=order_key).first()
-    if order is None:
-        return None
-    payments = list(Payment.objects.filter(order=order).order_by("pk"))
-    for payment in payments:
-        payment.order = order
-    paid = [payment for payment in payments if payment.status == PaymentStatus.PAID]
-    refunded = {payment.pk: payment.refunded_amount for payment in paid}
-    payer = next((payment for payment in paid if payment.pk == order.paid_by_id), None)
-    return OrderState(
-        status=order.status,
-        held_amount=money.total(max(NOTHING, money.left_of(payment.amount, [refunded[payment.pk]])) for payment in paid),
-        refunded_amount=money.total(refunded.values()),
-        refundable_amount=refundable(payer) if payer else NOTHING,
-        paid_by=payment_value(payer) if payer else None,
-        reported_paid=bool(reported_paid([payment.pk for payment in payments])),
-        open_payments=tuple(payment_value(payment) for payment in payments if payment.status in OPEN_PAYMENT_STATUSES),
-        reviews=reviews_of(plugin, order_key),
-    )
-
-
-def open_order(plugin: str, order_key: str) -> None:
+def open_order(plugin: str, order_key: str, *, actor: str = "shop", even_if_closed: bool = False) -> None:
     """Register an order that awaits payment. Touches the database only: call it where the shop writes the order.
 
-    If no shopper starts a payment, the plugin hears `tillgate_order_unpaid` as for any other order. Raises `ConfigurationError` where the
-    plugin is not installed or does not know the order.
+    If no shopper starts a payment, the plugin hears `tillgate_order_unpaid` as for any other order. `even_if_closed`: an order that was
+    closed and is not paid holds its stock again, so the plugin hears of it once more; it stays closed. Raises `ConfigurationError` where
+    the plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
-    operations.open_order(plugin, order_key)
+    operations.open_order(plugin, order_key, actor)
+    if even_if_closed:
+        check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
+        closed = Order.objects.filter(plugin=plugin, key=order_key, closed_at__isnull=False, paid_by=None, unpaid_check_at=None)
+        closed.update(unpaid_check_at=check_at)
 
 
-def close_order(plugin: str, order_key: str) -> None:
+def close_order(plugin: str, order_key: str, *, actor: str = "shop") -> None:
     """Note that the shop cancelled an order: no payment starts, and open payments are still polled. Touches the database only.
 
     Raises `ConfigurationError` where the plugin is not installed or does not know the order.
     """
     _require_known(plugin, order_key)
-    operations.close_order(plugin, order_key)
+    operations.close_order(plugin, order_key, actor)
+
+
+def set_order_data(plugin: str, order_key: str, **data: Any) -> None:
+    """Store data of the plugin with an order, beside what is stored already; None removes a key. `OrderState.data` holds it."""
+    with transaction.atomic(using=database()):
+        order = Order.objects.select_for_update().get(plugin=plugin, key=order_key)
+        order.data = {name: value for name, value in {**order.data, **data}.items() if value is not None}
+        order.save(update_fields=["data"])
 
 
 def pay_url(plugin: str, order_key: str) -> str:

@@ -1,4 +1,4 @@
-"""Payments: the methods that a shopper can choose, and a payment that is started with one of them."""
+"""Payments: the methods that a shopper can choose, and a payment that is started with one of them, and polled."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from tillgate import hooks
 from tillgate.django import operations
 from tillgate.django.conf import get_settings
 from tillgate.django.forms import METHOD_LABELS
-from tillgate.django.operations.values import payment_value
+from tillgate.django.models import Payment
+from tillgate.django.operations import StartOutcome
 from tillgate.errors import TillgateError
+from tillgate.shop.states import PaymentState, find_payment
 from tillgate.wire.messages import Terminal
 from tillgate.wire.money import CURRENCY
 
 _log = logging.getLogger("tillgate")
 
-__all__ = ["MethodChoice", "StartedPayment", "payment_methods", "start_payment"]
+__all__ = ["MethodChoice", "StartOutcome", "StartedPayment", "payment_methods", "poll", "start_payment"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +42,16 @@ def payment_methods() -> tuple[MethodChoice, ...]:
 class StartedPayment:
     """The next step of a shopper: a redirect, or a problem with a message for the shopper, translated.
 
-    `redirect_url` is the payment page, or empty. `is_paid`: the order is paid already, so lead the shopper to the order. `payment` is None
-    where none was started.
+    `redirect_url` is the payment page, or empty. `is_paid`: the order is paid already, so lead the shopper to the order. `outcome` and
+    `payment` are None where no payment was started. `detail` is the gateway's own text, for staff.
     """
 
     redirect_url: str = ""
     message: str = ""
     is_paid: bool = False
-    payment: hooks.Payment | None = None
+    outcome: StartOutcome | None = None
+    payment: PaymentState | None = None
+    detail: str = ""
 
 
 def start_payment(
@@ -59,13 +62,15 @@ def start_payment(
     terminal: str = Terminal.ONLINE,
     account: str = "default",
     data: dict[str, Any] | None = None,
+    actor: str = "start",
 ) -> StartedPayment:
     """Start a payment of an order, or find the open one of the same method and amount. Call it outside any transaction.
 
-    A faulty order, setting or plugin becomes a message for the shopper too, and is logged.
+    A faulty order, setting or plugin becomes a message for the shopper too, and is logged. `account` is the alias of the account, and
+    `data` the plugin's own: hooks find it with the payment.
     """
     try:
-        started = operations.start_payment(plugin, order_key, method=method, terminal=terminal, account=account, data=data, actor="start")
+        started = operations.start_payment(plugin, order_key, method=method, terminal=terminal, account=account, data=data, actor=actor)
     except operations.NotPayable as error:
         return StartedPayment(message=_("This order cannot be paid: %(because)s.") % {"because": error})
     except TillgateError:
@@ -73,16 +78,27 @@ def start_payment(
         return StartedPayment(
             message=_("The payment could not be started, and nothing was charged. Please try again later or ask the shop.")
         )
-    value = payment_value(started.payment)
-    if started.outcome is operations.StartOutcome.REDIRECT:
-        return StartedPayment(redirect_url=started.payment.payment_url, payment=value)
-    if started.outcome is operations.StartOutcome.PAID:
-        return StartedPayment(is_paid=True, payment=value)
-    return StartedPayment(message=explain(started.outcome), payment=value)
+    outcome = started.outcome
+    return StartedPayment(
+        redirect_url=started.payment.payment_url if outcome is StartOutcome.REDIRECT else "",
+        message=explain(outcome) if outcome in (StartOutcome.REFUSED, StartOutcome.UNKNOWN) else "",
+        is_paid=outcome is StartOutcome.PAID,
+        outcome=outcome,
+        payment=find_payment(plugin, payment_id=str(started.payment.pk)),
+        detail=started.detail,
+    )
 
 
-def explain(outcome: operations.StartOutcome) -> str:
+def poll(payment_id: str, *, actor: str) -> PaymentState:
+    """Ask the gateway about a payment, unless it was asked just now, apply the answer, and return the payment. Uses the network."""
+    payment = operations.reconcile(Payment.objects.select_related("order").get(pk=int(payment_id)), actor)
+    state = find_payment(payment.order.plugin, payment_id=payment_id)
+    assert state is not None
+    return state
+
+
+def explain(outcome: StartOutcome) -> str:
     """Return what a shopper reads where no payment page was opened."""
-    if outcome is operations.StartOutcome.REFUSED:
+    if outcome is StartOutcome.REFUSED:
         return _("This way of paying cannot be used now. Nothing was charged. Please choose another, or try again later.")
     return _("The payment service did not answer. If you were charged, your order will be marked paid by itself. You can try again.")

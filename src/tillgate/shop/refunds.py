@@ -1,4 +1,4 @@
-"""Refunds, of a payment or of the payment that paid an order."""
+"""Refunds: asked for by staff or the shop, withdrawn while they wait, and settled by staff where their outcome is unknown."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from django.db import connections
 
-from tillgate import hooks
 from tillgate.django import operations
-from tillgate.django.models import Order, database
-from tillgate.django.operations.values import refund_value
+from tillgate.django.models import Order, Refund, database
+from tillgate.django.operations.refunds import RefundNotPossible, settle_by_staff, withdraw
+from tillgate.shop.states import RefundState, refund_state
 
-__all__ = ["refund", "refund_order"]
+__all__ = ["RefundNotPossible", "refund", "refund_order", "settle_refund", "withdraw_refund"]
 
 
 def refund(
@@ -23,25 +23,39 @@ def refund(
     staff: str = "",
     reason: str = "",
     data: Mapping[str, Any] | None = None,
-    expected_refund: str | None = None,
-) -> hooks.Refund:
+    newest_refund: str | None = None,
+) -> RefundState:
     """Refund part or all of a payment, and return the refund as it stands.
 
     Outside a transaction the refund is sent now, and the returned status is its outcome. Inside one it is queued, and sent after the
-    commit. `expected_refund` is the id of the newest refund that staff saw, "" for none: a newer one refuses the action.
+    commit. `newest_refund` is the id of the newest refund that staff saw, "" for none: a newer one refuses the action.
 
-    Raises `operations.RefundNotPossible` or `InvalidRequest`, and nothing was refunded.
+    Raises `RefundNotPossible` or `InvalidRequest`, and nothing was refunded.
     """
-    seen = None if expected_refund is None else int(expected_refund or 0)
+    seen = None if newest_refund is None else int(newest_refund or 0)
     about: dict[str, Any] = {"staff": staff, "reason": reason, "data": data, "seen": seen}
     is_inside = connections[database()].in_atomic_block
     row = operations.queue_refund(int(payment_id), amount, **about) if is_inside else operations.refund(int(payment_id), amount, **about)
-    return refund_value(row)
+    return _state(row.pk)
 
 
-def refund_order(plugin: str, order_key: str, amount: Decimal | str, **options: Any) -> hooks.Refund:
+def refund_order(plugin: str, order_key: str, amount: Decimal | str, **options: Any) -> RefundState:
     """Refund part or all of the payment that paid an order. Options and errors are those of `refund`."""
     paid_by = Order.objects.filter(plugin=plugin, key=order_key).values_list("paid_by", flat=True).first()
     if paid_by is None:
-        raise operations.RefundNotPossible(f"no payment has paid order {plugin}:{order_key}")
+        raise RefundNotPossible(f"no payment has paid order {plugin}:{order_key}")
     return refund(str(paid_by), amount, **options)
+
+
+def withdraw_refund(refund_id: str, *, staff: str) -> RefundState:
+    """Give up a refund that waits to be sent. Raises `RefundNotPossible` when it does not wait any more."""
+    return _state(withdraw(int(refund_id), staff=staff).pk)
+
+
+def settle_refund(refund_id: str, *, done: bool, staff: str) -> RefundState:
+    """Settle a refund of unknown outcome as staff found it at the gateway. Raises `RefundNotPossible` when its outcome is known."""
+    return _state(settle_by_staff(int(refund_id), done=done, staff=staff).pk)
+
+
+def _state(refund_id: int) -> RefundState:
+    return refund_state(Refund.objects.select_related("payment__order").get(pk=refund_id))

@@ -1,26 +1,55 @@
-"""Reviews of an order: shown to the shop's staff, opened by the plugin, and closed by an action of staff."""
+"""Reviews of an order or an account: shown to the shop's staff, opened by the plugin, and closed by an action of staff."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+from django.db import transaction
+from django.db.models import Q
 
 from tillgate.django import operations
-from tillgate.django.models import Payment, Review
-from tillgate.django.operations import reviews
+from tillgate.django.models import Order, Payment, Review, database
+from tillgate.django.operations import ActionNotPossible, RefundNotPossible
+from tillgate.django.operations import reviews as rows
 from tillgate.django.staff import words
+from tillgate.django.staff.masking import Mask
 from tillgate.lifecycle import ReviewAction, ReviewReason
+from tillgate.shop.states import RefundState, refund_state
 
-__all__ = ["OpenReview", "open_review", "resolve_review", "reviews_of"]
+__all__ = [
+    "MONEY_REASONS",
+    "ActionNotPossible",
+    "ActionResult",
+    "OpenReview",
+    "ReviewAction",
+    "ReviewReason",
+    "close_reviews",
+    "find_review",
+    "open_review",
+    "open_reviews",
+    "resolve_review",
+]
+
+MONEY_REASONS: Final = rows.HELD_REASONS
+"""The reasons of reviews about paid money that did not pay its order, or is more or less than the order costs."""
+
+_WITH_NOTE: Final = frozenset({ReviewAction.DISMISS, ReviewAction.FORCE_EXPIRE})
+_WITH_AMOUNT: Final = frozenset({ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenReview:
     """An open review as staff read it, with its actions in order.
 
-    `version` goes back with the action: when the review says something else by then, the action is refused. `title` and `message` are in
-    the active language.
+    `version` and `newest_refund` go back with the action: when the review says something else by then, or there is a newer refund, the
+    action is refused. `title` and `message` are in the active language, without secrets. `plugin` and `order_key` are empty for a review of
+    an account, `payment_id` and `reference` for a review without a payment. `withdraws` is the refund that the action "withdraw" gives up.
     """
 
     id: str
@@ -30,23 +59,86 @@ class OpenReview:
     version: str
     opened_at: datetime
     reported_paid: bool
-    payment_id: str | None
+    plugin: str
+    order_key: str
+    account: str
+    payment_id: str
+    reference: str
+    newest_refund: str
     actions: tuple[ReviewAction, ...]
+    withdraws: RefundState | None
+
+    @property
+    def takes_note(self) -> bool:
+        """Whether an action of it takes a note."""
+        return not _WITH_NOTE.isdisjoint(self.actions)
+
+    @property
+    def takes_amount(self) -> bool:
+        """Whether an action of it takes an amount."""
+        return not _WITH_AMOUNT.isdisjoint(self.actions)
+
+    def label(self, action: ReviewAction) -> str:
+        """Return an action's label in the active language."""
+        text = str(words.ACTIONS[action])
+        return f"{text} (USD {self.withdraws.amount})" if action is ReviewAction.WITHDRAW and self.withdraws else text
 
 
-def reviews_of(plugin: str, order_key: str) -> tuple[OpenReview, ...]:
-    """Return the open reviews of an order, the oldest first."""
-    rows = Review.objects.filter(order__plugin=plugin, order__key=order_key, resolved_at__isnull=True)
-    return tuple(_value(row) for row in rows.select_related("order", "payment", "refund", "outbox_event").order_by("pk"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionResult:
+    """The result of a review action: whether the review is closed now, and a message for staff without secrets."""
+
+    resolved: bool
+    message: str
+
+
+def open_reviews(
+    plugin: str,
+    *,
+    order_keys: Iterable[str] = (),
+    prefix: str = "",
+    accounts: Iterable[str] = (),
+    account_prefix: str = "",
+    reasons: Iterable[ReviewReason] = (),
+) -> tuple[OpenReview, ...]:
+    """Return open reviews, the oldest first: all of the plugin's orders, or those of the named orders and accounts.
+
+    `order_keys` and `prefix` choose orders by their keys. `accounts` and `account_prefix` choose reviews of accounts, their payments
+    and the orders of those. `reasons` keeps those of some reasons.
+    """
+    chosen = [Q(order__plugin=plugin, order__key=key) for key in order_keys]
+    if prefix:
+        chosen.append(Q(order__plugin=plugin, order__key__startswith=prefix))
+    for name in ("account", "payment__account", "order__payments__account"):
+        chosen += [Q(**{name: alias}) for alias in accounts]
+        if account_prefix:
+            chosen.append(Q(**{f"{name}__startswith": account_prefix}))
+    found = Review.objects.filter(reduce(or_, chosen) if chosen else Q(order__plugin=plugin), resolved_at__isnull=True).distinct()
+    if wanted := list(reasons):
+        found = found.filter(reason__in=wanted)
+    return tuple(map(_value, found.select_related("order", "payment__order", "refund__payment__order", "outbox_event").order_by("pk")))
+
+
+def find_review(review_id: str) -> OpenReview | None:
+    """Return an open review, or None when it is closed or unknown."""
+    found = Review.objects.filter(pk=int(review_id), resolved_at__isnull=True)
+    return next(map(_value, found.select_related("order", "payment__order", "refund__payment__order", "outbox_event")), None)
 
 
 def open_review(payment_id: str, message: str, *, actor: str, reason: ReviewReason = ReviewReason.PAID_NOT_PAYABLE) -> None:
     """Open a review about a paid payment, with a message of the plugin's own; nothing happens where the same case is open.
 
-    Touches the database only. `actor` is the plugin's name.
+    Takes the order's lock and touches the database only. `actor` is the plugin's name.
     """
     payment = Payment.objects.select_related("order").get(pk=int(payment_id))
-    reviews.open_review(reason, message, actor, order=payment.order, payment=payment, account=payment.account)
+    with transaction.atomic(using=database()):
+        order = Order.objects.select_for_update().get(pk=payment.order_id)
+        rows.open_review(reason, message, actor, order=order, payment=payment, account=payment.account)
+
+
+def close_reviews(review_ids: Iterable[str], resolution: str) -> None:
+    """Close reviews whose cases have ended without staff; `resolution` says why. Each takes the lock of its order."""
+    rows.settle(Review.objects.filter(pk__in=[int(one) for one in review_ids]), resolution)
 
 
 def resolve_review(
@@ -57,24 +149,46 @@ def resolve_review(
     note: str = "",
     amount: Decimal | str | None = None,
     version: str = "",
-) -> tuple[bool, str]:
-    """Do what staff chose about a review; return whether it is closed now, and a message for staff. Call it outside any transaction.
+    newest_refund: str | None = None,
+    withdraws: str = "",
+    press: str = "",
+) -> ActionResult:
+    """Do what staff chose about a review, and return the result. Call it outside any transaction.
 
-    Raises `operations.ActionNotPossible`, `operations.RefundNotPossible` or `InvalidRequest`, and nothing was done.
+    `press` is an idempotency key: a repeated one makes no second refund. Raises `ActionNotPossible`, `RefundNotPossible` or
+    `InvalidRequest`, and nothing was done.
     """
-    done = operations.take_action(int(review_id), str(action), staff=staff, note=note, amount=amount, read=version)
-    return done.resolved, done.message
+    seen: dict[str, Any] = {"seen": None if newest_refund is None else int(newest_refund or 0)}
+    seen |= {"withdraws": int(withdraws) if withdraws else None, "press": press, "read": version}
+    mask = _mask(Review.objects.select_related("payment", "refund").get(pk=int(review_id)))
+    try:
+        done = operations.take_action(int(review_id), str(action), staff=staff, note=note, amount=amount, **seen)
+    except (ActionNotPossible, RefundNotPossible) as error:
+        raise type(error)(mask(str(error))) from None
+    return ActionResult(resolved=done.resolved, message=mask(done.message))
+
+
+def _mask(row: Review) -> Callable[[str], str]:
+    return Mask([row.payment], [row.refund]).text
 
 
 def _value(row: Review) -> OpenReview:
+    withdraws = operations.to_withdraw(row)
+    newest = row.payment.refunds.order_by("-pk").values_list("pk", flat=True).first() if row.payment else None
     return OpenReview(
         id=str(row.pk),
         reason=ReviewReason(row.reason),
         title=words.reason(row.reason),
-        message=row.message,
+        message=_mask(row)(row.message),
         version=row.version,
         opened_at=row.opened_at,
         reported_paid=row.reported_paid,
-        payment_id=str(row.payment_id) if row.payment_id else None,
+        plugin=row.order.plugin if row.order else "",
+        order_key=row.order.key if row.order else "",
+        account=row.account,
+        payment_id=str(row.payment_id or ""),
+        reference=row.payment.reference if row.payment else "",
+        newest_refund=str(newest or ""),
         actions=operations.actions_for(row),
+        withdraws=refund_state(withdraws) if withdraws else None,
     )

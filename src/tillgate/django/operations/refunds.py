@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -41,6 +41,7 @@ __all__ = [
     "record_external_refund",
     "refund",
     "refundable",
+    "refundable_of",
     "send_refund",
     "settle_by_notification",
     "settle_by_staff",
@@ -69,6 +70,13 @@ class RefundNotPossible(Exception):
 def refundable(payment: Payment) -> Decimal:
     """Return how much of a payment can still be refunded, in dollars."""
     return _left(payment, payment.refunds.all()) if payment.status == PaymentStatus.PAID else NOTHING
+
+
+def refundable_of(payment: Payment, refunds: Iterable[Refund]) -> Decimal:
+    """Return how much of a payment can still be refunded, by its refunds that were read already."""
+    if payment.status != PaymentStatus.PAID:
+        return NOTHING
+    return max(NOTHING, money.left_of(payment.amount, [one.amount for one in refunds if one.status in BOUND_REFUND_STATUSES]))
 
 
 def _left(payment: Payment, refunds: QuerySet[Refund]) -> Decimal:

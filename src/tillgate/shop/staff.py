@@ -1,0 +1,82 @@
+"""The parts of a staff page: permissions, status badges, timelines, the refund form and the message about a refund."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Q
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+
+from tillgate.django.forms import RefundForm
+from tillgate.django.models import Order, Refund
+from tillgate.django.staff import words
+from tillgate.django.staff.masking import Mask
+from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE, Line, badge, refund_outcome, row_id, timeline_of
+from tillgate.shop.states import PaymentState, RefundState
+
+__all__ = [
+    "MAY_REFUND",
+    "MAY_RESOLVE",
+    "Line",
+    "RefundForm",
+    "admin_url",
+    "badge_of",
+    "form_id",
+    "method_label",
+    "refund_of_press",
+    "say_refund",
+    "timeline",
+]
+
+method_label = words.method_name
+
+
+def form_id(given: str | None) -> str:
+    """Return the id of a payment, refund or review from a form, or "" if the form has none that can be one."""
+    return str(row_id(given) or "")
+
+
+def badge_of(value: PaymentState | RefundState) -> str:
+    """Return the HTML of the badge of a payment's or a refund's status: an icon and its word, in the active language."""
+    kinds = words.PAYMENT_STATUSES if isinstance(value, PaymentState) else words.REFUND_STATUSES
+    return badge(kinds[value.status])
+
+
+def timeline(plugin: str, order_key: str, *, payment_id: str = "") -> list[Line]:
+    """Return the timeline of an order for a staff page, the oldest entry first, or of one payment with the entries of the whole order.
+
+    Secrets are hidden. At most 300 entries, the newest.
+    """
+    order = Order.objects.filter(plugin=plugin, key=order_key).first()
+    if order is None:
+        return []
+    entries = order.timeline.filter(Q(payment=int(payment_id)) | Q(payment__isnull=True)) if payment_id else order.timeline.all()
+    payments = list(order.payments.prefetch_related("refunds"))
+    return timeline_of(entries, Mask(payments, [refund for payment in payments for refund in payment.refunds.all()]))
+
+
+def refund_of_press(payment: PaymentState, press: str) -> RefundState | None:
+    """Return the refund that the same idempotency key made already: a double press makes one refund and shows its result twice.
+
+    The key stands in the refund's data as `press`.
+    """
+    return next((refund for refund in reversed(payment.refunds) if press and refund.data.get("press") == press), None)
+
+
+def admin_url(request: HttpRequest, model: str, row: str) -> str:
+    """Return the address in the admin of a `payment` or a `review`, or "" for a user who may not see it or a shop without the admin."""
+    user: Any = request.user
+    if not (user.is_staff and user.has_perm(f"tillgate.view_{model}")):
+        return ""
+    try:
+        return reverse(f"admin:tillgate_{model}_change", args=[row])
+    except NoReverseMatch:
+        return ""
+
+
+def say_refund(request: HttpRequest, refund_id: str) -> None:
+    """Add Django's message about a refund as it stands now, for staff."""
+    refund = Refund.objects.select_related("payment").get(pk=int(refund_id))
+    messages.add_message(request, *refund_outcome(refund, Mask([refund.payment], [refund])))

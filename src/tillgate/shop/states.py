@@ -1,0 +1,230 @@
+"""Orders, payments and refunds as values that tell more than those of the hooks; a plugin never holds a row of Tillgate's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from tillgate import hooks
+from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, database
+from tillgate.django.operations.outbox import AGAIN
+from tillgate.django.operations.refunds import refundable_of
+from tillgate.django.operations.reviews import reported_paid
+from tillgate.django.operations.starting import is_order_paid
+from tillgate.django.operations.values import order_value, payment_value, refund_value
+from tillgate.django.staff.masking import Mask
+from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, OrderStatus, PaymentStatus, RefundStatus
+from tillgate.wire import money
+
+__all__ = [
+    "OrderState",
+    "PaymentState",
+    "RefundState",
+    "find_payment",
+    "find_refund",
+    "locked_order",
+    "order_state",
+    "order_states",
+    "redelivered_payment",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefundState(hooks.Refund):
+    """A refund as it stands. `answer` is the gateway's own text, without secrets.
+
+    `confirmed`: a notification on the refund's own address says that it succeeded. `external`: staff entered it, made elsewhere.
+    """
+
+    answer: str
+    requested_by: str
+    external: bool
+    confirmed: bool
+    created_at: datetime
+    status_since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentState(hooks.Payment):
+    """A payment as it stands. Amounts are in its currency.
+
+    `held_amount` is what the gateway holds of it: paid and not refunded. `refundable_amount` is what staff can still refund: queued refunds
+    and those of unknown outcome count as gone. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid",
+    though a check failed, so the shopper should not pay again. `payment_url` is the gateway's payment page, or empty.
+    """
+
+    account: str
+    terminal: str
+    created_at: datetime
+    payment_url: str
+    held_amount: Decimal
+    refunded_amount: Decimal
+    refundable_amount: Decimal
+    paid_the_order: bool
+    reported_paid: bool
+    refunds: tuple[RefundState, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the shopper may still pay it."""
+        return self.status in OPEN_PAYMENT_STATUSES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderState:
+    """What Tillgate knows of an order: its status and its payments, the oldest first.
+
+    `is_paid`: a payment has paid the order, though the shop may not have been told yet. `data` is the plugin's own, see `set_order_data`.
+    """
+
+    plugin: str
+    key: str
+    status: OrderStatus
+    is_closed: bool
+    is_paid: bool
+    waits_since: datetime | None
+    payments: tuple[PaymentState, ...]
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def paid_by(self) -> PaymentState | None:
+        """The payment that the shop applied."""
+        return next((payment for payment in self.payments if payment.paid_the_order), None)
+
+    @property
+    def held(self) -> tuple[PaymentState, ...]:
+        """The payments of which the gateway holds money, whether they paid the order or not."""
+        return tuple(payment for payment in self.payments if payment.held_amount > 0)
+
+    @property
+    def open_payments(self) -> tuple[PaymentState, ...]:
+        """The payments that the shopper may still pay."""
+        return tuple(payment for payment in self.payments if payment.is_open)
+
+    @property
+    def held_amount(self) -> Decimal:
+        """What the gateway holds for the order."""
+        return money.total(payment.held_amount for payment in self.payments)
+
+    @property
+    def refunded_amount(self) -> Decimal:
+        """What was refunded of the order's payments."""
+        return money.total(payment.refunded_amount for payment in self.payments)
+
+    @property
+    def refundable_amount(self) -> Decimal:
+        """What staff can still refund of the payment that paid the order."""
+        return self.paid_by.refundable_amount if self.paid_by else NOTHING
+
+    @property
+    def reported_paid(self) -> bool:
+        """Whether the gateway reports a payment paid though a check failed: staff decide, and the shopper should not pay again."""
+        return any(payment.reported_paid for payment in self.payments)
+
+
+def order_state(plugin: str, order_key: str) -> OrderState | None:
+    """Return the state of an order, or None for an order that was never opened and has no payment."""
+    return next(iter(order_states(plugin, [order_key])), None)
+
+
+def order_states(plugin: str, order_keys: Iterable[str] = (), *, prefix: str = "") -> list[OrderState]:
+    """Return the states of several orders, the oldest first: those of the keys, and those whose keys begin with `prefix`, if given."""
+    chosen = Q(key__in=list(order_keys))
+    if prefix:
+        chosen |= Q(key__startswith=prefix)
+    return [_state(order) for order in Order.objects.filter(chosen, plugin=plugin).order_by("pk")]
+
+
+@contextmanager
+def locked_order(plugin: str, order_key: str) -> Iterator[OrderState]:
+    """Hold Tillgate's lock of an order inside a transaction, and yield the order's state under it.
+
+    Every event of the order takes the same lock first, so lock the shop's own rows after it. Raises `Order.DoesNotExist` of Django's
+    `ObjectDoesNotExist` for an order that Tillgate does not know.
+    """
+    with transaction.atomic(using=database()):
+        yield _state(Order.objects.select_for_update().get(plugin=plugin, key=order_key))
+
+
+def find_payment(plugin: str, *, payment_id: str | None = None, reference: str | None = None) -> PaymentState | None:
+    """Return a payment of the plugin's orders by its id or its reference, or None."""
+    chosen = Payment.objects.filter(order__plugin=plugin)
+    chosen = chosen.filter(reference=reference) if payment_id is None else chosen.filter(pk=int(payment_id))
+    return next(iter(_payment_states(chosen)), None)
+
+
+def find_refund(plugin: str, refund_id: str) -> RefundState | None:
+    """Return a refund of the plugin's orders, or None."""
+    chosen = Refund.objects.select_related("payment__order").filter(payment__order__plugin=plugin, pk=int(refund_id))
+    return next(map(refund_state, chosen), None)
+
+
+def redelivered_payment(plugin: str, order_key: str) -> PaymentState | None:
+    """Return the payment that Tillgate is telling the shop once more, because staff chose to deliver it again; None where there is none."""
+    local = OutboxEvent.objects.filter(order__plugin=plugin, order__key=order_key, done_at__isnull=True).exclude(
+        kind=OutboxEventKind.REMOTE
+    )
+    first = local.order_by("pk").first()  # they are delivered in order
+    if first is None or first.kind != OutboxEventKind.PAYMENT_PAID or AGAIN not in first.data:
+        return None
+    return find_payment(plugin, payment_id=str(first.payment_id))
+
+
+def refund_state(refund: Refund) -> RefundState:
+    """Return the state of a refund's row."""
+    return RefundState(
+        **_values(refund_value(refund)),
+        answer=Mask([refund.payment], [refund]).text(refund.answer),
+        requested_by=refund.requested_by,
+        external=refund.external,
+        confirmed=refund.confirmed,
+        created_at=refund.created_at,
+        status_since=refund.status_since,
+    )
+
+
+def _state(order: Order) -> OrderState:
+    return OrderState(
+        **_values(order_value(order)),
+        status=order.status,
+        is_closed=order.closed_at is not None,
+        is_paid=is_order_paid(order),
+        waits_since=order.created_at if order.unpaid_check_at else None,
+        payments=tuple(_payment_states(Payment.objects.filter(order=order))),
+        data=order.data,
+    )
+
+
+def _payment_states(chosen: QuerySet[Payment]) -> Iterator[PaymentState]:
+    payments = list(chosen.select_related("order").prefetch_related("refunds").order_by("pk"))
+    reported = reported_paid([payment.pk for payment in payments]) if payments else set()
+    for payment in payments:
+        refunds = sorted(payment.refunds.all(), key=lambda refund: refund.pk)
+        for refund in refunds:
+            refund.payment = payment
+        refunded = money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED)
+        is_paid = payment.status == PaymentStatus.PAID
+        yield PaymentState(
+            **_values(payment_value(payment)),
+            account=payment.account,
+            terminal=payment.terminal,
+            created_at=payment.created_at,
+            payment_url=payment.payment_url,
+            held_amount=max(NOTHING, money.left_of(payment.amount, [refunded])) if is_paid else NOTHING,
+            refunded_amount=refunded,
+            refundable_amount=refundable_of(payment, refunds),
+            paid_the_order=payment.pk == payment.order.paid_by_id,
+            reported_paid=payment.pk in reported,
+            refunds=tuple(map(refund_state, refunds)),
+        )
+
+
+def _values(value: Any) -> dict[str, Any]:
+    return {one.name: getattr(value, one.name) for one in fields(value)}

@@ -1,0 +1,66 @@
+"""What a plugin's own views need: decorators, addresses, and the return and notification of a payment at an address of the shop's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+
+from tillgate.django import operations
+from tillgate.django.conf import get_settings
+from tillgate.django.forms import MethodForm
+from tillgate.django.forms import terminal_of as _terminal_of
+from tillgate.django.models import Payment, database
+from tillgate.django.operations.locking import InsideTransaction, outside_transactions, without_atomic_requests
+from tillgate.django.views import acknowledgement, open_to_all
+from tillgate.wire.messages import Terminal
+from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
+
+__all__ = [
+    "InsideTransaction",
+    "MethodForm",
+    "absolute_url",
+    "acknowledge",
+    "database",
+    "open_to_all",
+    "outside_transactions",
+    "read_request",
+    "receive_notification",
+    "return_path",
+    "terminal_of",
+    "without_atomic_requests",
+]
+
+
+def absolute_url(name: str, *arguments: object) -> str:
+    """Return the public address of a named page, under `TILLGATE["PUBLIC_URL"]`."""
+    return get_settings().address(name, *arguments)
+
+
+def terminal_of(request: HttpRequest) -> Terminal:
+    """Return the shopper's terminal: a phone's browser, or a desktop's."""
+    return _terminal_of(request.headers.get("User-Agent", ""))
+
+
+def return_path(payment_id: str) -> str:
+    """Return the path of Tillgate's return page of a payment: it polls the payment and leads the shopper to the shop."""
+    return reverse("tillgate:return", args=[Payment.objects.values_list("return_key", flat=True).get(pk=int(payment_id))])
+
+
+def read_request(request: HttpRequest) -> Notification:
+    """Return the parameters of a request as of a notification: form, JSON or query string. Nothing of it is trusted."""
+    body = request.body[: LARGEST_NOTIFICATION_BYTES + 1]  # one byte more shows that it is too long
+    return read_notification(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), body)
+
+
+def receive_notification(payment_id: str, received: Notification, method: str) -> None:
+    """Store a notification that came to an address of the shop's own, and poll the payment. Call it outside any transaction."""
+    key = Payment.objects.values_list("notification_key", flat=True).get(pk=int(payment_id))
+    operations.receive_payment_notification(key, received, method)
+
+
+def acknowledge(payment_id: str) -> HttpResponse:
+    """Return the answer that the gateway of a payment expects for a stored notification."""
+    payment: Any = Payment.objects.get(pk=int(payment_id))
+    return acknowledgement(payment)
