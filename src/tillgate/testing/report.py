@@ -48,9 +48,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Collector(config), "tillgate-conformance-report")
 
 
-def describe(test_class: type, scenario: str, driver: Any) -> dict[str, Any]:
+def describe(test_class: type, test: str, driver: Any) -> dict[str, Any]:
     """Return the description of a test in words that travel between processes: its class, its scenario and its versions."""
     from django.db import connection
+
+    from tillgate.testing.conformance import Conformance
 
     version = connection.get_database_version()
     database = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
@@ -61,7 +63,14 @@ def describe(test_class: type, scenario: str, driver: Any) -> dict[str, Any]:
         "Python": platform.python_version(),
         connection.display_name: database,
     }
-    return {"class": test_class.__name__, "plugin": driver.plugin, "scenario": scenario, "versions": versions}
+    is_overridden = getattr(test_class, test) is not getattr(Conformance, test, None)
+    return {
+        "class": test_class.__name__,
+        "plugin": driver.plugin,
+        "scenario": test.removeprefix("test_"),
+        "is_overridden": is_overridden,
+        "versions": versions,
+    }
 
 
 def _distribution_of(plugin: str) -> list[str]:
@@ -100,6 +109,8 @@ class _Collector:
             return
         # By its place, since classes in two files may have one name.
         table = self._tables.setdefault(report.nodeid.rpartition("::")[0], Table(about["class"], about["plugin"], about["versions"]))
+        if result == "held" and about["is_overridden"]:
+            result = f"not proven: {about['class']} overrides the scenario"
         if not table.results.get(about["scenario"], "").startswith("FAILED"):
             table.results[about["scenario"]] = result
 
