@@ -264,7 +264,7 @@ def transaction_with(callback_url: str, reference: str = "R") -> Transaction:
         description="",
         goods=(),
         created_at=now,
-        expires_at=now,
+        timeout_minutes=120,
     )
 
 

@@ -90,62 +90,38 @@ def instead(fault: str, options: Options) -> Answer:
     return answer({"ret_code": code, "ret_msg": message}, options.refusal_http_status if fault == "refused" else 400)
 
 
-def _drop(name: str) -> Callable[[Envelope], None]:
-    return lambda result: void(result.pop(name, None))
-
-
-def _put(name: str, value: object) -> Callable[[Envelope], None]:
-    def change(result: Envelope) -> None:
-        if name in result:
-            result[name] = value
-
-    return change
-
-
-def _alter(name: str, how: Callable[[str], str]) -> Callable[[Envelope], None]:
-    def change(result: Envelope) -> None:
-        if name in result:
-            result[name] = how(str(result[name]))
-
-    return change
-
-
-def void(_value: object) -> None:
-    """Throw a value away."""
-
-
 def cent_more(text: str) -> str:
     """Return the wrong amount that a fault uses."""
     return money.text_of((money.cents_of(text) or 0) + 1)
 
 
-def _path_of(address: str) -> str:
-    return "/" + address.split("/", 3)[-1]
-
-
-# Faults in the content of the answer: each changes the result before it is written.
-_CHANGES: Mapping[str, Callable[[Envelope], None]] = {
-    "payment_page_missing": _drop("cashierUrl"),
-    "payment_page_relative": _alter("cashierUrl", _path_of),
-    "other_reference": _alter("reference", lambda text: f"{text}-OTHER"),
-    "wrong_amount": _alter("amount", cent_more),
-    "amount_number": _alter("amount", lambda text: Bare(money.number_of(text))),
-    "amount_text": _alter("amount", str),
-    "missing_amount": _drop("amount"),
-    "wrong_currency": _put("currency", "EUR"),
-    "missing_currency": _drop("currency"),
-    "wrong_settle_currency": _put("settleCurrency", "EUR"),
-    "wrong_transaction_no": _alter("transactionNo", lambda text: text[:-1] + str((int(text[-1]) + 1) % 10)),
-    "unknown_status": _put("status", "quantum"),
+# Faults in the content of the answer: the field of the result, and its new value, or None to leave it out.
+_CHANGES: Mapping[str, tuple[str, Callable[[str], str | None]]] = {
+    "payment_page_missing": ("cashierUrl", lambda text: None),
+    "payment_page_relative": ("cashierUrl", lambda text: "/" + text.split("/", 3)[-1]),
+    "other_reference": ("reference", lambda text: f"{text}-OTHER"),
+    "wrong_amount": ("amount", cent_more),
+    "amount_number": ("amount", lambda text: Bare(money.number_of(text))),
+    "amount_text": ("amount", str),
+    "missing_amount": ("amount", lambda text: None),
+    "wrong_currency": ("currency", lambda text: "EUR"),
+    "missing_currency": ("currency", lambda text: None),
+    "wrong_settle_currency": ("settleCurrency", lambda text: "EUR"),
+    "wrong_transaction_no": ("transactionNo", lambda text: text[:-1] + str((int(text[-1]) + 1) % 10)),
+    "unknown_status": ("status", lambda text: "quantum"),
 }
 
 
 def change_result(fault: str, envelope: Envelope) -> None:
     """Let a fault change the content of the answer; faults in its form change nothing here."""
-    change = _CHANGES.get(fault)
+    name, change = _CHANGES.get(fault, ("", str))
     result = envelope.get("result")
-    if change is not None and isinstance(result, dict):
-        change(result)
+    if isinstance(result, dict) and name in result:
+        value = change(str(result[name]))
+        if value is None:
+            del result[name]
+        else:
+            result[name] = value
 
 
 def damage(fault: str, envelope: Envelope, whole: Answer, options: Options, random: Random) -> Answer:

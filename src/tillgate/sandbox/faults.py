@@ -154,14 +154,17 @@ _TABLE = (
 MAGIC: Mapping[int, Magic] = MappingProxyType({MAGIC_DOLLARS * 100 + row.cents: row for row in _TABLE})
 
 
+def _known(key: str, name: str) -> Fault:
+    if name not in FAULTS:
+        raise UnknownOption(key, *difflib.get_close_matches(name, FAULTS, n=1))
+    return FAULTS[name]
+
+
 def check_probabilities(faults: Mapping[str, float]) -> None:
     """Raise for a fault that does not exist, cannot strike at the given occasion, or has no probability from 0 to 1."""
     for key, probability in faults.items():
         occasion, _, name = key.rpartition(".")
-        fault = FAULTS.get(name)
-        if fault is None:
-            near = difflib.get_close_matches(name, FAULTS, n=1)
-            raise UnknownOption(key, near[0] if near else "")
+        fault = _known(key, name)
         if occasion and occasion not in fault.occasions:
             raise WrongOption(key, probability, f"one of the occasions {', '.join(fault.occasions)}")
         if not isinstance(probability, (int, float)) or not 0 <= probability <= 1:
@@ -201,10 +204,7 @@ class FaultPlan:
 
     def plan(self, name: str, *, occasion: str | None = None, reference: str | None = None, times: int = 1) -> Planned:
         """Plan a fault for the next `times` fitting occasions."""
-        fault = FAULTS.get(name)
-        if fault is None:
-            near = difflib.get_close_matches(name, FAULTS, n=1)
-            raise UnknownOption(name, near[0] if near else "")
+        fault = _known(name, name)
         fitting: Occasion | None = next((one for one in fault.occasions if one == occasion), None)
         if occasion is not None and fitting is None:
             raise WrongOption(name, occasion, f"one of the occasions {', '.join(fault.occasions)}")

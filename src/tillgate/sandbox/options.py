@@ -9,7 +9,7 @@ import difflib
 import http
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
@@ -109,32 +109,35 @@ class Options:
     journal_entries: int = 20_000
 
     def __post_init__(self) -> None:
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise WrongOption(name, getattr(self, name), f"one of {', '.join(allowed)}")
-        if self.public_url and not _is_address(self.public_url):
-            raise WrongOption("public_url", self.public_url, "an http or https address, such as https://pay.example")
-        for name in _COUNTS:
-            if not 0 <= getattr(self, name) <= _MOST:
-                raise WrongOption(name, getattr(self, name), f"from 0 to {_MOST:,}")
-        if not 200 <= self.refusal_http_status < 500 or self.refusal_http_status not in _STATUSES_WITH_A_BODY:
-            raise WrongOption(
-                "refusal_http_status", self.refusal_http_status, "a status from 200 to 499 that HTTP knows, and that has a body"
-            )
-        schedule = self.notification_schedule_seconds
-        if not schedule or not all(map(_is_duration, schedule)) or list(schedule) != sorted(schedule):
-            raise WrongOption("notification_schedule_seconds", schedule, f"rising numbers up to {_MOST:,}, at least one")
-        for name in ("macros", "notification_hosts"):
-            if not all(isinstance(text, str) for text in getattr(self, name)):
-                raise WrongOption(name, getattr(self, name), "texts")
-        if cents_of(self.minimum_amount) is None or (self.maximum_amount and cents_of(self.maximum_amount) is None):
-            raise WrongOption("minimum_amount", (self.minimum_amount, self.maximum_amount), "plain decimals")
-        if not self.merchants or not all(number and isinstance(token, str) and token for number, token in self.merchants.items()):
-            raise WrongOption("merchants", tuple(self.merchants), "at least one merchantNo, each with a token, which is text")
-        _check_pattern(self.reference_pattern)
+        for name, is_right, allowed in self._rules():
+            if not is_right:
+                raise WrongOption(name, tuple(self.merchants) if name == "merchants" else getattr(self, name), allowed)
+        try:
+            re.compile(self.reference_pattern)
+        except re.error as error:
+            raise WrongOption("reference_pattern", self.reference_pattern, f"a regular expression ({error})") from error
         check_probabilities(self.faults)
         object.__setattr__(self, "merchants", MappingProxyType(dict(self.merchants)))
         object.__setattr__(self, "faults", MappingProxyType(dict(self.faults)))
+
+    def _rules(self) -> Iterator[tuple[str, bool, str]]:
+        """Yield the name of each option, whether its value is right, and the allowed values."""
+        for name, choices in _CHOICES.items():
+            yield name, getattr(self, name) in choices, f"one of {', '.join(choices)}"
+        yield "public_url", not self.public_url or _is_address(self.public_url), "an http or https address, such as https://pay.example"
+        for name in _COUNTS:
+            yield name, 0 <= getattr(self, name) <= _MOST, f"from 0 to {_MOST:,}"
+        has_body = 200 <= self.refusal_http_status < 500 and self.refusal_http_status in _STATUSES_WITH_A_BODY
+        yield "refusal_http_status", has_body, "a status from 200 to 499 that HTTP knows, and that has a body"
+        schedule = self.notification_schedule_seconds
+        rises = bool(schedule) and all(map(_is_duration, schedule)) and list(schedule) == sorted(schedule)
+        yield "notification_schedule_seconds", rises, f"rising numbers up to {_MOST:,}, at least one"
+        for name in ("macros", "notification_hosts"):
+            yield name, all(isinstance(text, str) for text in getattr(self, name)), "texts"
+        yield "minimum_amount", cents_of(self.minimum_amount) is not None, "a plain decimal"
+        yield "maximum_amount", not self.maximum_amount or cents_of(self.maximum_amount) is not None, "a plain decimal"
+        are_named = self.merchants and all(number and isinstance(token, str) and token for number, token in self.merchants.items())
+        yield "merchants", bool(are_named), "at least one merchantNo, each with a token, which is text"
 
     @classmethod
     def read(cls, given: Mapping[str, object], base: Options | None = None) -> Options:
@@ -183,21 +186,13 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def _check_pattern(pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise WrongOption("reference_pattern", pattern, f"a regular expression ({error})") from error
-
-
 def _read_fault(name: str, value: object, names: tuple[str, ...]) -> dict[str, float]:
     try:
         check_probabilities({name: 0.0})  # the name first: a misspelt switch is the likelier mistake
         probability = {name: float(str(value))}
         check_probabilities(probability)
     except UnknownOption:
-        near = difflib.get_close_matches(name.rpartition(".")[2], (*names, *FAULTS), n=1)
-        raise UnknownOption(name, near[0] if near else "") from None
+        raise UnknownOption(name, *difflib.get_close_matches(name.rpartition(".")[2], (*names, *FAULTS), n=1)) from None
     except ValueError:
         raise WrongOption(name, value, "a probability from 0 to 1") from None
     return probability
