@@ -292,7 +292,7 @@ def test_a_wrongly_signed_answer_is_no_news_and_tells_the_owner() -> None:
         ({}, found(said("failed")), "the gateway says 'failed'"),
         ({}, found(said("closed")), "the gateway says 'closed'"),
         ({}, found(said("pending")), "the gateway waits for the shopper"),
-        ({}, found(said("pending"), LATER), "the payment page timed out and nobody had paid"),
+        ({}, found(said("pending"), LATER), "the payment page timed out without a payment"),
         ({}, found(said("settled")), "the gateway says 'settled', which is not a status we know"),
         ({"status": PaymentStatus.EXPIRED}, found(said("pending")), "the gateway says 'pending'"),
         ({"status": PaymentStatus.PAID}, found(said("refunded")), "it was paid, and now the gateway says 'refunded'"),
