@@ -1,4 +1,4 @@
-"""The parts of a staff page: permissions, status badges, timelines, the refund form and the message about a refund."""
+"""Staff pages: permissions, status badges, timelines, the refund form and the message about a refund."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders, payments and refunds as values that tell more than those of the hooks; a plugin never holds a row of Tillgate's."""
+"""States: orders, payments and refunds as values that tell more than those of the hooks. A plugin never holds a row of Tillgate's."""
 
 from __future__ import annotations
 
