@@ -55,11 +55,11 @@ class CheckSet:
             yield self.error(number, "Tillgate's own app is not installed.", hint)
 
     def run(self, app_configs: Sequence[Any] | None) -> list[checks.CheckMessage]:
-        """Return what the checks of settings and apps find."""
+        """Return the findings of the checks of settings and apps."""
         return [message for area in self.areas for message in area()] if self._is_asked(app_configs) else []
 
     def run_on_databases(self, app_configs: Sequence[Any] | None, databases: Sequence[str] | None) -> list[checks.CheckMessage]:
-        """Return what the checks of rows find; before the first migration nothing."""
+        """Return the findings of the checks of rows; before the first migration there are none."""
         found: list[checks.CheckMessage] = []
         if databases and self._is_asked(app_configs):
             with suppress(DatabaseError):
