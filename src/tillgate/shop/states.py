@@ -55,9 +55,9 @@ class RefundState(hooks.Refund):
 class PaymentState(hooks.Payment):
     """A payment as it stands. Amounts are in its currency.
 
-    The gateway holds `held_amount`: paid and not refunded. Staff can still refund `refundable_amount`, without queued refunds and refunds of
-    unknown outcome. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid",
-    though a check failed, so the shopper should not pay again. `payment_url` is the gateway's payment page, or empty.
+    The gateway holds `held_amount`: paid and not refunded. Staff can still refund `refundable_amount`, without queued refunds and refunds
+    of unknown outcome. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid", though a check failed, so
+    the shopper should not pay again. `payment_url` is the gateway's payment page, or empty.
     """
 
     account: str
