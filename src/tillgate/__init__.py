@@ -16,6 +16,7 @@ from tillgate.errors import (
     Refused,
     SignatureMismatch,
     TillgateError,
+    WrongCredentials,
 )
 from tillgate.wire.dialects import EXAMPLES, REFERENCE, Dialect, Encoding, SignatureRule, TransactionStatus
 from tillgate.wire.macros import callback_url, read_callback
@@ -53,6 +54,7 @@ __all__ = [
     "TillgateError",
     "Transaction",
     "TransactionStatus",
+    "WrongCredentials",
     "callback_url",
     "new_reference",
     "read_callback",

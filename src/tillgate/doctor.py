@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tillgate import hooks
 from tillgate.configuration import Configured
-from tillgate.errors import AnswerNotUnderstood, NotSent, OrderNotFound, OutcomeUnknown, Refused, TillgateError
+from tillgate.errors import AnswerNotUnderstood, NotSent, OrderNotFound, OutcomeUnknown, Refused, TillgateError, WrongCredentials
 from tillgate.wire.references import new_reference
 from tillgate.wire.texts import described
 
@@ -63,6 +63,12 @@ def _credentials(configured: Configured) -> Check:
         return Check(
             name="credentials", passed=True, finding=f"a signed query was understood: {answer.ret_code} {answer.ret_msg!r}, as it must be"
         )
+    except WrongCredentials as answer:
+        if answer.ret_code in configured.account.dialect.rights_codes:
+            return failed(
+                f"the account has no rights ({answer.ret_code} {answer.ret_msg!r}): ask the payment service for the right to query"
+            )
+        return failed(f"the token does not fit the merchant number ({answer.ret_code} {answer.ret_msg!r}): check merchant_no and token")
     except Refused as answer:
         return failed(f"the gateway refused a signed query with {answer.ret_code} {answer.ret_msg!r}: check merchant_no and token")
     except (NotSent, OutcomeUnknown) as error:

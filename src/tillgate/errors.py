@@ -32,6 +32,7 @@ __all__ = [
     "Refused",
     "SignatureMismatch",
     "TillgateError",
+    "WrongCredentials",
 ]
 
 
@@ -139,6 +140,10 @@ class Refused(GatewayError):
 
     def __str__(self) -> str:
         return f"the gateway refused: {self.ret_code} {self.ret_msg!r} (HTTP {self.http_status})"
+
+
+class WrongCredentials(Refused):
+    """The gateway denies the account: its token does not fit the signature, or it has no rights. Nothing happened at the gateway."""
 
 
 class OrderNotFound(Refused):

@@ -12,7 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
-from tillgate.errors import OrderNotFound, Refused, SignatureMismatch, TillgateError
+from tillgate.errors import OrderNotFound, SignatureMismatch, TillgateError, WrongCredentials
 from tillgate.lifecycle.payment import OPEN_PAYMENT_STATUSES, PaymentStatus, move_payment
 from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, Claim, OpenReview, ReviewReason, claim_of
 from tillgate.wire.dialects import REFERENCE, Dialect, TransactionStatus
@@ -125,7 +125,7 @@ def answer_of(outcome: Transaction | TillgateError, asked_at: datetime, dialect:
     review = None
     if isinstance(outcome, SignatureMismatch):
         review = ReviewReason.SIGNATURE_MISMATCH
-    elif isinstance(outcome, Refused):
+    elif isinstance(outcome, WrongCredentials):
         review = ReviewReason.WRONG_CREDENTIALS
     return Inconclusive(detail=str(outcome), review=review)
 

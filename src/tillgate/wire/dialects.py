@@ -65,6 +65,7 @@ class Dialect:
     success_code: str = "000100"  # row 12; Endpoints
     not_found_code: str = "000022"  # row 12; Errors
     unknown_codes: frozenset[str] = frozenset({"000000"})  # row 12
+    rights_codes: frozenset[str] = frozenset({"000030"})  # row 12
     refund_refusal_codes: frozenset[str] = frozenset({"000010", "000020", "000021", "000022", "000023", "000030", "000040"})  # row 12
     vendor_minimums: tuple[tuple[str, Decimal], ...] = ()  # row 17
     expired_is_forgotten: bool = False  # row 19
@@ -85,7 +86,15 @@ class Dialect:
             if getattr(self, name) not in list(kind):
                 raise ConfigurationError(name, getattr(self, name), f"is not one of: {', '.join(kind)}")
             object.__setattr__(self, name, kind(getattr(self, name)))
-        for name in ("paid_words", "failed_words", "closed_words", "pending_words", "unknown_codes", "refund_refusal_codes"):
+        for name in (
+            "paid_words",
+            "failed_words",
+            "closed_words",
+            "pending_words",
+            "unknown_codes",
+            "rights_codes",
+            "refund_refusal_codes",
+        ):
             object.__setattr__(self, name, frozenset(_texts(name, getattr(self, name))))
         object.__setattr__(self, "macros", _texts("macros", self.macros))
         object.__setattr__(self, "vendor_minimums", _minimums(self.vendor_minimums))

@@ -15,9 +15,9 @@ from urllib.parse import urlencode
 
 from pydantic_core import to_json
 
-from tillgate.errors import AnswerNotUnderstood, InvalidRequest, OrderNotFound, OutcomeUnknown, Refused, SignatureMismatch
+from tillgate.errors import AnswerNotUnderstood, InvalidRequest, OrderNotFound, OutcomeUnknown, Refused, SignatureMismatch, WrongCredentials
 from tillgate.wire import money, references, signing
-from tillgate.wire.dialects import Dialect, Encoding, SignatureRule
+from tillgate.wire.dialects import Dialect, Encoding, SignatureRule, TransactionStatus
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
 from tillgate.wire.money import WireNumber
 from tillgate.wire.texts import masked, storable
@@ -170,12 +170,28 @@ def read_refund(credentials: Credentials, request: RefundRequest, answer: HttpAn
     try:
         envelope = _read_envelope(credentials, answer, has_result=False)
         if _succeeded(credentials, envelope, answer):
+            _check_refund(credentials, request, envelope, answer)
             return Refunded(reference=request.reference, amount=request.amount, ret_msg=envelope.ret_msg)
-        if envelope.ret_code not in credentials.dialect.refund_refusal_codes:
+        if not (_denies_account(credentials, envelope, answer) or envelope.ret_code in credentials.dialect.refund_refusal_codes):
             raise AnswerNotUnderstood(f"ret_code {envelope.ret_code} ({envelope.ret_msg!r}) is not known to be a refusal", answer.status)
         raise _refusal(credentials, envelope, answer)
     except AnswerNotUnderstood as error:
         raise OutcomeUnknown("refund", request.reference, str(error), answer.status) from error
+
+
+def _check_refund(credentials: Credentials, request: RefundRequest, envelope: _Envelope, answer: HttpAnswer) -> None:
+    """Raise unless every fact in a refund's result agrees; v1 documents none, and newer versions send a status and the refund's amount."""
+    result = envelope.result
+    word = _text(result, "status") or _text(result, "refundStatus")
+    if word is not None and (meaning := credentials.dialect.status(word)) is not TransactionStatus.PAID:
+        if meaning is TransactionStatus.FAILED:
+            raise Refused(envelope.ret_code, f"the refund's status is {word}", answer.status)
+        raise AnswerNotUnderstood(f"the refund's status is {word!r}: it is not finished", answer.status)
+    if _text(result, "reference") not in (None, request.reference):
+        raise AnswerNotUnderstood(f"it is about the reference {str(result['reference'])[:40]!r} instead of {request.reference!r}")
+    given = result.get("refundAmount")
+    if given not in (None, "") and money.read_amount(given) != request.amount:
+        raise AnswerNotUnderstood(f"it refunds {str(given)[:40]!r} instead of {request.amount}")
 
 
 def _succeeded(credentials: Credentials, envelope: _Envelope, answer: HttpAnswer) -> bool:
@@ -186,7 +202,15 @@ def _succeeded(credentials: Credentials, envelope: _Envelope, answer: HttpAnswer
     return True
 
 
+def _denies_account(credentials: Credentials, envelope: _Envelope, answer: HttpAnswer) -> bool:
+    """Return whether an answer says that the token is wrong, by naming the signature, or that the account has no rights."""
+    is_error = 400 <= answer.status < 500 or envelope.ret_code != credentials.dialect.success_code
+    return is_error and (envelope.ret_code in credentials.dialect.rights_codes or signing.SIGNATURE.lower() in envelope.ret_msg.lower())
+
+
 def _refusal(credentials: Credentials, envelope: _Envelope, answer: HttpAnswer) -> Refused:
+    if _denies_account(credentials, envelope, answer):
+        return WrongCredentials(envelope.ret_code, envelope.ret_msg, answer.status)
     if envelope.ret_code in credentials.dialect.unknown_codes:
         raise AnswerNotUnderstood(f"it says {envelope.ret_code} {envelope.ret_msg!r}, which is no refusal", answer.status)
     return Refused(envelope.ret_code, envelope.ret_msg, answer.status)
@@ -206,14 +230,14 @@ def _read_envelope(credentials: Credentials, answer: HttpAnswer, *, has_result: 
         raise AnswerNotUnderstood(f"its body is not JSON ({fault})", answer.status)
     if not isinstance(kept, dict):
         raise AnswerNotUnderstood("its body is not a JSON object", answer.status)
-    ret_code, ret_msg, result = kept.get("ret_code"), kept.get("ret_msg", ""), kept.get("result") or _Received()
+    ret_code, ret_msg, result = kept.get("ret_code"), kept.get("ret_msg") or kept.get("retMsg") or "", kept.get("result") or _Received()
     if not isinstance(ret_code, str) or not 0 < len(ret_code) <= _LONGEST_CODE or not ret_code.isprintable():
         raise AnswerNotUnderstood("ret_code is missing or not a code", answer.status)
-    if not (ret_msg is None or isinstance(ret_msg, str)) or not isinstance(result, dict):
+    if not isinstance(ret_msg, str) or not isinstance(result, dict):
         raise AnswerNotUnderstood("ret_msg is not text or result is not an object", answer.status)
     if fault := _signature_fault(credentials, envelope, has_result=has_result):
         raise SignatureMismatch(fault, answer.status)
-    return _Envelope(masked(ret_code), masked((ret_msg or "").replace(credentials.token, "***")), result)
+    return _Envelope(masked(ret_code), masked(ret_msg.replace(credentials.token, "***")), result)
 
 
 def _parse(body: bytes) -> tuple[Any, Any]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 from urllib.parse import parse_qsl
 
-from tillgate.wire import signing
+from tillgate.wire import money, signing
 from tillgate.wire.dialects import Dialect, TransactionStatus
 from tillgate.wire.money import WireNumber
 from tillgate.wire.texts import storable
@@ -30,6 +31,7 @@ __all__ = [
 
 LARGEST_NOTIFICATION_BYTES: Final = 64 * 1024
 _MOST_FIELDS = 200
+_STATUSES: Final = ("status", "refundStatus", "transactionStatus")
 NOT_READ: Final = "?"
 """The name under which evidence describes the unreadable part of a notification."""
 NOT_WHOLE: Final = "..."
@@ -46,10 +48,14 @@ class NotificationSignature(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """The readable part of a notification. `fault` describes the unreadable part; `repeated` holds the names that came with two values."""
+    """The readable part of a notification. `fault` describes the unreadable part; `repeated` holds the names that came with two values.
+
+    `body` holds the parameters of the body alone: a shop or a proxy may add parameters to the address, which are not signed.
+    """
 
     parameters: Mapping[str, str] = field(repr=False)
     repeated: frozenset[str] = frozenset()
+    body: Mapping[str, str] = field(default_factory=dict, repr=False)
     fault: str | None = None
 
     def signature(self, token: str) -> NotificationSignature:
@@ -59,7 +65,8 @@ class Notification:
         """
         if not self.parameters.get(signing.SIGNATURE):
             return NotificationSignature.ABSENT
-        matches = not self.repeated and signing.verify(self.parameters, token)
+        signed = [self.parameters, self.body] if self.body.get(signing.SIGNATURE) else [self.parameters]
+        matches = not self.repeated and any(signing.verify(parameters, token) for parameters in signed)
         return NotificationSignature.MATCHES if matches else NotificationSignature.FORGED
 
     def evidence(self) -> dict[str, str]:
@@ -83,27 +90,36 @@ def read_notification(content_type: str = "", query: str = "", body: bytes = b""
             pairs += _json_pairs(text) if "json" in content_type.lower() or text.lstrip()[:1] in "{[" else _form_pairs(text)
         except (ValueError, RecursionError) as error:
             faults.append(f"the body was not understood ({type(error).__name__})")
+    in_body, _ = _first_of_each(pairs)
     try:
         pairs += _form_pairs(query[:LARGEST_NOTIFICATION_BYTES])
     except ValueError:
         faults.append("the query string was not understood")
     parameters, repeated = _first_of_each(pairs)
-    return Notification(parameters=parameters, repeated=repeated, fault="; ".join(faults) or None)
+    return Notification(parameters=parameters, repeated=repeated, body=in_body, fault="; ".join(faults) or None)
 
 
-def confirms_refund(evidence: Mapping[str, str], dialect: Dialect, reference: str) -> bool:
+def confirms_refund(
+    evidence: Mapping[str, str], dialect: Dialect, reference: str, amount: Decimal | None = None, transaction_no: str | None = None
+) -> bool:
     """Return whether a notification on a refund's own address proves that the refund is done (unspecified behaviour 14).
 
-    All of the evidence must be understood. It must say "done" by its code, by its status or by naming the payment, and it must say
-    nothing else. The name of the payment is enough because the interface knows no other trigger than "refund success". An unknown
-    status word proves nothing (unspecified behaviour 6).
+    All of the evidence must be understood. A status must say success, and every other field that is present must agree: codes, statuses,
+    the payment's reference and transaction number, and the refund's amount. A field that Tillgate does not know agrees unless its value is
+    a status word of another meaning.
     """
-    code, word, about = (evidence.get(name, "") for name in ("ret_code", "status", "reference"))
-    is_paid = dialect.status(word) is TransactionStatus.PAID
-    is_flat = not any(value.lstrip().startswith(("{", "[")) for value in evidence.values())
-    is_understood = is_flat and evidence.keys().isdisjoint({NOT_READ, NOT_WHOLE})
-    says_nothing_else = code in ("", dialect.success_code) and (is_paid or not word) and about in ("", reference)
-    return is_understood and says_nothing_else and bool(code or word or about)
+    if any(value.lstrip().startswith(("{", "[")) for value in evidence.values()) or not evidence.keys().isdisjoint({NOT_READ, NOT_WHOLE}):
+        return False
+    expected: dict[str, object] = {"ret_code": dialect.success_code, "retCode": dialect.success_code, "reference": reference}
+    expected |= {"refundAmount": amount} if amount is not None else {}
+    expected |= {"transactionNo": transaction_no} if transaction_no is not None else {}
+    for name, value in evidence.items():
+        if value and name in expected and (money.read_amount(value) if isinstance(expected[name], Decimal) else value) != expected[name]:
+            return False
+    words = {name: dialect.status(value) for name, value in evidence.items() if value}
+    said = [word for name, word in words.items() if name in _STATUSES]
+    others = [word for name, word in words.items() if name not in _STATUSES and word is not TransactionStatus.UNRECOGNISED]
+    return bool(said) and all(word is TransactionStatus.PAID for word in [*said, *others])
 
 
 def _first_of_each(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], frozenset[str]]:

@@ -42,9 +42,10 @@ def sign(parameters: Mapping[str, str], token: str) -> str:
 
 
 def verify(parameters: Mapping[str, str], token: str, signature: str | None = None) -> bool:
-    """Return, in constant time, whether a signature belongs to the parameters under either reading of step 3.
+    """Return, in constant time, whether a signature belongs to the parameters under a reading of step 3.
 
-    The signature is the parameters' own verifySign unless the caller passes one. A missing or empty signature gives False.
+    A third reading leaves out "0" too, as the PHP module of the public service does. The signature is the parameters' own verifySign unless
+    the caller passes one. A missing or empty signature gives False.
     Parameters that are not valid Unicode give False too, since such text cannot be signed.
     """
     given = parameters.get(SIGNATURE) if signature is None else signature
@@ -52,13 +53,12 @@ def verify(parameters: Mapping[str, str], token: str, signature: str | None = No
         return False
     claimed = given.encode("utf-8", "surrogatepass")
     everything = sorted(pair for pair in parameters.items() if pair[0] != SIGNATURE)
-    filled = [pair for pair in everything if pair[1] != ""]
+    readings = (everything, [pair for pair in everything if pair[1] != ""], [pair for pair in everything if pair[1] not in ("", "0")])
     try:
-        skipping = hmac.compare_digest(_digest("&".join(map("=".join, filled)), token).encode(), claimed)
-        keeping = hmac.compare_digest(_digest("&".join(map("=".join, everything)), token).encode(), claimed)
+        matches = [hmac.compare_digest(_digest("&".join(map("=".join, reading)), token).encode(), claimed) for reading in readings]
     except UnicodeEncodeError:
         return False
-    return skipping or keeping
+    return any(matches)
 
 
 def steps(parameters: Mapping[str, str], token: str) -> dict[str, str]:

@@ -92,7 +92,8 @@ def receive_refund_notification(key: str, received: Received, method: str) -> Re
         _tell_of_unjudged(refund)
         raise CannotBeJudged(refund.payment.reference)
     signature = _signature(account, received)
-    says_done = confirms_refund(_bounded(received), account.dialect, refund.payment.reference)
+    payment = refund.payment
+    says_done = confirms_refund(_bounded(received), account.dialect, payment.reference, refund.amount, payment.transaction_no)
     confirms = says_done and signature is not NotificationSignature.FORGED
     with locked_order(refund.payment.order_id) as order:  # before the refund's own row, like everybody who wants both
         rows = Refund.objects.filter(pk=refund.pk)
