@@ -444,9 +444,15 @@ def test_the_tables_know_every_status() -> None:
     assert lifecycle.PAYMENT_TRANSITIONS[PaymentStatus.PAID] == frozenset()
 
 
-def test_a_refused_query_tells_the_owner_and_moves_nothing() -> None:
-    decision = decide(FACTS, answer_of(errors.Refused("000010", "unknown merchant", 400), LATER))
+def test_a_query_that_denies_the_account_tells_the_owner_and_moves_nothing() -> None:
+    decision = decide(FACTS, answer_of(errors.WrongCredentials("000030", "no rights", 400), LATER))
     assert (decision.status, decision.review) == (PaymentStatus.PENDING, ReviewReason.WRONG_CREDENTIALS)
+
+
+@pytest.mark.parametrize("code", ["000010", "000080", "999999"])
+def test_a_query_refused_for_another_reason_blames_no_credentials(code: str) -> None:
+    decision = decide(FACTS, answer_of(errors.Refused(code, "supplier system error", 400), LATER))
+    assert (decision.status, decision.review, decision.is_conclusive) == (PaymentStatus.PENDING, None, False)
 
 
 def test_a_payment_we_gave_back_whole_may_be_called_anything() -> None:

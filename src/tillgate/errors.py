@@ -11,6 +11,7 @@
         ├── AnswerNotUnderstood    an answer came that cannot be trusted or read
         │   └── SignatureMismatch  its verifySign is not the account's
         └── Refused            a well-formed answer with a ret_code that means "no"
+            ├── WrongCredentials   the token, the merchant number or the rights of the account are wrong
             └── OrderNotFound  HTTP 400 and 000022: the account has no such reference
 
 `pay` and `refund` move money, so any doubt about them raises `OutcomeUnknown`, whose `because` says why. `query` moves nothing: any

@@ -26,6 +26,7 @@ from tillgate import (
     SignatureMismatch,
     SignatureRule,
     TransactionStatus,
+    WrongCredentials,
     callback_url,
 )
 from tillgate.wire import exchange
@@ -131,7 +132,12 @@ def test_silence_10_the_list_of_macros_is_data() -> None:
 
 def test_silence_12_the_code_tables_are_data() -> None:
     dialect = dataclasses.replace(
-        REFERENCE, success_code="OK", unknown_codes=frozenset({"E9"}), refund_refusal_codes=frozenset({"E1"}), not_found_code="E4"
+        REFERENCE,
+        success_code="OK",
+        unknown_codes=frozenset({"E9"}),
+        rights_codes=frozenset({"E7"}),
+        refund_refusal_codes=frozenset({"E1"}),
+        not_found_code="E4",
     )
     at = credentials(dialect=dialect)
     assert exchange.read_refund(at, refund(), answered(envelope(code="OK"))).amount == Decimal("2.50")
@@ -141,6 +147,8 @@ def test_silence_12_the_code_tables_are_data() -> None:
         exchange.read_refund(at, refund(), answered(envelope(code="000030")))
     with pytest.raises(OutcomeUnknown):
         exchange.read_pay(at, payment(), answered(envelope(code="E9")))
+    with pytest.raises(WrongCredentials, match="E7"):
+        exchange.read_query(at, ORDER, answered(envelope(code="E7")))
     with pytest.raises(Refused, match="E4"):
         exchange.read_query(at, ORDER, answered(envelope(code="E4"), 400))
 

@@ -44,6 +44,7 @@ from tillgate import (
     TillgateError,
     Transaction,
     TransactionStatus,
+    WrongCredentials,
 )
 from tillgate.wire import exchange
 from tillgate.wire.exchange import LARGEST_ANSWER_BYTES, Credentials, HttpAnswer
@@ -212,7 +213,7 @@ def test_a_payment_page_page_over_http_is_for_sandboxes() -> None:
 def test_silence_12_another_code_refuses_a_creation(status: int, code: str) -> None:
     with pytest.raises(Refused) as caught:
         READ["pay"](credentials(), answered(envelope(code=code, message="no such vendor"), status))
-    assert type(caught.value) is Refused, "an order that is not found has no place in a creation"
+    assert type(caught.value) is (WrongCredentials if code == "000030" else Refused), "an unknown order has no place in a creation"
     assert (caught.value.ret_code, caught.value.ret_msg, caught.value.http_status) == (code, "no such vendor", status)
 
 
@@ -221,6 +222,62 @@ def test_silence_12_another_code_refuses_a_creation(status: int, code: str) -> N
 def test_silence_12_000000_leaves_the_outcome_unknown(operation: str, status: int) -> None:
     with pytest.raises(OutcomeUnknown, match="000000"):
         READ[operation](credentials(), answered(envelope(code="000000"), status))
+
+
+# --- the documented answers of the public service
+
+WRONG_TOKEN = b'{"ret_code":"000000","retMsg":"data error : verifySign"}'
+"""The documented answer to a wrong signature (docs.2pay.co, guide/signing-api-parameters)."""
+
+
+@pytest.mark.parametrize("operation", ["pay", "query", "refund"])
+def test_a_wrong_token_is_told_by_the_documented_answer_and_nothing_has_happened(operation: str) -> None:
+    with pytest.raises(WrongCredentials) as caught:
+        READ[operation](credentials(), answered(WRONG_TOKEN, 400))
+    assert (caught.value.ret_code, caught.value.ret_msg, caught.value.http_status) == ("000000", "data error : verifySign", 400)
+
+
+@pytest.mark.parametrize("operation", ["pay", "query", "refund"])
+def test_missing_rights_deny_the_account(operation: str) -> None:
+    with pytest.raises(WrongCredentials, match="000030"):
+        READ[operation](credentials(), answered(envelope(code="000030", message="no rights"), 400))
+
+
+@pytest.mark.parametrize("code", ["000080", "000010", "000021"])
+def test_another_code_on_a_query_denies_no_account(code: str) -> None:
+    with pytest.raises(Refused) as caught:
+        READ["query"](credentials(), answered(envelope(code=code, message="supplier system error"), 400))
+    assert type(caught.value) is Refused
+
+
+def refunded(**result: object) -> HttpAnswer:
+    return answered(envelope({"reference": REFERENCE, "refundAmount": "2.50", "refundTransactionNo": "301", **result}))
+
+
+def test_a_refund_whose_every_fact_agrees_is_done() -> None:
+    assert READ["refund"](credentials(), refunded(status="success")).amount == Decimal("2.50")
+    assert READ["refund"](credentials(), refunded(refundAmount=2.5)).amount == Decimal("2.50")
+
+
+def test_a_refund_that_the_gateway_calls_failed_was_refused() -> None:
+    with pytest.raises(Refused, match="failed"):
+        READ["refund"](credentials(), refunded(status="failed"))
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"status": "pending"},
+        {"status": "who knows"},
+        {"status": "closed"},
+        {"refundAmount": "2.49"},
+        {"refundAmount": "x"},
+        {"reference": "R-2"},
+    ],
+)
+def test_a_refund_that_is_not_finished_or_about_something_else_is_unknown(result: dict[str, object]) -> None:
+    with pytest.raises(OutcomeUnknown):
+        READ["refund"](credentials(), refunded(**result))
 
 
 # --- refund

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support import TOKEN, signature
 from tillgate import Notification, NotificationSignature, read_notification
+from tillgate.wire import signing
 from tillgate.wire.dialects import REFERENCE
 from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, confirms_refund
 
@@ -206,8 +208,15 @@ def test_reading_any_json_never_raises(value: object) -> None:
     ("evidence", "confirms"),
     [
         ({"status": "success"}, True),
-        ({"ret_code": "000100"}, True),
-        ({"reference": "R-1"}, True),
+        ({"ret_code": "000100"}, False),
+        ({"reference": "R-1"}, False),
+        ({"transactionNo": "301", "status": "success", "reference": "R-1", "time": "20261126120000", "note": "x"}, True),
+        ({"status": "success", "transactionNo": "302"}, False),
+        ({"status": "success", "refundAmount": "99.00"}, False),
+        ({"status": "success", "transactionStatus": "failed"}, False),
+        ({"status": "success", "result_word": "failed"}, False),
+        ({"transactionStatus": "failed", "refundStatus": "failed", "retCode": "000000", "refundAmount": "99.00"}, False),
+        ({"refundStatus": "success", "retCode": "000100", "refundAmount": "1"}, True),
         ({"reference": "R-1", "status": "success", "ret_code": "000100", "refundAmount": "1.00"}, True),
         ({}, False),
         ({"amount": "1.00"}, False),
@@ -225,4 +234,22 @@ def test_reading_any_json_never_raises(value: object) -> None:
 def test_a_notification_says_that_a_refund_was_done_only_if_all_of_it_is_understood_and_says_so(
     evidence: dict[str, str], confirms: bool
 ) -> None:
-    assert confirms_refund(evidence, REFERENCE, "R-1") is confirms
+    assert confirms_refund(evidence, REFERENCE, "R-1", Decimal("1.00"), "301") is confirms
+
+
+def test_a_parameter_that_a_proxy_added_to_the_address_forges_no_notification() -> None:
+    body = {"reference": "R-1", "status": "success"}
+    signed = urlencode({**body, "verifySign": signing.sign(body, TOKEN)}).encode()
+    notification = read_notification("application/x-www-form-urlencoded", "utm_source=shop", signed)
+    assert notification.signature(TOKEN) is NotificationSignature.MATCHES
+    assert notification.parameters["utm_source"] == "shop"
+    wrong = read_notification("application/x-www-form-urlencoded", "status=failed", signed)
+    assert wrong.signature(TOKEN) is NotificationSignature.FORGED, "two values of one name are ambiguous"
+
+
+def test_a_zero_may_be_signed_or_left_out() -> None:
+    body = {"reference": "R-1", "fee": "0", "status": "success"}
+    without = signing.sign({name: value for name, value in body.items() if value != "0"}, TOKEN)
+    for signed in (without, signing.sign(body, TOKEN)):
+        notification = read_notification("application/json", "", json.dumps({**body, "verifySign": signed}).encode())
+        assert notification.signature(TOKEN) is NotificationSignature.MATCHES
