@@ -106,7 +106,7 @@ def test_people_read_aligned_lines_and_no_braces() -> None:
         ([*PAY[:2], "1.005", *PAY[3:]], 2, "amount: '1.005'"),
         (["refund", "A", "--amount", "0"], 2, "not above zero"),
         (["query", "A", "--base-url", "http://127.0.0.1:1"], 6, "NotSent"),
-        (["query", "A", "--token", "wrong"], 3, "Refused"),
+        (["query", "A", "--token", "wrong"], 3, "WrongCredentials"),
         ([*PAY, "--goods", "***=1"], 2, "special characters"),
         ([*PAY, "--method", "cash"], 2, "method"),
     ],
@@ -270,7 +270,7 @@ def test_the_doctor_proves_the_credentials_without_moving_money(sandbox: Sandbox
     ("arguments", "finding"),
     [
         (["--token", "wrong"], "check merchant_no and token"),
-        (["--merchant-no", "999"], "check merchant_no and token"),
+        (["--merchant-no", "999"], "check merchant_no, and its rights"),
         (["--base-url", "http://127.0.0.1:1"], "cannot be reached"),
     ],
 )

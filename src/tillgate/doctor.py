@@ -65,9 +65,7 @@ def _credentials(configured: Configured) -> Check:
         )
     except WrongCredentials as answer:
         if answer.ret_code in configured.account.dialect.rights_codes:
-            return failed(
-                f"the account has no rights ({answer.ret_code} {answer.ret_msg!r}): ask the payment service for the right to query"
-            )
+            return failed(f"the account has no rights ({answer.ret_code} {answer.ret_msg!r}): check merchant_no, and its rights")
         return failed(f"the token does not fit the merchant number ({answer.ret_code} {answer.ret_msg!r}): check merchant_no and token")
     except Refused as answer:
         return failed(f"the gateway refused a signed query with {answer.ret_code} {answer.ret_msg!r}: check merchant_no and token")

@@ -119,6 +119,8 @@ def _envelope(result: Schema | None, *, success: bool) -> Schema:
     if result is not None:
         fields["result"] = result
     schema: Schema = {"type": "object", "required": list(fields), "properties": fields}
+    if not success:  # the answer to a wrong signature names its message retMsg
+        schema = {**schema, "required": ["ret_code"], "properties": {**fields, "retMsg": _WORD}}
     return schema if result is not None else {**schema, "not": {"required": ["result"]}}
 
 

@@ -24,11 +24,12 @@ _QUANTITY = re.compile(r"[0-9]{1,9}", re.ASCII)
 class Refusal(Exception):
     """The gateway refuses: a code of the family's table (unspecified behaviour 12) and a message that names the field."""
 
-    def __init__(self, code: str, message: str, http_status: int = 0) -> None:
+    def __init__(self, code: str, message: str, http_status: int = 0, *, message_name: str = "ret_msg") -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.http_status = http_status
+        self.message_name = message_name
 
 
 class Bare(str):
@@ -103,7 +104,10 @@ def _read_form(body: bytes) -> dict[str, str]:
 
 
 def check(operation: Operation, parameters: Mapping[str, str], options: Options) -> str:
-    """Check the fields that all operations share (merchant, signature, then required fields), and return the merchant's number."""
+    """Check the fields that all operations share (merchant, signature, then required fields), and return the merchant's number.
+
+    The answers to a wrong signature are those of docs.2pay.co (guide/signing-api-parameters, payments/payment).
+    """
     merchant_no = parameters.get("merchantNo", "")
     for name in ("merchantNo", signing.FIELD):
         if not parameters.get(name):
@@ -112,7 +116,9 @@ def check(operation: Operation, parameters: Mapping[str, str], options: Options)
     if token is None:
         raise Refusal(contract.DENIED, "merchantNo is not known")
     if not signing.matches(parameters, token, empty_parameters=options.empty_parameters):
-        raise Refusal(contract.DENIED, "verifySign does not match the parameters")
+        if operation == "pay":
+            raise Refusal(contract.SYSTEM_ERROR, "", 400)
+        raise Refusal(contract.SYSTEM_ERROR, "data error : verifySign", 400, message_name="retMsg")
     for name in contract.REQUIRED[operation]:
         if not parameters.get(name):
             raise Refusal(contract.MISSING, f"{name} is required")

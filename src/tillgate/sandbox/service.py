@@ -69,7 +69,7 @@ class Service(Ledger):
             envelope = work(merchant_no, parameters, now)
         except Refusal as error:
             http_status = error.http_status or self.options.refusal_http_status
-            envelope = {"ret_code": error.code, "ret_msg": error.message}
+            envelope = {"ret_code": error.code, error.message_name: error.message}
         if fault is not None:
             answers.change_result(fault.name, envelope)
         how = "wrong" if fault is not None and fault.name == "bad_signature" else self.options.answer_signature
