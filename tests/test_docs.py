@@ -23,7 +23,7 @@ import click
 import pytest
 
 import tillgate
-from tillgate import Account, Dialect, PaymentRequest, RefundRequest, hooks, lifecycle, testing
+from tillgate import Account, Dialect, PaymentRequest, RefundRequest, hooks, lifecycle, shop, testing
 from tillgate.cli import EXIT_CODES, main
 from tillgate.hooks import values
 from tillgate.sandbox import Options, Sandbox
@@ -124,8 +124,9 @@ def test_a_name_that_nothing_explains_is_missed(name: str) -> None:
     assert missing([NO_SUCH_NAME], f"{text}\n| `{NO_SUCH_NAME}(a, b)` | what it does |\n") == []
 
 
-def test_every_public_name_has_an_entry_in_the_reference() -> None:
-    assert missing(tillgate.__all__, *REFERENCE_TEXTS) == []
+@pytest.mark.parametrize("module", [tillgate, hooks, shop, testing], ids=lambda module: module.__name__)
+def test_every_public_name_has_an_entry_in_the_reference(module: ModuleType) -> None:
+    assert missing(module.__all__, *REFERENCE_TEXTS) == []
 
 
 @pytest.mark.parametrize(("module", "page"), [(hooks, "hooks"), (testing, "testing")])

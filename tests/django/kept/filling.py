@@ -142,7 +142,7 @@ class _Acts:
             payment = self.start()
             ShopOrder.objects.filter(pk=payment.order.key).update(**change)
             held.append(self.hear(payment, {}))
-        with mock.patch.object(self.gateway, "creates", lambda request: "T-TWICE-2" if has_refund else "T-TWICE-1"):
+        with mock.patch.object(self.gateway, "creates", return_value="T-TWICE-2" if has_refund else "T-TWICE-1"):
             one, other = self.start(), self.start()
         self.hear(one, {})
         held.append(self.hear(other, {}))

@@ -93,7 +93,7 @@ class Answering:
         if isinstance(said, Exception):
             raise said
         payment = Payment.objects.get(reference=reference)
-        return Transaction(**_answer(reference, transaction_no=payment.transaction_no, amount=payment.amount) | said)
+        return Transaction(**{**_answer(reference, transaction_no=payment.transaction_no, amount=payment.amount), **said})
 
     @hookimpl
     def tillgate_refund(self, request: RefundRequest) -> Refunded:

@@ -33,7 +33,7 @@ def main() -> int:
         FILE.write_text(filling.serialized(), "utf-8")
     finally:
         connection.creation.destroy_test_db(name, verbosity=0)
-    print(f"wrote {FILE.name}")
+    sys.stdout.write(f"wrote {FILE.name}\n")
     return 0
 
 
