@@ -34,7 +34,7 @@ def test_staff_gives_part_of_a_payment_back_and_a_double_press_makes_one_refund(
     assert shop.world.sandbox.control.state()["transactions"][0]["refunded"] == "9.90"  # type: ignore[index]
     page.get_by_text("Cause and evidence").first.click()
     page.get_by_role("button", name="Ask the gateway now").click()
-    expect(page.get_by_text("Asked the gateway: the gateway says that it is paid.")).to_be_visible()
+    expect(page.get_by_text("Polled the gateway: the gateway says that it is paid.")).to_be_visible()
 
 
 def test_staff_sees_the_lists(shop: Shop) -> None:
@@ -86,8 +86,8 @@ def test_staff_settles_a_refund_of_unknown_outcome_and_accepts_with_a_note(shop:
     expect(page.get_by_text("Resolved by anna")).to_be_visible()
     page.goto("/admin/tillgate/review/")
     page.get_by_text("Dismiss with a note").first.click()
-    page.get_by_label("Why it can stay as it is").first.fill("it was our own refund")
-    page.get_by_role("button", name="Accept").click()
+    page.get_by_label("Why you dismiss it").first.fill("it was our own refund")
+    page.get_by_role("button", name="Dismiss", exact=True).click()
     expect(page.get_by_text("it was our own refund").first).to_be_visible()
     assert shop.world.reviews() == []
 
@@ -96,11 +96,11 @@ def test_the_admin_on_a_phone(shop: Shop) -> None:
     payment_id = _paid(shop, "12.50")
     page = shop.admin(f"/admin/tillgate/payment/{payment_id}/change/", viewport={"width": 390, "height": 844}, is_mobile=True)
     shop.look(page, "admin-payment-phone")
-    page.get_by_text("Enter a refund made elsewhere").press("Enter")
+    page.get_by_text("Record an external refund").press("Enter")
     page.get_by_label("Refunded, in USD").fill("2.50")
     shop.look(page, "admin-enter-phone")
     page.get_by_role("button", name="Enter").press("Enter")
-    expect(page.get_by_text("Entered: USD 2.50 was refunded elsewhere.")).to_be_visible()
+    expect(page.get_by_text("Recorded: an external refund of USD 2.50.")).to_be_visible()
     expect(page.get_by_text("USD 2.50 refunded, USD 10.00 can still be refunded.")).to_be_visible()
 
 

@@ -197,7 +197,7 @@ def test_only_the_methods_of_the_settings_are_offered(world: World, settings: An
     page = text_of(world.client.get(world.shop.pay_path(world.order())))
     assert re.findall(r'value="(\w+)" (?:[^>]* )?id="id_method', page) == ["paypal", "venmo"]
     settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": []}
-    assert "No way to pay is offered" in text_of(world.client.get(world.shop.pay_path(world.order())))
+    assert "The shop offers no payment method" in text_of(world.client.get(world.shop.pay_path(world.order())))
 
 
 def test_a_page_that_waits_refreshes_without_script_and_not_for_ever(world: World) -> None:
@@ -206,7 +206,7 @@ def test_a_page_that_waits_refreshes_without_script_and_not_for_ever(world: Worl
     assert f'<noscript><meta http-equiv="refresh" content="3;url={path}?wait=1"></noscript>' in text_of(come_back(world, payment))
     tired = text_of(come_back(world, payment, wait="40"))
     assert "refresh" not in tired
-    assert f'<a class="button" href="{path}">Look again</a>' in tired
+    assert f'<a class="button" href="{path}">Check again</a>' in tired
 
 
 def test_looking_again_asks_the_gateway_and_a_refresh_does_not(world: World, no_home: None) -> None:
@@ -259,7 +259,7 @@ def test_the_pages_in_german(world: World, settings: Any, no_home: None) -> None
         assert words in pay
     payment = world.start(order)
     assert "Ihre Zahlung wird bestätigt" in text_of(come_back(world, payment))
-    assert "Wir warten noch auf Nachricht vom Zahlungsdienst" in text_of(come_back(world, payment, wait="40"))
+    assert "Wir warten noch auf den Zahlungsdienst" in text_of(come_back(world, payment, wait="40"))
     world.shopper_pays(payment)
     assert "Danke, Ihre Zahlung ist angekommen" in text_of(come_back(world, payment))
     with override("de"):
@@ -482,7 +482,7 @@ def test_i4_the_page_of_a_payment_that_the_gateway_calls_paid_does_not_say_that_
     assert world.client.get(f"/payments/status/{payment.return_key}/").json()["settled"], "a page that waits has something else to say"
     page = text_of(come_back(world, payment))
     assert "<h1>Your payment is under review</h1>" in page
-    assert "Please do not pay again before you have asked it." in page
+    assert "Please ask the shop before you pay again." in page
     assert all(text not in page for text in ("Nothing was charged", "Go on paying", "Did not pay?", "poll.js", "http-equiv"))
     world.sandbox.control.clear_faults()
     world.time.advance(minutes=10)

@@ -10,6 +10,7 @@ from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db import DataError, models
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -23,9 +24,17 @@ from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE
 from tillgate.errors import InvalidRequest
 
-__all__ = ["ReadOnlyAdmin", "common_context", "need"]
+__all__ = ["ReadOnlyAdmin", "ValueFilter", "common_context", "need"]
 
 Row = TypeVar("Row", bound=models.Model)
+
+
+class ValueFilter(admin.SimpleListFilter):
+    """A filter by one value of the column that `parameter_name` names. A subclass gives the values."""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Row]) -> QuerySet[Row]:
+        """Return the rows with the chosen value."""
+        return queryset.filter(**{str(self.parameter_name): self.value()}) if self.value() else queryset
 
 
 class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  # generic only for the type checker
@@ -40,17 +49,10 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
     class Media:
         css: ClassVar = {"all": ("tillgate/admin.css",)}
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return false."""
+    def _has_no_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return false."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return false."""
-        return False
+    has_add_permission = has_change_permission = has_delete_permission = _has_no_permission
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list with the count of open reviews."""
@@ -123,7 +125,7 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         return HttpResponseRedirect(back)
 
     def refuse(self, request: HttpRequest, error: Exception, back: str, mask: Mask) -> HttpResponse:
-        """Redirect with a message that says why nothing was done."""
+        """Redirect with the error as a message."""
         detail = f"USD {error.value} {error.remedy}" if isinstance(error, InvalidRequest) and error.field == "amount" else str(error)
         messages.error(request, mask.text(detail))
         return HttpResponseRedirect(back)
@@ -134,7 +136,7 @@ def common_context(request: HttpRequest, site: str) -> dict[str, Any]:
     may_look = request.user.has_perm("tillgate.view_review")
     return {
         "needs_review": Review.objects.filter(resolved_at__isnull=True).count() if may_look else 0,
-        "needs_person_url": reverse("admin:tillgate_review_changelist", current_app=site),
+        "reviews_url": reverse("admin:tillgate_review_changelist", current_app=site),
         "may_refund": request.user.has_perm(MAY_REFUND),
         "may_resolve": request.user.has_perm(MAY_RESOLVE),
     }
