@@ -39,10 +39,14 @@ $(VENV)/demo: $(VENV)/bin/python pyproject.toml plugins/oscar/pyproject.toml con
 demo: $(VENV)/demo  ## a shop to buy in, with the gateway's emulator; ONCE=1 walks through it and ends
 	@$(BIN)/python -m example_shop.demo $(if $(ONCE),--once)
 
-test: setup lint types imports  ## what must hold before a change lands, but for what takes long
-	@$(BIN)/pytest -n 2 --ignore tests/django --ignore tests/browser $(LONG:%=--ignore %)
-	@$(BIN)/pytest -n 2 tests/django
-	@$(BIN)/pytest tests/browser --ignore tests/browser/shop
+test:  ## the tests that must pass before a change lands, without the long ones
+	@echo "about 5 minutes on two cores; the first time, 2 more for the installation into $(VENV)"
+	@echo "[1/6] environment" && $(MAKE) --no-print-directory setup
+	@echo "[2/6] style, types and imports" && $(MAKE) --no-print-directory lint types imports
+	@echo "[3/6] the core" && $(BIN)/pytest -n 2 --ignore tests/django --ignore tests/shop --ignore tests/browser $(LONG:%=--ignore %)
+	@echo "[4/6] the Django app" && $(BIN)/pytest -n 2 tests/django
+	@echo "[5/6] the functions for shop plugins" && $(BIN)/pytest -n 2 tests/shop
+	@echo "[6/6] the pages in a browser" && $(BIN)/pytest tests/browser --ignore tests/browser/shop
 
 test-plugins: setup  ## the plugins for Oscar, django-payments and Saleor, each on its framework
 	@$(foreach plugin,$(PLUGINS),echo "$(plugin)" && (cd $(plugin) && ../../$(BIN)/pytest -n 2) &&) true
@@ -54,7 +58,7 @@ test-shop: setup  ## buy in the example shop with a browser, and look at every p
 	@$(BIN)/pytest tests/browser/shop
 
 test-databases: setup  ## the tests of the Django app again, on PostgreSQL and on MariaDB, but those that no database changes
-	@$(foreach database,postgresql mariadb,TILLGATE_TEST_DATABASE=$(database) $(BIN)/pytest -n 2 tests/django tests/smallest_shop \
+	@$(foreach database,postgresql mariadb,TILLGATE_TEST_DATABASE=$(database) $(BIN)/pytest -n 2 tests/django tests/shop tests/smallest_shop \
 	    $(ANYWHERE:%=--ignore %) &&) true
 
 test-pythons:  ## the tests of the core on the other Pythons that are installed
@@ -64,7 +68,7 @@ test-pythons:  ## the tests of the core on the other Pythons that are installed
 	        || { echo "Python $$version is not installed: skipped"; continue; }; \
 	    $$python -m venv .venv-$$version && .venv-$$version/bin/pip install --quiet --disable-pip-version-check \
 	        --constraint constraints.txt --editable '.[dev]' && HYPOTHESIS_PROFILE=brief .venv-$$version/bin/pytest -q -n 2 \
-	            --ignore tests/django --ignore tests/browser --ignore tests/example_shop $(LONG:%=--ignore %) || exit 1; \
+	            --ignore tests/django --ignore tests/shop --ignore tests/browser --ignore tests/example_shop $(LONG:%=--ignore %) || exit 1; \
 	done
 
 .venv-pretix/developer: pyproject.toml plugins/pretix/pyproject.toml plugins/pretix/constraints.txt
@@ -91,7 +95,7 @@ imports: setup
 cassettes: setup  ## record the cassettes again, from the sandbox or from TILLGATE_BASE_URL, TILLGATE_MERCHANT_NO, TILLGATE_TOKEN
 	@$(BIN)/pytest tests/test_cassettes.py --record-cassettes
 
-reference: setup  ## write what docs/reference has from the signatures of hooks and operations
+reference: setup  ## write what docs/reference has from the signatures of hooks and of tillgate.shop
 	@$(BIN)/python -m docgen reference
 
 reliability: setup  ## write docs/reliability.md from what the long proofs left in var/proofs/

@@ -23,10 +23,10 @@ def main() -> int:
         return 0
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.django.project")
     django.setup()
-    from docgen import conformance, operations  # both need Django's models
+    from docgen import conformance, shop  # both need Django's models
 
     if options.part == "reference":
-        parts.write(hooks.pages() | operations.pages())
+        parts.write(hooks.pages() | shop.pages())
         return 0
     suites = {suite.plugin: suite for suite in conformance.suites()}
     if unknown := set(options.plugins) - set(suites):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from docgen import conformance, hooks, operations, parts, reliability
+from docgen import conformance, hooks, parts, reliability, shop
 from docgen.conformance import Report
-from tillgate.django import operations as core_operations
+from tillgate import shop as public
 from tillgate.hooks import hookspecs
 from tillgate.testing.conformance import Conformance
 from tillgate.testing.report import Table
@@ -33,7 +31,7 @@ def test_a_page_without_both_marks_is_an_error(page: str) -> None:
         parts.replaced(page, "b", "make c", "new")
 
 
-@pytest.mark.parametrize("page", [hooks, operations], ids=["hooks", "operations"])
+@pytest.mark.parametrize("page", [hooks, shop], ids=["hooks", "shop"])
 def test_the_reference_is_what_make_reference_writes(page: Any) -> None:
     for path, text in page.pages().items():
         assert parts.is_written(path, text), "run `make reference`"
@@ -49,25 +47,12 @@ def test_the_reference_has_every_hook_with_its_signature_and_all_that_its_docstr
     assert "\n\nDo something else.\n\nIt raises [`Refused`](errors.md#refused).\n\n" in page
 
 
-def test_the_reference_has_every_operation_with_its_signature_and_every_other_public_name_of_theirs() -> None:
-    (page,) = operations.pages().values()
-    for name in core_operations.__all__:
-        found = getattr(core_operations, name)
-        assert f"\n### {name}\n\n```text\n{name}(" in page if inspect.isfunction(found) else f"`{name}`" in page, name
-    assert '```text\nclose_order(plugin: str, order_key: str, actor: str = "shop") -> None\n```' in page
-    assert "Raises `NotPayable`, [`InvalidRequest`](errors.md#invalidrequest) or" in page
-
-
-def test_the_page_of_operations_explains_every_outcome_and_action_and_names_no_other_operation() -> None:
-    (page,) = operations.pages().values()
-    begin, values = page.partition("<!-- operations:")[0], page.partition("\n## Values\n")[2].partition("\n## ")[0]
-    explained = {name for cell in re.findall(r"^\| (`[^|]+) \|", values, re.MULTILINE) for name in re.findall(r"`([a-z-]+)`", cell)}
-    assert explained == {item.value for kind in (core_operations.StartOutcome, core_operations.ReviewAction) for item in kind}
-    named = [
-        name for listed in re.findall(r"^- The operations .*?\(([^)]+)\)", begin, re.MULTILINE) for name in re.findall(r"`(\w+)`", listed)
-    ]
-    assert named
-    assert set(named) <= set(core_operations.__all__)
+def test_the_reference_has_every_name_that_a_shop_plugin_may_use() -> None:
+    (page,) = shop.pages().values()
+    for name in public.__all__:
+        assert f"\n### {name}\n" in page or name == "money", name
+    assert '```text\nclose_order(plugin: str, order_key: str, *, actor: str = "shop") -> None\n```' in page
+    assert "Raises [`ConfigurationError`](errors.md#configurationerror)" in page
 
 
 # Conformance ------------------------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from tests.smallest_shop.models import ShopOrder
-from tillgate.django import operations
+from tillgate import shop
 from tillgate.testing.driver import ShopDriver
 
 
@@ -40,7 +40,7 @@ class SmallestShopDriver(ShopDriver):
 
     def close_order(self, order_key: str) -> None:
         ShopOrder.objects.filter(pk=order_key).update(status="cancelled")
-        operations.close_order(self.plugin, order_key)
+        shop.close_order(self.plugin, order_key)
 
     def edit_total(self, order_key: str, total: Decimal) -> None:
         ShopOrder.objects.filter(pk=order_key).update(total=total)

@@ -6,8 +6,7 @@ from django.db.models import F
 
 from tests.smallest_shop.models import ShopOrder
 from tillgate import Goods
-from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, hookimpl
-from tillgate.lifecycle import RefundStatus
+from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RefundStatus, hookimpl
 
 
 @hookimpl

@@ -17,9 +17,8 @@ from typing import Any
 
 from tests.smallest_shop import plugin as smallest
 from tests.smallest_shop.driver import SmallestShopDriver
-from tillgate.django.operations import enqueue_remote
-from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, hookimpl, plugin_manager
-from tillgate.lifecycle import RefundStatus
+from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RefundStatus, RemoteEvent, hookimpl, plugin_manager
+from tillgate.shop import enqueue_remote
 
 __all__ = ["NAME", "TellingDriver"]
 

@@ -145,7 +145,7 @@ __all__ = [
     "without_atomic_requests",
 ]
 
-_MODULES: Final = {
+MODULES: Final = {
     "checks": (
         "CheckSet",
         "Found",
@@ -238,7 +238,7 @@ _MODULES: Final = {
         "without_atomic_requests",
     ),
 }
-_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF: Final = {name: module for module, names in MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""A plugin's system checks: functions that yield errors and warnings, registered with Django under the plugin's app."""
+"""System checks: functions that yield errors and warnings, registered with Django under the plugin's app."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class CheckSet:
         self.label = label
         self.areas: list[_Area] = []
         self.database_areas: list[_Area] = []
-        checks.register(self._run, label)
-        checks.register(self._run_on_databases, label, checks.Tags.database)
+        checks.register(lambda app_configs, **_: self.run(app_configs), label)
+        checks.register(lambda app_configs, databases, **_: self.run_on_databases(app_configs, databases), label, checks.Tags.database)
 
     def error(self, number: int, message: str, hint: str) -> checks.Error:
         """Return an error with the id of its number."""
@@ -54,10 +54,12 @@ class CheckSet:
             hint = f'Add "tillgate.django" to INSTALLED_APPS, before "{self.label}".'
             yield self.error(number, "Tillgate's own app is not installed.", hint)
 
-    def _run(self, app_configs: Sequence[Any] | None, **_: Any) -> list[checks.CheckMessage]:
+    def run(self, app_configs: Sequence[Any] | None) -> list[checks.CheckMessage]:
+        """Return the findings of the checks of settings and apps."""
         return [message for area in self.areas for message in area()] if self._is_asked(app_configs) else []
 
-    def _run_on_databases(self, app_configs: Sequence[Any] | None, databases: Sequence[str] | None, **_: Any) -> list[checks.CheckMessage]:
+    def run_on_databases(self, app_configs: Sequence[Any] | None, databases: Sequence[str] | None) -> list[checks.CheckMessage]:
+        """Return the findings of the checks of rows; before the first migration there are none."""
         found: list[checks.CheckMessage] = []
         if databases and self._is_asked(app_configs):
             with suppress(DatabaseError):

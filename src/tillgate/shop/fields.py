@@ -1,4 +1,4 @@
-"""What a plugin's own models need: exact fields, the manager for Tillgate's database, and the time by which Tillgate stamps rows."""
+"""Models: exact fields, the manager for Tillgate's database, and the time by which Tillgate stamps rows."""
 
 from tillgate.django.clock import now
 from tillgate.django.models import ExactField, MoneyField, OneDatabase

@@ -153,7 +153,7 @@ def resolve_review(
     withdraws: str = "",
     press: str = "",
 ) -> ActionResult:
-    """Do what staff chose about a review, and return the result. Call it outside any transaction.
+    """Run the action that staff chose for a review, and return the result. Call it outside any transaction.
 
     `press` is an idempotency key: a repeated one makes no second refund. Raises `ActionNotPossible`, `RefundNotPossible` or
     `InvalidRequest`, and nothing was done.

@@ -1,4 +1,4 @@
-"""A plugin's settings: one dictionary in the project's settings, read by a pydantic model."""
+"""Settings: one dictionary in the project's settings, read by a pydantic model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a staff page: permissions, status badges, timelines, the refund form and the message about a refund."""
+"""Staff pages: permissions, status badges, timelines, the refund form and the message about a refund."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def refund_of_press(payment: PaymentState, press: str) -> RefundState | None:
 
 
 def admin_url(request: HttpRequest, model: str, row: str) -> str:
-    """Return the address in the admin of a `payment` or a `review`, or "" for a user who may not see it or a shop without the admin."""
+    """Return the address in the admin of a `payment` or a `review`, or "" for a user without the permission or a shop without the admin."""
     user: Any = request.user
     if not (user.is_staff and user.has_perm(f"tillgate.view_{model}")):
         return ""

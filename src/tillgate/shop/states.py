@@ -1,4 +1,4 @@
-"""Orders, payments and refunds as values that tell more than those of the hooks; a plugin never holds a row of Tillgate's."""
+"""States: orders, payments and refunds as values that tell more than those of the hooks. A plugin never holds a row of Tillgate's."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class RefundState(hooks.Refund):
 class PaymentState(hooks.Payment):
     """A payment as it stands. Amounts are in its currency.
 
-    `held_amount` is what the gateway holds of it: paid and not refunded. `refundable_amount` is what staff can still refund: queued refunds
-    and those of unknown outcome count as gone. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid",
-    though a check failed, so the shopper should not pay again. `payment_url` is the gateway's payment page, or empty.
+    The gateway holds `held_amount`: paid and not refunded. Staff can still refund `refundable_amount`, without queued refunds and refunds
+    of unknown outcome. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid", though a check failed, so
+    the shopper should not pay again. `payment_url` is the gateway's payment page, or empty.
     """
 
     account: str
@@ -79,9 +79,9 @@ class PaymentState(hooks.Payment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderState:
-    """What Tillgate knows of an order: its status and its payments, the oldest first.
+    """The state of an order: its status and its payments, the oldest first.
 
-    `is_paid`: a payment has paid the order, though the shop may not have been told yet. `data` is the plugin's own, see `set_order_data`.
+    `is_paid`: a payment has paid the order, though the event may not be delivered yet. `data` is the plugin's own, see `set_order_data`.
     """
 
     plugin: str
@@ -100,7 +100,7 @@ class OrderState:
 
     @property
     def held(self) -> tuple[PaymentState, ...]:
-        """The payments of which the gateway holds money, whether they paid the order or not."""
+        """The payments with money at the gateway, including payments that did not pay the order."""
         return tuple(payment for payment in self.payments if payment.held_amount > 0)
 
     @property
@@ -110,17 +110,17 @@ class OrderState:
 
     @property
     def held_amount(self) -> Decimal:
-        """What the gateway holds for the order."""
+        """The money that the gateway holds for the order."""
         return money.total(payment.held_amount for payment in self.payments)
 
     @property
     def refunded_amount(self) -> Decimal:
-        """What was refunded of the order's payments."""
+        """The money of the order's payments that was refunded."""
         return money.total(payment.refunded_amount for payment in self.payments)
 
     @property
     def refundable_amount(self) -> Decimal:
-        """What staff can still refund of the payment that paid the order."""
+        """The money of the payment that paid the order that staff can still refund."""
         return self.paid_by.refundable_amount if self.paid_by else NOTHING
 
     @property

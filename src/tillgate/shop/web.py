@@ -1,4 +1,4 @@
-"""What a plugin's own views need: decorators, addresses, and the return and notification of a payment at an address of the shop's own."""
+"""Views: decorators, addresses, and the return and notification of a payment at an address of the shop's own."""
 
 from __future__ import annotations
 

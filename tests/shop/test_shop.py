@@ -1,0 +1,375 @@
+"""`tillgate.shop`: all that a shop plugin lives on, as values and functions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.contrib.messages import get_messages
+from django.core.exceptions import ObjectDoesNotExist
+from django.db import transaction
+from django.test import RequestFactory
+from django.utils import translation
+
+from tests.django.conftest import World
+from tillgate import ConfigurationError, InvalidRequest, shop
+from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
+from tillgate.hooks import PaymentStatus, RefundStatus
+from tillgate.shop import ReviewAction, ReviewReason
+
+PLUGIN = "smallest-shop"
+CENT = Decimal("0.01")
+
+
+def state(key: str) -> shop.OrderState:
+    found = shop.order_state(PLUGIN, key)
+    assert found is not None
+    return found
+
+
+def paid_order(world: World, total: str = "10.00") -> str:
+    key = world.order(total)
+    payment = world.start(key)
+    world.shopper_pays(payment)
+    world.notification(payment)
+    return key
+
+
+def test_every_public_name_can_be_imported_without_a_django_project() -> None:
+    script = "import sys, tillgate.shop; assert 'django' not in sys.modules; tillgate.shop.money.total([])"
+    subprocess.run([sys.executable, "-c", script], check=True)
+    for name in shop.__all__:
+        assert getattr(shop, name) is not None
+
+
+def test_a_name_that_is_not_public_is_an_error() -> None:
+    with pytest.raises(AttributeError, match="pay_all"):
+        shop.pay_all  # noqa: B018  # the access is what is tested
+
+
+# Orders -----------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", [shop.open_order, shop.close_order, shop.pay_url])
+@pytest.mark.parametrize(("plugin", "key"), [("no-such-plugin", "1"), (PLUGIN, "987654321")])
+def test_an_unknown_plugin_or_order_is_refused_now_and_not_an_hour_later(world: World, call: Any, plugin: str, key: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{plugin}|{key}"):
+        call(plugin, key)
+    assert not Order.objects.exists()
+
+
+def test_the_pay_address_is_absolute_and_leads_to_the_page_of_the_order(world: World) -> None:
+    key = world.order("13.43")
+    address = shop.pay_url(PLUGIN, key)
+    assert address.startswith("http")
+    assert "13.43" in world.client.get(address).content.decode()
+
+
+def test_an_order_that_tillgate_does_not_know_has_no_state_and_no_lock(world: World) -> None:
+    key = world.order("10.00")
+    assert shop.order_state(PLUGIN, key) is None
+    with pytest.raises(ObjectDoesNotExist), shop.locked_order(PLUGIN, key):
+        pass
+
+
+def test_an_open_order_waits_for_money_and_a_closed_one_takes_none(world: World) -> None:
+    key = world.order("10.00")
+    shop.open_order(PLUGIN, key)
+    assert (state(key).is_closed, state(key).waits_since is None, state(key).is_paid) == (False, False, False)
+    shop.close_order(PLUGIN, key)
+    assert state(key).is_closed
+    assert shop.start_payment(PLUGIN, key, "alipay").redirect_url == ""
+
+
+def test_a_closed_order_that_holds_its_stock_again_is_told_unpaid_once_more(world: World) -> None:
+    key = world.order("10.00")
+    shop.open_order(PLUGIN, key)
+    shop.close_order(PLUGIN, key)
+    Order.objects.update(unpaid_check_at=None)
+    shop.open_order(PLUGIN, key, even_if_closed=True)
+    assert state(key).waits_since is not None
+    assert state(key).is_closed
+
+
+def test_the_state_of_a_paid_and_partly_refunded_order_adds_up(world: World) -> None:
+    key = paid_order(world)
+    assert (state(key).held_amount, state(key).refundable_amount, state(key).is_paid) == (Decimal("10.00"), Decimal("10.00"), True)
+    shop.refund_order(PLUGIN, key, "3.00", staff="ann", reason="late")
+    now = state(key)
+    assert (now.held_amount, now.refunded_amount, now.refundable_amount) == (Decimal("7.00"), Decimal("3.00"), Decimal("7.00"))
+    assert now.paid_by is not None
+    assert (now.paid_by.status, now.paid_by.paid_the_order, now.held == (now.paid_by,)) == (PaymentStatus.PAID, True, True)
+    assert [(one.amount, one.requested_by, one.status) for one in now.paid_by.refunds] == [(Decimal("3.00"), "ann", RefundStatus.SUCCEEDED)]
+
+
+def test_a_refund_of_unknown_outcome_can_not_be_refunded_again_and_is_still_held(world: World) -> None:
+    key = paid_order(world)
+    world.sandbox.control.fault("lost_response", occasion="refund", times=1)
+    asked = shop.refund_order(PLUGIN, key, "10.00")
+    assert asked.status is RefundStatus.UNKNOWN
+    assert (state(key).held_amount, state(key).refundable_amount) == (Decimal("10.00"), Decimal("0.00"))
+    shop.settle_refund(asked.id, done=True, staff="ann")
+    assert (state(key).held_amount, state(key).is_paid) == (Decimal("0.00"), True)
+
+
+def test_a_second_payment_is_held_and_did_not_pay_the_order(world: World) -> None:
+    key = world.order("10.00")
+    first, second = world.start(key), world.start(key, method="paypal")
+    for payment in (first, second):
+        world.shopper_pays(payment)
+        world.notification(payment)
+    assert [payment.paid_the_order for payment in state(key).payments] == [True, False]
+    assert state(key).held_amount == Decimal("20.00")
+    refunded = shop.refund(str(second.pk), "10.00")
+    assert refunded.payment_paid_the_order is False
+    assert [payment.reference for payment in state(key).held] == [first.reference]
+
+
+def test_states_of_several_orders_are_found_by_keys_and_by_prefix(world: World) -> None:
+    keys = [world.order("1.00"), world.order("2.00"), world.order("3.00")]
+    for key in keys:
+        shop.open_order(PLUGIN, key)
+    assert [one.key for one in shop.order_states(PLUGIN, keys[:2])] == keys[:2]
+    assert {one.key for one in shop.order_states(PLUGIN, prefix=keys[2])} == {key for key in keys if key.startswith(keys[2])}
+    assert shop.order_states("another", keys) == []
+
+
+def test_data_of_the_plugin_is_kept_with_the_order_and_forgotten_by_none(world: World) -> None:
+    key = world.order("10.00")
+    shop.open_order(PLUGIN, key)
+    shop.set_order_data(PLUGIN, key, released={"1": 2}, note="x")
+    shop.set_order_data(PLUGIN, key, note=None)
+    with shop.locked_order(PLUGIN, key) as locked:
+        assert locked.data == {"released": {"1": 2}}
+
+
+# Payments ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_started_payment_redirects_to_the_payment_page_and_a_paid_order_to_itself(world: World) -> None:
+    key = world.order("10.00")
+    started = shop.start_payment(PLUGIN, key, "alipay", data={"language": "de"})
+    assert started.payment is not None
+    assert (started.redirect_url, started.message) == (started.payment.payment_url, "")
+    assert (started.payment.data, started.payment.is_open) == ({"language": "de"}, True)
+    assert shop.start_payment(PLUGIN, key, "alipay").payment == started.payment, "a double click makes one payment"
+    payment = Payment.objects.get(order__key=key)
+    world.shopper_pays(payment)
+    assert shop.poll(started.payment.id, actor="test").status is PaymentStatus.PAID
+    assert shop.start_payment(PLUGIN, key, "alipay").redirect_url == ""
+
+
+def test_what_cannot_be_started_becomes_a_message_for_the_shopper_in_their_language(world: World) -> None:
+    key = world.order("10.00")
+    world.sandbox.control.fault("server_error", occasion="pay", times=5)
+    unknown = shop.start_payment(PLUGIN, key, "alipay")
+    assert unknown.outcome is shop.StartOutcome.UNKNOWN
+    with translation.override("de"):
+        assert shop.start_payment(PLUGIN, "987654321", "alipay").message != unknown.message
+        assert shop.start_payment(PLUGIN, key, "no-such-method").message.startswith("Die Zahlung")
+
+
+def test_payment_methods_are_those_of_the_owner_in_order(world: World, settings: Any) -> None:
+    settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": ["paypal", "alipay"]}
+    assert [(one.code, one.label, one.currencies) for one in shop.payment_methods()] == [
+        ("paypal", "PayPal", ("USD",)),
+        ("alipay", "Alipay", ("USD",)),
+    ]
+
+
+def test_a_payment_is_found_by_id_and_reference_of_the_plugins_own_orders_only(world: World) -> None:
+    key = paid_order(world)
+    payment = state(key).payments[0]
+    assert shop.find_payment(PLUGIN, payment_id=payment.id) == shop.find_payment(PLUGIN, reference=payment.reference) == payment
+    assert shop.find_payment("another", payment_id=payment.id) is None
+    assert shop.find_payment(PLUGIN, reference="100017-AAAAAAAAAAAAA") is None
+
+
+# Refunds ----------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_refund_inside_a_transaction_is_queued_and_sent_after_the_commit(world: World) -> None:
+    key = paid_order(world)
+    with transaction.atomic():
+        queued = shop.refund_order(PLUGIN, key, "4.00")
+        assert queued.status is RefundStatus.QUEUED
+    found = shop.find_refund(PLUGIN, queued.id)
+    assert found is not None
+    assert found.status is RefundStatus.SUCCEEDED
+
+
+def test_a_refund_is_refused_for_too_much_for_a_newer_one_and_for_an_unpaid_order(world: World) -> None:
+    key = paid_order(world)
+    with pytest.raises(InvalidRequest, match=r"10\.01"):
+        shop.refund_order(PLUGIN, key, "10.01")
+    shop.refund_order(PLUGIN, key, "1.00", newest_refund="")
+    with pytest.raises(shop.RefundNotPossible):
+        shop.refund_order(PLUGIN, key, "1.00", newest_refund="")
+    with pytest.raises(shop.RefundNotPossible, match="no payment has paid"):
+        shop.refund_order(PLUGIN, world.order("1.00"), "1.00")
+    assert Refund.objects.count() == 1
+
+
+def test_a_refund_that_waits_can_be_withdrawn_and_a_sent_one_cannot(world: World) -> None:
+    key = paid_order(world)
+    with transaction.atomic():
+        queued = shop.refund_order(PLUGIN, key, "4.00")
+        transaction.get_connection().run_on_commit.clear()
+    assert shop.withdraw_refund(queued.id, staff="ann").status is RefundStatus.FAILED
+    sent = shop.refund_order(PLUGIN, key, "4.00")
+    with pytest.raises(shop.RefundNotPossible):
+        shop.withdraw_refund(sent.id, staff="ann")
+
+
+# Reviews ----------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_order_in_doubt_says_so_and_its_review_can_be_accepted(world: World) -> None:
+    key = world.order("13.43")
+    payment = world.start(key)
+    world.shopper_pays(payment)
+    world.sandbox.control.fault("wrong_amount", occasion="query", times=100)
+    world.notification(payment)
+    assert (state(key).reported_paid, state(key).is_paid) == (True, False)
+    (review,) = shop.open_reviews(PLUGIN, order_keys=[key])
+    assert (review.reason, review.reference, review.order_key) == (ReviewReason.AMOUNT_MISMATCH, payment.reference, key)
+    assert review.actions[0] is ReviewAction.ACCEPT_AS_PAID
+    with pytest.raises(shop.ActionNotPossible):
+        shop.resolve_review(review.id, ReviewAction.ACCEPT_AS_PAID, staff="ann", version="read-long-ago")
+    assert shop.resolve_review(review.id, ReviewAction.ACCEPT_AS_PAID, staff="ann", version=review.version).resolved
+    assert (state(key).held_amount, shop.find_review(review.id)) == (Decimal("13.44"), None)
+
+
+def test_reviews_are_found_by_order_prefix_account_and_reason(world: World) -> None:
+    key = paid_order(world)
+    shop.open_review(state(key).payments[0].id, "The seat was sold twice.", actor=PLUGIN)
+    (review,) = shop.open_reviews(PLUGIN)
+    assert review.message == "The seat was sold twice."
+    for chosen in ({"order_keys": [key]}, {"prefix": key}, {"accounts": ["default"]}, {"account_prefix": "def"}):
+        assert shop.open_reviews(PLUGIN, **chosen) == (review,), chosen
+    assert shop.open_reviews(PLUGIN, order_keys=[f"{key}0"]) == ()
+    assert shop.open_reviews(PLUGIN, reasons=[ReviewReason.UNDERPAID]) == ()
+    assert shop.open_reviews("another") == ()
+
+
+def test_the_same_case_is_open_once_and_ends_without_staff(world: World) -> None:
+    key = paid_order(world)
+    for _ in range(2):
+        shop.open_review(state(key).payments[0].id, "The seat was sold twice.", actor=PLUGIN)
+    (review,) = shop.open_reviews(PLUGIN)
+    shop.close_reviews([review.id], "the seat is free again")
+    assert Review.objects.get().resolution == "the seat is free again"
+
+
+def test_i11_no_secret_stands_in_a_review_a_result_or_a_timeline(world: World, settings: Any) -> None:
+    key = paid_order(world)
+    payment = Payment.objects.get(order__key=key)
+    shop.open_review(str(payment.pk), f"Look at {payment.notification_key}.", actor=PLUGIN)
+    (review,) = shop.open_reviews(PLUGIN)
+    assert payment.notification_key not in review.message
+    shown = str([(line.message, line.evidence) for line in shop.timeline(PLUGIN, key)])
+    assert shown
+    assert payment.notification_key not in shown
+
+
+# Remote events ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_remote_events_are_found_with_their_status_and_their_data_can_be_added_to(world: World) -> None:
+    key = paid_order(world)
+    payment = state(key).payments[0]
+    event = shop.enqueue_remote(PLUGIN, key, "mail", payment_id=payment.id, data={"to": "ann"})
+    shop.set_remote_data(event, dropped=True)
+    (mail,) = shop.remote_events(PLUGIN, order_key=key, name="mail")
+    assert (mail.event_id, mail.data, mail.status) == (event, {"to": "ann", "dropped": True}, "waiting")
+    assert shop.remote_events(PLUGIN, payment_id=payment.id) == (mail,)
+    assert shop.remote_events(PLUGIN, order_key=key, name="other") == ()
+    assert OutboxEvent.objects.get(event_id=event).done_at is None
+
+
+# Staff pages and views --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_double_press_finds_its_refund_and_a_badge_names_its_status(world: World) -> None:
+    key = paid_order(world)
+    asked = shop.refund_order(PLUGIN, key, CENT, data={"press": "abc"})
+    payment = state(key).payments[0]
+    assert shop.refund_of_press(payment, "abc") == asked
+    assert shop.refund_of_press(payment, "") is None
+    assert "refunded" in shop.badge_of(asked)
+    assert "paid" in shop.badge_of(payment)
+
+
+def test_staff_are_told_the_outcome_of_a_refund(world: World, rf: RequestFactory) -> None:
+    asked = shop.refund_order(PLUGIN, paid_order(world), CENT)
+    request = rf.get("/")
+    request.session = {}  # type: ignore[assignment]
+    from django.contrib.messages.storage.cookie import CookieStorage
+
+    request._messages = CookieStorage(request)  # type: ignore[attr-defined]
+    shop.say_refund(request, asked.id)
+    assert ["0.01" in str(message) for message in get_messages(request)] == [True]
+
+
+@pytest.mark.parametrize("given", [None, "", "0x1", "-1", "1e3", "9" * 30, "٣"])
+def test_an_id_that_a_form_cannot_have_sent_is_none(given: str | None) -> None:
+    assert shop.form_id(given) == ""
+
+
+def test_only_who_may_see_the_admin_gets_an_address_in_it(rf: RequestFactory) -> None:
+    request = rf.get("/")
+    request.user = SimpleNamespace(is_staff=True, has_perm=lambda _: False)  # type: ignore[assignment]
+    assert shop.admin_url(request, "payment", "1") == ""
+    request.user = SimpleNamespace(is_staff=True, has_perm=lambda name: name == "tillgate.view_payment")  # type: ignore[assignment]
+    assert shop.admin_url(request, "payment", "1").endswith("/payment/1/change/")
+
+
+def test_a_notification_at_an_address_of_the_shops_own_is_a_hint_like_any_other(world: World, rf: RequestFactory) -> None:
+    key = world.order("10.00")
+    payment = world.start(key)
+    world.shopper_pays(payment)
+    request = rf.post("/hook/", {"reference": payment.reference, "status": "failed"})
+    shop.receive_notification(str(payment.pk), shop.read_request(request), "POST")
+    assert state(key).is_paid
+    assert shop.acknowledge(str(payment.pk)).status_code == 200
+    assert world.client.get(shop.return_path(str(payment.pk))).status_code in (200, 302)
+
+
+# Settings and checks ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_settings_dictionary_is_read_by_a_model_and_an_unknown_key_says_which_was_meant(settings: Any) -> None:
+    from pydantic import BaseModel
+
+    class Model(BaseModel):
+        paid_status: str = "Paid"
+
+    load = shop.SettingsLoader("SHOP_TEST", Model)
+    assert load().paid_status == "Paid"
+    settings.SHOP_TEST = {"PAID_STATUS": "Done"}
+    assert load().paid_status == "Done"
+    for wrong, remedy in ((["x"], "must be a dictionary"), ({"PAID_STATSU": "x"}, "PAID_STATUS"), ({"PAID_STATUS": 1}, "PAID_STATUS")):
+        settings.SHOP_TEST = wrong
+        with pytest.raises(ConfigurationError, match=remedy):
+            load()
+
+
+def test_a_check_set_runs_its_checks_for_its_app_and_for_all() -> None:
+    found = shop.CheckSet("shop_test")
+
+    @found.area
+    def check_colour() -> shop.Found:
+        yield found.error(1, "The colour is missing.", "Set it.")
+
+    @found.database_area
+    def check_rows() -> shop.Found:
+        yield found.warning(2, "A row is missing.", "Add it.")
+
+    assert [one.id for one in found.run(None)] == ["shop_test.E001"]
+    assert found.run([SimpleNamespace(label="another")]) == []
+    assert [one.id for one in found.run_on_databases(None, ["default"])] == ["shop_test.W002"]
+    assert found.run_on_databases(None, None) == []
