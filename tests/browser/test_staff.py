@@ -51,7 +51,7 @@ def test_staff_sees_the_lists(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_staff_refunds_a_second_payment_from_the_page_of_what_needs_a_person(shop: Shop, scheme: str) -> None:
+def test_staff_refunds_a_second_payment_from_the_page_of_reviews(shop: Shop, scheme: str) -> None:
     order = shop.world.order("25.00")
     first, second = shop.world.start(order), shop.world.start(order, "paypal")
     for payment in (first, second):
@@ -122,7 +122,7 @@ def test_staff_ends_a_payment_that_the_gateway_does_not_know_with_the_keyboard(s
     assert shop.world.reviews() == []
 
 
-def test_staff_is_asked_how_much_of_too_much_goes_back(shop: Shop) -> None:
+def test_staff_is_asked_how_much_of_an_overpayment_to_refund(shop: Shop) -> None:
     order = shop.world.order("30.00")
     payment = shop.world.start(order)
     shop.world.shop.edit_total(order, Decimal("28.00"))

@@ -605,7 +605,7 @@ def test_wrong_settings_do_not_end_the_doctor(healthy: World, settings: Any) -> 
     assert "worker" in right
 
 
-def test_a_worker_that_is_away_and_what_needs_a_person_are_told(healthy: World) -> None:
+def test_a_worker_that_is_away_and_open_reviews_are_reported(healthy: World) -> None:
     healthy.time.advance(hours=2)
     Review.objects.create(reason="underpaid", facts={"detail": "It was underpaid."}, open_key="1", opened_at=clock.now())
     _, wrong = findings()

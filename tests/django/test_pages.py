@@ -344,7 +344,7 @@ def test_who_left_the_payment_page_can_go_on_paying_or_back_to_the_shop(world: W
         assert "/payments/pay/" not in page  # the authority to pay in another way is the shop's to give
 
 
-def test_i4_no_page_leads_to_another_payment_page_page_of_an_order_that_was_paid_whether_the_shop_was_told_or_not(world: World) -> None:
+def test_i4_no_page_leads_to_another_payment_page_of_an_order_that_was_paid_whether_the_shop_was_told_or_not(world: World) -> None:
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     world.shopper_pays(first)
@@ -387,7 +387,7 @@ def _broken(*_: Any, **__: Any) -> Any:
     raise RuntimeError("the shop's database is away")
 
 
-def test_a_closed_order_that_the_shop_would_take_money_for_has_no_payment_page_page_to_go_on_with(world: World) -> None:
+def test_a_closed_order_that_the_shop_would_take_money_for_has_no_payment_page_to_go_on_with(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     operations.close_order(world.shop.plugin, order)
@@ -584,7 +584,7 @@ def test_who_presses_the_button_of_a_shops_own_page_while_the_shop_cannot_be_tol
     assert Payment.objects.count() == 1
 
 
-def test_a_payment_page_page_that_closes_is_not_gone_on_with(world: World) -> None:
+def test_a_payment_page_that_closes_is_not_gone_on_with(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     world.time.advance(minutes=119)
@@ -594,7 +594,7 @@ def test_a_payment_page_page_that_closes_is_not_gone_on_with(world: World) -> No
     assert "still open" not in text_of(world.client.get(world.shop.pay_path(order)))
 
 
-def test_a_payment_that_may_not_have_begun_has_no_payment_page_page_to_go_on_with(world: World, no_home: None) -> None:
+def test_a_payment_that_may_not_have_begun_has_no_payment_page_to_go_on_with(world: World, no_home: None) -> None:
     order = world.order()
     world.sandbox.control.fault("lost_response", occasion="pay")
     assert world.choose(order).status_code == 409
