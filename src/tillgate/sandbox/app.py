@@ -29,10 +29,7 @@ class ConnectionCut(Exception):
 
 
 def create_app(control: Control, *, public: bool = False, control_public: bool = False) -> ASGIApp:
-    """Build the application.
-
-    `public` says that the server is bound to more than loopback, which turns `/` and `/_control/` off unless `control_public` is given.
-    """
+    """Build the application; `public` says that others can reach it, which closes `/` and `/_control/` unless `control_public`."""
     return SandboxApp(control, Access(public=public, control_public=control_public))
 
 

@@ -24,11 +24,7 @@ _CALLS: tuple[Occasion, ...] = ("pay", "query", "refund")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to misbehave.
-
-    `stage` says how the fault relates to the work: *instead* of it, *damage* to the answer after it was done, or a *moment* outside the
-    three calls.
-    """
+    """One way to misbehave: *instead* of the work, as *damage* to the answer after it, or at a *moment* outside the three calls."""
 
     name: str
     stage: Stage
@@ -86,10 +82,7 @@ FAULTS: Mapping[str, Fault] = MappingProxyType({fault.name: fault for fault in _
 
 @dataclass(frozen=True, slots=True)
 class Magic:
-    """The fault that an amount of 13 dollars and some cents causes: `fault`, at `occasion`, so many `times` (0: always).
-
-    The occasion *carrier* is the call that carries the amount: the creation or the refund.
-    """
+    """The fault of one amount, so many `times` (0: always); the occasion *carrier* is the call that carries the amount."""
 
     cents: int
     fault: str

@@ -29,10 +29,7 @@ _THREADS = 8
 def send(
     attempt: NotificationAttempt, timeout_seconds: float, hosts: tuple[str, ...] = (), *, public: bool = False
 ) -> tuple[int | None, bytes, str]:
-    """Send one notification; return the status, the start of the answer, and the error if there was one.
-
-    `public` says that strangers can reach the sandbox: without `hosts`, it connects only to public addresses.
-    """
+    """Send one notification, for a `public` sandbox without `hosts` to public addresses only; return the status, the body and the error."""
     parts = urlsplit(attempt.url)
     host = parts.hostname or ""
     if hosts and host not in hosts:

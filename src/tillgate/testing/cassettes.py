@@ -37,10 +37,7 @@ _LONGEST_DIFFERENCE = 12
 
 
 class Cassette:
-    """The conversation of one test.
-
-    `path` is its file, `is_recording` says whether the gateway is really called, and `references` draws the random part of references.
-    """
+    """The conversation of one test: its `path`, whether it `is_recording`, and its `references`, which draw random parts."""
 
     def __init__(self, path: Path, account: Account, *, is_recording: bool, title: str, command: str) -> None:
         self.path = path
@@ -113,11 +110,7 @@ class Cassette:
         self._taken = list(zip(requests, answers, strict=True))
 
     def _refuse(self, request: Any, tape: Any) -> None:
-        """Fail the test over a request that is not on file.
-
-        pytest's own failure is not an `Exception`, so code that catches every `Exception` cannot hide it. If a thread hides it
-        nevertheless, `finish` fails.
-        """
+        """Fail the test over a request that is not on file. No `except` hides pytest's failure; if a thread does, `finish` fails."""
         complaint = self._missing() if not self.path.exists() else self._explain(request, tape)
         self._complaints.append(complaint)
         pytest.fail(complaint, pytrace=False)

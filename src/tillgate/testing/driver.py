@@ -80,10 +80,7 @@ class ShopDriver(ABC):
         raise NotImplementedError("the driver does not place orders in another currency: implement it, or decline the scenario")
 
     def times_released(self, order_key: str) -> int | None:
-        """Return how often the release took effect: count the freed stock in the shop's books rather than read one flag.
-
-        None, if the shop keeps no count.
-        """
+        """Return how often the release took effect, counted in the shop's books, or None if the shop keeps no count."""
         return None
 
     def heard_elsewhere(self, order_key: str) -> list[str] | None:
@@ -95,7 +92,4 @@ class ShopDriver(ABC):
         return None
 
     def use_account(self, base_url: str, merchant_no: str, token: str) -> None:  # noqa: B027  # most have nothing to do
-        """Point the shop's account at a gateway; only for a plugin that keeps accounts itself and implements `tillgate_account`.
-
-        All other shops use `TILLGATE["ACCOUNTS"]`, which is set before this call.
-        """
+        """Point the shop's account at a gateway; only for a plugin that keeps accounts itself and implements `tillgate_account`."""

@@ -27,10 +27,7 @@ def _port(peer: object) -> int | None:
 
 @contextmanager
 def guarded_sockets() -> Iterator[list[str]]:
-    """Let every use of a socket inside a transaction of the same thread raise; yield the list of these uses.
-
-    A plugin may catch the exception and call the answer inconclusive. The list lets the test fail in that case too.
-    """
+    """Let every use of a socket inside a transaction of the thread raise; yield the list of uses, since the code may hide the error."""
     caught: list[str] = []
     own = _ports_of_databases()
     real = {name: getattr(socket.socket, name) for name in _GUARDED}

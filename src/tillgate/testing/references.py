@@ -1,7 +1,4 @@
-"""References: the random part of references while a cassette runs.
-
-No reference is sent twice (I8), so a recording needs new ones each time, while a replay must send those on file.
-"""
+"""The random part of references while a cassette runs: new ones in each recording (I8), those on file in a replay."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The report: the result of each scenario, the reasons of declined ones, and the versions; as text, markdown or JSON.
-
-The pytest plugin `tillgate.testing.shops` loads it before Django is loaded.
-"""
+"""The report as text, markdown or JSON: the result of each scenario, the reasons of declined ones, and the versions."""
 
 from __future__ import annotations
 

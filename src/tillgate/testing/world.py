@@ -101,10 +101,7 @@ class World:
         return self.shop.place_order(Decimal(total))
 
     def choose(self, order_key: str, method: str = "alipay", client: Client | None = None, **hidden: str) -> Any:
-        """Choose a payment method on the order's page; return the answer after the shop's redirects: a page, or the payment page.
-
-        `hidden` are the form's hidden fields.
-        """
+        """Choose a payment method, with `hidden` fields of the form; return the answer after the shop's redirects, or the payment page."""
         shopper = client or self.client
         here, chosen = self.shop.pay_path(order_key), {"method": method, **hidden}
         answer: Any = shopper.post(here, chosen)
@@ -209,10 +206,7 @@ class World:
 
     @contextmanager
     def failing_handler(self, hook: str, *, times: int = 1, late: bool = False) -> Iterator[list[str]]:
-        """Let the plugin's function for a hook raise `times` times, before it does its work or, if `late`, after.
-
-        Yields the list of the failures so far.
-        """
+        """Let the plugin's function for a hook raise `times` times, before its work or, if `late`, after; yield the failures so far."""
         manager = hooks.plugin_manager()
         owner = manager.get_plugin(self.shop.plugin)
         found = [one for one in getattr(manager.hook, hook).get_hookimpls() if one.plugin is owner]

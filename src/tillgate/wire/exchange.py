@@ -163,10 +163,7 @@ def read_query(credentials: Credentials, reference: str, answer: HttpAnswer) -> 
 
 
 def read_refund(credentials: Credentials, request: RefundRequest, answer: HttpAnswer) -> Refunded:
-    """Return a successful refund; raise `Refused` or `OutcomeUnknown`.
-
-    Only a code that is known to be a refusal raises `Refused` (unspecified behaviour 12).
-    """
+    """Return a successful refund; raise `Refused` for a known code of refusal alone, else `OutcomeUnknown` (unspecified behaviour 12)."""
     try:
         envelope = _read_envelope(credentials, answer, has_result=False)
         if _succeeded(credentials, envelope, answer):
@@ -268,7 +265,7 @@ def _signed_readings(envelope: Mapping[str, Any], result: Mapping[str, Any], *, 
     # the plain fields of the whole answer, or of its result alone. One flat text must have one meaning, so no field of the result
     # may share a name with a field of the envelope. A signature over the result alone leaves ret_code unsigned. Tillgate therefore
     # accepts it only for a success whose facts are in the result (never for a refund). The result must also hold a transactionNo:
-    # no request holds one, so nobody can pass a signed request off as an answer.
+    # no request holds one, so a signed request cannot pass for an answer.
     outer, inner = _wire_texts(envelope), _wire_texts(result)
     shared = (outer.keys() & inner.keys()) - {signing.SIGNATURE}
     if not result.keys().isdisjoint(("ret_code", "ret_msg")) or any(outer[name] != inner[name] for name in shared):

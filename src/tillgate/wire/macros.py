@@ -52,10 +52,7 @@ def _quoted(text: str) -> str:
 
 
 def read_callback(query: str | Mapping[str, str], macros: Sequence[str] = REFERENCE.macros) -> dict[str, str | None]:
-    """Return the value of each macro; one that is absent, empty or still a placeholder is None ("not given").
-
-    The query is the text after `?` or an already parsed mapping. The function never raises: it replaces bad UTF-8.
-    """
+    """Return the value of each macro, None if it is absent, empty or still a placeholder, from a query string or mapping; never raise."""
     values = dict(parse_qsl(query, keep_blank_values=True, errors="replace")) if isinstance(query, str) else query
     return {name: _given(values.get(name)) for name in macros}
 

@@ -27,10 +27,7 @@ EXACT: Final = Context(prec=40, traps=[])
 
 
 class WireNumber(Decimal):
-    """A JSON number with the text it had on the wire, since a signature is computed over that text.
-
-    A `Decimal` in every other respect.
-    """
+    """A JSON number with the text it had on the wire, since a signature is computed over that text. A `Decimal` in every other respect."""
 
     __slots__ = ("text",)
     text: str

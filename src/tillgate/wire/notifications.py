@@ -53,10 +53,7 @@ class Notification:
     fault: str | None = None
 
     def signature(self, token: str) -> NotificationSignature:
-        """Check the notification's signature with the token.
-
-        A notification with a repeated name never matches, since the signed value is ambiguous.
-        """
+        """Check the notification's signature with the token. A repeated name never matches, since its signed value is ambiguous."""
         if not self.parameters.get(signing.SIGNATURE):
             return NotificationSignature.ABSENT
         matches = not self.repeated and signing.verify(self.parameters, token)

@@ -22,10 +22,7 @@ def storable(text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Return the text, cut to a bound, with every possible signature hidden.
-
-    A gateway that complains about a signature may print the one that it expected (I11).
-    """
+    """Return the text, cut to a bound, without any possible signature: a gateway may print the one that it expected (I11)."""
     return text if len(text) < 32 else _MD5_HEX.sub("***", text)[:_LONGEST_SHOWN]
 
 

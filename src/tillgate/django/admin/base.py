@@ -60,10 +60,7 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         return _unframed(super().changelist_view(request, {**context, **(extra_context or {})}))
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
-        """Return the list for an address. An address with an invalid filter value leads to the whole list, not to an error.
-
-        Django's own filters handle most values, but not a NUL on PostgreSQL or a year outside the calendar.
-        """
+        """Return the list for an address. An invalid filter value, such as NUL on PostgreSQL, leads to the whole list."""
         try:
             return super().get_changelist_instance(request)
         except (ValueError, OverflowError, DataError) as error:
@@ -120,7 +117,7 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         return reverse(name, args=[row.pk], current_app=self.admin_site.name)
 
     def ask_to_press_again(self, request: HttpRequest, back: str) -> HttpResponse:
-        """Redirect with a message: a user who logs in again after a press arrives by GET, without the form's data."""
+        """Redirect with a message: after a new login, the browser sends GET without the form's data."""
         messages.warning(request, gettext("Nothing was done. Please press the button again."))
         return HttpResponseRedirect(back)
 

@@ -162,7 +162,7 @@ def actor_of(stored: str) -> str:
 
 
 def icon(name: str) -> SafeString:
-    """Return an icon. It stands beside its word, so that readers who cannot see it miss nothing."""
+    """Return an icon. It stands beside its word, which says the same."""
     path = _ICONS[name]
     return mark_safe(  # noqa: S308  # both parts are constants of this file
         f'<svg class="tillgate-icon" viewBox="0 0 24 24" width="16" height="16" aria-hidden="true"><path d="{path}"/></svg>'
