@@ -22,20 +22,6 @@ from tillgate.testing.bodies import named_like, places, read_form, read_json, si
 from tillgate.wire import signing
 from tillgate.wire.money import WireNumber
 
-__all__ = [
-    "MERCHANT",
-    "REPLAY_BASE_URL",
-    "SHORTEST_TOKEN",
-    "SIGNATURE",
-    "WRONG_SIGNATURE",
-    "Answer",
-    "Call",
-    "Exchange",
-    "Scrubber",
-    "digest",
-    "spellings",
-]
-
 REPLAY_BASE_URL: Final = "https://gateway.example"
 """The placeholder that replaces the gateway's address in every cassette."""
 
@@ -117,10 +103,8 @@ class Scrubber:
 
     def secrets(self) -> tuple[str, ...]:
         """Return the texts that must not be in a file: the token, its digest, and the address unless it is a placeholder."""
-        return (self._token, digest(self._token), *self._real_hosts())
-
-    def _real_hosts(self) -> tuple[str, ...]:
-        return () if self._base.netloc == urlsplit(REPLAY_BASE_URL).netloc else (self._base.netloc,)
+        hosts = {self._base.netloc} - {urlsplit(REPLAY_BASE_URL).netloc}
+        return (self._token, digest(self._token), *hosts)
 
     def scrub(self, exchanges: Sequence[Exchange]) -> list[Exchange]:
         """Return the conversation without its secrets; a value has the same stand-in wherever it appears."""

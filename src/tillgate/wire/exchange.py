@@ -7,10 +7,9 @@ refund *unknown*.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from pydantic_core import to_json
@@ -238,11 +237,7 @@ def _kept(value: Any) -> Any:
     return [_kept(member) for member in value] if isinstance(value, list) else value
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number")
-
-
-_ANSWERS = json.JSONDecoder(object_pairs_hook=_members, parse_float=WireNumber, parse_int=WireNumber, parse_constant=_refuse_constant)
+_ANSWERS = money.json_decoder(_members)
 
 
 def _signature_fault(credentials: Credentials, envelope: Mapping[str, Any], *, has_result: bool) -> str | None:

@@ -6,15 +6,16 @@ into cents raises `InvalidRequest`.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Context, Decimal, InvalidOperation
 from functools import reduce
-from typing import Final
+from typing import Any, Final, NoReturn
 
 from tillgate.errors import InvalidRequest
 
-__all__ = ["CURRENCY", "EXACT", "WireNumber", "amount", "amount_text", "left_of", "read_amount", "total"]
+__all__ = ["CURRENCY", "EXACT", "WireNumber", "amount", "amount_text", "json_decoder", "left_of", "read_amount", "total"]
 
 CURRENCY: Final = "USD"
 """The only supported currency (Create payment)."""
@@ -43,6 +44,15 @@ class WireNumber(Decimal):
 
     def __reduce__(self) -> tuple[type[WireNumber], tuple[str]]:
         return type(self), (self.text,)
+
+
+def json_decoder(members: Callable[[list[tuple[str, Any]]], Any]) -> json.JSONDecoder:
+    """Return a decoder that reads numbers as `WireNumber` and objects with `members`, and refuses NaN and Infinity."""
+    return json.JSONDecoder(object_pairs_hook=members, parse_float=WireNumber, parse_int=WireNumber, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
 
 
 def amount(value: object, field: str = "amount") -> Decimal:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 
 from tillgate.wire import signing
 from tillgate.wire.dialects import Dialect, TransactionStatus
-from tillgate.wire.money import WireNumber
+from tillgate.wire.money import WireNumber, json_decoder
 from tillgate.wire.texts import storable
 
 __all__ = [
@@ -118,7 +118,7 @@ def _form_pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _json_pairs(text: str) -> list[tuple[str, str]]:
-    pairs = json.loads(text, object_pairs_hook=_Pairs, parse_float=WireNumber, parse_int=WireNumber, parse_constant=_refuse)
+    pairs = _NOTIFICATIONS.decode(text)
     if not isinstance(pairs, _Pairs) or len(pairs) > _MOST_FIELDS:
         raise ValueError("not an object of a sensible size")
     return [(storable(name), storable(_wire_text(value))) for name, value in pairs]
@@ -126,6 +126,9 @@ def _json_pairs(text: str) -> list[tuple[str, str]]:
 
 class _Pairs(list[tuple[str, object]]):
     """A JSON object as its pairs, which keep a repeated name."""
+
+
+_NOTIFICATIONS = json_decoder(_Pairs)
 
 
 def _wire_text(value: object) -> str:
@@ -144,7 +147,3 @@ def _plain(value: object) -> object:
     if isinstance(value, list):
         return [_plain(member) for member in value]
     return value.text if isinstance(value, WireNumber) else value
-
-
-def _refuse(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")

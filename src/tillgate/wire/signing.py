@@ -52,13 +52,12 @@ def verify(parameters: Mapping[str, str], token: str, signature: str | None = No
         return False
     claimed = given.encode("utf-8", "surrogatepass")
     everything = sorted(pair for pair in parameters.items() if pair[0] != SIGNATURE)
-    filled = [pair for pair in everything if pair[1] != ""]
+    readings = ([pair for pair in everything if pair[1] != ""], everything)
     try:
-        skipping = hmac.compare_digest(_digest("&".join(map("=".join, filled)), token).encode(), claimed)
-        keeping = hmac.compare_digest(_digest("&".join(map("=".join, everything)), token).encode(), claimed)
+        matches = [hmac.compare_digest(_digest("&".join(map("=".join, pairs)), token).encode(), claimed) for pairs in readings]
     except UnicodeEncodeError:
         return False
-    return skipping or keeping
+    return any(matches)
 
 
 def steps(parameters: Mapping[str, str], token: str) -> dict[str, str]:
