@@ -10,8 +10,6 @@ from urllib.parse import parse_qsl
 from tillgate.wire import signing
 from tillgate.wire.money import WireNumber, json_decoder
 
-__all__ = ["named_like", "places", "read_form", "read_json", "signed_readings", "signed_with", "write_json"]
-
 
 def read_form(text: str) -> list[tuple[str, str]]:
     """Return the pairs of a form or query string, or nothing when it is not plainly one."""

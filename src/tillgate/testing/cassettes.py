@@ -31,8 +31,6 @@ from tillgate.testing.leaks import leaks_in
 from tillgate.testing.references import References
 from tillgate.testing.scrubbing import REPLAY_BASE_URL, Answer, Call, Exchange, Scrubber
 
-__all__ = ["Cassette", "as_yaml"]
-
 _LONGEST_DIFFERENCE = 12
 
 

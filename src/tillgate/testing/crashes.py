@@ -15,8 +15,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from tillgate.transport import SyncTransport
 
-__all__ = ["Crash", "Points"]
-
 
 class Crash(BaseException):
     """The process has died here. No handler of exceptions catches it."""

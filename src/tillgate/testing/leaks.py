@@ -20,8 +20,6 @@ from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.testing.bodies import named_like, read_form, read_json, signed_with
 from tillgate.testing.scrubbing import MERCHANT, REPLAY_BASE_URL, SHORTEST_TOKEN, SIGNATURE, WRONG_SIGNATURE, digest, spellings
 
-__all__ = ["Leak", "find_leaks", "leaks_in"]
-
 _HEX: Final = re.compile(r"[0-9a-fA-F]{32,}")
 _HARMLESS_HEADERS: Final = frozenset({"content-type", "retry-after"})
 _DEEPEST = 4

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest_socket
 
-__all__ = ["blocked"]
-
 
 @contextlib.contextmanager
 def blocked(allowed_hosts: Sequence[str] = ()) -> Iterator[list[str]]:

@@ -6,8 +6,6 @@ import secrets
 import threading
 from typing import Final
 
-__all__ = ["References"]
-
 _LENGTH: Final = 13  # as many characters as tillgate.new_reference draws
 
 

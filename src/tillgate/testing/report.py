@@ -17,8 +17,6 @@ import pytest
 
 import tillgate
 
-__all__ = ["PROPERTY", "Table", "describe", "markdown", "pytest_addoption", "pytest_configure", "source_commit"]
-
 PROPERTY: Final = "tillgate-conformance"
 """The name of the property that holds a test's description; properties travel from xdist's workers too."""
 

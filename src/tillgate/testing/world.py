@@ -155,7 +155,11 @@ class World:
 
     def gateway_notification(self, payment: Payment, kind: str = "payment", *, status: str = "") -> list[Any]:
         """Let the gateway send a notification of its own, signed: `payment`, `refund`, `stale`, or `forged`, which is signed wrongly."""
-        return [self._carry(attempt) for attempt in self.sent(payment, kind, status=status)]
+        answers = []
+        for attempt in self.sent(payment, kind, status=status):
+            answers.append(answer := self.post(attempt))
+            self.sandbox.control.notification_answered(attempt, answer.status_code, answer.content, "")
+        return answers
 
     def sent(self, payment: Payment, kind: str = "payment", *, status: str = "") -> list[NotificationAttempt]:
         """Return a notification that the gateway sends and that has not arrived. The test posts it once, twice, or never."""
@@ -169,11 +173,6 @@ class World:
         parts = urlsplit(attempt.url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         return self.client.generic(attempt.method, path, attempt.body, content_type=attempt.content_type or _FORM)
-
-    def _carry(self, attempt: NotificationAttempt) -> Any:
-        answer = self.post(attempt)
-        self.sandbox.control.notification_answered(attempt, answer.status_code, answer.content, "")
-        return answer
 
     def queries(self) -> int:
         """Return how many queries the gateway has received."""

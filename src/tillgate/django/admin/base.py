@@ -24,8 +24,6 @@ from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE
 from tillgate.errors import InvalidRequest
 
-__all__ = ["ReadOnlyAdmin", "ValueFilter", "common_context", "need"]
-
 Row = TypeVar("Row", bound=models.Model)
 
 

@@ -40,8 +40,6 @@ from tillgate.errors import TillgateError
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
 from tillgate.wire import money
 
-__all__ = ["PaymentAdmin"]
-
 _MOST_ORDERS_OF_A_KEY = 100
 
 

@@ -27,8 +27,6 @@ from tillgate.errors import TillgateError
 from tillgate.lifecycle import RefundStatus
 from tillgate.wire import money
 
-__all__ = ["ReviewAdmin"]
-
 _ABOUT_REFUNDS = (ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND)
 """The actions that need the permission to refund as well."""
 

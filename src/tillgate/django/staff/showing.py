@@ -20,22 +20,6 @@ from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.lifecycle import RefundStatus
 
-__all__ = [
-    "MAY_REFUND",
-    "MAY_RESOLVE",
-    "MOST_SHOWN",
-    "Line",
-    "Newest",
-    "badge",
-    "newest",
-    "refund_of_press",
-    "refund_outcome",
-    "row_id",
-    "staff_of",
-    "timeline_of",
-    "usd",
-]
-
 Shown = TypeVar("Shown")
 Row = TypeVar("Row", bound=Model)
 

@@ -15,8 +15,6 @@ from tillgate.django.operations.actions import ReviewAction
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
 from tillgate.wire.messages import PaymentMethod
 
-__all__ = ["ACTIONS", "PAYMENT_STATUSES", "REASONS", "REFUND_STATUSES", "Word", "actor_of", "event", "icon", "method_name", "reason"]
-
 _ICONS: Final = {
     "plus": "M12 5v14M5 12h14",
     "clock": "M12 7v5l3 2M21 12a9 9 0 1 1-18 0 9 9 0 0 1 18 0z",

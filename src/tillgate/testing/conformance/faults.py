@@ -29,8 +29,6 @@ from tillgate.testing.conformance.judging import (
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World
 
-__all__ = ["Faults"]
-
 _T = TypeVar("_T")
 _MOST_POINTS: Final = 200
 _WRONG_TOKEN: Final = "0123456789abcdef0123456789abcdef0"  # noqa: S105  # searched for in the logs

@@ -21,8 +21,6 @@ from tillgate.testing.conformance.judging import (
 )
 from tillgate.testing.world import World, together
 
-__all__ = ["Notifications"]
-
 
 class Notifications:
     """Scenarios of notifications and returns that are doubled, disordered, late, forged or lying."""

@@ -24,8 +24,6 @@ from tillgate.testing.conformance.judging import (
 )
 from tillgate.testing.world import World, together
 
-__all__ = ["Paying"]
-
 
 class Paying:
     """Scenarios of a shopper who pays, leaves, comes back or does not."""

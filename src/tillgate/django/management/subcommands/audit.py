@@ -28,8 +28,6 @@ from tillgate.django.operations.ledger import Difference, DifferenceKind
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.wire.texts import printable
 
-__all__ = ["add_arguments", "run"]
-
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 _DIFFERS, _NOT_ASKED = 1, 2
 _YEARS: Final = (1900, 9998)  # at the ends of the calendar the next day, or the same time in another zone, does not exist

@@ -19,8 +19,6 @@ from tillgate.django.management.terminal import Stop, Voice, require_tables, sto
 from tillgate.django.operations.bounds import TimeBudget
 from tillgate.django.operations.worker import Progress, WorkDone, run_worker
 
-__all__ = ["add_arguments", "run"]
-
 _log = logging.getLogger("tillgate")
 
 _FIRST_PAUSE_SECONDS: Final = 1.0
