@@ -84,8 +84,7 @@ class NotSent(GatewayError):
 class OutcomeUnknown(GatewayError):
     """The request may have arrived, and its outcome is unknown. A pay or refund must not be repeated.
 
-    `operation` and `reference` name the request, and `detail` gives the reason. `http_status` is the status of the
-    answer, if one came. `may_have_arrived` is false only if the connection broke while the request was still being written.
+    `http_status` is the status of the answer, if one came. `may_have_arrived` is false only if the connection broke during the sending.
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """An answer of the gateway, in context, becomes a decision. The only way a payment changes its status (I1, I9).
 
-A payment becomes *paid* only when the answer agrees with it in everything. An answer that proves nothing moves nothing. A case for staff
-is a `ReviewReason` with the compared facts, never a guess.
+*Paid* needs an answer that agrees with the payment in everything. A case for staff is a `ReviewReason` with facts, never a guess.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Answers to a client: the envelope of the interface, and every way to damage it.
 
-An `Answer` also carries its *fate*, which a server obeys and a simulator reads. The answer arrives, it drips, or the connection closes
-before the answer, in the middle of it or instead of it.
+The *fate* of an `Answer` says whether it arrives, drips, or is lost or cut with its connection.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The emulator as an ASGI application: the three endpoints on a short path, everything else through Starlette.
-
-The endpoints skip routing and request objects because benchmarks depend on their speed. The developer's pages (`/`, `/_control/`) are
-closed to the public: see `access`.
-"""
+"""The emulator as an ASGI application: the three endpoints on a short path, since benchmarks depend on it, and Starlette."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Every way in which the emulated gateway can misbehave, as data, and the one place that decides when it does.
 
-A fault strikes at an *occasion*: one of the three operations, or one of the moments of a transaction's life (its creation, a shopper's
-decision, a shopper's return, a notification that becomes due). Three sources can call for a fault, in this order: the control API
-(planned), the amount of the transaction (magic), and chance (`Options.faults`, drawn from the seed).
+A fault strikes at an *occasion*: one of the three operations, or a moment in the life of a transaction. Three sources call for a fault, in
+this order: the control API (planned), the amount (magic), and chance (`Options.faults`, drawn from the seed).
 """
 
 from __future__ import annotations

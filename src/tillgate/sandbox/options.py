@@ -1,6 +1,6 @@
 """All options as one frozen value: each unspecified behaviour of the interface is a field, each fault a probability.
 
-The rows in the comments are those of the table of unspecified behaviour in docs/reference/dialect.md, which the client's dialects use too.
+The rows in the comments are those of the table of unspecified behaviour in docs/reference/dialect.md.
 """
 
 from __future__ import annotations

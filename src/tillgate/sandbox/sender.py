@@ -1,8 +1,7 @@
 """Sending notifications: a background task that waits for the next one and passes it to a few threads.
 
-The sender uses plain `http.client`: it does not follow a merchant's redirect and does not use a proxy of the environment. A receiver that
-never answers holds one thread for `notification_timeout_seconds` and no longer. A sandbox that strangers can reach sends notifications to
-public addresses only, unless `notification_hosts` names the hosts: it must not be a way into its own network.
+Plain `http.client` follows no redirect of a merchant and uses no proxy. A sandbox that strangers can reach sends notifications to public
+addresses only, unless `notification_hosts` names the hosts: it must not be a way into its own network.
 """
 
 from __future__ import annotations

@@ -90,8 +90,7 @@ def places(envelope: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def signed_readings(envelope: dict[str, Any]) -> Iterator[dict[str, str]]:
     """Yield the fields that an answer's signature can cover: all its plain fields, or those of its result alone.
 
-    "The algorithm for checking response signatures is not shown" (Authentication), so the client tries both. It accepts neither blindly. A
-    cassette keeps the signed fields, so that a replay checks them as the client checked the live answer.
+    "The algorithm for checking response signatures is not shown" (Authentication), so the client tries both.
     """
     inner = [_wire_texts(place) for place in places(envelope)]
     yield {name: text for texts in inner for name, text in texts.items()}

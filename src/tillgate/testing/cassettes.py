@@ -1,8 +1,7 @@
 """Cassettes: one test's conversation with the gateway, recorded by vcrpy or replayed from a plain YAML file.
 
-vcrpy catches the requests of every HTTP client. The recording stays in memory until the test has passed, and only the scrubbed
-conversation is written. A request is answered if a recorded one has the same method, path, query and body. The order of members, the
-merchantNo and the verifySign do not count. vcrpy's own matching would replay the answer for 1.00 to a request for 999.00.
+The recording stays in memory until the test has passed, and only the scrubbed conversation is written. An answer belongs to a request with
+the same method, path, query and body; the order of members, the merchantNo and the verifySign do not count.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A search for secrets in recorded files that does not rely on the scrubbing.
 
-It reads every file under a folder as text. In cassettes it also reads the requests and answers, decoded from form, JSON and percent signs.
-Of scrubbing it knows only the permitted remains: see `find_leaks`.
+It reads every file as text, and in cassettes also the decoded requests and answers.
 """
 
 from __future__ import annotations

@@ -13,10 +13,9 @@ import pytest_socket
 
 @contextlib.contextmanager
 def blocked(allowed_hosts: Sequence[str] = ()) -> Iterator[list[str]]:
-    """Refuse connections, except to the allowed hosts, and yield the list of attempts.
+    """Refuse connections and name look-ups, except to the allowed hosts and Unix sockets; yield the list of attempts.
 
-    Without allowed hosts, name look-ups and new sockets are refused as well. Unix sockets, which every event loop opens, are allowed. The
-    list exists because the code under test may catch the guard's exceptions.
+    The list exists because the code under test may catch the exceptions.
     """
     attempts: list[str] = []
     with _restored():

@@ -12,8 +12,7 @@ _LENGTH: Final = 13  # as many characters as tillgate.new_reference draws
 class References:
     """Replaces the module `secrets` in the code that makes references: `choice` returns the characters of random parts.
 
-    In a recording they are random, and remembered so that scrubbing can write `0000000000001`, `0000000000002` and so on in their place. A
-    replay uses those.
+    A recording remembers them, and scrubbing writes `0000000000001` and so on in their place. A replay uses those.
     """
 
     def __init__(self, *, is_recording: bool) -> None:

@@ -25,8 +25,8 @@ _PLACEHOLDER: Final = re.compile(r"%\(\w+\)\w")
 def faults_of_catalogue(app: Path, language: str) -> list[str]:
     """Return the faults of an app's catalogue of a language, a sentence each; an empty list is the good result.
 
-    `app` is the folder of the Django app, with `locale` in it. Faults are a marked text that is missing, has an empty translation, has
-    other placeholders or is only guessed (fuzzy); a text that is no longer used; and a compiled catalogue that differs from the source.
+    `app` is the folder of the Django app, with `locale` in it. A fault is a text that is missing, unused, fuzzy, not translated, or
+    translated with other placeholders, and a compiled catalogue that differs from the source.
     """
     catalogue = app / "locale" / language / "LC_MESSAGES" / "django"
     marked, source = _marked(app), catalogue.with_suffix(".po").read_text("utf-8")

@@ -1,8 +1,7 @@
 """One exchange with the gateway: the request's bytes, and the meaning of the answer's bytes. No I/O.
 
-`write_*` turns a message into an `HttpRequest`. `read_*` turns an `HttpAnswer` into a value, or raises the error of
-`tillgate.errors` that says exactly as much as the answer proves (unspecified behaviour 12). Any doubt makes the outcome of a pay or
-refund *unknown*.
+`write_*` turns a message into an `HttpRequest`. `read_*` turns an `HttpAnswer` into a value, or raises an error that says exactly as much
+as the answer proves (unspecified behaviour 12). Any doubt makes the outcome of a pay or refund *unknown*.
 """
 
 from __future__ import annotations

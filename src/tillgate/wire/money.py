@@ -1,7 +1,6 @@
 """Money of the interface: US dollars as exact decimals, from text to text (unspecified behaviour 4 and 17).
 
-A float never holds money: JSON numbers are read from their text as `WireNumber`. Nothing is rounded: an amount that does not fit
-into cents raises `InvalidRequest`.
+JSON numbers are read from their text as `WireNumber`, never as floats, and nothing is rounded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Notifications that the gateway sends to ipnUrl, in any of their possible shapes (Events; unspecified behaviour 8).
 
-Payload, method and signature are "not shown". Tillgate therefore reads every shape, keeps it as evidence and trusts none of it
-(I7). Reading never raises.
+Tillgate reads every shape, keeps it as evidence and trusts none of it (I7).
 """
 
 from __future__ import annotations
@@ -65,10 +64,9 @@ class Notification:
 
 
 def read_notification(content_type: str = "", query: str = "", body: bytes = b"") -> Notification:
-    """Read a notification from a JSON or form body and from the query string, in that order of preference; never raises.
+    """Read a notification from a JSON or form body and from the query string, in that order of preference; never raise.
 
-    Nested JSON values are kept as their JSON text without any verifySign of their own. Numbers keep the text that they had on the
-    wire.
+    Nested JSON values stay JSON text, without a verifySign of their own. Numbers keep their text.
     """
     faults = []
     pairs: list[tuple[str, str]] = []
@@ -91,9 +89,8 @@ def read_notification(content_type: str = "", query: str = "", body: bytes = b""
 def confirms_refund(evidence: Mapping[str, str], dialect: Dialect, reference: str) -> bool:
     """Return whether a notification on a refund's own address proves that the refund is done (unspecified behaviour 14).
 
-    All of the evidence must be understood. It must say "done" by its code, by its status or by naming the payment, and it must say
-    nothing else. The name of the payment is enough because the interface knows no other trigger than "refund success". An unknown
-    status word proves nothing (unspecified behaviour 6).
+    All of the evidence must be understood. It must say "done" by its code, its status or the name of the payment, and nothing else. The
+    name alone is enough, since the interface knows no other trigger than "refund success".
     """
     code, word, about = (evidence.get(name, "") for name in ("ret_code", "status", "reference"))
     is_paid = dialect.status(word) is TransactionStatus.PAID

@@ -13,11 +13,7 @@ _LONGEST_SHOWN: Final = 300
 
 
 def storable(text: str) -> str:
-    """Return the text without the characters that a database refuses.
-
-    Half a surrogate pair cannot be encoded, and PostgreSQL refuses NUL. Such text must still be stored. The replacement character
-    has no meaning in any syntax, unlike a question mark in an address.
-    """
+    """Return the text with U+FFFD for the characters that a database refuses: NUL and half a surrogate pair."""
     return _NOT_STORABLE.sub("\ufffd", text)
 
 
