@@ -36,7 +36,7 @@ class SandboxApp:
         self._control = control
         self._pages = Starlette(
             routes=[*pages.routes(control, access), *control_api.routes(control, access)],
-            exception_handlers=pages.exception_handlers(),
+            exception_handlers=pages.EXCEPTION_HANDLERS,
             lifespan=self._lifespan,
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -55,7 +56,7 @@ class Points:
     @contextmanager
     def installed(self) -> Iterator[Points]:
         """Put points around every commit, lone write and call of the gateway."""
-        commit, send = BaseDatabaseWrapper.commit, SyncTransport.send
+        commit = BaseDatabaseWrapper.commit
 
         def committing(database: BaseDatabaseWrapper) -> None:
             try:
@@ -76,14 +77,14 @@ class Points:
                 return execute(sql, *rest)
             return self.around(f"a lone {word}", execute)(sql, *rest)
 
-        BaseDatabaseWrapper.commit = committing  # type: ignore[assignment, method-assign]
-        SyncTransport.send = self.around("the gateway", send)  # type: ignore[method-assign]
-        connection.execute_wrappers.append(autocommitted)
+        sending = self.around("the gateway", SyncTransport.send)
         try:
-            yield self
+            with (
+                mock.patch.object(BaseDatabaseWrapper, "commit", committing),
+                mock.patch.object(SyncTransport, "send", sending),
+                connection.execute_wrapper(autocommitted),
+            ):
+                yield self
         finally:
-            connection.execute_wrappers.remove(autocommitted)
-            BaseDatabaseWrapper.commit = commit  # type: ignore[method-assign]
-            SyncTransport.send = send  # type: ignore[method-assign]
             if self.has_ended:
                 connections.close_all()  # the next process opens its own

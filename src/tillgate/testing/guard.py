@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 from django.db import connections
 
@@ -37,13 +38,9 @@ def guarded_sockets() -> Iterator[list[str]]:
 
         return guarded
 
-    for name, action in real.items():
-        setattr(socket.socket, name, guard(name, action))
-    try:
+    guards: dict[str, Any] = {name: guard(name, action) for name, action in real.items()}
+    with mock.patch.multiple(socket.socket, **guards):
         yield caught
-    finally:
-        for name, action in real.items():
-            setattr(socket.socket, name, action)
 
 
 def _peer(sock: socket.socket) -> object:

@@ -38,14 +38,11 @@ def faults_of_catalogue(app: Path, language: str) -> list[str]:
     faults += [f"{word} in django.po" for word in ("fuzzy", "#~") if word in source]
     for texts, translations in entries:
         faults += [] if all(translations) else [f"not translated: {texts[0]!r}"]
-        faults += [f"other placeholders: {translation!r}" for translation in filter(None, translations) if _differ(texts[0], translation)]
+        expected = sorted(_PLACEHOLDER.findall(texts[0]))
+        faults += [f"other placeholders: {one!r}" for one in filter(None, translations) if sorted(_PLACEHOLDER.findall(one)) != expected]
     if _compiled(catalogue.with_suffix(".mo")) != {texts[0]: translations for texts, translations in entries if any(translations)}:
         faults.append("django.mo is not made from django.po: run `django-admin compilemessages`")
     return faults
-
-
-def _differ(text: str, translation: str) -> bool:
-    return sorted(_PLACEHOLDER.findall(text)) != sorted(_PLACEHOLDER.findall(translation))
 
 
 def _marked(app: Path) -> set[str]:

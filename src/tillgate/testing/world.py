@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from html import unescape
 from typing import Any, Final, TypeVar
+from unittest import mock
 from urllib.parse import urljoin, urlsplit
 
 from django.db import connections
@@ -220,8 +221,5 @@ class World:
                 real(*arguments)
             raise ShopIsDown(f"{hook} was made to fail by the test")
 
-        found[0].function = failing
-        try:
+        with mock.patch.object(found[0], "function", failing):
             yield failures
-        finally:
-            found[0].function = real
