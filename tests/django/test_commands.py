@@ -382,7 +382,7 @@ def test_what_could_not_be_asked_ends_with_2_though_something_differs_too(world:
     assert text.startswith("paid-there ")
     assert "\nnot-asked: 1 payment: S" in text
     assert ": 1 difference\n" in text
-    assert text.endswith("not everything could be asked: see not-asked\n")
+    assert text.endswith("some queries failed: see not-asked\n")
 
 
 def test_the_audit_as_json_is_one_object_with_exact_money(world: World) -> None:

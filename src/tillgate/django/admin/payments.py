@@ -180,9 +180,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         """Ask for confirmation of a refund, and run it after the answer."""
         payment = self.find(request, object_id)
         need(request, MAY_REFUND)
-        if request.method == "POST":
-            return self._refund(request, payment)
-        return self._ask_to_refund(request, payment)
+        return (self._refund if request.method == "POST" else self._ask_to_refund)(request, payment)
 
     def _ask_to_refund(self, request: HttpRequest, payment: Payment) -> HttpResponse:
         """Show the refund before it runs. The form carries an idempotency key, and the refunds that the page showed."""

@@ -108,11 +108,11 @@ def _progress(voice: Voice) -> Progress:
 def _message(work_done: WorkDone) -> str:
     counts = {
         "changed": work_done.changed,
-        "without news": work_done.inconclusive,
+        "inconclusive": work_done.inconclusive,
         "refund{s} sent": work_done.refunds_sent,
         "refund{s} lost": work_done.refunds_lost,
         "order{s} unpaid": work_done.orders_unpaid,
-        "told to shops": work_done.outbox_events,
+        "event{s} delivered": work_done.outbox_events,
         "mail{s}": work_done.mails,
         "fault{s}": len(work_done.faults),
     }
