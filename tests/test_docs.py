@@ -250,7 +250,7 @@ def test_every_field_of_a_dialect_is_explained_with_its_default() -> None:
     assert list(explained) == [item.name for item in dataclasses.fields(Dialect)]
 
 
-def test_every_silence_is_listed_with_tests_that_exist() -> None:
+def test_every_unspecified_behaviour_is_listed_with_tests_that_exist() -> None:
     listed = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in section(read("docs/reference/dialect.md"), "Unspecified behaviour").splitlines()

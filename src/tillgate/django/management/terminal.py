@@ -19,8 +19,6 @@ from tillgate.django import clock
 from tillgate.django.models import Payment
 from tillgate.django.operations.locking import database
 
-__all__ = ["Stop", "Voice", "require_tables", "say", "stopped_by_signals", "unusable"]
-
 
 class Stop:
     """Whether a signal asked the process to end. No `threading.Event`: its lock may be held by the very code that a signal interrupts."""

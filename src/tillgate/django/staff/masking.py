@@ -10,8 +10,6 @@ from typing import Any, Final
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment, Refund
 
-__all__ = ["HIDDEN", "Mask"]
-
 HIDDEN: Final = "•••"
 
 _SECRET_NAME: Final = re.compile(r"sign|token|secret|password|key|url", re.IGNORECASE)
