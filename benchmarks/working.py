@@ -86,13 +86,11 @@ def run(effort: Effort) -> Section:
 def _section(effort: Effort, kind: str, figures: list[Figure], bars: dict[str, float]) -> Section:
     return Section(
         name="sweeping",
-        title="Sweeping",
-        about=f"On {databases.NAMES[kind]}. Every payment is pending and due, made at some moment of the last two hours, and stays\n"
-        "pending: it is claimed, queried over the canned server through the hooks, decided and put back. `QUERIES_PER_SECOND` is 0, else\n"
-        "the worker run would wait. The bare queries are the same bytes, written before the clock starts, posted with one\n"
-        "`httpx.Client` by as many threads as the worker has (8), the answers read and not parsed. Memory is the most that a\n"
-        "fresh process ever held.",
-        repetitions=f"{effort.pick(3, 1)} rounds; each number of payments swept by {effort.pick(3, 1)} fresh processes for the memory; "
+        title="A run of the worker",
+        about=f"On {databases.NAMES[kind]}. Every payment is pending and due, and stays pending. `QUERIES_PER_SECOND` is 0, so the\n"
+        "worker does not wait. The bare queries are the same bytes, posted with one `httpx.Client` by as many threads as the\n"
+        "worker has (8). Memory is the peak of a fresh process.",
+        repetitions=f"{effort.pick(3, 1)} rounds; each number of payments polled by {effort.pick(3, 1)} fresh processes for the memory; "
         f"{effort.pick(10, 1)} rounds with the two tables.",
         figures=figures,
         bars=bars,
