@@ -45,7 +45,7 @@ def run(effort: Effort) -> Section:
     kinds = [databases.QUICKEST] if effort.quick else ["postgresql", "mariadb"]
     with server.running() as gateway, processes.load() as generator:
         for kind in kinds:
-            what = f"{payments} payments, {COPIES} copies of each notification at once, {databases.NAMES[kind]}: effects"
+            what = f"{payments} payments, {COPIES} simultaneous copies of each notification, {databases.NAMES[kind]}: effects"
             if detail := databases.why_not(kind):
                 figures.append(Figure.missing(what, detail, f"{payments} on {payments} orders"))
                 continue

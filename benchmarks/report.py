@@ -110,21 +110,23 @@ def page(sections: Sequence[Section], effort: Effort) -> str:
         "Written by `python -m benchmarks` (`make bench`); do not edit.",
         *(["", "**A quick run, which only proves that the benchmarks work. Do not quote it.**"] if effort.quick else []),
         "",
-        "Every figure is a ratio within one run. The contenders took turns on one machine, in an order drawn anew for each round.",
+        "Every figure is a ratio within one run. The contenders took turns on one machine, in an order drawn for each round.",
         "The table shows the median of the rounds, and the least and the greatest. The server answers canned bytes on 127.0.0.1",
         "(`benchmarks/server.py`), so the figures show the clients.",
         "",
-        "| compared | ratio | target | verdict |",
-        "|---|---|---|---|",
+        "| compared | ratio | target |",
+        "|---|---|---|",
     ]
-    lines += [
-        f"| {figure.what} | {figure.measured} | {figure.target} | {figure.verdict} |" for section in sections for figure in section.figures
-    ]
+    lines += [f"| {figure.what} | {figure.measured} | {_judged(figure)} |" for section in sections for figure in section.figures]
     for section in sections:
         lines += ["", f"## {section.title}", "", section.about, "", "```", *_drawn(section), "```", ""]
-        lines += [f"Generator: `{section.generator}` (`benchmarks/{section.name}.py`). {section.repetitions}"]
+        lines += [f"Generator: `{section.generator}`. {section.repetitions}"]
     lines += ["", "## The run", "", "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in _circumstances(effort).items())]
     return "\n".join(lines) + "\n"
+
+
+def _judged(figure: Figure) -> str:
+    return figure.target if figure.verdict == "-" else f"{figure.target}: {figure.verdict}"
 
 
 def _drawn(section: Section) -> list[str]:

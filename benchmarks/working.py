@@ -62,7 +62,7 @@ def run(effort: Effort) -> Section:
         gateway = stack.enter_context(server.running())
         shop, chosen = _shop(stack, kind, gateway, "worker", most)
         bounds = {WORKER: sampled(WORKER, shop, "worker", most), BARE: sampled(BARE, shop, "ask", most)}
-        rate = take_turns("sweeping", bounds, rounds, effort)
+        rate = take_turns("working", bounds, rounds, effort)
         peaks = {count: statistics.median(_peak(chosen, count) for _ in range(processes_each)) for count in (few, most)}
     with ExitStack() as stack:
         gateway = stack.enter_context(server.running())
@@ -85,7 +85,7 @@ def run(effort: Effort) -> Section:
 
 def _section(effort: Effort, kind: str, figures: list[Figure], bars: dict[str, float]) -> Section:
     return Section(
-        name="sweeping",
+        name="working",
         title="A run of the worker",
         about=f"On {databases.NAMES[kind]}. Every payment is pending and due, and stays pending. `QUERIES_PER_SECOND` is 0, so the\n"
         "worker does not wait. The bare queries are the same bytes, posted with one `httpx.Client` by as many threads as the\n"

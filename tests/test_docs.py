@@ -605,7 +605,7 @@ def test_the_readme_begins_with_the_two_commands_and_says_what_is_not_proven() -
     readme = read("README.md")
     assert len(readme.splitlines()) <= 150
     assert blocks(readme, "bash") == ["make demo\nmake test\n"]
-    assert "No live gateway has been called yet" in section(readme, "What is not proven")
+    assert "No live gateway has been called yet" in section(readme, "Not proven")
 
 
 def test_the_demo_prints_what_the_tutorial_shows() -> None:
