@@ -34,7 +34,7 @@ def _shop(stack: ExitStack, kind: str, gateway: str, name: str, rows: int) -> tu
 def _peak(chosen: dict[str, str], count: int) -> int:
     """Return the most memory that a fresh process holds when it worker runs so many."""
     with processes.acting("benchmarks.shop.action", chosen) as actor:
-        actor.do("worker", count=count)
+        actor.do("run_worker", count=count)
         return int(actor.do("peak"))
 
 
@@ -61,14 +61,14 @@ def run(effort: Effort) -> Section:
     with ExitStack() as stack:
         gateway = stack.enter_context(server.running())
         shop, chosen = _shop(stack, kind, gateway, "worker", most)
-        bounds = {WORKER: sampled(WORKER, shop, "worker", most), BARE: sampled(BARE, shop, "ask", most)}
+        bounds = {WORKER: sampled(WORKER, shop, "run_worker", most), BARE: sampled(BARE, shop, "ask", most)}
         rate = take_turns("working", bounds, rounds, effort)
         peaks = {count: statistics.median(_peak(chosen, count) for _ in range(processes_each)) for count in (few, most)}
     with ExitStack() as stack:
         gateway = stack.enter_context(server.running())
         small, _ = _shop(stack, kind, gateway, "small", few)
         large, _ = _shop(stack, kind, gateway, "large", few * 100)
-        bounds = {SMALL: sampled(SMALL, small, "worker", few), LARGE: sampled(LARGE, large, "worker", few)}
+        bounds = {SMALL: sampled(SMALL, small, "run_worker", few), LARGE: sampled(LARGE, large, "run_worker", few)}
         cost = take_turns("working, tables", bounds, effort.pick(10, 1), effort)
     kept = {name: samples[1:] for name, samples in cpu.items()}  # without the warming up
     memory = peaks[most] / peaks[few]

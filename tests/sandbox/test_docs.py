@@ -48,7 +48,7 @@ def test_every_silence_that_a_gateway_decides_has_a_switch() -> None:
 def test_every_fault_is_explained_with_its_occasions_and_magic_amounts() -> None:
     amounts: dict[str, list[str]] = {name: [] for name in FAULTS}
     for cents, magic in MAGIC.items():
-        strikes = [magic.occasion] if magic.occasion in ("pay", "query") else []
+        strikes: list[str] = [magic.occasion] if magic.occasion in ("pay", "query") else []
         strikes += [f"{magic.times} times"] if magic.times else []
         amounts[magic.fault].append(f"{cents // 100}.{cents % 100:02d}" + (f" ({', '.join(strikes)})" if strikes else ""))
     assert table("Faults") == [
