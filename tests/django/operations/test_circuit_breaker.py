@@ -128,24 +128,15 @@ def test_no_silence_is_told_of_a_gateway_that_has_answered_a_notification_meanwh
     assert not Review.objects.exists()
 
 
-def test_a_silence_that_began_ahead_of_the_clock_begins_now(world: World) -> None:
-    pause("default", "HTTP 500", is_told=False)
-    Heartbeat.objects.update(at=clock.now() + timedelta(days=1), detail={"since": (clock.now() + timedelta(days=1)).isoformat()})
-    pause("default", "HTTP 500", is_told=False)
-    assert datetime.fromisoformat(Heartbeat.objects.get().detail["since"]) <= clock.now()
-
-
 @pytest.mark.parametrize(
     ("ahead", "counts"),
     [
         (timedelta(hours=-1), False),
         (timedelta(hours=-1, microseconds=1), True),
         (timedelta(), True),
-        (clock.SKEW, True),
-        (clock.SKEW + timedelta(microseconds=1), False),
     ],
 )
-def test_an_answer_counts_for_its_account_when_it_came_since_and_not_from_far_ahead(
+def test_an_answer_counts_for_its_account_when_it_came_since(
     world: World, monkeypatch: pytest.MonkeyPatch, ahead: timedelta, counts: bool
 ) -> None:
     now = clock.now()

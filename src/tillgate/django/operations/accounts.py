@@ -30,6 +30,8 @@ def find_account(alias: str) -> Account:
 
 def account_of(payment: Payment) -> Account:
     """Return the account that made a payment; another merchant's answers about it would prove nothing (I1)."""
+    if payment.maker is not None:
+        return payment.maker
     account = find_account(payment.account)
     for name in _PINNED:
         value = getattr(payment, name)
@@ -65,5 +67,5 @@ def maker_if_known(payment: Payment) -> Account | None:
 
 def dialect_of(payment: Payment) -> Dialect:
     """Return how a payment's gateway speaks; as the reference does, when its account is gone."""
-    account = _account_if_known(payment)
+    account = payment.maker or _account_if_known(payment)
     return account.dialect if account else REFERENCE

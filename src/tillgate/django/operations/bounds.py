@@ -5,13 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from typing import Final
 
-from tillgate.django import clock
 from tillgate.lifecycle import Answer, Inconclusive, ReviewReason
 
-__all__ = ["TURN_SECONDS", "CircuitBreaker", "PollLimit", "RateLimiter", "Rest", "Stop", "TimeBudget"]
+__all__ = ["TURN_SECONDS", "CircuitBreaker", "PollLimit", "RateLimiter", "Stop", "TimeBudget"]
 
 Stop = Callable[[], bool]
 
@@ -82,26 +80,6 @@ class RateLimiter:
             self._next = mine + self._gap
         time.sleep(mine - now)
         return True
-
-
-class Rest:
-    """How long a process leaves something alone that it has done; it is over at once when its clock was put forward or back."""
-
-    def __init__(self, interval: timedelta) -> None:
-        self._interval = interval
-        self._began: tuple[float, datetime] | None = None
-
-    def begin(self, now: datetime) -> None:
-        """Note that it was done."""
-        self._began = time.monotonic(), now
-
-    def is_over(self, now: datetime) -> bool:
-        """Tell whether it may be done."""
-        if self._began is None:
-            return True
-        instant, at = self._began
-        passed = timedelta(seconds=time.monotonic() - instant)
-        return passed >= self._interval or abs(now - at - passed) > clock.SKEW
 
 
 class CircuitBreaker:

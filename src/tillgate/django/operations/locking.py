@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from django.db import connections, transaction
 
+from tillgate.django import clock
 from tillgate.django.models import Order, database
 
 __all__ = [
@@ -97,4 +98,4 @@ def in_the_shops_hands() -> Iterator[None]:
 def locked_order(order_id: int) -> Iterator[Order]:
     """Hold an order's lock in a durable transaction; whatever concerns its payments is read again under it."""
     with durable():
-        yield Order.objects.select_for_update().get(pk=order_id)
+        yield clock.get_and_measure(Order.objects.select_for_update().filter(pk=order_id))

@@ -67,8 +67,11 @@ def receive_payment_notification(key: str, received: Received, method: str) -> P
     payment = _find(key)
     if payment is None:
         return None
-    signature = _signature(maker_if_known(payment), received)
-    return _receive(payment, NotificationKind.PAYMENT, received, method, signature, actor="webhook")
+    payment.maker = account = maker_if_known(payment)
+    signature = _signature(account, received)
+    answered = _receive(payment, NotificationKind.PAYMENT, received, method, signature, actor="webhook")
+    answered.maker = account
+    return answered
 
 
 def receive_return(key: str, received: Received, method: str) -> Payment | None:
@@ -87,7 +90,7 @@ def receive_refund_notification(key: str, received: Received, method: str) -> Re
     refund = Refund.objects.select_related("payment__order").filter(notification_key=key).first()
     if refund is None:
         return None
-    account = maker_if_known(refund.payment)
+    refund.payment.maker = account = maker_if_known(refund.payment)
     if account is None:
         _tell_of_unjudged(refund)
         raise CannotBeJudged(refund.payment.reference)

@@ -235,13 +235,16 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
 
 
 def _is_under_way(claimed: Refund) -> bool:
-    """Tell whether a refund is still this process's to send: by its own clock, and by the row, since another's clock may run ahead."""
-    in_time = claimed.due_at is None or clock.now() < claimed.due_at
+    """Return whether a refund is still this process's to send: the row says so, and the time has not come at which it counts as lost."""
+    rows = Refund.objects.filter(pk=claimed.pk, status=RefundStatus.SENDING, confirmed=False)
     try:
-        return in_time and Refund.objects.filter(pk=claimed.pk, status=RefundStatus.SENDING, confirmed=False).exists()
-    except DatabaseFault:
-        reconnect_if_cut()  # nothing has left yet, and that is noted next
+        clock.get_and_measure(rows)  # the machine may have slept since the last measurement
+    except Refund.DoesNotExist:
         return False
+    except DatabaseFault:
+        reconnect_if_cut()  # no request has left yet, and the next step notes that
+        return False
+    return claimed.due_at is None or clock.now() < claimed.due_at
 
 
 def _claim(refund_id: int) -> Refund | None:
@@ -305,8 +308,7 @@ def _settle_locked(
         status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notification had confirmed it"
     changed = write_status(refund, status, now)
     refund.answer = answer[:255]
-    # Twice as long each time. A clock that ran ahead may have said when it was queued.
-    pause = min(max(_SEND_AGAIN_AFTER, abs(now - refund.created_at)), _LONGEST_PAUSE)
+    pause = min(max(_SEND_AGAIN_AFTER, now - refund.created_at), _LONGEST_PAUSE)  # twice as long each time
     refund.due_at = now + pause if status is RefundStatus.QUEUED else None
     refund.save(update_fields=[*changed, "answer", "due_at"])
     record(f"refund.{status}", order, actor, answer or f"USD {refund.amount}", payment=refund.payment, refund=refund)
@@ -330,9 +332,9 @@ def _tell_of_waiting(order: Order, refund: Refund, answer: str) -> None:
         settle(Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT), f"it waits no longer: {refund.status}")
         return
     waited = refund.status_since - refund.created_at
-    if abs(waited) < _TOLD_AFTER or Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT).exists():
+    if waited < _TOLD_AFTER or Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT).exists():
         return
-    hours = int(abs(waited).total_seconds() // 3600)
+    hours = int(waited.total_seconds() // 3600)
     _raise(ReviewReason.REFUND_NOT_SENT, {"answer": answer, "hours": hours}, "refund", order, refund)
 
 

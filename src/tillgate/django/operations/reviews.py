@@ -258,7 +258,7 @@ def _is_older(reason: str, opened_at: datetime, heard: Heard) -> bool:
     """Return whether a review is older than the query. A settled payment is unknown no more in any case."""
     if POLICIES[ReviewReason(reason)].says_nothing and not heard.payment.is_open:
         return True
-    return opened_at < heard.answer.asked_at or opened_at > clock.now() + clock.SKEW
+    return opened_at < heard.answer.asked_at
 
 
 def resolve(review_id: int, resolution: str, staff: str, *, dismissed: bool = False) -> Review:

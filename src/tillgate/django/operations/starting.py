@@ -255,14 +255,13 @@ def is_under_review(plugin: str, order_key: str) -> bool:
 def is_page_live(payment: Payment) -> bool:
     """Tell whether a shopper can still finish on the payment page of a payment."""
     now, is_open_for = clock.now(), payment.page_closes_at - payment.created_at
-    # A clock that ran far ahead does not tell when it closes.
-    is_in_time = payment.created_at - is_open_for < now < payment.page_closes_at - min(_LEAVE_TIME, is_open_for / 4)
+    is_in_time = now < payment.page_closes_at - min(_LEAVE_TIME, is_open_for / 4)
     return payment.is_open and bool(payment.payment_url) and is_in_time
 
 
 def is_being_created(payment: Payment) -> bool:
     """Tell whether another press is creating a payment at this moment: it is young and has no address, unless its creation was lost."""
-    is_young = -clock.SKEW < clock.now() - payment.created_at < timedelta(seconds=_WAIT_FOR_DUPLICATE_SECONDS)
+    is_young = clock.now() - payment.created_at < timedelta(seconds=_WAIT_FOR_DUPLICATE_SECONDS)
     return payment.is_open and not payment.payment_url and is_young
 
 

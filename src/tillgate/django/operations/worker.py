@@ -23,7 +23,7 @@ from django.db.models import Exists, Min, OuterRef, QuerySet
 
 from tillgate.django import clock
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
-from tillgate.django.operations import bounds, wrong_clocks
+from tillgate.django.operations import bounds
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.bounds import PollLimit, Stop, TimeBudget
 from tillgate.django.operations.circuit_breaker import has_answered, in_turn, pause, resume
@@ -127,7 +127,6 @@ def run_worker(limit: int | None = None, progress: Progress = _quiet, stop: Stop
     work_done, began, poll_limit = WorkDone(), clock.now(), PollLimit(limit)
     while True:
         before = work_done.work
-        _put_right(work_done)  # in every round: a worker run goes on for hours where more comes than it can do
         shop_left = _shop(work_done, stop)
         progress(work_done)
         accounts_left = _accounts(work_done, poll_limit, progress, stop)
@@ -142,17 +141,9 @@ def run_worker(limit: int | None = None, progress: Progress = _quiet, stop: Stop
             return work_done
 
 
-def _put_right(work_done: WorkDone) -> None:
-    """Make due what a clock that was wrong has put off. Every round begins with it."""
-    _guarded(work_done, "what was put off too far", wrong_clocks.bring_forward)
-    _guarded(work_done, "what a wrong clock has polled", wrong_clocks.poll_now)
-
-
 def wake() -> list[str]:
     """Begin a run whose parts other processes do: beat, and return the accounts that have due work."""
-    work_done = WorkDone()
-    _put_right(work_done)
-    beat(work_done)
+    beat(WorkDone())
     return accounts_due()
 
 
@@ -429,8 +420,8 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
     told = open_among(matter_of(payment, made.review) for payment, made in zip(batch, decisions, strict=True) if made and made.review)
     for payment, answer, decision in zip(batch, answers, decisions, strict=True):
         if answer is None or decision is None:
-            # In its place, since who waited longest is next; but due as it was, though the clock that said so was ahead of this one.
-            put_back.setdefault(min(payment.next_poll_at or now, now), []).append(payment.pk)
+            # In its place, since who waited longest is next.
+            put_back.setdefault(payment.next_poll_at, []).append(payment.pk)
             continue
         work_done.polled += 1
         work_done.inconclusive += not decision.is_conclusive
@@ -462,7 +453,7 @@ def _tell_of_unanswered(payments: list[Payment]) -> None:
     account = payments[0].account
     wrong = Review.objects.filter(account=account, reason__in=ACCOUNT_REASONS, resolved_at__isnull=True)
     told_at = wrong.order_by("-opened_at").values_list("opened_at", flat=True).first()
-    if told_at and told_at <= clock.now() + clock.SKEW and not has_answered(account, told_at):
+    if told_at and not has_answered(account, told_at):
         return
     for payment in payments:
         with locked_order(payment.order_id) as order:
