@@ -65,13 +65,13 @@ def now() -> datetime:
 
 def _measure(alias: str, known: _Measurement | None) -> _Measurement:
     """Ask the database for its time. The last measurement stays where the database cannot be asked, in a broken transaction for one."""
-    began = time.monotonic()
     if known is not None:
-        _measurements[alias] = known._replace(at=began)  # other threads go on with it meanwhile
+        _measurements[alias] = known._replace(at=time.monotonic())  # other threads go on with it meanwhile
     try:
         connection = connections[alias]
         with connection.cursor() as cursor:
             sql, _ = EpochSeconds().as_sql(None, connection)
+            began = time.monotonic()
             cursor.execute(f"SELECT {sql}")
             (seconds,) = cursor.fetchone()
     except Error:

@@ -43,12 +43,6 @@ def test_a_pause_that_is_repeated_begins_anew_and_remembers_since_when(world: Wo
     assert timedelta(minutes=2) - timedelta(seconds=5) < beat.at - clock.now() <= PAUSE
 
 
-def test_a_pause_lasts_no_longer_than_a_pause_whatever_the_clock_did(world: World) -> None:
-    pause("default", "time-out", is_told=False)
-    Heartbeat.objects.update(at=clock.now() + timedelta(days=1))
-    assert in_turn({"default": clock.now()}) == ["default"]
-
-
 @pytest.mark.parametrize(("minutes", "is_told", "raised"), [(29, False, False), (30, False, True), (95, False, True), (95, True, False)])
 def test_a_silence_is_told_to_a_person_after_half_an_hour_unless_they_hear_why_otherwise(
     world: World, minutes: int, is_told: bool, raised: bool

@@ -236,9 +236,9 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
 
 def _is_under_way(claimed: Refund) -> bool:
     """Return whether a refund is still this process's to send: the row says so, and the time has not come at which it counts as lost."""
-    rows = Refund.objects.filter(pk=claimed.pk, status=RefundStatus.SENDING, confirmed=False)
     try:
-        clock.get_and_measure(rows)  # the machine may have slept since the last measurement
+        # The machine may have slept since the last measurement.
+        clock.get_and_measure(Refund.objects.filter(pk=claimed.pk, status=RefundStatus.SENDING, confirmed=False))
     except Refund.DoesNotExist:
         return False
     except DatabaseFault:
