@@ -32,7 +32,7 @@ _EPOCH_SECONDS: Final = {
 
 
 class EpochSeconds(Func):
-    """The time of the database in seconds since 1970, whatever the time zones of server, session and project are."""
+    """The time of the database in seconds since 1970, the same in every time zone of server, session and project."""
 
     output_field = FloatField()
 
@@ -42,7 +42,7 @@ class EpochSeconds(Func):
 
 
 class _Measurement(NamedTuple):
-    """What to add to `time.monotonic()` for the database's time, and the instant of the last measurement."""
+    """The difference between the database's time and `time.monotonic()`, and the instant of the last measurement."""
 
     offset: float
     at: float
@@ -66,7 +66,7 @@ def now() -> datetime:
 def _measure(alias: str, known: _Measurement | None) -> _Measurement:
     """Ask the database for its time. The last measurement stays where the database cannot be asked, in a broken transaction for one."""
     if known is not None:
-        _measurements[alias] = known._replace(at=time.monotonic())  # other threads go on with it meanwhile
+        _measurements[alias] = known._replace(at=time.monotonic())  # for other threads, until the answer comes
     try:
         connection = connections[alias]
         with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""What keeps one thing from holding up the others: turns of bounded length, shared quotas, a pace, and an ear for silence."""
+"""The bounds that keep one account or payment from holding up the others: time budgets, quotas, a rate, and a count of failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TURN_SECONDS: Final = 60.0
 
 
 class TimeBudget:
-    """The time in which somebody may begin something: so many seconds, a turn's own unless given."""
+    """The time in which new work may begin; its default length is that of a turn."""
 
     def __init__(self, stop: Stop, seconds: float | None = None) -> None:
         self._stop = stop
@@ -54,14 +54,14 @@ class PollLimit:
             return taken
 
     def give_back(self, unused: int) -> None:
-        """Refund what was not used."""
+        """Return the unused part."""
         with self._lock:
             if self._left is not None:
                 self._left += unused
 
 
 class RateLimiter:
-    """Lets so many pass in a second, whoever asks."""
+    """Lets so many calls pass in a second, for all threads together."""
 
     def __init__(self, per_second: float) -> None:
         self._gap = 1 / per_second if per_second else 0.0
@@ -102,7 +102,7 @@ class CircuitBreaker:
         return self._in_a_row >= _SILENCES_BEFORE_PAUSE
 
     def hear(self, answer: Answer) -> None:
-        """Count. A payment whose account is gone says nothing of the gateway: nobody was asked."""
+        """Count an answer. A payment whose account is gone is no evidence about the gateway: no query was sent."""
         if isinstance(answer, Inconclusive) and answer.review is ReviewReason.ACCOUNT_GONE:
             return
         if isinstance(answer, Inconclusive):

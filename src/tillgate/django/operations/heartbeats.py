@@ -1,4 +1,4 @@
-"""Heartbeats: rows that several workers write at once, by single statements, so that none waits for another's lock.
+"""Heartbeats: rows that several workers write at the same time, by single statements, so that none waits for another's lock.
 
 `update_or_create` and a locking `get_or_create` of a missing row deadlock on InnoDB when two workers meet.
 """
