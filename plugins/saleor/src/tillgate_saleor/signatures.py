@@ -21,6 +21,8 @@ __all__ = ["BadSignature", "read_token", "verify"]
 
 _ALGORITHMS: Final = ["RS256"]
 _FETCH_EVERY: Final = timedelta(minutes=1)
+_LEEWAY_SECONDS: Final = 300
+"""The tolerated difference between this machine's clock and the Saleor's."""
 _GOOD_FOR: Final = timedelta(hours=24)
 """The plugin forgets a withdrawn key after this time at the latest."""
 
@@ -53,7 +55,7 @@ def read_token(installation: Installation, token: str) -> dict[str, Any]:
     """
     keys = _keys(installation, _kid(token, is_encoded=True))
     rules = jwt.JWTClaimsRegistry(
-        leeway=int(clock.SKEW.total_seconds()),
+        leeway=_LEEWAY_SECONDS,
         iss={"essential": True, "value": installation.api_url},
         app={"essential": True, "value": installation.app_id},
         type={"essential": True, "value": "thirdparty"},

@@ -14,6 +14,7 @@ from types import FrameType
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error as DatabaseFault
 from django.db import connections
+from django.utils import timezone
 
 from tillgate.django import clock
 from tillgate.django.models import Payment
@@ -83,7 +84,7 @@ class Voice:
             self._say(line)
 
     def _say(self, line: str) -> None:
-        time_of_day = f"{clock.local(clock.now()):%H:%M:%S} " if self._tells_time else ""
+        time_of_day = f"{clock.local(timezone.now()):%H:%M:%S} " if self._tells_time else ""
         say(self._command, time_of_day + line)
 
 

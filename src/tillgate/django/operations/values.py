@@ -30,7 +30,7 @@ def payment_value(payment: Payment) -> hooks.Payment:
 
 
 def refund_value(refund: Refund, status: str | None = None) -> hooks.Refund:
-    """Return a refund's value, at the status that is being told."""
+    """Return a refund's value, at the status of the event."""
     return hooks.Refund(
         id=str(refund.pk),
         payment=payment_value(refund.payment),
