@@ -82,7 +82,7 @@ def start_payment(
     try:
         started = operations.start_payment(plugin, order_key, method=method, terminal=terminal, account=account, data=data, actor=actor)
     except operations.NotPayable as error:
-        return StartedPayment(message=_("This order cannot be paid: %(because)s.") % {"because": error})
+        return StartedPayment(message=_("This order cannot be paid: %(detail)s.") % {"detail": error})
     except TillgateError:
         _log.exception("payment of order %s:%s could not be started", plugin, order_key)
         return StartedPayment(
