@@ -10,13 +10,12 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, Max, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Exists, Max, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
 
 from tillgate import hooks
-from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, TimelineEntry, database
+from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations.outbox import AGAIN
 from tillgate.django.operations.refunds import refundable_of
-from tillgate.django.operations.reviews import reported_paid
 from tillgate.django.operations.values import order_value, payment_value, refund_value
 from tillgate.django.staff.masking import Mask
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, OrderStatus, PaymentStatus, RefundStatus
@@ -229,15 +228,17 @@ def _payment_states(chosen: QuerySet[Payment], *, is_locked: bool = False) -> It
     if is_locked:  # a transaction of the host may see an old snapshot where it reads without a lock
         chosen, refunds_read = chosen.select_for_update(), refunds_read.select_for_update()
     waiting = OutboxEvent.objects.filter(payment=OuterRef("pk"), kind=OutboxEventKind.PAYMENT_PAID, done_at__isnull=True)
-    rows = chosen.select_related("order").prefetch_related(Prefetch("refunds", refunds_read)).annotate(awaits_delivery=Exists(waiting))
-    payments = list(rows.order_by("pk"))
-    reported = reported_paid([payment.pk for payment in payments]) if payments else set()
+    reported = Review.objects.filter(payment=OuterRef("pk"), resolved_at__isnull=True, reported_paid=True)
+    rows = chosen.select_related("order").annotate(awaits_delivery=Exists(waiting), is_reported=Exists(reported)).order_by("pk")
+    payments = list(rows)
+    paid = [payment for payment in payments if payment.status == PaymentStatus.PAID]
+    prefetch_related_objects(paid, Prefetch("refunds", refunds_read))  # only paid payments have refunds
     for payment in payments:
-        refunds = sorted(payment.refunds.all(), key=lambda refund: refund.pk)
+        is_paid = payment.status == PaymentStatus.PAID
+        refunds = sorted(payment.refunds.all(), key=lambda refund: refund.pk) if is_paid else []
         for refund in refunds:
             refund.payment = payment
         refunded = money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED)
-        is_paid = payment.status == PaymentStatus.PAID
         yield PaymentState(
             **_values(payment_value(payment)),
             account=payment.account,
@@ -249,7 +250,7 @@ def _payment_states(chosen: QuerySet[Payment], *, is_locked: bool = False) -> It
             refunded_amount=refunded,
             refundable_amount=refundable_of(payment, refunds),
             paid_the_order=payment.pk == payment.order.paid_by_id,
-            reported_paid=payment.pk in reported,
+            reported_paid=vars(payment)["is_reported"],
             awaits_delivery=vars(payment)["awaits_delivery"],
             refunds=tuple(map(refund_state, refunds)),
         )

@@ -44,6 +44,7 @@ from tillgate_saleor.transactions import (
     is_reported,
     note,
     paid_at,
+    payment_id_of,
     payment_of,
     source_of,
     transaction_of,
@@ -142,13 +143,12 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
     """Start a payment and answer with its payment page. A repeated request for the transaction gets the same payment."""
     bill = _noted(installation, body.source_object)
     begun = find_transaction(installation, body.transaction.id)
-    payment = payment_of(begun)
-    if begun is not None and payment is not None:  # regardless of the present offer
+    payment_id = payment_id_of(begun)
+    if begun and payment_id:  # regardless of the present offer
         # While the first request creates the payment, this one waits, for less than Saleor's time-out. A failure here is a failure there
         # too, because to Saleor it is one payment.
-        payment = payment_of(begun) if wait_for_creation(payment.id) else poll(payment.id, actor=PLUGIN)
-        assert payment is not None
-        return _standing(begun, payment, body, bill)
+        payment = payment_of(begun) if wait_for_creation(payment_id) else None
+        return _standing(begun, payment or poll(payment_id, actor=PLUGIN), body, bill)
     channel = channel_of(installation, body.source_object.channel.slug)
     try:
         wanted = _wanted(installation, body, channel, bill)
@@ -275,11 +275,11 @@ def _started(installation: Installation, body: bodies.Initialize, started: Start
 def process(installation: Installation, body: bodies.Process) -> Answer:
     """Poll a transaction's payment, and return its state."""
     begun = find_transaction(installation, body.transaction.id)
-    payment = payment_of(begun)
-    if begun is None or payment is None:
+    payment_id = payment_id_of(begun)
+    if not (begun and payment_id):
         return failure(_CHARGE, _("This transaction was never begun."))
     bill = _noted(installation, body.source_object)
-    return _standing(begun, poll(payment.id, actor=PLUGIN), body, bill)
+    return _standing(begun, poll(payment_id, actor=PLUGIN), body, bill)
 
 
 def _standing(
@@ -346,10 +346,11 @@ def charge(installation: Installation, body: bodies.Charge, raw: bytes) -> Answe
 def cancel(installation: Installation, body: bodies.Cancelation, raw: bytes) -> Answer:
     """Cancel an unpaid transaction. Its payment page cannot be closed: money that still comes opens a review."""
     begun = find_transaction(installation, body.transaction.id)
-    payment = payment_of(begun)
-    if begun is None or payment is None:
+    payment_id = payment_id_of(begun)
+    if not (begun and payment_id):
         return failure("CANCEL", _("This transaction was never begun."), raw)
-    if poll(payment.id, actor=PLUGIN).reported_paid:
+    payment = poll(payment_id, actor=PLUGIN)
+    if payment.reported_paid:
         return failure("CANCEL", _("The payment service says that this has been paid, and something about it is not in order."), raw)
     if not _cancel_unless_paid(begun, payment):
         return failure("CANCEL", _("The shopper has paid. Give the money back instead."), raw)

@@ -44,6 +44,7 @@ __all__ = [
     "is_reported",
     "note",
     "paid_at",
+    "payment_id_of",
     "payment_of",
     "source_of",
     "transaction_of",
@@ -175,14 +176,19 @@ def transaction_of(payment: Payment) -> Transaction | None:
     return rows.filter(Q(payment=int(payment.id)) | Q(pk=payment.data.get(DATA_KEY))).order_by("-pk").first()
 
 
-def payment_of(begun: Transaction | None) -> PaymentState | None:
-    """Return the payment of a transaction, even if a process died before it stored the link."""
-    if begun is None:
-        return None
-    if begun.payment_id is not None:
-        return find_payment(PLUGIN, payment_id=str(begun.payment_id))
+def payment_id_of(begun: Transaction | None) -> str:
+    """Return the id of the payment of a transaction, even if a process died before it stored the link; empty if there is none."""
+    if begun is None or begun.payment_id is not None:
+        return str(begun.payment_id) if begun else ""
     order = order_state(PLUGIN, begun.purchase.key)
-    return next((payment for payment in reversed(order.payments) if payment.data.get(DATA_KEY) == begun.pk), None) if order else None
+    started = (payment.id for payment in reversed(order.payments) if payment.data.get(DATA_KEY) == begun.pk) if order else ()
+    return next(iter(started), "")
+
+
+def payment_of(begun: Transaction | None) -> PaymentState | None:
+    """Return the payment of a transaction, found as `payment_id_of` does."""
+    payment_id = payment_id_of(begun)
+    return find_payment(PLUGIN, payment_id=payment_id) if payment_id else None
 
 
 def attach(begun: Transaction, payment: PaymentState) -> bool:
