@@ -1,4 +1,4 @@
-"""Models: exact fields, the manager for Tillgate's database, and the time by which Tillgate stamps rows."""
+"""Models: exact fields, the manager for the database of Tillgate, and the present time."""
 
 from __future__ import annotations
 

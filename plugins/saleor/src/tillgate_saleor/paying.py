@@ -13,7 +13,6 @@ from tillgate import InvalidRequest, Terminal
 from tillgate.hooks import PaymentStatus
 from tillgate.shop import (
     MethodChoice,
-    OrderState,
     PaymentState,
     StartedPayment,
     StartOutcome,
@@ -298,7 +297,7 @@ def _standing(
         return _failed(payment, _("The payment came to nothing. Nothing was charged."))
     if begun.canceled_at and not payment.reported_paid:
         return _failed(payment, _("This was canceled. Nothing was charged."))
-    if _is_paid(order_state(PLUGIN, payment.order.key)):
+    if _is_paid(payment.order.key):
         return _paid_by_another(begun)  # its payment page would take the money again (I4)
     if not (payment.payment_url or payment.reported_paid):
         return _not_begun(payment)
@@ -313,13 +312,14 @@ def _standing(
     )
 
 
-def _is_paid(order: OrderState | None) -> bool:
+def _is_paid(order_key: str) -> bool:
+    order = order_state(PLUGIN, order_key)
     return order is not None and order.is_paid
 
 
 def _paid_by_another(begun: Transaction) -> Answer:
     purchase = find_purchase(begun.purchase.key)
-    if not ((purchase and purchase.paid_reference) or _is_paid(order_state(PLUGIN, begun.purchase.key))):  # it was too little
+    if not ((purchase and purchase.paid_reference) or _is_paid(begun.purchase.key)):  # it was too little
         return failure(_CHARGE, _("Money for this has just arrived, by another transaction. Please ask again in a moment."))
     return failure(_CHARGE, _("This is paid already, by another transaction."))
 
