@@ -11,12 +11,24 @@ from typing import TYPE_CHECKING, Any, Final
 from tillgate.wire import money
 
 if TYPE_CHECKING:
+    from tillgate.shop.accounts import Check, check_account, find_account
     from tillgate.shop.checks import CheckSet, Found
     from tillgate.shop.fields import ExactField, MoneyField, OneDatabase, now
+    from tillgate.shop.http import DeadlineTransport, keep_to
     from tillgate.shop.orders import close_order, open_order, pay_url, set_order_data, start_url
-    from tillgate.shop.payments import MethodChoice, StartedPayment, StartOutcome, payment_methods, poll, start_payment
+    from tillgate.shop.payments import (
+        MethodChoice,
+        StartedPayment,
+        StartOutcome,
+        explain,
+        may_continue,
+        payment_methods,
+        poll,
+        start_payment,
+        wait_for_creation,
+    )
     from tillgate.shop.refunds import RefundNotPossible, refund, refund_order, settle_refund, withdraw_refund
-    from tillgate.shop.remote import RemoteState, deliver_remote, enqueue_remote, remote_events, set_remote_data
+    from tillgate.shop.remote import OutboxStatus, RemoteState, deliver_remote, enqueue_remote, remote_events, set_remote_data
     from tillgate.shop.reviews import (
         MONEY_REASONS,
         ActionNotPossible,
@@ -26,11 +38,12 @@ if TYPE_CHECKING:
         ReviewReason,
         close_reviews,
         find_review,
+        newest_reviews,
         open_review,
         open_reviews,
         resolve_review,
     )
-    from tillgate.shop.settings import SettingsLoader
+    from tillgate.shop.settings import SettingsLoader, is_web_address, read_settings
     from tillgate.shop.staff import (
         MAY_REFUND,
         MAY_RESOLVE,
@@ -50,6 +63,7 @@ if TYPE_CHECKING:
         RefundState,
         find_payment,
         find_refund,
+        last_change_at,
         locked_order,
         order_state,
         order_states,
@@ -76,7 +90,9 @@ __all__ = [
     "MONEY_REASONS",
     "ActionNotPossible",
     "ActionResult",
+    "Check",
     "CheckSet",
+    "DeadlineTransport",
     "ExactField",
     "Found",
     "InsideTransaction",
@@ -87,6 +103,7 @@ __all__ = [
     "OneDatabase",
     "OpenReview",
     "OrderState",
+    "OutboxStatus",
     "PaymentState",
     "RefundForm",
     "RefundNotPossible",
@@ -101,18 +118,26 @@ __all__ = [
     "acknowledge",
     "admin_url",
     "badge_of",
+    "check_account",
     "close_order",
     "close_reviews",
     "database",
     "deliver_remote",
     "enqueue_remote",
+    "explain",
+    "find_account",
     "find_payment",
     "find_refund",
     "find_review",
     "form_id",
+    "is_web_address",
+    "keep_to",
+    "last_change_at",
     "locked_order",
+    "may_continue",
     "method_label",
     "money",
+    "newest_reviews",
     "now",
     "open_order",
     "open_review",
@@ -125,6 +150,7 @@ __all__ = [
     "payment_methods",
     "poll",
     "read_request",
+    "read_settings",
     "receive_notification",
     "redelivered_payment",
     "refund",
@@ -141,11 +167,21 @@ __all__ = [
     "start_url",
     "terminal_of",
     "timeline",
+    "wait_for_creation",
     "withdraw_refund",
     "without_atomic_requests",
 ]
 
 MODULES: Final = {
+    "accounts": (
+        "Check",
+        "check_account",
+        "find_account",
+    ),
+    "http": (
+        "DeadlineTransport",
+        "keep_to",
+    ),
     "checks": (
         "CheckSet",
         "Found",
@@ -167,9 +203,12 @@ MODULES: Final = {
         "MethodChoice",
         "StartOutcome",
         "StartedPayment",
+        "explain",
+        "may_continue",
         "payment_methods",
         "poll",
         "start_payment",
+        "wait_for_creation",
     ),
     "refunds": (
         "RefundNotPossible",
@@ -179,6 +218,7 @@ MODULES: Final = {
         "withdraw_refund",
     ),
     "remote": (
+        "OutboxStatus",
         "RemoteState",
         "deliver_remote",
         "enqueue_remote",
@@ -194,11 +234,16 @@ MODULES: Final = {
         "ReviewReason",
         "close_reviews",
         "find_review",
+        "newest_reviews",
         "open_review",
         "open_reviews",
         "resolve_review",
     ),
-    "settings": ("SettingsLoader",),
+    "settings": (
+        "SettingsLoader",
+        "is_web_address",
+        "read_settings",
+    ),
     "staff": (
         "MAY_REFUND",
         "MAY_RESOLVE",
@@ -218,6 +263,7 @@ MODULES: Final = {
         "RefundState",
         "find_payment",
         "find_refund",
+        "last_change_at",
         "locked_order",
         "order_state",
         "order_states",

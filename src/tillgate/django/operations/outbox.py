@@ -198,6 +198,8 @@ def _review_opened(order: Order, outbox_event: OutboxEvent) -> str:
     review = outbox_event.review
     assert review is not None
     review.order = order
+    if review.payment is not None:
+        review.payment.order = order
     hooks.call_owner(order.plugin, "tillgate_review_opened", review=review_value(review))
     return ""
 

@@ -44,7 +44,8 @@ def refund_value(refund: Refund, status: str | None = None) -> hooks.Refund:
 def review_value(review: Review) -> hooks.Review:
     """Return a review's value."""
     order = order_value(review.order) if review.order else None
-    return hooks.Review(id=str(review.pk), reason=review.reason, message=review.message, order=order)
+    payment = payment_value(review.payment) if review.payment else None
+    return hooks.Review(id=str(review.pk), reason=review.reason, message=review.message, order=order, payment=payment)
 
 
 def remote_event_value(outbox_event: OutboxEvent) -> hooks.RemoteEvent:
