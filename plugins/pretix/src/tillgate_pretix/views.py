@@ -50,9 +50,9 @@ def _begin(request: Any, order: Any, theirs: Any) -> tuple[str, str]:
     bill = bill_of(order)
     if (state := shop.order_state(PLUGIN, bill)) and state.reported_paid:
         detail = _("The payment service says that you have paid already, and something about it is not in order.")
-        return "", detail + " " + _("The organizer has been told. Please ask before you pay again.")
-    method, about = str(method_of(current.provider)), {"account": alias_of(order), "data": {"payment": current.pk}}
-    started = shop.start_payment(PLUGIN, bill, method, terminal=shop.terminal_of(request), **about)
+        return "", detail + " " + _("The organizer knows. Please ask before you pay again.")
+    method, about = str(method_of(current.provider)), {"payment": current.pk}
+    started = shop.start_payment(PLUGIN, bill, method, terminal=shop.terminal_of(request), account=alias_of(order), data=about)
     if started.is_paid:
         return f"{_page_of(order)}?paid=yes", ""
     return started.redirect_url, started.message
