@@ -15,19 +15,20 @@ if TYPE_CHECKING:
     from tillgate.shop.checks import CheckSet, Found
     from tillgate.shop.fields import ExactField, MoneyField, OneDatabase, now
     from tillgate.shop.http import DeadlineTransport, keep_to
-    from tillgate.shop.orders import close_order, open_order, pay_url, set_order_data, start_url
+    from tillgate.shop.orders import close_order, open_order, paid_order_keys, pay_url, set_order_data, start_url
     from tillgate.shop.payments import (
         MethodChoice,
         StartedPayment,
         StartOutcome,
         explain,
+        has_payments,
         may_continue,
         payment_methods,
         poll,
         start_payment,
         wait_for_creation,
     )
-    from tillgate.shop.refunds import RefundNotPossible, refund, refund_order, settle_refund, withdraw_refund
+    from tillgate.shop.refunds import RefundNotPossible, refund, refund_order, settle_refund, was_withdrawn, withdraw_refund
     from tillgate.shop.remote import OutboxStatus, RemoteState, deliver_remote, enqueue_remote, remote_events, set_remote_data
     from tillgate.shop.reviews import (
         MONEY_REASONS,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
         open_reviews,
         resolve_review,
     )
-    from tillgate.shop.settings import SettingsLoader, is_web_address, read_settings
+    from tillgate.shop.settings import SettingsLoader, is_web_address, read_settings, setting_names
     from tillgate.shop.staff import (
         MAY_REFUND,
         MAY_RESOLVE,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         admin_url,
         badge_of,
         form_id,
+        masked,
         method_label,
         refund_of_press,
         say_refund,
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
         terminal_of,
         without_atomic_requests,
     )
+    from tillgate.shop.worker import run_worker
 
 __all__ = [
     "MAY_REFUND",
@@ -130,10 +133,12 @@ __all__ = [
     "find_refund",
     "find_review",
     "form_id",
+    "has_payments",
     "is_web_address",
     "keep_to",
     "last_change_at",
     "locked_order",
+    "masked",
     "may_continue",
     "method_label",
     "money",
@@ -146,6 +151,7 @@ __all__ = [
     "order_state",
     "order_states",
     "outside_transactions",
+    "paid_order_keys",
     "pay_url",
     "payment_methods",
     "poll",
@@ -159,20 +165,24 @@ __all__ = [
     "remote_events",
     "resolve_review",
     "return_path",
+    "run_worker",
     "say_refund",
     "set_order_data",
     "set_remote_data",
+    "setting_names",
     "settle_refund",
     "start_payment",
     "start_url",
     "terminal_of",
     "timeline",
     "wait_for_creation",
+    "was_withdrawn",
     "withdraw_refund",
     "without_atomic_requests",
 ]
 
 MODULES: Final = {
+    "worker": ("run_worker",),
     "accounts": (
         "Check",
         "check_account",
@@ -195,6 +205,7 @@ MODULES: Final = {
     "orders": (
         "close_order",
         "open_order",
+        "paid_order_keys",
         "pay_url",
         "set_order_data",
         "start_url",
@@ -204,6 +215,7 @@ MODULES: Final = {
         "StartOutcome",
         "StartedPayment",
         "explain",
+        "has_payments",
         "may_continue",
         "payment_methods",
         "poll",
@@ -215,6 +227,7 @@ MODULES: Final = {
         "refund",
         "refund_order",
         "settle_refund",
+        "was_withdrawn",
         "withdraw_refund",
     ),
     "remote": (
@@ -243,6 +256,7 @@ MODULES: Final = {
         "SettingsLoader",
         "is_web_address",
         "read_settings",
+        "setting_names",
     ),
     "staff": (
         "MAY_REFUND",
@@ -252,6 +266,7 @@ MODULES: Final = {
         "admin_url",
         "badge_of",
         "form_id",
+        "masked",
         "method_label",
         "refund_of_press",
         "say_refund",

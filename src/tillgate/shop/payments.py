@@ -25,6 +25,7 @@ __all__ = [
     "StartOutcome",
     "StartedPayment",
     "explain",
+    "has_payments",
     "may_continue",
     "payment_methods",
     "poll",
@@ -122,6 +123,11 @@ def wait_for_creation(payment_id: str) -> bool:
         return False
     starting.wait_for_creation(payment)
     return True
+
+
+def has_payments(account: str) -> bool:
+    """Return whether a payment was ever started with an account."""
+    return Payment.objects.filter(account=account).exists()
 
 
 def explain(outcome: StartOutcome) -> str:

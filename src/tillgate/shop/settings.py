@@ -10,10 +10,11 @@ from django.conf import settings
 from django.core.signals import setting_changed
 from pydantic import BaseModel, ValidationError
 
+from tillgate.django.conf import Settings
 from tillgate.errors import ConfigurationError
 from tillgate.wire.urls import is_web_address
 
-__all__ = ["SettingsLoader", "is_web_address", "read_settings"]
+__all__ = ["SettingsLoader", "is_web_address", "read_settings", "setting_names"]
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -67,3 +68,8 @@ def read_settings(place: str, given: object, model: type[Model]) -> Model:
         shown = given.get(key) if is_shown else "***"
         fault = ConfigurationError(f"{place}[{key!r}]", shown, f"cannot be used: {first['msg'].removeprefix('Value error, ')}")
     raise fault
+
+
+def setting_names() -> frozenset[str]:
+    """Return the names of the settings in `TILLGATE`, in small letters, for a project that keeps them in a file of its own."""
+    return frozenset(Settings.model_fields)
