@@ -30,6 +30,7 @@ GROUPS: Final = (
     "checks",
     "fields",
     "http",
+    "worker",
 )
 """The modules of the package in the order of the page."""
 _TARGETS: Final = {
