@@ -14,14 +14,13 @@ from typing import Final
 
 from django.db.models import QuerySet
 
-from tillgate.django import clock
-from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
+from tillgate.django.models import Order, OutboxEventKind, Payment, Refund, Review
 from tillgate.django.operations.locking import in_the_shops_hands, locked_order, outside_transactions
 from tillgate.django.operations.outbox import AGAIN, abandon, deliver, deliver_remote, retry
 from tillgate.django.operations.payments import accept_as_paid, apply_answer, ask, claim_poll, decide_about, force_expire
 from tillgate.django.operations.refunds import record_external_refund, refund, refundable, settle_by_staff, withdraw
 from tillgate.django.operations.reviews import ITSELF, UNAPPLIED_REASONS, is_over, resolve
-from tillgate.django.operations.status import reopen_order
+from tillgate.django.operations.status import queue_event, reopen_order
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
 from tillgate.lifecycle import POLICIES, Answer, PaymentStatus, RefundStatus, ReviewAction, ReviewReason
@@ -226,11 +225,7 @@ def _tell_again(review: Review, given: _Given) -> Done:
             outbox_event.data = about  # its former subject may be resolved before its turn
             outbox_event.save(update_fields=["data"])
         else:
-            now = clock.now()
-            outbox_event = OutboxEvent(
-                order=order, payment=payment, kind=OutboxEventKind.PAYMENT_PAID, data=about, created_at=now, due_at=now
-            )
-            outbox_event.save(force_insert=True)
+            outbox_event = queue_event(order, OutboxEventKind.PAYMENT_PAID, payment=payment, data=about)
             record("event.requeued", order, f"staff:{given.staff}", "the shop is told again that it is paid", payment=payment)
     deliver(payment.order_id)
     outbox_event.refresh_from_db()

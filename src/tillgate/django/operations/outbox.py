@@ -27,7 +27,7 @@ from tillgate.django.operations.locking import (
     outside_transactions,
 )
 from tillgate.django.operations.reviews import open_review, settle
-from tillgate.django.operations.status import abandon_event, deliver_event, fail_event, pay_order
+from tillgate.django.operations.status import abandon_event, deliver_event, fail_event, pay_order, queue_event
 from tillgate.django.operations.timeline import record
 from tillgate.django.operations.values import order_value, payment_value, refund_value, remote_event_value, review_value
 from tillgate.errors import ConfigurationError
@@ -253,17 +253,8 @@ def enqueue_remote(
     Called by a plugin inside its own local handler, so that both happen or neither.
     """
     order = Order.objects.get(plugin=plugin, key=order_key)
-    outbox_event = OutboxEvent(
-        order=order,
-        payment=Payment(pk=int(payment_id)) if payment_id else None,
-        refund=Refund(pk=int(refund_id)) if refund_id else None,
-        kind=OutboxEventKind.REMOTE,
-        name=name,
-        data=data or {},
-        created_at=clock.now(),
-        due_at=clock.now(),
-    )
-    outbox_event.save(force_insert=True)
+    payment, refund = Payment(pk=int(payment_id)) if payment_id else None, Refund(pk=int(refund_id)) if refund_id else None
+    outbox_event = queue_event(order, OutboxEventKind.REMOTE, payment=payment, refund=refund, name=name, data=data or {})
     return str(outbox_event.event_id)
 
 

@@ -15,7 +15,7 @@ from django.db import connections, transaction
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Review
+from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Review
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
 from tillgate.django.operations.outbox import deliver, deliver_due
@@ -31,7 +31,7 @@ from tillgate.django.operations.reviews import (
     resolve,
     version_of,
 )
-from tillgate.django.operations.status import write_status
+from tillgate.django.operations.status import queue_event, write_status
 from tillgate.django.operations.timeline import ACCEPTED, FORCE_EXPIRE, record
 from tillgate.errors import InvalidRequest, TillgateError
 from tillgate.lifecycle import (
@@ -93,7 +93,7 @@ def reconcile(payment: Payment, actor: str) -> Payment:
     """
     outside_transactions("reconcile")
     if not claim_poll(payment):
-        return _fresh(payment)
+        return Payment.objects.select_related("order").get(pk=payment.pk)
     return apply_answer(payment, ask(payment, quickly=True), actor)
 
 
@@ -379,13 +379,8 @@ def accept_as_paid(about: Review, staff: str, answer: Answer) -> Payment:
 
 def after_change(order: Order, payment: Payment) -> None:
     """Queue the shop event about a payment's new status, in the same transaction."""
-    now = clock.now()
     if payment.status == PaymentStatus.PAID:
-        OutboxEvent(order=order, payment=payment, kind=OutboxEventKind.PAYMENT_PAID, created_at=now, due_at=now).save(force_insert=True)
+        queue_event(order, OutboxEventKind.PAYMENT_PAID, payment=payment)
     elif not payment.is_open:
-        order.unpaid_check_at = now + timedelta(minutes=get_settings().order_unpaid_after_minutes)
+        order.unpaid_check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
         order.save(update_fields=["unpaid_check_at"])
-
-
-def _fresh(payment: Payment) -> Payment:
-    return Payment.objects.select_related("order").get(pk=payment.pk)

@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, new_key
+from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Refund, Review, new_key
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.locking import (
     database,
@@ -27,7 +27,7 @@ from tillgate.django.operations.locking import (
 )
 from tillgate.django.operations.outbox import deliver
 from tillgate.django.operations.reviews import ITSELF, open_review, resolve, settle
-from tillgate.django.operations.status import write_status
+from tillgate.django.operations.status import queue_event, write_status
 from tillgate.django.operations.timeline import record
 from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, TillgateError
 from tillgate.lifecycle import BOUND_REFUND_STATUSES, End, PaymentStatus, RefundStatus, ReviewReason, decide_refund, reasons
@@ -321,7 +321,7 @@ def _settle_locked(
     refund.save(update_fields=[*changed, "answer", "due_at"])
     record(f"refund.{status}", order, actor, answer or f"USD {refund.amount}", payment=refund.payment, refund=refund)
     if was is RefundStatus.UNKNOWN:
-        _resolve_unknown(refund, answer, staff)
+        settle(Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_UNKNOWN), answer, staff)
     _tell_of_waiting(order, refund, answer)
     if status is RefundStatus.UNKNOWN:
         _raise(ReviewReason.REFUND_UNKNOWN, {"answer": answer}, actor, order, refund)
@@ -350,9 +350,7 @@ def _conclude_refund(refund: Refund) -> None:
     """Resolve the reviews that a refund has ended."""
     staff = refund.requested_by or ITSELF
     if refund.reason == ReviewReason.OVERPAID:
-        overpaid = Review.objects.filter(payment=refund.payment, reason=ReviewReason.OVERPAID, resolved_at__isnull=True)
-        for review in overpaid:
-            resolve(review.pk, f"USD {refund.amount} was refunded", staff)
+        settle(Review.objects.filter(payment=refund.payment, reason=ReviewReason.OVERPAID), f"USD {refund.amount} was refunded", staff)
     # Behind two orders there may be the same money: refunded for another reason, it leaves the other order without.
     asked = {ReviewReason.DUPLICATE_TRANSACTION_NO} if refund.reason == ReviewReason.DUPLICATE_TRANSACTION_NO else set()
     _conclude_refunded(refund.payment, staff, _OVER_ONCE_REFUNDED | asked)
@@ -369,24 +367,14 @@ def _conclude_refunded(payment: Payment, staff: str, over: Collection[ReviewReas
     refunded_amount, order = payment.refunded_amount, payment.order
     if refunded_amount < payment.amount:
         return
-    for review in Review.objects.filter(payment=payment, reason__in=over, resolved_at__isnull=True).order_by("pk"):
-        resolve(review.pk, f"all of it was refunded: USD {refunded_amount:.2f}", staff)
+    settle(Review.objects.filter(payment=payment, reason__in=over), f"all of it was refunded: USD {refunded_amount:.2f}", staff)
     if order.paid_by_id is None:
         order.unpaid_check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
         order.save(update_fields=["unpaid_check_at"])
 
 
 def _tell_shop(order: Order, refund: Refund) -> None:
-    now = clock.now()
-    OutboxEvent(
-        order=order,
-        payment=refund.payment,
-        refund=refund,
-        kind=OutboxEventKind.REFUND_CHANGED,
-        data={"status": str(refund.status)},
-        created_at=now,
-        due_at=now,
-    ).save(force_insert=True)
+    queue_event(order, OutboxEventKind.REFUND_CHANGED, payment=refund.payment, refund=refund, data={"status": str(refund.status)})
 
 
 def settle_by_notification(order: Order, refund_id: int) -> bool:
@@ -420,11 +408,6 @@ def settle_by_staff(refund_id: int, *, done: bool, staff: str) -> Refund:
     status = RefundStatus.SUCCEEDED if done else RefundStatus.FAILED
     answer = f"{staff} found that it was {'done' if done else 'not done'}"
     return _settle(refund, status, answer, f"staff:{staff}", only_from=(RefundStatus.UNKNOWN,), staff=staff)
-
-
-def _resolve_unknown(refund: Refund, resolution: str, staff: str) -> None:
-    for review in Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_UNKNOWN, resolved_at__isnull=True):
-        resolve(review.pk, resolution, staff)
 
 
 def record_external_refund(

@@ -17,7 +17,7 @@ from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
 from tillgate.django.operations.locking import database
-from tillgate.django.operations.status import write_status, write_status_of
+from tillgate.django.operations.status import queue_event, write_status, write_status_of
 from tillgate.django.operations.timeline import record
 from tillgate.lifecycle import (
     POLICIES,
@@ -166,14 +166,7 @@ def open_review(
         return None  # another worker opened it in the same moment
     if order and outbox_event is None:
         # A failing delivery is not announced by another event, which would wait behind it.
-        OutboxEvent(
-            order=order,
-            payment=payment,
-            review=review,
-            kind=OutboxEventKind.REVIEW_OPENED,
-            created_at=review.opened_at,
-            due_at=review.opened_at,
-        ).save(force_insert=True)
+        queue_event(order, OutboxEventKind.REVIEW_OPENED, payment=payment, review=review)
     about = {"reason": str(reason)}
     if order:
         record("review.opened", order, actor, review.message, payment=payment, refund=refund, evidence=about, told=about)

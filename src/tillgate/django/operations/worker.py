@@ -41,6 +41,7 @@ from tillgate.django.operations.reviews import (
     open_among,
     open_review,
 )
+from tillgate.django.operations.status import queue_event
 from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
     Answer,
@@ -284,14 +285,13 @@ def _first_of_each_order(waiting: QuerySet[OutboxEvent], now: datetime) -> Query
 def _queue_unpaid(order_id: int, work_done: WorkDone) -> None:
     """Queue "the order is unpaid" for an unpaid order whose time to pay again has passed."""
     with locked_order(order_id) as order:
-        now = clock.now()
-        if order.unpaid_check_at is None or order.unpaid_check_at > now:
+        if order.unpaid_check_at is None or order.unpaid_check_at > clock.now():
             return  # another worker was quicker
         order.unpaid_check_at = None
         order.save(update_fields=["unpaid_check_at"])
         if not is_unpaid(order):
             return
-        OutboxEvent(order=order, kind=OutboxEventKind.ORDER_UNPAID, created_at=now, due_at=now).save(force_insert=True)
+        queue_event(order, OutboxEventKind.ORDER_UNPAID)
         work_done.orders_unpaid += 1
 
 
