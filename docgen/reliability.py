@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from docgen.parts import ROOT, replaced
+from tests.proving.arguments import ranges
 from tests.proving.killing.results import HELD
 from tests.proving.simulation import together
-from tillgate.testing.arguments import ranges
 
 __all__ = ["PAGE", "SUMMARY", "as_text", "folded", "pages", "read_summary", "summarised"]
 

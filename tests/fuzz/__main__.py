@@ -15,8 +15,8 @@ import django
 from tests.fuzz.results import Results
 from tests.fuzz.rounds import Fault, Round, run, target_names
 from tests.fuzz.targets import ROUND
+from tests.proving.arguments import ended_by_ctrl_c
 from tillgate.errors import ConfigurationError
-from tillgate.testing.arguments import ended_by_ctrl_c
 from tillgate.testing.databases import name_of_database
 
 _NOTED_EVERY = 50

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import django
 
-from tillgate.testing.arguments import count, ended_by_ctrl_c, results_file
+from tests.proving.arguments import count, ended_by_ctrl_c, results_file
 
 if TYPE_CHECKING:
     from tests.smallest_shop.mutants import Mutant

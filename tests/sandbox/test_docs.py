@@ -40,7 +40,7 @@ def test_every_switch_is_explained_with_its_default() -> None:
     assert all(row[3] for row in table("Switches"))
 
 
-def test_every_silence_that_a_gateway_decides_has_a_switch() -> None:
+def test_every_unspecified_behaviour_that_a_gateway_decides_has_a_switch() -> None:
     numbers = {number for row in table("Switches") for number in re.findall(r"\d+", row[1])}
     assert numbers == {str(number) for number in range(1, 21)}
 

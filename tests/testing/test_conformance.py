@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.django.project")
     monkeypatch.setenv("TILLGATE_TEST_NAME", pytester.path.name)
     monkeypatch.setenv("TMPDIR", str(pytester.path))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT, ROOT / "src"))))  # these sources, and no installed ones
     pytester.makeconftest('pytest_plugins = ["tillgate.testing.shops"]')
     pytester.makeini("[pytest]\naddopts = -p no:cacheprovider -p no:xdist\nfilterwarnings = error\n")
     return pytester
@@ -61,6 +62,17 @@ def test_the_report_says_what_held_what_failed_and_what_was_not_run(project: pyt
     assert "-k 'notification_only or full_refund' --conformance-report report.md`" in report
     for name, result_ in (("notification_only", "held"), ("full_refund", "FAILED in call"), ("expiry", "not run")):
         assert f"| {name} | {SCENARIOS[name]} | {result_} |" in report
+
+
+@pytest.mark.parametrize("body", ["pass", "super().test_full_refund(world)"])
+def test_an_overridden_scenario_is_reported_as_not_proven(project: pytest.Pytester, body: str) -> None:
+    override = f"\n        def test_full_refund(self, world):\n            {body}\n"
+    project.makepyfile(test_shop=SHOP.format(driver="SmallestShopDriver()", declined="{}") + override)
+    result = project.runpytest_subprocess("-k", "notification_only or full_refund", "--conformance-report", "report.md")
+    result.assert_outcomes(passed=2, deselected=len(SCENARIOS) - 2)
+    result.stdout.re_match_lines([r"full_refund +not proven: TestShop overrides the scenario"])
+    result.stdout.re_match_lines([rf"1 of {len(SCENARIOS)} scenarios held"])
+    assert "| not proven: TestShop overrides the scenario |" in (project.path / "report.md").read_text("utf-8")
 
 
 def test_the_report_is_written_for_programs_too(project: pytest.Pytester) -> None:

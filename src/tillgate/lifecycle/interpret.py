@@ -1,7 +1,6 @@
 """An answer of the gateway, in context, becomes a decision. The only way a payment changes its status (I1, I9).
 
-A payment becomes *paid* only when the answer agrees with it in everything. An answer that proves nothing moves nothing. A case for staff
-is a `ReviewReason` with the compared facts, never a guess.
+*Paid* needs an answer that agrees with the payment in everything. A case for staff is a `ReviewReason` with facts, never a guess.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ __all__ = [
 class PaymentFacts:
     """The payment before the answer.
 
-    `closes_at` is when the payment page times out; `expires_at` is when the grace after that has passed too, and counts where `closes_at`
-    is missing. `amount` and `refunded` are in `currency`; `refunded` is what Tillgate itself has refunded.
+    The payment page times out at `closes_at`, and the grace after that ends at `expires_at`, which counts where `closes_at` is missing.
+    `refunded` is the amount that Tillgate has refunded.
     """
 
     reference: str
@@ -63,8 +62,8 @@ class Found:
 class NotFound:
     """The gateway knows no such reference (HTTP 400 and 000022).
 
-    `expired_is_forgotten` is the dialect's: the gateway says so of every payment whose page has timed out (unspecified behaviour 19).
-    `was_reported_paid`: an earlier answer said paid, could not be applied, and its review is still open.
+    `expired_is_forgotten` is the dialect's: the gateway forgets every payment after its page has timed out (unspecified behaviour 19).
+    `was_reported_paid`: the review of an earlier answer that said paid is still open.
     """
 
     asked_at: datetime
@@ -87,9 +86,8 @@ Answer = Found | NotFound | Inconclusive
 class Decision:
     """The meaning of an answer for a payment.
 
-    `status` may be the old status. `transaction_no` is the known one. `review` opens a case, with the compared `facts`; `reported_paid`
-    says that the gateway says paid although a check failed. `is_understood` is false of a status word that the dialect does not know.
-    `detail` is for people; no code reads it (I13).
+    `status` may be the old status. `review` is the reason of a case for staff, with the compared `facts`. `reported_paid`: the gateway says
+    paid, and a check failed. `is_understood` is false for an unknown status word. `detail` is for people; no code reads it (I13).
     """
 
     status: PaymentStatus
@@ -108,17 +106,17 @@ class Decision:
 
     @property
     def is_last_word(self) -> bool:
-        """Whether the gateway has said what it knows of a settled payment: not when it forgot one that it held to be paid."""
+        """Whether no further answer about a settled payment is awaited. A gateway that forgot a paid payment may still answer."""
         return self.is_conclusive and not (self.review is ReviewReason.PAYMENT_UNKNOWN and self.status is PaymentStatus.PAID)
 
     @property
     def claim(self) -> Claim:
-        """What the answer says of whether the payment is paid."""
+        """The claim of the answer about the payment."""
         return claim_of(self.review or "", self.facts, reported_paid=self.reported_paid)
 
 
 def answer_of(outcome: Transaction | TillgateError, asked_at: datetime, dialect: Dialect = REFERENCE) -> Answer:
-    """Return the answer that the outcome of a query is, returned or raised, in the account's dialect."""
+    """Return the outcome of a query, a value or an error, as an answer in the account's dialect."""
     if isinstance(outcome, Transaction):
         return Found(transaction=outcome, asked_at=asked_at)
     if isinstance(outcome, OrderNotFound):
@@ -138,8 +136,8 @@ _MOVES_NOTHING: Final = frozenset({TransactionStatus.PAID, TransactionStatus.UNR
 def in_context(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answer) -> Answer:
     """Return the answer as the payment's open reviews let it count.
 
-    A payment that was reported paid was not left unpaid: an older answer that says so is inconclusive, and "not found" says no more. A
-    reference that was unknown while its page was open was not forgotten for its age (unspecified behaviour 19).
+    After a report of "paid", an older answer that says "unpaid" is inconclusive, and so is "not found". A gateway that denied a reference
+    while its page was open did not forget it for its age (unspecified behaviour 19).
     """
     if isinstance(answer, Inconclusive) or facts.status not in OPEN_PAYMENT_STATUSES:
         return answer
@@ -157,7 +155,7 @@ def in_context(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answe
 
 
 def interpret(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answer) -> Decision:
-    """Decide what an answer of the gateway means for a payment with these open reviews."""
+    """Return the meaning of an answer for a payment with these open reviews."""
     answer = in_context(facts, reviews, answer)
     if isinstance(answer, Inconclusive):
         return _inconclusive(facts, answer.detail, answer.review)
@@ -170,32 +168,30 @@ def interpret(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answer
     if said is TransactionStatus.PAID:
         return _to(facts, found, PaymentStatus.PAID, "the gateway says that it is paid")
     if facts.status is PaymentStatus.PAID:
-        if facts.refunded >= facts.amount:  # whatever it is called after a full refund of ours (unspecified behaviour 18)
-            return _stay(facts, found, f"it was refunded, and the gateway says {found.status_text!r}")
+        if facts.refunded >= facts.amount:  # any word may follow a full refund (unspecified behaviour 18)
+            return _to(facts, found, facts.status, f"it was refunded, and the gateway says {found.status_text!r}")
         detail = f"it was paid, and now the gateway says {found.status_text!r}"
-        return replace(_stay(facts, found, detail), review=ReviewReason.CHANGED_AFTER_PAID, facts={"status": found.status_text})
+        return replace(_to(facts, found, facts.status, detail), review=ReviewReason.CHANGED_AFTER_PAID, facts={"status": found.status_text})
     is_open, too_late = facts.status in OPEN_PAYMENT_STATUSES, answer.asked_at >= facts.expires_at
     if said is TransactionStatus.UNRECOGNISED:
-        decision = replace(_stay(facts, found, _unrecognised(found)), is_understood=False)
+        decision = replace(_to(facts, found, facts.status, _unrecognised(found)), is_understood=False)
         if not too_late and is_open:
             return decision
         return replace(decision, review=ReviewReason.UNRECOGNISED_STATUS, facts={UNRECOGNISED: found.status_text})
     if not is_open:
-        return _stay(facts, found, f"the gateway says {found.status_text!r}")
-    if said is TransactionStatus.FAILED:
-        return _to(facts, found, PaymentStatus.FAILED, f"the gateway says {found.status_text!r}")
-    if said is TransactionStatus.CLOSED:
-        return _to(facts, found, PaymentStatus.CLOSED, f"the gateway says {found.status_text!r}")
+        return _to(facts, found, facts.status, f"the gateway says {found.status_text!r}")
+    if said in (TransactionStatus.FAILED, TransactionStatus.CLOSED):
+        return _to(facts, found, PaymentStatus(said), f"the gateway says {found.status_text!r}")
     if too_late:
-        return _to(facts, found, PaymentStatus.EXPIRED, "the payment page timed out and nobody had paid")
+        return _to(facts, found, PaymentStatus.EXPIRED, "the payment page timed out without a payment")
     return _to(facts, found, PaymentStatus.PENDING, "the gateway waits for the shopper")
 
 
 def is_forgotten(facts: PaymentFacts, answer: NotFound) -> bool:
-    """Tell whether a reference is unknown because its payment page timed out, at a gateway whose dialect says that it forgets these."""
+    """Return whether a gateway that forgets expired payments has forgotten this one."""
     closes_at = facts.closes_at or facts.expires_at
-    is_told = answer.expired_is_forgotten and not answer.was_reported_paid
-    return is_told and answer.asked_at >= closes_at and facts.status is not PaymentStatus.PAID
+    is_gone = answer.expired_is_forgotten and not answer.was_reported_paid
+    return is_gone and answer.asked_at >= closes_at and facts.status is not PaymentStatus.PAID
 
 
 def _inconclusive(facts: PaymentFacts, detail: str, review: ReviewReason | None) -> Decision:
@@ -208,7 +204,7 @@ def _not_found(facts: PaymentFacts, answer: NotFound) -> Decision:
         before = "reported it paid" if answer.was_reported_paid else f"gave it transaction {facts.transaction_no}"
         detail = f"the gateway does not know it, though it {before}"
         if not is_open and facts.status is not PaymentStatus.PAID:
-            return _inconclusive(facts, detail, None)  # many gateways forget what nobody paid; still, it is no word on late money
+            return _inconclusive(facts, detail, None)  # many gateways forget unpaid payments; late money may still come
         unchanged = Decision(status=facts.status, transaction_no=facts.transaction_no, detail=detail)
         if facts.refunded >= facts.amount:
             return unchanged
@@ -225,7 +221,7 @@ def _unrecognised(found: Transaction) -> str:
 
 
 def _held(facts: PaymentFacts, found: Transaction, reason: ReviewReason, compared: Mapping[str, str], detail: str) -> Decision:
-    """Hold an answer that contradicts the payment, with what it says of whether the payment is paid."""
+    """Hold an answer that contradicts the payment, with its claim."""
     if found.status is TransactionStatus.PAID:
         detail = detail if POLICIES[reason].reported_paid else f"the gateway says that it is paid, but {detail}"
     elif found.status is TransactionStatus.UNRECOGNISED:
@@ -273,7 +269,3 @@ def _without_amount(found: Transaction) -> tuple[ReviewReason, dict[str, str], s
 
 def _to(facts: PaymentFacts, found: Transaction, status: PaymentStatus, detail: str) -> Decision:
     return Decision(status=move_payment(facts.status, status), transaction_no=facts.transaction_no or found.transaction_no, detail=detail)
-
-
-def _stay(facts: PaymentFacts, found: Transaction, detail: str) -> Decision:
-    return Decision(status=facts.status, transaction_no=facts.transaction_no or found.transaction_no, detail=detail)

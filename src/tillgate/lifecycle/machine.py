@@ -13,8 +13,8 @@ Status = TypeVar("Status", bound=StrEnum)
 Transitions = Mapping[Status, frozenset[Status]]
 
 
-class IllegalTransition(Exception):  # a fault in our own code, so not one of TillgateError's
-    """A status was about to move where its table does not lead."""
+class IllegalTransition(Exception):  # a bug of Tillgate, so no TillgateError
+    """The table of a machine does not allow a move."""
 
 
 def table(rows: Mapping[Status, set[Status]]) -> Transitions[Status]:

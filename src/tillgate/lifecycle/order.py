@@ -11,14 +11,14 @@ __all__ = ["ORDER_TRANSITIONS", "OrderStatus", "move_order"]
 
 
 class OrderStatus(StrEnum):
-    """Where an order stands. The rows say it: `paid_by` and `closed_at`."""
+    """The status of an order, which its row holds as `paid_by` and `closed_at`."""
 
     OPEN = "open"
     """The order awaits payment."""
     CLOSED = "closed"
     """The shop cancelled the order: no payment starts, and open payments are still polled."""
     PAID = "paid"
-    """One payment has paid the order (I4). Final: a refund changes the payment, not this."""
+    """One payment has paid the order (I4). Final: a refund changes the payment and not the order."""
 
 
 _O = OrderStatus

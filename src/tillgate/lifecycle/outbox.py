@@ -11,7 +11,7 @@ __all__ = ["OUTBOX_TRANSITIONS", "OutboxStatus", "move_event"]
 
 
 class OutboxStatus(StrEnum):
-    """Where an outbox event stands. The row says it: `done_at`, `attempts` and `outcome`."""
+    """The status of an outbox event, which its row holds as `done_at`, `attempts` and `outcome`."""
 
     WAITING = "waiting"
     """The event is due, or waits behind an older one of its order."""
@@ -19,7 +19,7 @@ class OutboxStatus(StrEnum):
     """A delivery failed; the worker tries again."""
     DELIVERED = "delivered"
     ABANDONED = "abandoned"
-    """Staff dismissed the review of a remote event that fails: it is not tried again."""
+    """Staff dismissed the review of a failing remote event. The worker does not try it again."""
 
 
 _E = OutboxStatus

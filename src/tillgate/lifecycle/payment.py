@@ -1,7 +1,4 @@
-"""The payment's machine: its statuses, its table, and when a payment is polled.
-
-Late money is money: *failed*, *closed* and *expired* can still become *paid*. *Paid* is final (I9).
-"""
+"""The payment's machine and the times of its polls. Late money is money: every status can become *paid*, which is final (I9)."""
 
 from __future__ import annotations
 
@@ -26,18 +23,18 @@ __all__ = [
 
 
 class PaymentStatus(StrEnum):
-    """Where a payment, one attempt to pay one order, stands."""
+    """The status of a payment, which is one attempt to pay one order."""
 
     CREATED = "created"
-    """The row exists; whether the gateway knows of it is not known yet."""
+    """The row exists. The gateway may not know the payment yet."""
     PENDING = "pending"
-    """The gateway knows it and nobody has paid."""
+    """The gateway knows the payment and waits for the money."""
     PAID = "paid"
-    """The gateway's own query said so, for the right money (I1). Final."""
+    """The gateway's answer to a query says paid, for the right money, or staff accepted it (I1). Final."""
     FAILED = "failed"
     CLOSED = "closed"
     EXPIRED = "expired"
-    """The payment page timed out, and an answer given after that, or a person, said that nobody had paid."""
+    """The payment page timed out, and a later answer, or staff, said that no money came."""
 
 
 _P = PaymentStatus
@@ -54,7 +51,7 @@ PAYMENT_TRANSITIONS: Final = table(
 )
 
 OPEN_PAYMENT_STATUSES: Final = frozenset({_P.CREATED, _P.PENDING})
-"""Statuses in which a payment may still be paid in the ordinary course."""
+"""Statuses in which the shopper may still pay."""
 
 _EARLY_POLLS = tuple(timedelta(seconds=after) for after in (5, 15, 30, 60, 120, 300))
 _POLL = timedelta(minutes=10)
@@ -73,9 +70,9 @@ def move_payment(old: PaymentStatus, new: PaymentStatus) -> PaymentStatus:
 
 
 def decide_creation(outcome: CreatedPayment | TillgateError) -> PaymentStatus:
-    """Return where a *created* payment stands after the attempt to create it at the gateway (unspecified 13).
+    """Return the status of a *created* payment after the attempt to create it at the gateway (unspecified behaviour 13).
 
-    A refusal, and a request that never left, is *failed*, and is still polled later; an unknown outcome stays *created* and is watched.
+    A refusal and a request that never left give *failed*, which the worker still polls. An unknown outcome stays *created*.
     """
     if isinstance(outcome, CreatedPayment):
         return PaymentStatus.PENDING
@@ -85,27 +82,25 @@ def decide_creation(outcome: CreatedPayment | TillgateError) -> PaymentStatus:
 
 
 def next_poll(status: PaymentStatus, since: datetime, expires_at: datetime, now: datetime) -> datetime | None:
-    """Return when a payment is polled next, always after `now`, or None when never again.
+    """Return the time of a payment's next poll, always after `now`, or None for no further poll.
 
-    `since` is when an open payment was created, or when another one came to its status. An open one is watched closely at first and is
-    polled once more when its time to pay is over. Past that it is open only because the answers settle nothing, and a contradiction may
-    stand for ever: the pauses grow from a few minutes on, with the time that has passed. The others get tail looks.
+    `since` is the creation of an open payment, or the moment at which another one came to its status. The worker polls an open payment
+    often at first, and once at its expiry. After that the answers settle nothing, and the pauses grow. The others get a few late polls.
     """
     if status not in OPEN_PAYMENT_STATUSES:
-        came = min(since, now)  # a clock that ran ahead may have said when
+        came = min(since, now)  # a fast clock may have written it
         return next((moment for after in _TAIL_POLLS if (moment := came + after) > now), None)
     if now >= expires_at:
         return now + min(max(_OVERDUE_POLL, (now - expires_at) / _TAIL_RETRIES), LONGEST_BETWEEN_POLLS)
-    early = (since + after for after in _EARLY_POLLS if since <= now)  # a clock that ran ahead says nothing of how young a payment is
+    early = (since + after for after in _EARLY_POLLS if since <= now)  # a fast clock may have written `since`
     moment = next((moment for moment in early if moment > now), now + _POLL)
     return min(moment, max(expires_at, now + timedelta(seconds=1)))
 
 
 def next_retry(status: PaymentStatus, since: datetime, expires_at: datetime, now: datetime) -> datetime:
-    """Return when a payment is polled next after an answer that was inconclusive. Arguments as for `next_poll`.
+    """Return the time of a payment's next poll after an inconclusive answer; the arguments are those of `next_poll`.
 
-    Soon, for an open one. For another one the pause grows with the time it has been settled: a gateway that has forgotten old transactions
-    never answers about them, and must not be asked every few minutes for ever.
+    For an open payment the poll comes soon. For another one the pause grows with its age, since a gateway may have forgotten it.
     """
     pause = _RETRY if status in OPEN_PAYMENT_STATUSES else min(max(_RETRY, (now - since) / _TAIL_RETRIES), LONGEST_BETWEEN_POLLS)
     due = next_poll(status, since, expires_at, now)
@@ -113,5 +108,5 @@ def next_retry(status: PaymentStatus, since: datetime, expires_at: datetime, now
 
 
 def is_unanswered(status: PaymentStatus, expires_at: datetime, now: datetime) -> bool:
-    """Tell whether a payment that is still open should long have been settled by an answer: a person must know of it."""
+    """Return whether a payment is still open long after its expiry, which opens a review."""
     return status in OPEN_PAYMENT_STATUSES and now >= expires_at + _UNANSWERED_AFTER

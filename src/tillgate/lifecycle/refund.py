@@ -13,22 +13,22 @@ __all__ = ["BOUND_REFUND_STATUSES", "REFUND_TRANSITIONS", "RefundStatus", "decid
 
 
 class RefundStatus(StrEnum):
-    """Where a refund stands."""
+    """The status of a refund."""
 
     QUEUED = "queued"
     SENDING = "sending"
-    """It may be on its way. A crash here is an unknown outcome."""
+    """The request may be on its way. After a crash the outcome is unknown."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     UNKNOWN = "unknown"
-    """It may have been carried out. Never sent again by software (I6); blocks its amount (I5)."""
+    """The gateway may have refunded the money. Tillgate never sends it again (I6) and blocks its amount (I5)."""
 
 
 _R = RefundStatus
 
 REFUND_TRANSITIONS: Final = table(
     {
-        _R.QUEUED: {_R.SENDING, _R.FAILED},  # failed without being sent: staff withdrew it
+        _R.QUEUED: {_R.SENDING, _R.FAILED},  # failed: staff withdrew it
         _R.SENDING: {_R.SUCCEEDED, _R.FAILED, _R.UNKNOWN, _R.QUEUED},  # queued again: the request certainly did not leave
         _R.UNKNOWN: {_R.SUCCEEDED, _R.FAILED},  # by a notification on the refund's own address, or by staff
         _R.SUCCEEDED: set(),
@@ -37,7 +37,7 @@ REFUND_TRANSITIONS: Final = table(
 )
 
 BOUND_REFUND_STATUSES: Final = frozenset({_R.QUEUED, _R.SENDING, _R.UNKNOWN, _R.SUCCEEDED})
-"""Statuses in which a refund takes its amount, or may: together never more than the paid amount (I5)."""
+"""Statuses in which a refund takes or may take its amount. These refunds never exceed the paid amount (I5)."""
 
 
 def move_refund(old: RefundStatus, new: RefundStatus) -> RefundStatus:
@@ -46,10 +46,7 @@ def move_refund(old: RefundStatus, new: RefundStatus) -> RefundStatus:
 
 
 def decide_refund(outcome: Refunded | TillgateError) -> RefundStatus:
-    """Return where a *sending* refund stands after the attempt (unspecified 12 and 14).
-
-    Closed by default: what is not certain is *unknown*. What certainly never left is *queued* again, unless it never can leave.
-    """
+    """Return the status of a *sending* refund after the attempt: *queued* if nothing left, *unknown* in doubt (unspecified 12, 14)."""
     if isinstance(outcome, Refunded):
         return RefundStatus.SUCCEEDED
     if isinstance(outcome, Refused | InvalidRequest):

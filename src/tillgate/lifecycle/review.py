@@ -1,4 +1,4 @@
-"""The review's machine, and the one table that says what follows from each reason."""
+"""The review's machine, and the one table of the consequences of each reason."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ __all__ = [
 
 
 class ReviewStatus(StrEnum):
-    """Where a review stands."""
+    """The status of a review."""
 
     OPEN = "open"
     RESOLVED = "resolved"
     DISMISSED = "dismissed"
-    """Staff left it as it is, with a note. The same facts open no new review until an answer in order has come between."""
+    """Staff closed it without a change, with a note. The same facts open no new review until the gateway has given an answer in order."""
 
 
 _S = ReviewStatus
@@ -57,7 +57,7 @@ def move_review(old: ReviewStatus, new: ReviewStatus) -> ReviewStatus:
 
 
 class ReviewReason(StrEnum):
-    """Why staff must decide. The values are stored."""
+    """The reason why staff must decide. The values are stored."""
 
     AMOUNT_MISMATCH = "amount-mismatch"
     AMOUNT_MISSING = "amount-missing"
@@ -68,17 +68,17 @@ class ReviewReason(StrEnum):
     UNRECOGNISED_STATUS = "unrecognised-status"
     CHANGED_AFTER_PAID = "changed-after-paid"
     WRONG_CREDENTIALS = "wrong-credentials"
-    """The gateway refuses our queries: another merchantNo or token. Account-level."""
+    """The gateway refuses the account's queries: its merchantNo or token is wrong."""
     SIGNATURE_MISMATCH = "signature-mismatch"
-    """An answer was not signed with the account's token. Account-level."""
+    """An answer was not signed with the account's token."""
     ACCOUNT_GONE = "account-gone"
-    """The account that made a payment is not configured any more, or is another merchant's by now. Account-level."""
+    """The account of a payment is not configured any more, or belongs to another merchant."""
     GATEWAY_SILENT = "gateway-silent"
-    """The gateway has not answered for a while. Account-level."""
+    """The gateway has not answered for a while."""
     PAYMENT_UNKNOWN = "payment-unknown"
-    """The gateway does not know what it has created: another gateway, or one that forgets."""
+    """The gateway does not know a payment that it created."""
     PAYMENT_UNANSWERED = "payment-unanswered"
-    """The gateway answers, but for hours nothing that could be used about a payment whose time is over."""
+    """For hours after its expiry, the gateway has given no usable answer about a payment."""
     SECOND_PAYMENT = "second-payment"
     PAID_NOT_PAYABLE = "paid-not-payable"
     UNDERPAID = "underpaid"
@@ -86,15 +86,15 @@ class ReviewReason(StrEnum):
     DUPLICATE_TRANSACTION_NO = "duplicate-transaction-no"
     REFUND_UNKNOWN = "refund-unknown"
     REFUND_CONTRADICTED = "refund-contradicted"
-    """A refund was held to be refused, and the gateway says that it was done."""
+    """The gateway refused a refund, and then says that the refund is done."""
     REFUND_NOT_SENT = "refund-not-sent"
-    """A refund waits for hours, since no request could leave."""
+    """A refund has waited for hours, since no request could leave."""
     DELIVERY_FAILING = "delivery-failing"
     FORGED_NOTIFICATIONS = "forged-notifications"
 
 
 class ReviewAction(StrEnum):
-    """What staff can do about a review."""
+    """An action of staff on a review."""
 
     POLL = "poll"
     """Poll now; resolved when the answer is in order."""
@@ -109,17 +109,17 @@ class ReviewAction(StrEnum):
     WITHDRAW = "withdraw"
     """Withdraw a refund that waits to be sent."""
     RECORD_EXTERNAL_REFUND = "record-external-refund"
-    """Record the amount of a refund that was made in the gateway's own pages."""
+    """Record the amount of an external refund."""
     ACCEPT_AS_PAID = "accept-as-paid"
-    """Take the payment for paid with the amount that the gateway reports. The shop decides whether that is enough."""
+    """Accept the payment as paid with the amount that the gateway reports. The shop decides whether that is enough."""
     FORCE_EXPIRE = "mark-expired"
-    """Mark the payment as expired. Money that comes all the same is found."""
+    """Mark the payment as expired. The worker still finds late money."""
     DISMISS = "dismiss"
     """Close the review without a change, with a note. The same facts open no new review."""
 
 
 class Scope(StrEnum):
-    """What a review is about. One review per reason and subject is open."""
+    """The kind of subject of a review. At most one review per reason and subject is open."""
 
     PAYMENT = "payment"
     REFUND = "refund"
@@ -128,14 +128,14 @@ class Scope(StrEnum):
 
 
 class End(StrEnum):
-    """What closes a review without staff."""
+    """An event that closes a review without staff."""
 
     ANSWER = "answer"
     """An answer of the gateway that is in order."""
     FOUND = "found"
     """Any answer that finds the payment."""
     SETTLED = "settled"
-    """An answer in order after which the payment is open no more."""
+    """An answer in order after which the payment is no longer open."""
     FULL_REFUND = "full-refund"
     """A refund of the whole payment."""
     APPLIED = "applied"
@@ -146,12 +146,11 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewPolicy:
-    """What follows from a reason.
+    """The consequences of a reason.
 
-    `actions` stand in the order in which staff see them. `reported_paid`: the reason itself means that the gateway says paid.
-    `says_nothing`: the gateway says nothing of the payment. `updates`: a later answer updates the open review in place.
-    `blocks_refunds`: no refund is sent while the review is open, since the money may have left already (I5).
-    `holds_money`: the payment is paid, and all or a part of it pays nothing.
+    Staff see `actions` in this order. `reported_paid`: the reason itself means that the gateway says paid. `says_nothing`: the gateway says
+    nothing about the payment. `updates`: a later answer updates the open review in place. `blocks_refunds`: Tillgate sends no refund while
+    the review is open, since the gateway may have refunded the money already (I5). `holds_money`: paid money pays for no order.
     """
 
     scope: Scope
@@ -164,7 +163,7 @@ class ReviewPolicy:
     holds_money: bool = False
 
 
-_A, _Why = ReviewAction, ReviewReason
+_A, _R = ReviewAction, ReviewReason
 _POLL: Final = (_A.POLL, _A.DISMISS)
 _UNAPPLIED: Final = (_A.POLL, _A.FORCE_EXPIRE, _A.DISMISS)
 _HELD: Final = (_A.REFUND, _A.WITHDRAW, _A.DISMISS)
@@ -182,50 +181,50 @@ def _account(*more: End) -> ReviewPolicy:
 
 
 def _held(actions: tuple[ReviewAction, ...], *more: End) -> ReviewPolicy:
-    """Return the row of a paid payment whose money pays nothing, or not all of it."""
+    """Return the row of a paid payment with money that pays for no order."""
     return ReviewPolicy(scope=Scope.PAYMENT, actions=actions, ends=frozenset({End.FULL_REFUND, *more}), holds_money=True)
 
 
 POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
     {
-        _Why.AMOUNT_MISMATCH: _answer(_A.ACCEPT_AS_PAID, *_UNAPPLIED),
-        _Why.AMOUNT_MISSING: _answer(reported_paid=True),
-        _Why.CURRENCY_MISMATCH: _answer(),
-        _Why.TRANSACTION_NO_MISMATCH: _answer(),
-        _Why.TRANSACTION_NO_MISSING: _answer(reported_paid=True),
-        _Why.REFERENCE_MISMATCH: _answer(),
-        _Why.UNRECOGNISED_STATUS: _answer(),
-        _Why.PAYMENT_UNKNOWN: ReviewPolicy(
+        _R.AMOUNT_MISMATCH: _answer(_A.ACCEPT_AS_PAID, *_UNAPPLIED),
+        _R.AMOUNT_MISSING: _answer(reported_paid=True),
+        _R.CURRENCY_MISMATCH: _answer(),
+        _R.TRANSACTION_NO_MISMATCH: _answer(),
+        _R.TRANSACTION_NO_MISSING: _answer(reported_paid=True),
+        _R.REFERENCE_MISMATCH: _answer(),
+        _R.UNRECOGNISED_STATUS: _answer(),
+        _R.PAYMENT_UNKNOWN: ReviewPolicy(
             scope=Scope.PAYMENT, actions=_UNAPPLIED, ends=frozenset({End.FOUND, End.SETTLED}), updates=True, says_nothing=True
         ),
-        _Why.PAYMENT_UNANSWERED: ReviewPolicy(
+        _R.PAYMENT_UNANSWERED: ReviewPolicy(
             scope=Scope.PAYMENT, actions=_UNAPPLIED, ends=frozenset({End.FOUND, End.ANSWER}), updates=True, says_nothing=True
         ),
-        _Why.CHANGED_AFTER_PAID: ReviewPolicy(
+        _R.CHANGED_AFTER_PAID: ReviewPolicy(
             scope=Scope.PAYMENT,
             actions=(_A.POLL, _A.RECORD_EXTERNAL_REFUND, _A.DISMISS),
             ends=frozenset({End.FULL_REFUND}),
             updates=True,
             blocks_refunds=True,
         ),
-        _Why.WRONG_CREDENTIALS: _account(),
-        _Why.SIGNATURE_MISMATCH: _account(),
-        _Why.ACCOUNT_GONE: _account(),
-        _Why.GATEWAY_SILENT: _account(End.SUBJECT),
-        _Why.SECOND_PAYMENT: _held(_HELD),
-        _Why.PAID_NOT_PAYABLE: _held(_HELD_UNAPPLIED, End.APPLIED),
-        _Why.UNDERPAID: _held(_HELD_UNAPPLIED, End.APPLIED),
-        _Why.OVERPAID: _held(_HELD),
-        _Why.DUPLICATE_TRANSACTION_NO: ReviewPolicy(scope=Scope.PAYMENT, actions=_HELD),
-        # The amount of these two stays blocked until staff know, so neither can be dismissed.
-        _Why.REFUND_UNKNOWN: ReviewPolicy(scope=Scope.REFUND, actions=(_A.REFUND_DONE, _A.REFUND_NOT_DONE), ends=frozenset({End.SUBJECT})),
-        _Why.REFUND_NOT_SENT: ReviewPolicy(scope=Scope.REFUND, actions=(_A.WITHDRAW,), ends=frozenset({End.SUBJECT})),
-        _Why.REFUND_CONTRADICTED: ReviewPolicy(scope=Scope.REFUND, actions=(_A.RECORD_EXTERNAL_REFUND, _A.DISMISS), blocks_refunds=True),
-        _Why.DELIVERY_FAILING: ReviewPolicy(scope=Scope.EVENT, actions=(_A.REDELIVER, _A.DISMISS), ends=frozenset({End.SUBJECT})),
-        _Why.FORGED_NOTIFICATIONS: ReviewPolicy(scope=Scope.PAYMENT, actions=(_A.DISMISS,)),
+        _R.WRONG_CREDENTIALS: _account(),
+        _R.SIGNATURE_MISMATCH: _account(),
+        _R.ACCOUNT_GONE: _account(),
+        _R.GATEWAY_SILENT: _account(End.SUBJECT),
+        _R.SECOND_PAYMENT: _held(_HELD),
+        _R.PAID_NOT_PAYABLE: _held(_HELD_UNAPPLIED, End.APPLIED),
+        _R.UNDERPAID: _held(_HELD_UNAPPLIED, End.APPLIED),
+        _R.OVERPAID: _held(_HELD),
+        _R.DUPLICATE_TRANSACTION_NO: ReviewPolicy(scope=Scope.PAYMENT, actions=_HELD),
+        # The amount of these two stays blocked until staff decide, so staff cannot dismiss them.
+        _R.REFUND_UNKNOWN: ReviewPolicy(scope=Scope.REFUND, actions=(_A.REFUND_DONE, _A.REFUND_NOT_DONE), ends=frozenset({End.SUBJECT})),
+        _R.REFUND_NOT_SENT: ReviewPolicy(scope=Scope.REFUND, actions=(_A.WITHDRAW,), ends=frozenset({End.SUBJECT})),
+        _R.REFUND_CONTRADICTED: ReviewPolicy(scope=Scope.REFUND, actions=(_A.RECORD_EXTERNAL_REFUND, _A.DISMISS), blocks_refunds=True),
+        _R.DELIVERY_FAILING: ReviewPolicy(scope=Scope.EVENT, actions=(_A.REDELIVER, _A.DISMISS), ends=frozenset({End.SUBJECT})),
+        _R.FORGED_NOTIFICATIONS: ReviewPolicy(scope=Scope.PAYMENT, actions=(_A.DISMISS,)),
     }
 )
-"""One row per reason: the only place that says what follows from it."""
+"""One row per reason: the only place for its consequences."""
 
 
 def reasons(**wanted: object) -> frozenset[ReviewReason]:
@@ -238,24 +237,23 @@ def reasons(**wanted: object) -> frozenset[ReviewReason]:
 
 
 class Claim(IntEnum):
-    """What an answer that could not be applied says of whether the payment is paid, the least first."""
+    """The claim of an answer about a payment, the weakest first."""
 
     NONE = 0
-    """The gateway says nothing of the payment."""
+    """The gateway says nothing about the payment."""
     UNPAID = 1
     UNCLEAR = 2
-    """The gateway uses a status word that the dialect does not know, and that may mean paid."""
+    """The gateway uses an unknown status word, which may mean paid."""
     PAID = 3
 
 
 UNRECOGNISED: Final = "unrecognised"
-"""The fact that holds a status word that the dialect does not know."""
+"""The name of the fact that holds an unknown status word."""
 
 
 def claim_of(reason: str, facts: Mapping[str, Any], *, reported_paid: bool) -> Claim:
-    """Return what the gateway claims of the payment, by the stored facts of a review."""
-    policy = POLICIES.get(ReviewReason(reason)) if reason in POLICIES else None
-    if policy is not None and policy.says_nothing:
+    """Return the gateway's claim, from the stored facts of a review."""
+    if reason in reasons(says_nothing=True):
         return Claim.NONE
     if reported_paid:
         return Claim.PAID
@@ -263,14 +261,14 @@ def claim_of(reason: str, facts: Mapping[str, Any], *, reported_paid: bool) -> C
 
 
 def facts_version(reason: str, facts: Mapping[str, Any], *, reported_paid: bool) -> str:
-    """Return a short hash of the facts that a review compares. Two reviews with one version say the same, in any language."""
+    """Return a short hash of the compared facts of a review, the same in any language."""
     said = json.dumps([str(reason), bool(reported_paid), {name: str(value) for name, value in facts.items()}], sort_keys=True)
     return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenReview:
-    """What `interpret` needs to know of a review that is open."""
+    """The facts of an open review that `interpret` needs."""
 
     reason: str
     opened_at: datetime

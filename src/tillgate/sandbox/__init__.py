@@ -1,11 +1,11 @@
 """An emulator of the payment gateway: the three endpoints, a payment page, notifications, and every fault on demand.
 
-It imports no other part of the package, and so judges the wire format independently. `Service` needs nothing but the standard
-library. The server behind `Sandbox` and `serve` is loaded on first use.
+It imports no other part of the package, and so judges the wire format independently. The server is loaded on first use.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from .answers import Answer
@@ -49,16 +49,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load the parts that need the server's dependencies on first use."""
-    if name in ("Sandbox", "serve"):
-        from . import server
-
-        return getattr(server, name)
-    if name == "create_app":
-        from .app import create_app
-
-        return create_app
-    if name == "Control":
-        from .control import Control
-
-        return Control
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = {"Sandbox": "server", "serve": "server", "create_app": "app", "Control": "control"}.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{module}", __name__), name)

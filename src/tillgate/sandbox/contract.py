@@ -1,7 +1,4 @@
-"""The interface as data: the paths, the allowed values and the codes of the answers.
-
-The reader of requests, the OpenAPI document and the pages all use these tables.
-"""
+"""The interface as data, for the reader of requests, the OpenAPI document and the pages: paths, allowed values and codes."""
 
 from __future__ import annotations
 
@@ -33,17 +30,7 @@ CURRENCIES = ("USD",)
 
 REQUIRED: MappingProxyType[Operation, tuple[str, ...]] = MappingProxyType(
     {
-        "pay": (
-            "merchantNo",
-            "verifySign",
-            "currency",
-            "amount",
-            "vendor",
-            "reference",
-            "terminal",
-            "ipnUrl",
-            "callbackUrl",
-        ),
+        "pay": (*("merchantNo", "verifySign", "currency", "amount", "vendor"), *("reference", "terminal", "ipnUrl", "callbackUrl")),
         "query": ("merchantNo", "verifySign", "reference"),
         "refund": ("merchantNo", "verifySign", "reference", "amount"),
     }
@@ -53,26 +40,11 @@ OPTIONAL: MappingProxyType[Operation, tuple[str, ...]] = MappingProxyType(
 )
 
 # "The request examples for tran-query and refund use the path prefix /app-data-search/v1/" (Endpoints; unspecified behaviour 2).
-PATHS: MappingProxyType[str, MappingProxyType[str, Operation]] = MappingProxyType(
-    {
-        "online": MappingProxyType({"/online/v1/secure-pay": "pay", "/online/v1/tran-query": "query", "/online/v1/refund": "refund"}),
-        "examples": MappingProxyType(
-            {
-                "/online/v1/secure-pay": "pay",
-                "/app-data-search/v1/tran-query": "query",
-                "/app-data-search/v1/refund": "refund",
-            }
-        ),
-        "both": MappingProxyType(
-            {
-                "/online/v1/secure-pay": "pay",
-                "/online/v1/tran-query": "query",
-                "/online/v1/refund": "refund",
-                "/app-data-search/v1/tran-query": "query",
-                "/app-data-search/v1/refund": "refund",
-            }
-        ),
-    }
+_PAY: dict[str, Operation] = {"/online/v1/secure-pay": "pay"}
+_ONLINE: dict[str, Operation] = {"/online/v1/tran-query": "query", "/online/v1/refund": "refund"}
+_EXAMPLES: dict[str, Operation] = {"/app-data-search/v1/tran-query": "query", "/app-data-search/v1/refund": "refund"}
+PATHS: MappingProxyType[str, dict[str, Operation]] = MappingProxyType(
+    {"online": _PAY | _ONLINE, "examples": _PAY | _EXAMPLES, "both": _PAY | _ONLINE | _EXAMPLES}
 )
 
 # The interface names only success and the unknown order; the other codes are those of the gateway's family (unspecified behaviour 12).

@@ -1,13 +1,11 @@
-"""The acts of a test or a developer on a running emulator: one lock around the service, and a bell that wakes the sender.
-
-`Sandbox.control` is one of these; `control_api` offers the same over HTTP.
-"""
+"""The acts of a test or a developer on a running emulator: one lock around the service, and a bell that wakes the sender."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 
 from .answers import Answer
@@ -38,10 +36,8 @@ class Control:
 
     def handle(self, path: str, content_type: str, body: bytes) -> Answer:
         """Answer one call of a client."""
-        with self.lock:
-            answer = self.service.handle(path, content_type, body)
-            self._ring_if_earlier()
-            return answer
+        with self._acting():
+            return self.service.handle(path, content_type, body)
 
     def due_notifications(self) -> tuple[list[NotificationAttempt], float | None]:
         """Take the notifications that are due now; return them with the seconds until the next one."""
@@ -54,24 +50,24 @@ class Control:
 
     def notification_answered(self, attempt: NotificationAttempt, http_status: int | None, body: bytes, error: str) -> None:
         """Record the result of one sending."""
-        with self.lock:
+        with self._acting():
             self.service.notification_answered(attempt, http_status, body, error)
-            self._ring_if_earlier()
 
-    def _ring_if_earlier(self) -> None:
-        """Wake the sender only for something earlier than it waits for: most calls cause nothing soon."""
-        due = self.service.next_due()
-        if due is not None and due < self.wakes_at:
-            self.ring()
+    @contextmanager
+    def _acting(self) -> Iterator[None]:
+        """Hold the lock, and then wake the sender if something is due earlier than it waits for: most acts cause nothing soon."""
+        with self.lock:
+            yield
+            due = self.service.next_due()
+            if due is not None and due < self.wakes_at:
+                self.ring()
 
     # Acts on a transaction, named by its number or its reference.
 
     def decide(self, key: str, decision: Decision) -> str | None:
         """Decide in the shopper's place, and return the shopper's next address. A failed or expired payment can be paid late."""
-        with self.lock:
-            redirect = self.service.decide(self.service.find(key).transaction_no, decision, late=True)
-            self._ring_if_earlier()
-            return redirect
+        with self._acting():
+            return self.service.decide(self.service.find(key).transaction_no, decision, late=True)
 
     def pay(self, key: str) -> str | None:
         """Pay in the shopper's place."""
@@ -87,22 +83,18 @@ class Control:
 
     def settle_at_payment_page(self, transaction: Transaction, decision: Decision) -> str | None:
         """Do the action of the shopper's own button; only an open payment allows it."""
-        with self.lock:
-            redirect = self.service.decide(transaction.transaction_no, decision)
-            self._ring_if_earlier()
-            return redirect
+        with self._acting():
+            return self.service.decide(transaction.transaction_no, decision)
 
     def expire(self, key: str) -> None:
         """Let the time-out pass now."""
-        with self.lock:
+        with self._acting():
             self.service.expire(self.service.find(key).transaction_no)
-            self._ring_if_earlier()
 
     def reverse(self, key: str) -> None:
         """Take the payment back, as a charge-back does."""
-        with self.lock:
+        with self._acting():
             self.service.reverse(self.service.find(key).transaction_no)
-            self._ring_if_earlier()
 
     def refund(self, key: str, amount: str) -> None:
         """Refund behind the merchant's back, as the staff of the gateway's back office can do."""
@@ -173,8 +165,8 @@ class Control:
         """Return the whole state that a test may need, as JSON can carry it, without tokens and signatures."""
         with self.lock:
             service = self.service
-            options = {item.name: _plain(getattr(service.options, item.name)) for item in fields(service.options)}
-            options["merchants"] = sorted(service.options.merchants)
+            options = {item.name: getattr(service.options, item.name) for item in fields(service.options)}
+            options |= {"merchants": sorted(service.options.merchants), "faults": dict(service.options.faults)}
             return {
                 "now": self.clock(),
                 "options": options,
@@ -203,9 +195,3 @@ class Control:
             "expiresAt": transaction.expires_at,
             "decidedAt": transaction.decided_at,
         }
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value

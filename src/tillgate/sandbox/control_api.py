@@ -1,12 +1,10 @@
-"""The control API: `Control` over HTTP, as JSON, for tests in other languages and for curl.
-
-A client without access gets 404 for every address below `/_control/`, as if the API did not exist.
-"""
+"""The control API: `Control` over HTTP, as JSON. A client without access gets 404 for every address below `/_control/`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from typing import get_args
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -19,6 +17,9 @@ from .notifications import NotificationKind
 
 Body = dict[str, object]
 Action = Callable[[Control, Request, Body], object]
+
+_ACTIONS = ("pay", "decline", "leave", "expire", "reverse", "refund")
+"""The names of the methods of `Control` that are actions on a transaction."""
 
 
 def routes(control: Control, access: Access) -> list[Route]:
@@ -116,25 +117,18 @@ def _show(control: Control, request: Request, body: Body) -> object:
 
 def _act(control: Control, request: Request, body: Body) -> object:
     key, action = request.path_params["key"], request.path_params["action"]
-    redirect: str | None = None
-    if action == "refund":
-        _only(body, "amount")
-        control.refund(key, _text(body, "amount", "") or "")
-    elif action in ("expire", "reverse"):
-        _only(body)
-        (control.expire if action == "expire" else control.reverse)(key)
-    elif action in ("pay", "decline", "leave"):
-        _only(body)
-        redirect = control.decide(key, action)
-    else:
-        raise ValueError(f"there is no action {action!r}: pay, decline, leave, expire, reverse, refund, notifications")
+    if action not in _ACTIONS:
+        raise ValueError(f"there is no action {action!r}: {', '.join(_ACTIONS)}, notifications")
+    _only(body, *(["amount"] if action == "refund" else []))
+    given = [_text(body, "amount", "")] if action == "refund" else []
+    redirect = getattr(control, action)(key, *given)
     with control.lock:
         return {"redirect": redirect, "transaction": control.describe(control.service.find(key))}
 
 
 def _notify(control: Control, request: Request, body: Body) -> None:
     _only(body, "kind", "status")
-    kinds: tuple[NotificationKind, ...] = ("payment", "refund", "forged", "stale")
+    kinds: tuple[NotificationKind, ...] = get_args(NotificationKind)
     wanted = _text(body, "kind", "payment")
     kind = next((one for one in kinds if one == wanted), None)
     if kind is None:

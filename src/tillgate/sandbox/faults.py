@@ -1,8 +1,7 @@
 """Every way in which the emulated gateway can misbehave, as data, and the one place that decides when it does.
 
-A fault strikes at an *occasion*: one of the three operations, or one of the moments of a transaction's life (its creation, a shopper's
-decision, a shopper's return, a notification that becomes due). Three sources can call for a fault, in this order: the control API
-(planned), the amount of the transaction (magic), and chance (`Options.faults`, drawn from the seed).
+A fault strikes at an *occasion*: one of the three operations, or a moment in the life of a transaction. Three sources call for a fault, in
+this order: the control API (planned), the amount (magic), and chance (`Options.faults`, drawn from the seed).
 """
 
 from __future__ import annotations
@@ -24,11 +23,7 @@ _CALLS: tuple[Occasion, ...] = ("pay", "query", "refund")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to misbehave.
-
-    `stage` says how the fault relates to the work: *instead* of it, *damage* to the answer after it was done, or a *moment* outside the
-    three calls.
-    """
+    """One way to misbehave: *instead* of the work, as *damage* to the answer after it, or at a *moment* outside the three calls."""
 
     name: str
     stage: Stage
@@ -86,10 +81,7 @@ FAULTS: Mapping[str, Fault] = MappingProxyType({fault.name: fault for fault in _
 
 @dataclass(frozen=True, slots=True)
 class Magic:
-    """The fault that an amount of 13 dollars and some cents causes: `fault`, at `occasion`, so many `times` (0: always).
-
-    The occasion *carrier* is the call that carries the amount: the creation or the refund.
-    """
+    """The fault of one amount, so many `times` (0: always); the occasion *carrier* is the call that carries the amount."""
 
     cents: int
     fault: str
@@ -154,14 +146,17 @@ _TABLE = (
 MAGIC: Mapping[int, Magic] = MappingProxyType({MAGIC_DOLLARS * 100 + row.cents: row for row in _TABLE})
 
 
+def _known(key: str, name: str) -> Fault:
+    if name not in FAULTS:
+        raise UnknownOption(key, *difflib.get_close_matches(name, FAULTS, n=1))
+    return FAULTS[name]
+
+
 def check_probabilities(faults: Mapping[str, float]) -> None:
     """Raise for a fault that does not exist, cannot strike at the given occasion, or has no probability from 0 to 1."""
     for key, probability in faults.items():
         occasion, _, name = key.rpartition(".")
-        fault = FAULTS.get(name)
-        if fault is None:
-            near = difflib.get_close_matches(name, FAULTS, n=1)
-            raise UnknownOption(key, near[0] if near else "")
+        fault = _known(key, name)
         if occasion and occasion not in fault.occasions:
             raise WrongOption(key, probability, f"one of the occasions {', '.join(fault.occasions)}")
         if not isinstance(probability, (int, float)) or not 0 <= probability <= 1:
@@ -201,10 +196,7 @@ class FaultPlan:
 
     def plan(self, name: str, *, occasion: str | None = None, reference: str | None = None, times: int = 1) -> Planned:
         """Plan a fault for the next `times` fitting occasions."""
-        fault = FAULTS.get(name)
-        if fault is None:
-            near = difflib.get_close_matches(name, FAULTS, n=1)
-            raise UnknownOption(name, near[0] if near else "")
+        fault = _known(name, name)
         fitting: Occasion | None = next((one for one in fault.occasions if one == occasion), None)
         if occasion is not None and fitting is None:
             raise WrongOption(name, occasion, f"one of the occasions {', '.join(fault.occasions)}")

@@ -1,7 +1,4 @@
-"""The ledger of transactions: their state, their changes, and the notifications that the changes cause.
-
-It knows nothing of requests and answers: `service.Service` puts the three endpoints on top of it.
-"""
+"""The ledger of transactions: their state, their changes, and the notifications that the changes cause."""
 
 from __future__ import annotations
 
@@ -66,9 +63,8 @@ class Ledger:
 
     def find(self, key: str) -> Transaction:
         """Find a transaction by its number, or by its reference with the newest first."""
-        found = self._transactions.get(key)
-        if found is None:
-            found = next((one for one in reversed(self._transactions.values()) if one.reference == key), None)
+        by_reference = (one for one in reversed(self._transactions.values()) if one.reference == key)
+        found = self._transactions.get(key) or next(by_reference, None)
         if found is None:
             raise UnknownTransaction(key)
         return found
@@ -91,48 +87,34 @@ class Ledger:
 
     def word(self, transaction: Transaction) -> str:
         """Return the status word for the state of a transaction (unspecified behaviour 6, 18 and 19)."""
-        options = self.options
-        if transaction.status == "paid" and transaction.refunds:
-            whole = transaction.refunded_cents == transaction.cents
-            return options.word_refunded if whole else options.word_partly_refunded
-        return {
-            "pending": options.word_pending,
-            "paid": options.word_paid,
-            "failed": options.word_failed,
-            "expired": options.word_expired,
-            "reversed": options.word_reversed,
-        }[transaction.status]
+        status: str = transaction.status
+        if status == "paid" and transaction.refunds:
+            status = "refunded" if transaction.refunded_cents == transaction.cents else "partly_refunded"
+        word: str = getattr(self.options, f"word_{status}")
+        return word
 
     def decide(self, transaction_no: str, decision: Decision, *, late: bool = False) -> str | None:
-        """Apply the shopper's decision, and return the address that the shopper is sent to, or None for nowhere.
-
-        `late` pays a transaction that has failed or expired: late money is still money (unspecified behaviour 19).
-        """
+        """Apply the shopper's decision; return the shopper's next address, if any. `late` pays a failed or expired payment."""
         now = self.clock()
         self.settle(now)
         transaction = self.find(transaction_no)
         if transaction.status != "pending" and not (late and decision == "pay" and transaction.status in ("failed", "expired")):
             raise NotPossible(f"transaction {transaction_no} is {transaction.status}: nothing is left to decide")
         self.journal.add(now, "event", f"the shopper chose {decision}", transaction)
-        if decision == "pay" and self._strike("decision", transaction):
+        if decision == "leave":
+            transaction.left = True
+        elif decision == "decline" or not self._strike("decision", transaction):
+            self._become(transaction, "paid" if decision == "pay" else "failed", now)
+        else:
             self._become(transaction, "failed", now)
             self._schedule(now + self.options.late_seconds, "late_money", transaction)
-        elif decision == "pay":
-            self._become(transaction, "paid", now)
-        elif decision == "decline":
-            self._become(transaction, "failed", now)
-        else:
-            transaction.left = True
-        return self._send_back(transaction)
-
-    def _send_back(self, transaction: Transaction) -> str | None:
         fault = self._strike("callback", transaction)
         if fault is None:
             return self.way_back(transaction)
         return None if fault.name == "no_return" else notifications.ascii_address(transaction.callback_url)
 
     def way_back(self, transaction: Transaction) -> str:
-        """Return the callback address for a shopper who goes back now."""
+        """Return the callback address for a return of the shopper now."""
         return notifications.way_back(transaction, self.word(transaction), self.options)
 
     def expire(self, transaction_no: str) -> None:
@@ -185,21 +167,14 @@ class Ledger:
         """Return the time of the next scheduled change: an expiry, late money or a notification."""
         while self._events and self._events[0][2] == "expire" and self._events[0][3].status != "pending":
             heapq.heappop(self._events)
-        times = [self._events[0][0]] if self._events else []
-        notification_at = self.outbox.next_due()
-        return min([*times, notification_at], default=None) if notification_at is not None else min(times, default=None)
+        change_at = self._events[0][0] if self._events else None
+        return min((at for at in (change_at, self.outbox.next_due()) if at is not None), default=None)
 
     def _become(self, transaction: Transaction, status: Status, now: float) -> None:
         transaction.status = status
         transaction.decided_at = now
         self.journal.add(now, "event", f"the transaction is {status}", transaction)
-        options = self.options
-        told = {
-            "paid": options.notification_on_paid,
-            "failed": options.notification_on_failed,
-            "expired": options.notification_on_expired,
-        }
-        if told.get(status):
+        if getattr(self.options, f"notification_on_{status}", False):
             self._put_notification("payment", transaction, None, now)
 
     def _put_notification(
@@ -211,10 +186,7 @@ class Ledger:
         if struck == "notification_missing":
             return
         status = word or self.word(transaction)
-        if refund is None:
-            payload = notifications.payment_payload(transaction, status, at)
-        else:
-            payload = notifications.refund_payload(transaction, refund, status, at)
+        payload = notifications.payload(transaction, refund, status, at)
         if struck == "notification_wrong_amount":
             payload["amount"] = answers.cent_more(payload["amount"])
         wrong = struck == "notification_bad_signature" or kind == "forged"
@@ -222,10 +194,10 @@ class Ledger:
         first_at = at + (self.options.late_seconds if struck == "notification_late" else 0)
         signature = "wrong" if wrong else self.options.notification_signature
         for _ in range(2 if struck == "notification_duplicate" else 1):
-            self.outbox.put(kind=kind, transaction=transaction, url=url, payload=payload, at=first_at, signature=signature)
+            self.outbox.put(kind, transaction, url, payload, at=first_at, signature=signature)
         if struck == "notification_reordered":
             stale = payload | {"status": self.options.word_pending}
-            self.outbox.put(kind="stale", transaction=transaction, url=url, payload=stale, at=first_at + 1, signature=signature)
+            self.outbox.put("stale", transaction, url, stale, at=first_at + 1, signature=signature)
 
     def _magic(self, occasion: Occasion, transaction: Transaction | None, amount: str) -> Fault | None:
         """Return the fault that an amount calls for, if it is one of the magic ones."""
@@ -233,9 +205,9 @@ class Ledger:
             return None
         cents = cents_of(amount) if occasion in ("pay", "refund") else None if transaction is None else transaction.cents
         magic: Magic | None = MAGIC.get(cents) if cents is not None else None
-        if magic is None or not (magic.occasion == occasion or (magic.occasion == "carrier" and occasion in ("pay", "refund"))):
+        if magic is None or occasion not in FAULTS[magic.fault].occasions:
             return None
-        if occasion not in FAULTS[magic.fault].occasions:
+        if magic.occasion != occasion and (magic.occasion != "carrier" or occasion not in ("pay", "refund")):
             return None
         if magic.times and transaction is not None:
             if transaction.magic_used >= magic.times:

@@ -6,6 +6,8 @@ import json
 import re
 from urllib.parse import parse_qsl
 
+from .requests import Bare
+
 _SIGNATURE = re.compile(r"(verifySign\"?\s*(?:=|:)\s*\"?)([0-9A-Za-z]{1,4})[0-9A-Za-z]*")
 _LONGEST = 4000
 
@@ -18,7 +20,7 @@ def shown(body: bytes) -> str:
 
 def _pretty(text: str) -> str:
     try:
-        found = json.loads(text, parse_float=_AsWritten, parse_int=_AsWritten)
+        found = json.loads(text, parse_float=Bare, parse_int=Bare)
         if isinstance(found, (dict, list)):
             return "\n".join(_lines(found))
     except (ValueError, RecursionError):
@@ -28,12 +30,6 @@ def _pretty(text: str) -> str:
         pairs = parse_qsl(query, keep_blank_values=True)
         return "\n".join([*([address + mark] if address else []), *(f"{name}={value}" for name, value in pairs)])
     return text
-
-
-class _AsWritten(str):
-    """A number as it stood on the wire, so that the page shows 12.50 and not 12.5."""
-
-    __slots__ = ()
 
 
 def _lines(value: object, indent: str = "") -> list[str]:
@@ -51,6 +47,4 @@ def _lines(value: object, indent: str = "") -> list[str]:
 
 
 def _scalar(value: object) -> str:
-    if isinstance(value, _AsWritten):
-        return str(value)
-    return json.dumps(value, ensure_ascii=False)
+    return str(value) if isinstance(value, Bare) else json.dumps(value, ensure_ascii=False)

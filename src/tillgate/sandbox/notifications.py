@@ -1,8 +1,4 @@
-"""Notifications to the merchant and the shopper's return: their content, their times and their acknowledgement.
-
-The interface names the events and leaves payload, method, signature and acknowledgement open ("Events"; unspecified behaviour 8, 9 and
-10). This module follows the gateway's family, and every choice is a switch.
-"""
+"""Notifications to the merchant and the shopper's return, in the form of the gateway's family (unspecified behaviour 8, 9 and 10)."""
 
 from __future__ import annotations
 
@@ -64,14 +60,7 @@ class Outbox:
     count: int = 0
 
     def put(
-        self,
-        *,
-        kind: NotificationKind,
-        transaction: Transaction,
-        url: str,
-        payload: Mapping[str, str],
-        at: float,
-        signature: str,
+        self, kind: NotificationKind, transaction: Transaction, url: str, payload: Mapping[str, str], *, at: float, signature: str
     ) -> Notification:
         """Schedule a notification for its first sending."""
         self.count += 1
@@ -103,10 +92,7 @@ class Outbox:
         return due
 
     def answered(self, attempt: NotificationAttempt, *, acknowledged: bool, now: float, schedule: tuple[float, ...]) -> Notification | None:
-        """Record the result of a sending: the notification is settled, waits for its next time, or ends after the last time.
-
-        After `reset`, the result of an older sending may still arrive. It may carry the number of a newer notification.
-        """
+        """Record the result of a sending: the notification is settled, waits for its next time, or ends after the last time."""
         notification = self._sending.get(attempt.notification_no)
         if notification is None or notification.transaction.transaction_no != attempt.transaction_no:
             return None
@@ -120,9 +106,9 @@ class Outbox:
         return notification
 
 
-def payment_payload(transaction: Transaction, status: str, now: float) -> dict[str, str]:
-    """Write the content of a notification about a payment, in the family's words."""
-    return {
+def payload(transaction: Transaction, refund: Refund | None, status: str, now: float) -> dict[str, str]:
+    """Write the content of a notification about a payment or a refund of it, in the family's words."""
+    about_payment = {
         "transactionNo": transaction.transaction_no,
         "reference": transaction.reference,
         "amount": transaction.amount,
@@ -132,14 +118,7 @@ def payment_payload(transaction: Transaction, status: str, now: float) -> dict[s
         "time": datetime.fromtimestamp(now, UTC).strftime("%Y%m%d%H%M%S"),
         "vendorId": f"{transaction.vendor}-{transaction.transaction_no[-8:]}",
     }
-
-
-def refund_payload(transaction: Transaction, refund: Refund, status: str, now: float) -> dict[str, str]:
-    """Write the content of a notification about a refund: the payment's words and the refund's own number and amount."""
-    return payment_payload(transaction, status, now) | {
-        "refundTransactionNo": refund.refund_no,
-        "refundAmount": refund.amount,
-    }
+    return about_payment | ({"refundTransactionNo": refund.refund_no, "refundAmount": refund.amount} if refund else {})
 
 
 def attempt(notification: Notification, token: str, options: Options) -> NotificationAttempt:
@@ -150,42 +129,23 @@ def attempt(notification: Notification, token: str, options: Options) -> Notific
         payload[signing.FIELD] = make(payload, token)
     url, content_type, body = notification.url, "", b""
     if options.notification_method == "GET":
-        url = _with_query(url, urlencode(payload))
+        parts = urlsplit(url)
+        url = parts._replace(query="&".join(filter(None, (parts.query, urlencode(payload))))).geturl()
     elif options.notification_format == "json":
         content_type, body = "application/json", json.dumps(payload).encode()
     else:
         content_type, body = "application/x-www-form-urlencoded", urlencode(payload).encode()
-    number = notification.transaction.transaction_no
-    return NotificationAttempt(
-        notification.notification_no,
-        notification.sends,
-        notification.kind,
-        number,
-        options.notification_method,
-        ascii_address(url),
-        content_type,
-        body,
-    )
-
-
-def _with_query(url: str, query: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(query="&".join(filter(None, (parts.query, query)))).geturl()
+    numbers = (notification.notification_no, notification.sends, notification.kind, notification.transaction.transaction_no)
+    return NotificationAttempt(*numbers, options.notification_method, ascii_address(url), content_type, body)
 
 
 def acknowledges(http_status: int | None, body: bytes, rule: str) -> bool:
-    """Return whether an answer settles a notification.
-
-    The answer must be HTTP 200 and exactly `success` (unspecified behaviour 9), or HTTP 200 with any body if the switch allows that.
-    """
+    """Return whether an answer, HTTP 200 with `success`, or with any body, settles a notification (unspecified behaviour 9)."""
     return http_status == 200 and (rule == "any" or body == b"success")
 
 
 def way_back(transaction: Transaction, status: str, options: Options) -> str:
-    """Return the callback address with its macros replaced, each value escaped.
-
-    See "Create payment", callbackUrl, and unspecified behaviour 10.
-    """
+    """Return the callback address with its macros replaced, each value escaped ("Create payment"; unspecified behaviour 10)."""
     values = {
         "amount": transaction.amount,
         "status": status,

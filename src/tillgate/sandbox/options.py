@@ -1,6 +1,6 @@
 """All options as one frozen value: each unspecified behaviour of the interface is a field, each fault a probability.
 
-The rows in the comments are those of the table of unspecified behaviour in docs/reference/dialect.md, which the client's dialects use too.
+The rows in the comments are those of the table of unspecified behaviour in docs/reference/dialect.md.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import difflib
 import http
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
@@ -109,39 +109,41 @@ class Options:
     journal_entries: int = 20_000
 
     def __post_init__(self) -> None:
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise WrongOption(name, getattr(self, name), f"one of {', '.join(allowed)}")
-        if self.public_url and not _is_address(self.public_url):
-            raise WrongOption("public_url", self.public_url, "an http or https address, such as https://pay.example")
-        for name in _COUNTS:
-            if not 0 <= getattr(self, name) <= _MOST:
-                raise WrongOption(name, getattr(self, name), f"from 0 to {_MOST:,}")
-        if not 200 <= self.refusal_http_status < 500 or self.refusal_http_status not in _STATUSES_WITH_A_BODY:
-            raise WrongOption(
-                "refusal_http_status", self.refusal_http_status, "a status from 200 to 499 that HTTP knows, and that has a body"
-            )
-        schedule = self.notification_schedule_seconds
-        if not schedule or not all(map(_is_duration, schedule)) or list(schedule) != sorted(schedule):
-            raise WrongOption("notification_schedule_seconds", schedule, f"rising numbers up to {_MOST:,}, at least one")
-        for name in ("macros", "notification_hosts"):
-            if not all(isinstance(text, str) for text in getattr(self, name)):
-                raise WrongOption(name, getattr(self, name), "texts")
-        if cents_of(self.minimum_amount) is None or (self.maximum_amount and cents_of(self.maximum_amount) is None):
-            raise WrongOption("minimum_amount", (self.minimum_amount, self.maximum_amount), "plain decimals")
-        if not self.merchants or not all(number and isinstance(token, str) and token for number, token in self.merchants.items()):
-            raise WrongOption("merchants", tuple(self.merchants), "at least one merchantNo, each with a token, which is text")
-        _check_pattern(self.reference_pattern)
+        for name, is_right, allowed in self._rules():
+            if not is_right:
+                raise WrongOption(name, tuple(self.merchants) if name == "merchants" else getattr(self, name), allowed)
+        try:
+            re.compile(self.reference_pattern)
+        except re.error as error:
+            raise WrongOption("reference_pattern", self.reference_pattern, f"a regular expression ({error})") from error
         check_probabilities(self.faults)
         object.__setattr__(self, "merchants", MappingProxyType(dict(self.merchants)))
         object.__setattr__(self, "faults", MappingProxyType(dict(self.faults)))
 
+    def _rules(self) -> Iterator[tuple[str, bool, str]]:
+        """Yield the name of each option, whether its value is right, and the allowed values."""
+        for name, choices in _CHOICES.items():
+            yield name, getattr(self, name) in choices, f"one of {', '.join(choices)}"
+        yield "public_url", not self.public_url or _is_address(self.public_url), "an http or https address, such as https://pay.example"
+        for name in _COUNTS:
+            yield name, 0 <= getattr(self, name) <= _MOST, f"from 0 to {_MOST:,}"
+        has_body = 200 <= self.refusal_http_status < 500 and self.refusal_http_status in _STATUSES_WITH_A_BODY
+        yield "refusal_http_status", has_body, "a status from 200 to 499 that HTTP knows, and that has a body"
+        schedule = self.notification_schedule_seconds
+        rises = bool(schedule) and all(map(_is_duration, schedule)) and list(schedule) == sorted(schedule)
+        yield "notification_schedule_seconds", rises, f"rising numbers up to {_MOST:,}, at least one"
+        for name in ("macros", "notification_hosts"):
+            yield name, all(isinstance(text, str) for text in getattr(self, name)), "texts"
+        yield "minimum_amount", cents_of(self.minimum_amount) is not None, "a plain decimal"
+        yield "maximum_amount", not self.maximum_amount or cents_of(self.maximum_amount) is not None, "a plain decimal"
+        are_named = self.merchants and all(number and isinstance(token, str) and token for number, token in self.merchants.items())
+        yield "merchants", bool(are_named), "at least one merchantNo, each with a token, which is text"
+
     @classmethod
     def read(cls, given: Mapping[str, object], base: Options | None = None) -> Options:
-        """Build options from names and values as a command line, a file or the control API passes them.
+        """Build options from names and values of a command line, a file or the control API.
 
-        Text is converted to the type of the field, and the name of a fault is a probability. An unknown name is an error that names the
-        nearest known one, since a misspelt switch without effect wastes an afternoon.
+        Text becomes the type of the field, and a fault's value is its probability. An unknown name is an error that suggests a known one.
         """
         start = base or cls()
         known: dict[str, Any] = {item.name: getattr(start, item.name) for item in fields(cls)}
@@ -165,6 +167,7 @@ _COUNTS = (
 )
 
 
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _FAR_TOO_MUCH = 10**300
 _MOST = 10**9
 """An upper bound for seconds, bytes and entries: larger than any useful value, and small enough for arithmetic."""
@@ -183,21 +186,13 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def _check_pattern(pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise WrongOption("reference_pattern", pattern, f"a regular expression ({error})") from error
-
-
 def _read_fault(name: str, value: object, names: tuple[str, ...]) -> dict[str, float]:
     try:
         check_probabilities({name: 0.0})  # the name first: a misspelt switch is the likelier mistake
         probability = {name: float(str(value))}
         check_probabilities(probability)
     except UnknownOption:
-        near = difflib.get_close_matches(name.rpartition(".")[2], (*names, *FAULTS), n=1)
-        raise UnknownOption(name, near[0] if near else "") from None
+        raise UnknownOption(name, *difflib.get_close_matches(name.rpartition(".")[2], (*names, *FAULTS), n=1)) from None
     except ValueError:
         raise WrongOption(name, value, "a probability from 0 to 1") from None
     return probability
@@ -205,36 +200,19 @@ def _read_fault(name: str, value: object, names: tuple[str, ...]) -> dict[str, f
 
 def _read_value(name: str, value: object, current: object) -> object:
     """Convert text to the type of the field; every other value must have that type already."""
-    try:
-        return _read_typed(name, value, current)
-    except WrongOption:
-        if name == "merchants":  # the value may hold a token
-            raise WrongOption(name, "***", 'JSON such as {"the merchantNo": "its token"}') from None
-        raise
-
-
-def _read_typed(name: str, value: object, current: object) -> object:
     wanted: type = int if name == "seed" else type(current)
+    allowed = "a JSON object" if isinstance(current, Mapping) else f"a value of type {wanted.__name__}"
     if isinstance(value, str) and wanted is not str:
-        value = _read_text(name, value)
-    if isinstance(current, Mapping) and isinstance(value, Mapping):
+        try:
+            value = _WORDS[value.lower()] if value.lower() in _WORDS else json.loads(value)
+        except ValueError:
+            allowed = "JSON, such as 3, true or [0, 60]"
+    if isinstance(value, list) and wanted is tuple:
+        value = tuple(value)
+    if type(value) is int and wanted is float:
+        value = float(value) if abs(value) < _FAR_TOO_MUCH else float("inf")  # too large for any switch
+    if type(value) is wanted or (isinstance(current, Mapping) and isinstance(value, Mapping)) or (name == "seed" and value is None):
         return value
-    if wanted is tuple and isinstance(value, (list, tuple)):
-        return tuple(value)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value) if abs(value) < _FAR_TOO_MUCH else float("inf")  # too large for any switch
-    if name == "seed" and value is None:
-        return None
-    if type(value) is not wanted:
-        raise WrongOption(name, value, "a JSON object" if isinstance(current, Mapping) else f"a value of type {wanted.__name__}")
-    return value
-
-
-def _read_text(name: str, text: str) -> object:
-    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise WrongOption(name, text, "JSON, such as 3, true or [0, 60]") from None
+    if name == "merchants":  # the value may hold a token
+        raise WrongOption(name, "***", 'JSON such as {"the merchantNo": "its token"}')
+    raise WrongOption(name, value, allowed)

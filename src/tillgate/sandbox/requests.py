@@ -6,7 +6,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 from urllib.parse import parse_qsl, urlsplit
 
@@ -14,7 +13,7 @@ from . import contract, signing
 from .contract import Operation
 from .money import cents_of
 from .options import Options
-from .transactions import Goods
+from .transactions import Goods, Order
 
 MAXIMUM_BODY_BYTES = 256 * 1024
 _MAXIMUM_FIELDS = 100
@@ -126,23 +125,6 @@ def check(operation: Operation, parameters: Mapping[str, str], options: Options)
     if options.reference_pattern and not re.fullmatch(options.reference_pattern, parameters["reference"]):
         raise Refusal(contract.BAD_VALUE, "reference is not of the accepted form")
     return merchant_no
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """The content of a valid creation."""
-
-    reference: str
-    amount: str
-    cents: int
-    currency: str
-    vendor: str
-    terminal: str
-    ipn_url: str
-    callback_url: str
-    description: str
-    timeout_minutes: int
-    goods: tuple[Goods, ...]
 
 
 def read_order(parameters: Mapping[str, str], options: Options) -> Order:

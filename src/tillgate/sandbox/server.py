@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from .access import is_loopback
 from .app import create_app
@@ -54,11 +54,7 @@ class Sandbox:
         self.options = dataclasses.replace(self._options, seed=self.seed, public_url=self.public_url)
         self.service = Service(self.options, clock=self.clock, random=Random(self.seed))  # noqa: S311  repeatable on purpose
         self.control = Control(self.service, self.clock, public=not is_loopback(host))
-        self._server = uvicorn.Server(self._config())
-        self._thread = threading.Thread(target=self._serve, name="sandbox", daemon=True)
-
-    def _config(self) -> uvicorn.Config:
-        return uvicorn.Config(
+        config = uvicorn.Config(
             create_app(self.control, public=self.control.public, control_public=self.control_public),
             http=_protocol(),
             ws="none",
@@ -71,6 +67,8 @@ class Sandbox:
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=1,
         )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._serve, name="sandbox", daemon=True)
 
     def _serve(self) -> None:
         self._server.run(sockets=[self._socket])
@@ -126,22 +124,17 @@ def serve(
 def greeting(sandbox: Sandbox) -> list[str]:
     """Return the facts that a user needs about a sandbox that starts."""
     merchants = ", ".join(sandbox.options.merchants)
-    lines = [
+    developers = [f"  ledger     {sandbox.base_url}/", f"  control    {sandbox.base_url}/_control/state"]
+    if sandbox.control.public and not sandbox.control_public:
+        developers = ["  ledger     off, and the control API, since others can reach this address: --control-public turns them on"]
+    return [
         f"Sandbox of the payment gateway at {sandbox.base_url} (no real money moves)",
+        *([f"  payment page    {sandbox.public_url}/cashier/…"] if sandbox.public_url != sandbox.base_url else []),
         f"  seed       {sandbox.seed}",
         f"  merchants  {merchants}",
-        *_what_is_the_developers(sandbox),
+        *developers,
         f"  OpenAPI    {sandbox.base_url}/openapi.json",
     ]
-    if sandbox.public_url != sandbox.base_url:
-        lines.insert(1, f"  payment page    {sandbox.public_url}/cashier/…")
-    return lines
-
-
-def _what_is_the_developers(sandbox: Sandbox) -> list[str]:
-    if sandbox.control.public and not sandbox.control_public:
-        return ["  ledger     off, and the control API, since others can reach this address: --control-public turns them on"]
-    return [f"  ledger     {sandbox.base_url}/", f"  control    {sandbox.base_url}/_control/state"]
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -169,13 +162,7 @@ def _protocol() -> type[asyncio.Protocol]:
 
     Faults must close a connection without an answer or in the middle of one, for which ASGI has no message.
     """
-    base: Any = H11Protocol
-    try:
-        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-    except ImportError:
-        pass
-    else:
-        base = HttpToolsProtocol
+    base: Any = AutoHTTPProtocol
 
     class WithTransport(base):  # type: ignore[misc]  # the base is chosen at run time
         def connection_made(self, transport: asyncio.Transport) -> None:

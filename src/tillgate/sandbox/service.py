@@ -1,11 +1,12 @@
 """The emulated gateway without any I/O: bytes and decisions go in, answers and notifications to send come out.
 
-It opens no socket, starts no thread and reads only the clock that it was given. One seed and one order of calls therefore always give the
-same results. A server puts it behind HTTP; a simulator calls it directly, thousands of times per second. It has no lock: a caller with
-several threads holds one, as `control.Control` does.
+One seed and one order of calls always give the same results. A caller with several threads holds a lock, as `control.Control` does.
 """
 
 from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
 
 from . import answers, contract, notifications
 from .answers import Answer, Envelope
@@ -43,16 +44,9 @@ class Service(Ledger):
             refusal = error
         reference = parameters.get("reference", "")
         is_too_fast = self._is_too_fast(now)
-        fault = None if is_too_fast else self._strike_call(operation, parameters, reference)
-        self.journal.add(
-            now,
-            "in",
-            _TITLES[operation],
-            self._named(parameters),
-            reference=reference,
-            operation=operation,
-            detail=body,
-        )
+        magic = None if is_too_fast else self._magic(operation, self._named(parameters), parameters.get("amount", ""))
+        fault = None if is_too_fast else self.faults.choose(operation, reference, magic)
+        self.journal.add(now, "in", _TITLES[operation], self._named(parameters), reference=reference, operation=operation, detail=body)
         if is_too_fast:
             answer = answers.instead("rate_limited", self.options)
         elif fault is not None and fault.stage == "instead":
@@ -88,61 +82,37 @@ class Service(Ledger):
     def _pay(self, merchant_no: str, parameters: dict[str, str], now: float) -> Envelope:
         """Create a payment ("1. Create payment")."""
         order = read_order(parameters, self.options)
-        known = self._by_reference.get((merchant_no, order.reference))
-        if known is not None:
-            if self.options.repeated_reference == "refuse" or (known.amount, known.vendor) != (
-                order.amount,
-                order.vendor,
-            ):
-                raise Refusal(contract.BAD_VALUE, "reference has been used before")
-            return self._created(known)
-        transaction = Transaction(
-            transaction_no=self._number(),
-            token=f"{self._numbers.getrandbits(160):040x}",
-            merchant_no=merchant_no,
-            reference=order.reference,
-            amount=order.amount,
-            cents=order.cents,
-            currency=order.currency,
-            vendor=order.vendor,
-            terminal=order.terminal,
-            ipn_url=order.ipn_url,
-            callback_url=order.callback_url,
-            description=order.description,
-            goods=order.goods,
-            created_at=now,
-            expires_at=now + order.timeout_minutes * 60,
-        )
-        self.add(transaction)
-        return self._created(transaction)
-
-    def _created(self, transaction: Transaction) -> Envelope:
-        result: Envelope = {
-            "amount": Bare(number_of(transaction.amount)) if self.options.pay_amount == "number" else transaction.amount,
-            "currency": self.options.answer_currency,
-            "transactionNo": transaction.transaction_no,
-            "reference": transaction.reference,
-            "cashierUrl": self.payment_url(transaction),
-            "settleCurrency": self.options.answer_settle_currency,
-        }
-        return {"ret_code": contract.SUCCESS, "ret_msg": "prepay success", "result": _without_empty(result)}
+        transaction = self._by_reference.get((merchant_no, order.reference))
+        if transaction is None:
+            given = {item.name: getattr(order, item.name) for item in fields(order)}
+            number, token = self._number(), f"{self._numbers.getrandbits(160):040x}"
+            transaction = Transaction(**given, transaction_no=number, token=token, merchant_no=merchant_no, created_at=now)
+            self.add(transaction)
+        elif self.options.repeated_reference == "refuse" or (transaction.amount, transaction.vendor) != (order.amount, order.vendor):
+            raise Refusal(contract.BAD_VALUE, "reference has been used before")
+        result = self._facts(transaction, self.options.pay_amount, cashierUrl=self.payment_url(transaction))
+        return {"ret_code": contract.SUCCESS, "ret_msg": "prepay success", "result": result}
 
     def _query(self, merchant_no: str, parameters: dict[str, str], now: float) -> Envelope:
         """Answer with the state of a payment ("2. Query transaction"); an unknown one is always HTTP 400 and 000022."""
         transaction = self._by_reference.get((merchant_no, parameters["reference"]))
         if transaction is None or (transaction.status == "expired" and self.options.expired_is_forgotten):
             raise Refusal(contract.NOT_FOUND, "order not found", 400)
-        result: Envelope = {
+        result = self._facts(transaction, self.options.query_amount, status=self.word(transaction))
+        return {"ret_code": contract.SUCCESS, "ret_msg": "success", "result": result}
+
+    def _facts(self, transaction: Transaction, amount_form: str, **more: str) -> Envelope:
+        """Return the fields that both answers have; the switches select the form of the amount and leave out empty fields."""
+        forms = {"number": Bare(number_of(transaction.amount)), "text": transaction.amount, "missing": ""}
+        facts = {
             "transactionNo": transaction.transaction_no,
             "reference": transaction.reference,
-            "amount": Bare(number_of(transaction.amount)) if self.options.query_amount == "number" else transaction.amount,
-            "status": self.word(transaction),
+            "amount": forms[amount_form],
             "currency": self.options.answer_currency,
             "settleCurrency": self.options.answer_settle_currency,
+            **more,
         }
-        if self.options.query_amount == "missing":
-            del result["amount"]
-        return {"ret_code": contract.SUCCESS, "ret_msg": "success", "result": _without_empty(result)}
+        return {name: value for name, value in facts.items() if value != ""}
 
     def _refund(self, merchant_no: str, parameters: dict[str, str], now: float) -> Envelope:
         """Refund part or all of a payment ("3. Refund")."""
@@ -181,10 +151,6 @@ class Service(Ledger):
             title = f"{notification.kind} notification {notification.notification_no}: {outcome}" + (f" ({error})" if error else "")
             self.journal.add(now, "in", title, notification.transaction, http_status=http_status, detail=body[:2000])
 
-    def _strike_call(self, operation: Operation, parameters: dict[str, str], reference: str) -> Fault | None:
-        magic = self._magic(operation, self._named(parameters), parameters.get("amount", ""))
-        return self.faults.choose(operation, reference, magic)
-
     def _named(self, parameters: dict[str, str]) -> Transaction | None:
         return self._by_reference.get((parameters.get("merchantNo", ""), parameters.get("reference", "")))
 
@@ -192,16 +158,9 @@ class Service(Ledger):
         transaction, reference = self._named(parameters), parameters.get("reference", "")
         if fault is not None:
             self.journal.add(now, "fault", fault.name, transaction, reference=reference, operation=operation)
-        self.journal.add(
-            now,
-            "out",
-            answer.fate.replace("_", " "),
-            transaction,
-            reference=reference,
-            operation=operation,
-            http_status=answer.http_status or None,
-            detail=answer.body[:2000],
-        )
+        named: dict[str, Any] = {"reference": reference, "operation": operation}
+        title, http_status = answer.fate.replace("_", " "), answer.http_status or None
+        self.journal.add(now, "out", title, transaction, **named, http_status=http_status, detail=answer.body[:2000])
 
     def _is_too_fast(self, now: float) -> bool:
         """Count requests per second of the clock (unspecified behaviour 16)."""
@@ -211,7 +170,3 @@ class Service(Ledger):
             self._second, self._requests_in_second = int(now), 0
         self._requests_in_second += 1
         return self._requests_in_second > self.options.rate_limit_per_second
-
-
-def _without_empty(result: Envelope) -> Envelope:
-    return {name: value for name, value in result.items() if value != ""}

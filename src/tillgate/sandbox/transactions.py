@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from .contract import Operation
 
@@ -32,13 +32,10 @@ class Refund:
     at: float
 
 
-@dataclass(slots=True)
-class Transaction:
-    """One payment from its creation on; `amount` is the text that was sent, `cents` its value."""
+@dataclass(slots=True, kw_only=True)
+class Order:
+    """The content of a valid creation; `amount` is the text that was sent, `cents` its value."""
 
-    transaction_no: str
-    token: str = field(repr=False)
-    merchant_no: str
     reference: str
     amount: str
     cents: int
@@ -48,14 +45,28 @@ class Transaction:
     ipn_url: str
     callback_url: str
     description: str
+    timeout_minutes: int
     goods: tuple[Goods, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Transaction(Order):
+    """One payment from its creation on."""
+
+    transaction_no: str
+    token: str = field(repr=False)
+    merchant_no: str
     created_at: float
-    expires_at: float
     status: Status = "pending"
     decided_at: float | None = None
     refunds: list[Refund] = field(default_factory=list)
     magic_used: int = 0
     left: bool = False
+
+    @property
+    def expires_at(self) -> float:
+        """The time at which the payment page times out."""
+        return self.created_at + self.timeout_minutes * 60
 
     @property
     def refunded_cents(self) -> int:
@@ -91,22 +102,12 @@ class Journal:
         self.count = 0
 
     def add(
-        self,
-        at: float,
-        direction: Direction,
-        title: str,
-        transaction: Transaction | None = None,
-        *,
-        reference: str = "",
-        operation: Operation | None = None,
-        http_status: int | None = None,
-        detail: bytes = b"",
+        self, at: float, direction: Direction, title: str, transaction: Transaction | None = None, *, reference: str = "", **more: Any
     ) -> None:
-        """Write one entry."""
+        """Write one entry; `more` are further fields of it."""
         self.count += 1
-        number = transaction.transaction_no if transaction else ""
-        named = transaction.reference if transaction else reference
-        self._entries.append(Entry(self.count, at, direction, title, number, named, operation, http_status, detail))
+        number, reference = (transaction.transaction_no, transaction.reference) if transaction else ("", reference)
+        self._entries.append(Entry(self.count, at, direction, title, number, reference, **more))
 
     def of(self, transaction: Transaction) -> list[Entry]:
         """Return the entries of one transaction, including calls that named its reference before it existed."""

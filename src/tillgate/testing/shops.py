@@ -52,7 +52,7 @@ def conforming(request: pytest.FixtureRequest, transactional_db: None, shop_driv
     scenario = request.node.originalname.removeprefix("test_")
     if reason := request.cls.declined.get(scenario):
         request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
-    request.node.user_properties.append((PROPERTY, describe(request.cls, scenario, shop_driver)))
+    request.node.user_properties.append((PROPERTY, describe(request.cls, request.node.originalname, shop_driver)))
 
 
 @pytest.fixture

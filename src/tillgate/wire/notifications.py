@@ -1,7 +1,6 @@
 """Notifications that the gateway sends to ipnUrl, in any of their possible shapes (Events; unspecified behaviour 8).
 
-Payload, method and signature are "not shown". Tillgate therefore reads every shape, keeps it as evidence and trusts none of it
-(I7). Reading never raises.
+Tillgate reads every shape, keeps it as evidence and trusts none of it (I7).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from tillgate.wire import signing
 from tillgate.wire.dialects import Dialect, TransactionStatus
-from tillgate.wire.money import WireNumber
+from tillgate.wire.money import WireNumber, json_decoder
 from tillgate.wire.texts import storable
 
 __all__ = [
@@ -53,10 +52,7 @@ class Notification:
     fault: str | None = None
 
     def signature(self, token: str) -> NotificationSignature:
-        """Check the notification's signature with the token.
-
-        A notification with a repeated name never matches, since the signed value is ambiguous.
-        """
+        """Check the notification's signature with the token. A repeated name never matches, since its signed value is ambiguous."""
         if not self.parameters.get(signing.SIGNATURE):
             return NotificationSignature.ABSENT
         matches = not self.repeated and signing.verify(self.parameters, token)
@@ -68,10 +64,9 @@ class Notification:
 
 
 def read_notification(content_type: str = "", query: str = "", body: bytes = b"") -> Notification:
-    """Read a notification from a JSON or form body and from the query string, in that order of preference; never raises.
+    """Read a notification from a JSON or form body and from the query string, in that order of preference; never raise.
 
-    Nested JSON values are kept as their JSON text without any verifySign of their own. Numbers keep the text that they had on the
-    wire.
+    Nested JSON values stay JSON text, without a verifySign of their own. Numbers keep their text.
     """
     faults = []
     pairs: list[tuple[str, str]] = []
@@ -94,9 +89,8 @@ def read_notification(content_type: str = "", query: str = "", body: bytes = b""
 def confirms_refund(evidence: Mapping[str, str], dialect: Dialect, reference: str) -> bool:
     """Return whether a notification on a refund's own address proves that the refund is done (unspecified behaviour 14).
 
-    All of the evidence must be understood. It must say "done" by its code, by its status or by naming the payment, and it must say
-    nothing else. The name of the payment is enough because the interface knows no other trigger than "refund success". An unknown
-    status word proves nothing (unspecified behaviour 6).
+    All of the evidence must be understood. It must say "done" by its code, its status or the name of the payment, and nothing else. The
+    name alone is enough, since the interface knows no other trigger than "refund success".
     """
     code, word, about = (evidence.get(name, "") for name in ("ret_code", "status", "reference"))
     is_paid = dialect.status(word) is TransactionStatus.PAID
@@ -121,7 +115,7 @@ def _form_pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _json_pairs(text: str) -> list[tuple[str, str]]:
-    pairs = json.loads(text, object_pairs_hook=_Pairs, parse_float=WireNumber, parse_int=WireNumber, parse_constant=_refuse)
+    pairs = _NOTIFICATIONS.decode(text)
     if not isinstance(pairs, _Pairs) or len(pairs) > _MOST_FIELDS:
         raise ValueError("not an object of a sensible size")
     return [(storable(name), storable(_wire_text(value))) for name, value in pairs]
@@ -129,6 +123,9 @@ def _json_pairs(text: str) -> list[tuple[str, str]]:
 
 class _Pairs(list[tuple[str, object]]):
     """A JSON object as its pairs, which keep a repeated name."""
+
+
+_NOTIFICATIONS = json_decoder(_Pairs)
 
 
 def _wire_text(value: object) -> str:
@@ -147,7 +144,3 @@ def _plain(value: object) -> object:
     if isinstance(value, list):
         return [_plain(member) for member in value]
     return value.text if isinstance(value, WireNumber) else value
-
-
-def _refuse(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")

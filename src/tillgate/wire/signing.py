@@ -1,7 +1,6 @@
 """verifySign: the MD5 signature of the interface (Authentication, steps 1 to 6).
 
-The two signing examples of the interface disagree about empty parameters. Tillgate sends none, which gives one signature under both
-readings. It checks received signatures under both readings (unspecified behaviour 1).
+The two signing examples disagree about empty parameters. Tillgate sends none, and checks both readings (unspecified behaviour 1).
 """
 
 from __future__ import annotations
@@ -44,21 +43,19 @@ def sign(parameters: Mapping[str, str], token: str) -> str:
 def verify(parameters: Mapping[str, str], token: str, signature: str | None = None) -> bool:
     """Return, in constant time, whether a signature belongs to the parameters under either reading of step 3.
 
-    The signature is the parameters' own verifySign unless the caller passes one. A missing or empty signature gives False.
-    Parameters that are not valid Unicode give False too, since such text cannot be signed.
+    The signature is the parameters' own verifySign unless the caller passes one. No signature gives False, and so does invalid Unicode.
     """
     given = parameters.get(SIGNATURE) if signature is None else signature
     if not given:
         return False
     claimed = given.encode("utf-8", "surrogatepass")
     everything = sorted(pair for pair in parameters.items() if pair[0] != SIGNATURE)
-    filled = [pair for pair in everything if pair[1] != ""]
+    readings = ([pair for pair in everything if pair[1] != ""], everything)
     try:
-        skipping = hmac.compare_digest(_digest("&".join(map("=".join, filled)), token).encode(), claimed)
-        keeping = hmac.compare_digest(_digest("&".join(map("=".join, everything)), token).encode(), claimed)
+        matches = [hmac.compare_digest(_digest("&".join(map("=".join, pairs)), token).encode(), claimed) for pairs in readings]
     except UnicodeEncodeError:
         return False
-    return skipping or keeping
+    return any(matches)
 
 
 def steps(parameters: Mapping[str, str], token: str) -> dict[str, str]:

@@ -27,9 +27,9 @@ from typing import Any, Final
 
 import httpx
 
+from tests.proving.arguments import count, ended_by_ctrl_c, results_file, size
 from tests.proving.chaos.cluster import Cluster
 from tests.proving.processes import Supervised, free_port, wait_for_port
-from tillgate.testing.arguments import count, ended_by_ctrl_c, results_file, size
 from tillgate.testing.report import source_commit
 
 _ROOT: Final = Path(__file__).parents[3]

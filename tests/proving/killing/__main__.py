@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
+from tests.proving.arguments import count, driver, ended_by_ctrl_c, module, read_late, results_file
 from tests.proving.killing.results import HELD, Part, Results, fingerprint, section
-from tillgate.testing.arguments import count, driver, ended_by_ctrl_c, module, read_late, results_file
-from tillgate.testing.progress import Progress
+from tests.proving.progress import Progress
 
 
 @ended_by_ctrl_c()

@@ -15,12 +15,12 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
+from tests.proving.arguments import count, driver, ended_by_ctrl_c, ranges, read_late, results_file, seeds, size
+from tests.proving.progress import Progress
 from tests.proving.simulation import together
 from tests.proving.simulation.faults import KINDS
 from tests.proving.simulation.network import Violated
-from tillgate.testing.arguments import count, driver, ended_by_ctrl_c, ranges, read_late, results_file, seeds, size
 from tillgate.testing.driver import ShopDriver
-from tillgate.testing.progress import Progress
 
 _MOST_LINES: Final = 60
 _MOST_PAYMENTS_OF_AN_ORDER: Final = 2

@@ -25,9 +25,9 @@ import django
 from benchmarks import databases
 from benchmarks.notifications import NO_PEER
 from benchmarks.processes import PEER, ROOT, THREADS, WORKERS
+from tests.proving.arguments import count, ended_by_ctrl_c, results_file, size
 from tests.proving.storm.mixed import mixed
 from tests.proving.storm.one_effect import one_effect, peers_effects
-from tillgate.testing.arguments import count, ended_by_ctrl_c, results_file, size
 from tillgate.testing.report import source_commit
 
 _TOLD: Final = 10

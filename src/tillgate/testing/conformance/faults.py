@@ -10,17 +10,25 @@ from decimal import Decimal
 from hashlib import md5
 from itertools import count
 from typing import Any, Final, TypeVar
+from unittest import mock
 
 from django.db import connection
 
 from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
-from tillgate.testing.conformance.judging import at_gateway, expect_paid_once, expect_released, needs_review
+from tillgate.testing.conformance.judging import (
+    at_gateway,
+    at_payment_page,
+    expect_paid_once,
+    expect_released,
+    needs_review,
+    paid,
+    paid_at_gateway,
+    pay,
+)
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World
-
-__all__ = ["Faults"]
 
 _T = TypeVar("_T")
 _MOST_POINTS: Final = 200
@@ -34,12 +42,10 @@ class Faults:
     def test_paid_handler_raises(self, world: World) -> None:
         """A handler that raises when the order is paid is tried again, and takes effect once, wherever it raised."""
         for late in (False, True):
-            order = world.order()
-            payment = world.pay_page(order)
-            world.shopper_pays(payment)
+            order, payment = paid_at_gateway(world)
             with world.failing_handler("tillgate_payment_paid", times=2, late=late) as failures:
                 assert [answer.status_code for answer in world.gateway_notification(payment)] == [200]
-                assert world.shop.times_paid(order) == 0, "half of what the handler did has stayed"
+                assert world.shop.times_paid(order) == 0, "a part of the handler's work has stayed"
                 assert world.fresh(payment).status == "paid"
                 world.a_day_passes()
             assert len(failures) == 2
@@ -58,10 +64,10 @@ class Faults:
     def test_refund_handler_raises(self, world: World) -> None:
         """A handler that raises when money was refunded is tried again, and takes effect once; the refund is sent once."""
         for late in (False, True):
-            payment = _paid(world)
+            payment = paid(world)
             with world.failing_handler("tillgate_refund_changed", late=late) as failures:
                 assert operations.refund(payment.pk, "5.00").status == "succeeded"
-                assert world.shop.refunded(payment.order.key) == 0, "half of what the handler did has stayed"
+                assert world.shop.refunded(payment.order.key) == 0, "a part of the handler's work has stayed"
                 world.a_day_passes()
             assert len(failures) == 1
             assert world.shop.refunded(payment.order.key) == Decimal("5.00")
@@ -69,9 +75,7 @@ class Faults:
 
     def test_handler_that_keeps_raising(self, world: World) -> None:
         """A handler that keeps failing opens a review, gateway and shopper meet no error, and the order is paid in the end."""
-        order = world.order()
-        payment = world.pay_page(order)
-        world.shopper_pays(payment)
+        order, payment = paid_at_gateway(world)
         with world.failing_handler("tillgate_payment_paid", times=1000):
             assert [answer.content for answer in world.gateway_notification(payment)] == [b"success"]
             assert world.come_back(payment).status_code in (200, 302)
@@ -82,9 +86,7 @@ class Faults:
 
     def test_order_that_cannot_be_described(self, world: World) -> None:
         """A shop that fails to describe its order when the money comes loses no money: Tillgate asks it again."""
-        order = world.order()
-        payment = world.pay_page(order)
-        world.shopper_pays(payment)
+        order, payment = paid_at_gateway(world)
         with world.failing_handler("tillgate_describe_order", times=2):
             assert [answer.status_code for answer in world.gateway_notification(payment)] == [200]
             world.a_day_passes()
@@ -103,26 +105,24 @@ class Faults:
                 world.sandbox.control.pay(transaction.reference)
             _soon(world)
             if not created:  # the shopper tries again
-                payment = world.pay_page(order)
-                world.shopper_pays(payment)
-                world.gateway_notification(payment)
+                pay(world, order)
             expect_paid_once(world, order)
 
         _crash_everywhere(prepare, lambda prepared: world.choose(prepared[0]), check)
 
     def test_crash_at_a_notification(self, world: World) -> None:
         """A process that dies anywhere while it takes a notification leaves an order that is paid, once, after the next worker run."""
-        _crash_everywhere(lambda: _paid_at_gateway(world), world.gateway_notification, lambda payment: _settled(world, payment))
+        _crash_everywhere(lambda: paid_at_gateway(world)[1], world.gateway_notification, lambda payment: _settled(world, payment))
 
     def test_crash_at_a_return(self, world: World) -> None:
         """A process that dies anywhere while a shopper comes back leaves an order that is paid, once, after the next worker run."""
-        _crash_everywhere(lambda: _paid_at_gateway(world), world.come_back, lambda payment: _settled(world, payment))
+        _crash_everywhere(lambda: paid_at_gateway(world)[1], world.come_back, lambda payment: _settled(world, payment))
 
     def test_crash_while_working(self, world: World) -> None:
         """The next worker run finishes the work of one that dies anywhere."""
 
         def prepare() -> Payment:
-            payment = _paid_at_gateway(world)
+            _, payment = paid_at_gateway(world)
             world.time.advance(seconds=10)
             return payment
 
@@ -132,8 +132,7 @@ class Faults:
         """A process that dies anywhere while an order is released leaves it released after the next worker run."""
 
         def prepare() -> str:
-            order = world.order()
-            payment = world.pay_page(order)
+            order, payment = at_payment_page(world)
             world.sandbox.control.decline(payment.reference)
             world.gateway_notification(payment)
             world.time.advance(minutes=61)
@@ -150,19 +149,19 @@ class Faults:
 
         def check(payment: Payment) -> None:
             _soon(world)
-            refunded_amount, told = world.refunded_amount(payment), world.shop.refunded(payment.order.key)
+            refunded_amount, shown = world.refunded_amount(payment), world.shop.refunded(payment.order.key)
             assert refunded_amount in (0, 5)
             refund = Refund.objects.filter(payment=payment).first()
             if refund is None:
-                assert refunded_amount == told == 0, "money went back, and Tillgate knows of no refund"
+                assert refunded_amount == shown == 0, "the gateway refunded money, and Tillgate knows of no refund"
             elif refund.status == "succeeded":
-                assert refunded_amount == told == 5
+                assert refunded_amount == shown == 5
             else:
                 assert refund.status == "unknown"
-                assert told == 0, "the shop holds to be refunded what nobody knows of"
-                assert refund.reviews.filter(reason="refund-unknown").exists(), "nobody was told of a refund of unknown outcome"
+                assert shown == 0, "the shop records a refund of unknown outcome"
+                assert refund.reviews.filter(reason="refund-unknown").exists(), "a refund of unknown outcome opened no review"
 
-        _crash_everywhere(lambda: _paid(world), lambda payment: operations.refund(payment.pk, "5.00"), check)
+        _crash_everywhere(lambda: paid(world), lambda payment: operations.refund(payment.pk, "5.00"), check)
 
     def test_no_secret_in_logs(self, world: World) -> None:
         """No log holds a token or a signature, at any level and after any fault."""
@@ -176,19 +175,6 @@ class Faults:
         text = "\n".join(lines).lower()
         assert [secret[:4] + "..." for secret in secrets if secret in text] == [], "a token was logged"
         assert [signature[:4] + "..." for signature in signatures if signature in text] == [], "a signature was logged"
-
-
-def _paid(world: World) -> Payment:
-    payment = _paid_at_gateway(world)
-    world.gateway_notification(payment)
-    expect_paid_once(world, payment.order.key)
-    return world.fresh(payment)
-
-
-def _paid_at_gateway(world: World) -> Payment:
-    payment = world.pay_page(world.order())
-    world.shopper_pays(payment)
-    return payment
 
 
 def _soon(world: World) -> None:
@@ -221,7 +207,7 @@ def _crash_everywhere(prepare: Callable[[], _T], action: Callable[[_T], object],
 def _much_happens(world: World) -> None:
     """Do everything once that sends or receives a signature, fails, or opens a review."""
     control = world.sandbox.control
-    payment = _paid_at_gateway(world)
+    _, payment = paid_at_gateway(world)
     world.gateway_notification(payment, "forged")
     with world.failing_handler("tillgate_payment_paid"):
         world.gateway_notification(payment)
@@ -257,17 +243,15 @@ def _everything_logged() -> Iterator[list[str]]:
     ear, root = Ear(), logging.getLogger()
     loggers: list[logging.Logger] = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
     before: list[tuple[Any, int, bool]] = [(one, one.level, one.propagate) for one in [root, *loggers]]
-    was_forced = connection.force_debug_cursor
     for one in loggers:
         one.setLevel(logging.NOTSET)
         one.propagate = True
     root.setLevel(logging.DEBUG)
     root.addHandler(ear)
-    connection.force_debug_cursor = True
     try:
-        yield lines
+        with mock.patch.object(connection, "force_debug_cursor", True):  # noqa: FBT003  # the new value
+            yield lines
     finally:
-        connection.force_debug_cursor = was_forced
         root.removeHandler(ear)
         for one, level, propagates in before:
             one.setLevel(level)

@@ -1,4 +1,4 @@
-"""The checks of the scenarios."""
+"""The acts and the checks that the scenarios share."""
 
 from __future__ import annotations
 
@@ -13,20 +13,36 @@ from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment
 from tillgate.testing.world import World
 
-__all__ = [
-    "at_gateway",
-    "expect_landing",
-    "expect_no_payment_page",
-    "expect_paid_once",
-    "expect_released",
-    "expect_still_waiting",
-    "expect_unpaid",
-    "needs_review",
-    "token_on",
-]
-
-
 _TOKEN: Final = re.compile(rb"""name=["']?csrfmiddlewaretoken["']?\s+value=["']?([A-Za-z0-9]+)""")
+
+
+def at_payment_page(world: World) -> tuple[str, Payment]:
+    """Place an order and come to its payment page."""
+    order = world.order()
+    return order, world.pay_page(order)
+
+
+def paid_at_gateway(world: World) -> tuple[str, Payment]:
+    """Place an order and pay it, before the shop knows."""
+    order, payment = at_payment_page(world)
+    world.shopper_pays(payment)
+    return order, payment
+
+
+def pay(world: World, order: str, method: str = "alipay") -> Payment:
+    """Pay an order, and let the gateway's notification arrive."""
+    payment = world.pay_page(order, method)
+    world.shopper_pays(payment)
+    world.gateway_notification(payment)
+    return payment
+
+
+def paid(world: World) -> Payment:
+    """Place an order and pay it; return its payment in its present state."""
+    order = world.order()
+    payment = pay(world, order)
+    expect_paid_once(world, order)
+    return world.fresh(payment)
 
 
 def token_on(page: Any, browser: Client) -> dict[str, str]:
@@ -39,30 +55,30 @@ def token_on(page: Any, browser: Client) -> dict[str, str]:
 def expect_paid_once(world: World, order: str) -> None:
     """Fail unless the shop regards an order as paid, by one payment."""
     shop = world.shop
-    assert shop.is_paid(order), "the shopper paid, and the shop does not hold the order to be paid"
-    assert shop.times_paid(order) == 1, f"being paid took effect {shop.times_paid(order)} times"
-    assert not shop.is_released(order), "the order is paid, and the shop gave it up"
+    assert shop.is_paid(order), "the shopper paid, and the shop regards the order as unpaid"
+    assert shop.times_paid(order) == 1, f"the payment took effect {shop.times_paid(order)} times"
+    assert not shop.is_released(order), "the order is paid, and the shop released it"
     assert not shop.is_payable(order), "the order is paid, and the shop still asks for money"
 
 
 def expect_unpaid(world: World, order: str) -> None:
     """Fail unless the shop regards an order as unpaid."""
-    assert not world.shop.is_paid(order), "nobody paid, and the shop holds the order to be paid"
-    assert world.shop.times_paid(order) == 0, "nobody paid, and being paid took effect in the shop"
+    assert not world.shop.is_paid(order), "no money came, and the shop regards the order as paid"
+    assert world.shop.times_paid(order) == 0, "no money came, and a payment took effect in the shop"
 
 
 def expect_released(world: World, order: str) -> None:
     """Fail unless the shop has released an order, once."""
     shop = world.shop
-    assert shop.is_released(order), "nobody paid, and the shop still holds what it reserved"
-    assert shop.times_released(order) in (None, 1), f"giving the order up took effect {shop.times_released(order)} times"
+    assert shop.is_released(order), "no money came, and the shop still reserves the order's stock"
+    assert shop.times_released(order) in (None, 1), f"the release took effect {shop.times_released(order)} times"
 
 
 def expect_still_waiting(world: World, order: str) -> None:
     """Fail unless the shop still waits for the money of an order after another order has ended."""
     expect_unpaid(world, order)
-    assert not world.shop.is_released(order), "the shop gave up an order that was not meant"
-    assert world.shop.is_payable(order), "the shop no longer waits for the money of an order that was not meant"
+    assert not world.shop.is_released(order), "the shop released another order"
+    assert world.shop.is_payable(order), "the shop no longer waits for the money of another order"
 
 
 def expect_no_payment_page(world: World, order: str, method: str = "alipay") -> None:
@@ -84,8 +100,8 @@ def expect_landing(client: Client, answer: Any) -> None:
 
 def needs_review(world: World, *reasons: str) -> None:
     """Fail unless exactly these reviews are open."""
-    told = world.reviews()
-    assert told == list(reasons), f"a person was told {told}, and should be told {list(reasons)}"
+    found = world.reviews()
+    assert found == list(reasons), f"the open reviews are {found} instead of {list(reasons)}"
 
 
 def at_gateway(world: World, order: str) -> list[Payment]:

@@ -9,10 +9,17 @@ from django.db import transaction
 from tillgate import hooks
 from tillgate.django import operations
 from tillgate.django.models import Payment
-from tillgate.testing.conformance.judging import at_gateway, expect_no_payment_page, expect_paid_once, expect_unpaid, needs_review
+from tillgate.testing.conformance.judging import (
+    at_gateway,
+    at_payment_page,
+    expect_no_payment_page,
+    expect_paid_once,
+    expect_unpaid,
+    needs_review,
+    paid_at_gateway,
+    pay,
+)
 from tillgate.testing.world import World
-
-__all__ = ["Money"]
 
 
 class Money:
@@ -34,8 +41,7 @@ class Money:
 
     def test_paid_after_close(self, world: World) -> None:
         """Money for a closed order opens a review and does not open the order again; one step refunds it."""
-        order = world.order()
-        payment = world.pay_page(order)
+        order, payment = at_payment_page(world)
         world.shop.close_order(order)
         world.shopper_pays(payment)
         world.gateway_notification(payment)
@@ -48,8 +54,7 @@ class Money:
 
     def test_handler_refuses_a_closed_order(self, world: World) -> None:
         """The plugin's own handler says NOT_PAYABLE of an order that was closed in the same moment, and changes nothing."""
-        order = world.order()
-        payment = world.pay_page(order)
+        order, payment = at_payment_page(world)
         world.shop.close_order(order)
         outcome = _tell_paid(payment)
         assert outcome == hooks.PaidOutcome.NOT_PAYABLE, f"the handler said {outcome!r} of a closed order"
@@ -58,16 +63,13 @@ class Money:
     def test_handler_pays_an_order_once(self, world: World) -> None:
         """The plugin's own handler does not mark a paid order as paid again."""
         order = world.order()
-        payment = world.pay_page(order)
-        world.shopper_pays(payment)
-        world.gateway_notification(payment)
+        payment = pay(world, order)
         _tell_paid(payment)
         expect_paid_once(world, order)
 
     def test_order_became_dearer(self, world: World) -> None:
         """Money does not pay an order that has become dearer; a review opens."""
-        order = world.order("12.50")
-        payment = world.pay_page(order)
+        order, payment = at_payment_page(world)
         world.shop.edit_total(order, Decimal("20.00"))
         outcome = _tell_paid(payment)  # as if the order was edited just after Tillgate had read its price
         assert outcome in (hooks.PaidOutcome.UNDERPAID, hooks.PaidOutcome.NOT_PAYABLE), f"the handler said {outcome!r} of a dearer order"
@@ -80,8 +82,7 @@ class Money:
 
     def test_order_became_cheaper(self, world: World) -> None:
         """Money pays an order that has become cheaper, and a review names the difference."""
-        order = world.order("12.50")
-        payment = world.pay_page(order)
+        order, payment = at_payment_page(world)
         world.shop.edit_total(order, Decimal("10.00"))
         world.shopper_pays(payment)
         world.gateway_notification(payment)
@@ -90,8 +91,7 @@ class Money:
 
     def test_edited_order_is_paid_anew(self, world: World) -> None:
         """After an edit the payment page asks for the new total, and paying that pays the order."""
-        order = world.order("12.50")
-        old = world.pay_page(order)
+        order, old = at_payment_page(world)
         world.shop.edit_total(order, Decimal("20.00"))
         new = world.pay_page(order)
         assert new.pk != old.pk, "the old payment page was handed out for the new total"
@@ -117,14 +117,13 @@ class Money:
 
     def test_unrecognised_status(self, world: World) -> None:
         """An unknown status neither pays nor releases the order; past expiry a review opens, and late money still counts."""
-        order = world.order()
-        payment = world.pay_page(order)
+        order, payment = at_payment_page(world)
         control = world.sandbox.control
         control.set_options({"word_pending": "quantum", "word_expired": "quantum"})
         world.gateway_notification(payment)
         world.a_day_passes()
         expect_unpaid(world, order)
-        assert not world.shop.is_released(order), "the order was given up on a word that nobody knows"
+        assert not world.shop.is_released(order), "the order was released because of an unknown status word"
         needs_review(world, "unrecognised-status")
         world.pays_late(payment)
         world.gateway_notification(payment)
@@ -133,9 +132,7 @@ class Money:
     def test_changed_after_paid(self, world: World) -> None:
         """A payment that the gateway takes back later stays paid in the shop, and a review opens."""
         order = world.order()
-        payment = world.pay_page(order)
-        world.shopper_pays(payment)
-        world.gateway_notification(payment)
+        payment = pay(world, order)
         world.sandbox.control.reverse(payment.reference)
         world.gateway_notification(payment)
         world.a_day_passes()
@@ -154,7 +151,7 @@ class Money:
         world.a_day_passes()
         for order in (paid, waiting):
             expect_unpaid(world, order)
-            assert not world.shop.is_released(order), "the order was given up because of a wrong token"
+            assert not world.shop.is_released(order), "the order was released because of a wrong token"
         assert "wrong-credentials" in world.reviews()
         world.configure()
         world.time.advance(minutes=20)
@@ -163,14 +160,12 @@ class Money:
 
     def test_order_not_found_at_the_gateway(self, world: World) -> None:
         """A gateway that denies its own payment, as under a wrong merchantNo, closes no order; a review opens."""
-        order = world.order()
-        payment = world.pay_page(order)
-        world.shopper_pays(payment)
+        order, payment = paid_at_gateway(world)
         world.sandbox.control.fault("denied", occasion="query", times=10_000)
         world.gateway_notification(payment)
         world.a_day_passes()
         expect_unpaid(world, order)
-        assert not world.shop.is_released(order), "the order was given up because the gateway denied it"
+        assert not world.shop.is_released(order), "the order was released because the gateway denied it"
         needs_review(world, "payment-unknown")
         world.sandbox.control.clear_faults()
         world.time.advance(hours=2)
@@ -179,9 +174,7 @@ class Money:
 
     def test_gateway_brings_no_news(self, world: World) -> None:
         """Errors, missing answers and nonsense are inconclusive: the order stays as it is until there is an answer."""
-        order = world.order()
-        payment = world.pay_page(order)
-        world.shopper_pays(payment)
+        order, payment = paid_at_gateway(world)
         for fault in ("server_error", "lost_response", "broken_json", "html_body", "rate_limited", "system_error", "unknown_code"):
             world.sandbox.control.fault(fault, occasion="query")
             assert world.come_back(payment).status_code == 200
@@ -208,9 +201,7 @@ class Money:
         world.sandbox.control.fault("refused", occasion="pay")
         expect_no_payment_page(world, order)
         assert world.shop.is_payable(order)
-        payment = world.pay_page(order)
-        world.shopper_pays(payment)
-        world.gateway_notification(payment)
+        pay(world, order)
         expect_paid_once(world, order)
 
 
@@ -224,9 +215,7 @@ def _tell_paid(payment: Payment) -> object:
 
 def _disagrees(world: World, fault: str, reason: str = "") -> None:
     """Let one answer of the gateway disagree with the payment, and the next be right."""
-    order = world.order()
-    payment = world.pay_page(order)
-    world.shopper_pays(payment)
+    order, payment = paid_at_gateway(world)
     before = world.reviews()
     world.sandbox.control.fault(fault, occasion="query")
     world.gateway_notification(payment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from unittest import mock
 from urllib.parse import urlsplit
 
 from django.db import connections
@@ -12,17 +13,18 @@ from django.urls import reverse
 from tillgate.django import operations
 from tillgate.testing.conformance.judging import (
     at_gateway,
+    at_payment_page,
     expect_landing,
     expect_no_payment_page,
     expect_paid_once,
     expect_released,
     expect_still_waiting,
     expect_unpaid,
+    paid_at_gateway,
+    pay,
     token_on,
 )
 from tillgate.testing.world import World, together
-
-__all__ = ["Paying"]
 
 
 class Paying:
@@ -52,8 +54,7 @@ class Paying:
 
     def test_return_in_another_browser(self, world: World) -> None:
         """A wallet brings the shopper back by POST in a browser that the shop has never seen, and the order is paid."""
-        order = world.order()
-        payment = world.pay_page(order)
+        order, payment = at_payment_page(world)
         back = urlsplit(world.shopper_pays(payment) or "")
         stranger = Client(enforce_csrf_checks=True)
         answer = stranger.post(f"{back.path}?{back.query}")
@@ -78,21 +79,17 @@ class Paying:
 
     def test_decline(self, world: World) -> None:
         """A declined payment leaves the order unpaid and payable, and with another payment method it is paid."""
-        order = world.order()
-        declined = world.pay_page(order)
+        order, declined = at_payment_page(world)
         world.sandbox.control.decline(declined.reference)
         world.gateway_notification(declined)
         expect_unpaid(world, order)
         assert world.shop.is_payable(order), "the shopper cannot try again"
-        payment = world.pay_page(order, "paypal")
-        world.shopper_pays(payment)
-        world.gateway_notification(payment)
+        pay(world, order, "paypal")
         expect_paid_once(world, order)
 
     def test_leave_and_pay_again(self, world: World) -> None:
         """After leaving the payment page, the shopper pays with another payment method, under a new reference."""
-        order = world.order()
-        left = world.pay_page(order)
+        order, left = at_payment_page(world)
         world.sandbox.control.leave(left.reference)
         world.come_back(left)
         expect_unpaid(world, order)
@@ -112,7 +109,7 @@ class Paying:
         world.time.advance(minutes=50)
         world.run_worker()
         assert world.shop.is_payable(order)
-        assert not world.shop.is_released(order), "the order was given up while the payment page was open"
+        assert not world.shop.is_released(order), "the order was released while the payment page was open"
         other = world.order()
         world.pay_page(other)
         for minutes in (85, 65):  # the first order's payment page has closed, then the time to try again has passed
@@ -121,22 +118,21 @@ class Paying:
         expect_released(world, order)
         expect_still_waiting(world, other)
         world.a_day_passes()
-        for given_up in (order, other):
-            expect_released(world, given_up)
-            expect_unpaid(world, given_up)
+        for unpaid in (order, other):
+            expect_released(world, unpaid)
+            expect_unpaid(world, unpaid)
         assert world.reviews() == []
 
     def test_kept_while_another_payment_is_open(self, world: World) -> None:
         """An order is not released while another payment of it is open, and money from that payment pays it."""
-        order = world.order()
-        declined = world.pay_page(order)
+        order, declined = at_payment_page(world)
         world.time.advance(minutes=30)
         open_ = world.pay_page(order, "paypal")
         world.sandbox.control.decline(declined.reference)
         world.gateway_notification(declined)
         world.time.advance(minutes=65)
         world.run_worker()
-        assert not world.shop.is_released(order), "the order was given up while a payment of it was open"
+        assert not world.shop.is_released(order), "the order was released while a payment of it was open"
         world.shopper_pays(open_)
         world.gateway_notification(open_)
         expect_paid_once(world, order)
@@ -157,9 +153,7 @@ class Paying:
     def test_nothing_starts_on_a_paid_order(self, world: World) -> None:
         """A paid order never leads to the payment page."""
         order = world.order()
-        payment = world.pay_page(order)
-        world.shopper_pays(payment)
-        world.gateway_notification(payment)
+        pay(world, order)
         for method in ("alipay", "paypal"):
             expect_no_payment_page(world, order, method)
         assert len(at_gateway(world, order)) == 1
@@ -197,33 +191,27 @@ class Paying:
 
     def test_atomic_requests(self, world: World) -> None:
         """A project that runs every request in a transaction can take money, and no transaction is open during a network call."""
-        configured = connections.settings["default"]
-        before = configured["ATOMIC_REQUESTS"]
-        configured["ATOMIC_REQUESTS"] = True
-        try:
-            noticed, returned = world.order(), world.order()
-            for order in (noticed, returned):
-                world.shopper_pays(world.pay_page(order))
-            world.gateway_notification(at_gateway(world, noticed)[0])
-            world.come_back(at_gateway(world, returned)[0])
-        finally:
-            configured["ATOMIC_REQUESTS"] = before
-        expect_paid_once(world, noticed)
+        with mock.patch.dict(connections.settings["default"], ATOMIC_REQUESTS=True):
+            (notified, first), (returned, second) = paid_at_gateway(world), paid_at_gateway(world)
+            world.gateway_notification(first)
+            world.come_back(second)
+        expect_paid_once(world, notified)
         expect_paid_once(world, returned)
 
     def test_other_payment_methods_are_undisturbed(self, world: World) -> None:
         """An order that is paid otherwise stays as the shop has it, and no request about it reaches the gateway."""
         order = world.shop.place_order_paid_otherwise(Decimal("12.50"))
-        before = (world.shop.is_paid(order), world.shop.times_paid(order), world.shop.is_released(order), world.shop.refunded(order))
+        shop = world.shop
+        before = (shop.is_paid(order), shop.times_paid(order), shop.is_released(order), shop.refunded(order))
         assert before[0], "the driver says that the order is not paid"
         operations.open_order(world.shop.plugin, order)  # the shopper began to pay with Tillgate, and then chose another way
         world.a_day_passes()
-        after = (world.shop.is_paid(order), world.shop.times_paid(order), world.shop.is_released(order), world.shop.refunded(order))
+        after = (shop.is_paid(order), shop.times_paid(order), shop.is_released(order), shop.refunded(order))
         assert after == before, (
-            f"an order that was paid otherwise was {before} (paid, how often, given up, refunded) and is {after} now: the hooks, "
-            "tillgate_order_unpaid first of all, must leave alone what is not open"
+            f"an order that was paid otherwise was {before} (paid, how often, released, refunded) and is {after} now: the hooks, "
+            "tillgate_order_unpaid first of all, must change open orders only"
         )
-        assert not world.sandbox.service.journal.all(), "the gateway heard of an order that is paid otherwise"
+        assert not world.sandbox.service.journal.all(), "the gateway received a request about an order that is paid otherwise"
 
     def test_returning_with_an_address_that_nobody_has(self, world: World) -> None:
         """Unknown addresses are not found, and leave nothing behind."""

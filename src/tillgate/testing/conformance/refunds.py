@@ -16,10 +16,8 @@ from tillgate.django import operations
 from tillgate.django.models import Payment
 from tillgate.django.operations.refunds import record_external_refund, settle_by_staff
 from tillgate.errors import OutcomeUnknown
-from tillgate.testing.conformance.judging import expect_paid_once, needs_review
+from tillgate.testing.conformance.judging import expect_paid_once, needs_review, paid
 from tillgate.testing.world import World, together
-
-__all__ = ["Refunds"]
 
 
 class Refunds:
@@ -27,7 +25,7 @@ class Refunds:
 
     def test_full_refund(self, world: World) -> None:
         """A full refund refunds the whole payment, once, and the shop records it."""
-        earlier, payment, later = _paid(world), _paid(world), _paid(world)
+        earlier, payment, later = paid(world), paid(world), paid(world)
         assert operations.refund(payment.pk, "12.50", staff="ann", reason="returned").status == "succeeded"
         _expect_refunded(world, payment, "12.50")
         world.a_day_passes()
@@ -39,14 +37,14 @@ class Refunds:
 
     def test_partial_refunds(self, world: World) -> None:
         """Partial refunds follow each other, and the shop records their sum."""
-        payment = _paid(world)
+        payment = paid(world)
         for amount, sum_ in (("2.50", "2.50"), ("0.01", "2.51"), ("9.99", "12.50")):
             operations.refund(payment.pk, amount)
             _expect_refunded(world, payment, sum_)
 
     def test_over_refund(self, world: World) -> None:
         """More than was paid is never refunded, in one refund or in several; no refund is sent."""
-        payment = _paid(world)
+        payment = paid(world)
         operations.refund(payment.pk, "2.50")
         for amount in ("10.01", "12.50", "1000000"):
             with pytest.raises(InvalidRequest):
@@ -55,14 +53,14 @@ class Refunds:
 
     def test_concurrent_refunds(self, world: World) -> None:
         """Of two simultaneous refunds that are too much together, one is sent."""
-        payment = _paid(world)
+        payment = paid(world)
         done = together(*[lambda: operations.refund(payment.pk, "8.00").status] * 2)
         assert sorted(isinstance(one, InvalidRequest) for one in done) == [False, True], f"{done}"
         _expect_refunded(world, payment, "8.00")
 
     def test_refused_refund(self, world: World) -> None:
         """A refund that the gateway refuses takes no effect in the shop, and staff may request it again."""
-        payment = _paid(world)
+        payment = paid(world)
         world.sandbox.control.fault("refused", occasion="refund")
         assert operations.refund(payment.pk, "12.50").status == "failed"
         _expect_refunded(world, payment, "0.00")
@@ -71,14 +69,14 @@ class Refunds:
 
     def test_unknown_outcome_of_refund(self, world: World) -> None:
         """A refund whose answer is lost is never sent again, takes no effect and blocks its amount, until staff settle it."""
-        payment = _paid(world)
+        payment = paid(world)
         world.sandbox.control.fault("lost_response", occasion="refund")
         refund = operations.refund(payment.pk, "12.50")
         assert refund.status == "unknown"
         needs_review(world, "refund-unknown")
         world.a_day_passes()
         assert _asked(world) == 1, "a refund that may have been carried out was sent again"
-        assert world.shop.refunded(payment.order.key) == 0, "the shop holds to be refunded what nobody knows of"
+        assert world.shop.refunded(payment.order.key) == 0, "the shop records a refund of unknown outcome"
         with pytest.raises(InvalidRequest):
             operations.refund(payment.pk, "0.01")
         settle_by_staff(refund.pk, done=True, staff="ann")
@@ -87,7 +85,7 @@ class Refunds:
 
     def test_unknown_refund_that_was_not_done(self, world: World) -> None:
         """A refund of unknown outcome that staff mark as not done takes no effect, and may be requested again."""
-        payment = _paid(world)
+        payment = paid(world)
         world.sandbox.control.fault("server_error", occasion="refund")
         refund = operations.refund(payment.pk, "12.50")
         settle_by_staff(refund.pk, done=False, staff="ann")
@@ -97,7 +95,7 @@ class Refunds:
 
     def test_refund_notification_settles_an_unknown_refund(self, world: World) -> None:
         """The gateway's notification on a refund's own address settles an unknown outcome, once; a forged one does not."""
-        payment = _paid(world)
+        payment = paid(world)
         world.sandbox.control.fault("lost_response", occasion="refund")
         refund = operations.refund(payment.pk, "12.50")
         address = reverse("tillgate:refund-notification", args=[refund.notification_key])
@@ -111,14 +109,14 @@ class Refunds:
 
     def test_refund_notification_before_the_answer(self, world: World) -> None:
         """A refund notification that arrives before the answer makes no second effect."""
-        payment = _paid(world)
+        payment = paid(world)
         with _notification_first(world, payment):
             assert operations.refund(payment.pk, "5.00").status == "succeeded"
         _expect_refunded(world, payment, "5.00")
 
     def test_refund_notification_in_place_of_the_answer(self, world: World) -> None:
         """A refund succeeds, and takes effect once, if its notification arrives and its answer is lost."""
-        payment = _paid(world)
+        payment = paid(world)
         with _notification_first(world, payment, is_answer_lost=True):
             assert operations.refund(payment.pk, "5.00").status == "succeeded"
         world.a_day_passes()
@@ -127,7 +125,7 @@ class Refunds:
 
     def test_queued_refund(self, world: World) -> None:
         """The worker run sends a refund that a dead process had queued, once."""
-        payment = _paid(world)
+        payment = paid(world)
         with transaction.atomic():
             operations.queue_refund(payment.pk, "2.50")
             transaction.get_connection().run_on_commit.clear()  # the process died before it could send
@@ -138,7 +136,7 @@ class Refunds:
 
     def test_refund_made_elsewhere(self, world: World) -> None:
         """An external refund opens a review, and takes effect in the shop once staff have recorded it."""
-        payment = _paid(world)
+        payment = paid(world)
         world.sandbox.control.set_options({"word_partly_refunded": "refunded"})
         world.sandbox.control.refund(payment.reference, "2.50")
         world.a_day_passes()
@@ -150,19 +148,10 @@ class Refunds:
         needs_review(world)
 
 
-def _paid(world: World) -> Payment:
-    order = world.order("12.50")
-    payment = world.pay_page(order)
-    world.shopper_pays(payment)
-    world.gateway_notification(payment)
-    expect_paid_once(world, order)
-    return world.fresh(payment)
-
-
 def _expect_refunded(world: World, payment: Payment, amount: str) -> None:
     assert world.refunded_amount(payment) == Decimal(amount), f"the gateway refunded {world.refunded_amount(payment)} instead of {amount}"
-    told = world.shop.refunded(payment.order.key)
-    assert told == Decimal(amount), f"the shop holds {told} to be refunded, and the gateway refunded {amount}"
+    shown = world.shop.refunded(payment.order.key)
+    assert shown == Decimal(amount), f"the shop records {shown} as refunded, and the gateway refunded {amount}"
 
 
 def _asked(world: World) -> int:

@@ -102,9 +102,9 @@ class _People(People):
 class _Outbox(Outbox):
     """Numbers a notification by what it tells of, and not by how many there were: which came first is told apart by nobody."""
 
-    def put(self, *, kind: NotificationKind, transaction: Transaction, payload: Mapping[str, str], **more: Any) -> Notification:
+    def put(self, kind: NotificationKind, transaction: Transaction, url: str, payload: Mapping[str, str], **more: Any) -> Notification:
         self.count = crc32(f"{kind} {transaction.reference} {payload.get('refundTransactionNo')}".encode()) - 1
-        notification = super().put(kind=kind, transaction=transaction, payload=payload, **more)
+        notification = super().put(kind, transaction, url, payload, **more)
         self.count = 0
         return notification
 

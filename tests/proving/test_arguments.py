@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.proving import arguments
+from tests.proving.progress import Progress
 from tests.proving.simulation import together
 from tests.proving.simulation.__main__ import main as simulation
 from tests.smallest_shop.driver import SmallestShopDriver
-from tillgate.testing import arguments, report
-from tillgate.testing.progress import Progress
+from tillgate.testing import report
 
 
 def test_what_makes_sense_is_read(tmp_path: Path) -> None:
