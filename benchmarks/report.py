@@ -110,7 +110,7 @@ def page(sections: Sequence[Section], effort: Effort) -> str:
         "Written by `python -m benchmarks` (`make bench`); do not edit.",
         *(["", "**A quick run, which only proves that the benchmarks work. Do not quote it.**"] if effort.quick else []),
         "",
-        "Every figure is a ratio within one run. The contenders took turns on one machine, in an order drawn for each round.",
+        "Every figure is a ratio within one run. The contenders took turns on one machine, in a new order each round.",
         "The table shows the median of the rounds, and the least and the greatest. The server answers canned bytes on 127.0.0.1",
         "(`benchmarks/server.py`), so the figures show the clients.",
         "",
