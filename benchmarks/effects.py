@@ -45,7 +45,7 @@ def run(effort: Effort) -> Section:
     kinds = [databases.QUICKEST] if effort.quick else ["postgresql", "mariadb"]
     with server.running() as gateway, processes.load() as generator:
         for kind in kinds:
-            what = f"{payments} payments, {COPIES} copies of each notification at once, {databases.NAMES[kind]}: effects"
+            what = f"{payments} payments, {COPIES} simultaneous copies of each notification, {databases.NAMES[kind]}: effects"
             if detail := databases.why_not(kind):
                 figures.append(Figure.missing(what, detail, f"{payments} on {payments} orders"))
                 continue
@@ -61,10 +61,9 @@ def run(effort: Effort) -> Section:
     return Section(
         name="effects",
         title="One effect",
-        about=f"{COPIES} connections send the same notification at the same moment, for one payment after the other, to gunicorn with\n"
-        f"{WORKERS} workers of {THREADS} threads. An effect is a row that the shop's handler inserts when it is told that an order is\n"
-        "paid, and that was committed; nothing in the shop keeps a second one out. With dj-stripe the handler listens to its signal of\n"
-        "`payment_intent.succeeded`, as its documentation shows.",
+        about=f"{COPIES} connections send the same notification at the same moment to gunicorn with {WORKERS} workers of {THREADS}\n"
+        "threads. An effect is a committed row that the shop's handler inserts for a paid order. With dj-stripe the handler\n"
+        "listens to `payment_intent.succeeded`.",
         repetitions=f"Counted once, over {payments} payments.",
         figures=figures,
         bars=bars,

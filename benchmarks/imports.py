@@ -51,9 +51,7 @@ def run(effort: Effort) -> Section:
     return Section(
         name="imports",
         title="Importing",
-        about="CPU time, user and system, of a whole fresh process, interpreter included. The floor is\n"
-        f"`{PROGRAMS[floor]}`.\n"
-        "httpx is imported when the first gateway is opened, which is measured too.",
+        about=f"CPU time, user and system, of a whole fresh process. The floor is `{PROGRAMS[floor]}`.",
         repetitions=f"{rounds} rounds of one process each.",
         figures=[
             Figure.cost("`import tillgate; tillgate.Gateway`: CPU time of its dependencies", series.cost(ours, floor), at_most=1.1),

@@ -154,15 +154,11 @@ def run(effort: Effort) -> Section:
     return Section(
         name="notifications",
         title="Notifications repeated",
-        about=f"gunicorn with {WORKERS} workers of {THREADS} threads, connections to the database that persist, the middleware of\n"
-        f"`startproject` for all; {CONNECTIONS} kept-alive connections send each request as soon as the one before is answered. A signed\n"
-        f"notification about one of {_PAYMENTS} settled payments is found, verified, compared with the last, counted, answered. The\n"
-        "shop, an observer and the observers that come with the app are plugged in. The\n"
-        "bare view inserts one row of the same bytes, no more.\n"
-        "dj-stripe runs in an environment of its own, and its endpoint verifies Stripe's signature: an event of a\n"
-        "payment (`payment_intent.succeeded`), for which it fetches the payment intent (here from the canned server on loopback); an\n"
-        "event of a kind that it only keeps; and one that it has handled already, as our repeated one.\n"
-        "CPU time is that of gunicorn's workers; the database's own is not in it.",
+        about=f"gunicorn with {WORKERS} workers of {THREADS} threads and persistent connections; {CONNECTIONS} kept-alive connections\n"
+        f"send requests without a pause. A signed notification about one of {_PAYMENTS} settled payments is found, verified,\n"
+        "compared with the last, counted and answered. The bare view inserts one row of the same bytes. dj-stripe verifies\n"
+        "Stripe's signature of three kinds of event: of a payment, for which it fetches the payment intent; of a kind that it\n"
+        "only keeps; and a repeated one. CPU time is that of gunicorn's workers.",
         repetitions=f"{effort.pick(10, 1)} rounds of {effort.pick(600, 40)} requests each (a quarter as many to dj-stripe).",
         figures=figures,
         bars=bars,

@@ -97,10 +97,8 @@ def run(effort: Effort) -> Section:
     return Section(
         name="pay",
         title="Creating a payment",
-        about="From plain values to a checked answer on a kept-alive connection: Tillgate builds and validates a `PaymentRequest`, signs\n"
-        "and sends it, and checks reference, amount, currency and address of the answer. The bare post sends the same bytes with\n"
-        "`httpx.Client.post` and reads the answer without parsing it. The `yuansfer` SDK makes the same call in its own way (its\n"
-        "table of environments leads to the local server). stripe-python creates a PaymentIntent there (`stripe.api_base`).",
+        about="From plain values to a checked answer on a kept-alive connection. The bare post sends the same bytes and does not\n"
+        "parse the answer. The `yuansfer` SDK makes the same call, and stripe-python creates a PaymentIntent.",
         repetitions=f"{rounds} rounds; in each the median of {repeats} calls.",
         figures=[
             Figure.cost("`hooks.pay`: time of a bare `httpx.Client.post`", series.cost(hooked, "bare httpx.Client.post"), at_most=1.2),

@@ -90,8 +90,7 @@ def run(effort: Effort) -> Section:
         name="pay_async",
         title=f"Creating payments, {IN_FLIGHT} in flight",
         about=f"{IN_FLIGHT} tasks on one event loop, each creating one payment after the other. Tillgate does all that it does for a\n"
-        "single payment and keeps a deadline for the whole call; the others post the same bytes and read the answer without parsing\n"
-        "it. `AsyncGateway` sends with aiohttp where `tillgate[async]` is installed, else over several small httpx pools.",
+        "single payment; the others post the same bytes and do not parse the answer.",
         repetitions=f"{rounds} rounds of {IN_FLIGHT} x {each} payments ({IN_FLIGHT} x {slow} for stock httpx).",
         figures=[
             Figure.speed(

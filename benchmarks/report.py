@@ -110,24 +110,23 @@ def page(sections: Sequence[Section], effort: Effort) -> str:
         "Written by `python -m benchmarks` (`make bench`); do not edit.",
         *(["", "**A quick run, which only proves that the benchmarks work. Do not quote it.**"] if effort.quick else []),
         "",
-        "Every figure is a ratio within one run: the contenders took turns on the same machine, in an order drawn anew for each round,",
-        "and the ratio was taken within each round. Shown is the median of the rounds, then the least and the greatest of them. The",
-        "server, where there is one, is a process of its own on 127.0.0.1 that answers canned bytes (`benchmarks/server.py`), so that",
-        "the figures speak of the clients. Times are of this machine and are drawn only to be polled.",
+        "Every figure is a ratio within one run. The contenders took turns on one machine, in a new order each round.",
+        "The table shows the median of the rounds, and the least and the greatest. The server answers canned bytes on 127.0.0.1",
+        "(`benchmarks/server.py`), so the figures show the clients.",
         "",
-        "| compared | ratio | target | verdict | generator |",
-        "|---|---|---|---|---|",
+        "| compared | ratio | target |",
+        "|---|---|---|",
     ]
-    lines += [
-        f"| {figure.what} | {figure.measured} | {figure.target} | {figure.verdict} | `{section.generator}` |"
-        for section in sections
-        for figure in section.figures
-    ]
+    lines += [f"| {figure.what} | {figure.measured} | {_judged(figure)} |" for section in sections for figure in section.figures]
     for section in sections:
         lines += ["", f"## {section.title}", "", section.about, "", "```", *_drawn(section), "```", ""]
-        lines += [f"Generator: `{section.generator}` (`benchmarks/{section.name}.py`). {section.repetitions}"]
+        lines += [f"Generator: `{section.generator}`. {section.repetitions}"]
     lines += ["", "## The run", "", "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in _circumstances(effort).items())]
     return "\n".join(lines) + "\n"
+
+
+def _judged(figure: Figure) -> str:
+    return figure.target if figure.verdict == "-" else f"{figure.target}: {figure.verdict}"
 
 
 def _drawn(section: Section) -> list[str]:
@@ -155,8 +154,8 @@ def _circumstances(effort: Effort) -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}, asyncio's own event loop",
         **databases.versions(),
-        **{name: _version(name) for name in _PACKAGES},
-        **_peers_versions(),
+        "packages": ", ".join(f"{name} {_version(name)}" for name in _PACKAGES),
+        "packages where dj-stripe runs": ", ".join(f"{name} {version}" for name, version in _peers_versions().items()) or "none",
     }
 
 
@@ -164,7 +163,7 @@ def _peers_versions() -> dict[str, str]:
     """Return the versions in the environment that dj-stripe has for itself, if there is one."""
     packages = [str(folder) for folder in PEER.parent.glob("lib/python*/site-packages")]
     held = {each.name: each.version for each in metadata.distributions(path=packages)} if packages else {}
-    return {f"{name}, where dj-stripe runs": held[name] for name in _PEERS_PACKAGES if name in held}
+    return {name: held[name] for name in _PEERS_PACKAGES if name in held}
 
 
 def _version(package: str) -> str:

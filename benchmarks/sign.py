@@ -61,9 +61,8 @@ def run(effort: Effort) -> Section:
         name="sign",
         title="Signing",
         about="`signing.sign` of the 11 parameters of the known vector. The leanest Python is a sorted join and two `hashlib.md5`,\n"
-        "without a check; tuned, it is the fastest spelling of that which we found. Tillgate also leaves out empty parameters and an\n"
-        "old signature, and says which parameter is not text; remembering the token's digest pays for that. All give the published\n"
-        "signature.",
+        "without a check; tuned, it is the fastest spelling that we found. Tillgate also leaves out empty parameters and names\n"
+        "a faulty one.",
         repetitions=f"{rounds} rounds of {repeats} signatures each.",
         figures=[
             Figure.cost("`sign`: time of the leanest Python", series.cost("tillgate", "leanest Python"), at_most=1.0),

@@ -34,7 +34,7 @@ def _shop(stack: ExitStack, kind: str, gateway: str, name: str, rows: int) -> tu
 def _peak(chosen: dict[str, str], count: int) -> int:
     """Return the most memory that a fresh process holds when it worker runs so many."""
     with processes.acting("benchmarks.shop.action", chosen) as actor:
-        actor.do("worker", count=count)
+        actor.do("run_worker", count=count)
         return int(actor.do("peak"))
 
 
@@ -61,14 +61,14 @@ def run(effort: Effort) -> Section:
     with ExitStack() as stack:
         gateway = stack.enter_context(server.running())
         shop, chosen = _shop(stack, kind, gateway, "worker", most)
-        bounds = {WORKER: sampled(WORKER, shop, "worker", most), BARE: sampled(BARE, shop, "ask", most)}
-        rate = take_turns("sweeping", bounds, rounds, effort)
+        bounds = {WORKER: sampled(WORKER, shop, "run_worker", most), BARE: sampled(BARE, shop, "ask", most)}
+        rate = take_turns("working", bounds, rounds, effort)
         peaks = {count: statistics.median(_peak(chosen, count) for _ in range(processes_each)) for count in (few, most)}
     with ExitStack() as stack:
         gateway = stack.enter_context(server.running())
         small, _ = _shop(stack, kind, gateway, "small", few)
         large, _ = _shop(stack, kind, gateway, "large", few * 100)
-        bounds = {SMALL: sampled(SMALL, small, "worker", few), LARGE: sampled(LARGE, large, "worker", few)}
+        bounds = {SMALL: sampled(SMALL, small, "run_worker", few), LARGE: sampled(LARGE, large, "run_worker", few)}
         cost = take_turns("working, tables", bounds, effort.pick(10, 1), effort)
     kept = {name: samples[1:] for name, samples in cpu.items()}  # without the warming up
     memory = peaks[most] / peaks[few]
@@ -85,14 +85,12 @@ def run(effort: Effort) -> Section:
 
 def _section(effort: Effort, kind: str, figures: list[Figure], bars: dict[str, float]) -> Section:
     return Section(
-        name="sweeping",
-        title="Sweeping",
-        about=f"On {databases.NAMES[kind]}. Every payment is pending and due, made at some moment of the last two hours, and stays\n"
-        "pending: it is claimed, queried over the canned server through the hooks, decided and put back. `QUERIES_PER_SECOND` is 0, else\n"
-        "the worker run would wait. The bare queries are the same bytes, written before the clock starts, posted with one\n"
-        "`httpx.Client` by as many threads as the worker has (8), the answers read and not parsed. Memory is the most that a\n"
-        "fresh process ever held.",
-        repetitions=f"{effort.pick(3, 1)} rounds; each number of payments swept by {effort.pick(3, 1)} fresh processes for the memory; "
+        name="working",
+        title="A run of the worker",
+        about=f"On {databases.NAMES[kind]}. Every payment is pending and due, and stays pending. `QUERIES_PER_SECOND` is 0, so the\n"
+        "worker does not wait. The bare queries are the same bytes, posted with one `httpx.Client` by as many threads as the\n"
+        "worker has (8). Memory is the peak of a fresh process.",
+        repetitions=f"{effort.pick(3, 1)} rounds; each number of payments polled by {effort.pick(3, 1)} fresh processes for the memory; "
         f"{effort.pick(10, 1)} rounds with the two tables.",
         figures=figures,
         bars=bars,

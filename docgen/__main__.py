@@ -1,4 +1,4 @@
-"""`python -m docgen reference`, `... reliability`, or `... conformance [PLUGIN ...]`, which runs the kit first."""
+"""`python -m docgen architecture`, `... reference`, `... reliability`, or `... conformance [PLUGIN ...]`, which runs the kit first."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import sys
 
 import django
 
-from docgen import hooks, parts, reliability
+from docgen import architecture, hooks, parts, reliability
 
 
 def main() -> int:
     """Write the pages; 1 when a scenario failed, which the pages say too."""
     parser = argparse.ArgumentParser(prog="python -m docgen", description=__doc__)
-    parser.add_argument("part", choices=["reference", "reliability", "conformance"])
+    parser.add_argument("part", choices=["architecture", "reference", "reliability", "conformance"])
     parser.add_argument("plugins", nargs="*", metavar="PLUGIN", help="the shops to run the conformance kit on; all unless named")
     options = parser.parse_args()
+    if options.part == "architecture":
+        parts.write(architecture.pages())
+        return 0
     if options.part == "reliability":
         summary = reliability.summarised(reliability.read_summary())
         parts.write({reliability.SUMMARY: reliability.as_text(summary), **reliability.pages(summary)})

@@ -118,9 +118,21 @@ def _whole(reports: Mapping[str, Report]) -> Iterator[str]:
     yield from ("## Runs", "")
     yield from _table(["framework", "held", "with", "seen"], _runs(reports))
     reasons: list[str] = []
-    for group, scenarios in _groups().items():
-        yield from ("", f"## {group}", "")
-        rows = [[f"`{name}`", *(_cell(table.results.get(name, "not run"), reasons) for table in columns.values())] for name in scenarios]
+    rows = [
+        [f"`{name}`", *(_cell(table.results.get(name, "not run"), reasons) for table in columns.values())]
+        for name in Conformance.scenarios()
+    ]
+    rows = [row for row in rows if set(row[1:]) != {"held"}]
+    yield from (
+        "",
+        "## Scenarios",
+        "",
+        f"{len(Conformance.scenarios()) - len(rows)} scenarios held on every framework; the others:"
+        if rows
+        else "Every scenario held on every framework.",
+    )
+    if rows:
+        yield ""
         yield from _table(["scenario", *columns], rows)
     if reasons:
         yield from ("", "## Reasons", "", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1)))

@@ -7,6 +7,7 @@ docs/reference/reliability.json, and the page from the summary and nothing else:
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -224,7 +225,7 @@ def pages(summary: Summary) -> dict[Path, str]:
     for name, (title, wanted, columns) in _TABLES.items():
         kept = summary.get(name, {})
         entries = [kept[key] for key in sorted(kept, key=lambda key: (-int(kept[key]["count"]), key))]
-        page = replaced(page, name, COMMAND, _table(title, wanted, columns, entries, _ALIKE[name]))
+        page = replaced(page, name, COMMAND, _table(title, wanted, columns, entries, _ALIKE[name], _SUMS.get(name, list)))
     return {PAGE: page}
 
 
@@ -262,13 +263,7 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
     "mutants": (
         "mutants were simulated",
         "each mutant of the conformance kit, and of the simulator",
-        (
-            ("mutant", "mutant"),
-            ("payments", "payments"),
-            ("noticed", "noticed by"),
-            ("scenario", "caught in the kit by"),
-            ("commit", "commit"),
-        ),
+        (("noticed", "noticed by"), ("mutants", "mutants"), ("payments", "payments at most"), ("commit", "commit")),
     ),
     "exhaustion": (
         "states were explored",
@@ -276,8 +271,7 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         (
             *(
                 ("scope", "scope"),
-                ("part", "part"),
-                ("parts", "parts in all"),
+                ("parts", "parts"),
                 ("states", "states"),
                 ("steps", "steps between them"),
                 ("ends", "ends"),
@@ -309,10 +303,18 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         "changes of the code were tried",
         "signing, the lifecycle and the operations, at 95 % each",
         (
-            *(("module", "module"), ("count", "mutants"), ("killed", "noticed"), ("timeouts", "timed out"), ("survived", "survived")),
+            *(
+                ("module", "code"),
+                ("modules", "modules"),
+                ("count", "mutants"),
+                ("killed", "noticed"),
+                ("timeouts", "timed out"),
+                ("survived", "survived"),
+            ),
             *(
                 ("equivalent", "of them equivalent"),
                 ("score", "score"),
+                ("lowest", "lowest of a module"),
                 ("commit", "commit"),
                 ("mutmut", "mutmut"),
                 ("python", "Python"),
@@ -324,14 +326,8 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
         "kills were made",
         "every line on all three databases",
         (
-            *(
-                ("database", "database"),
-                ("action", "what was killed"),
-                ("count", "kills"),
-                ("places", "places"),
-                ("ours", "of them in tillgate"),
-            ),
-            *(("whole", "every line"), ("violations", "violations"), ("commit", "commit"), ("source", "source")),
+            *(("database", "database"), ("actions", "actions"), ("whole", "of them at every line"), ("count", "kills")),
+            *(("violations", "violations"), ("commit", "commit"), ("source", "source")),
         ),
     ),
     "fuzz": (
@@ -374,7 +370,90 @@ _TABLES: Final[dict[str, tuple[str, str, tuple[tuple[str, str], ...]]]] = {
 """For each proof: what is counted, what the full run is, and the columns of its table."""
 
 
-def _table(what: str, wanted: str, columns: tuple[tuple[str, str], ...], entries: list[dict[str, Any]], alike: tuple[str, ...]) -> str:
+def _mutants_in_all(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "count": len(group),
+            "noticed": noticed,
+            "mutants": len(group),
+            "payments": max(entry["payments"] for entry in group),
+            **_run(group),
+        }
+        for noticed, group in sorted(_grouped(entries, lambda entry: _noticed(entry["noticed"])), key=lambda item: (len(item[0]), item[0]))
+    ]
+
+
+def _exhaustion_in_all(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    names = ("count", "states", "steps", "ends", "played", "followed")
+    return [
+        {
+            "scope": scope,
+            "parts": f"{len(group)} of {group[0]['parts']}",
+            **_sums(group, names),
+            "seconds": round(sum(entry["seconds"] for entry in group)),
+            **_run(group),
+        }
+        for scope, group in _grouped(entries, lambda entry: entry["scope"])
+    ]
+
+
+def _mutation_in_all(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    rows = []
+    for code, group in _grouped(entries, lambda entry: re.sub(r"(?<=\.operations)\..*", "", entry["module"])):
+        sums = _sums(group, ("count", "killed", "timeouts", "survived", "equivalent"))
+        score = (sums["killed"] + sums["timeouts"]) / (sums["count"] - sums["equivalent"])
+        lowest = min((entry["score"] for entry in group), key=lambda shown: float(shown.rstrip("%")))
+        rows.append({"module": code, "modules": len(group), **sums, "score": f"{score:.1%}", "lowest": lowest, **_run(group)})
+    return rows
+
+
+def _killing_in_all(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "database": database,
+            "actions": len(group),
+            "whole": sum(entry["whole"] == "yes" for entry in group),
+            **_sums(group, ("count", "violations")),
+            **_run(group),
+        }
+        for database, group in _grouped(entries, lambda entry: entry["database"])
+    ]
+
+
+def _grouped(entries: list[dict[str, Any]], key: Callable[[dict[str, Any]], str]) -> Iterable[tuple[str, list[dict[str, Any]]]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:
+        groups.setdefault(key(entry), []).append(entry)
+    return groups.items()
+
+
+def _sums(group: list[dict[str, Any]], names: Iterable[str]) -> dict[str, int]:
+    return {name: sum(entry[name] for entry in group) for name in names}
+
+
+def _run(group: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the commits and versions of a group, each once."""
+    names = ("commit", "source", "python", "django", "mutmut")
+    return {name: ", ".join(sorted({entry[name] for entry in group})) for name in names if name in group[0]}
+
+
+_SUMS: Final[dict[str, Callable[[list[dict[str, Any]]], list[dict[str, Any]]]]] = {
+    "mutants": _mutants_in_all,
+    "exhaustion": _exhaustion_in_all,
+    "mutation": _mutation_in_all,
+    "kill-lines": _killing_in_all,
+}
+"""For a proof of many parts: the rows that add them up. The summary has each part."""
+
+
+def _table(
+    what: str,
+    wanted: str,
+    columns: tuple[tuple[str, str], ...],
+    entries: list[dict[str, Any]],
+    alike: tuple[str, ...],
+    summed: Callable[[list[dict[str, Any]]], list[dict[str, Any]]],
+) -> str:
     most: dict[tuple[object, ...], dict[str, Any]] = {}
     for entry in entries:
         most.setdefault(tuple(entry[field] for field in alike), entry)
@@ -383,7 +462,7 @@ def _table(what: str, wanted: str, columns: tuple[tuple[str, str], ...], entries
     lines = [f"{_counted(what, most.values())}, as noted below. A full run is {wanted}.{others if left_out else ''}"]
     if entries:
         lines += ["", "| " + " | ".join(title for _, title in columns) + " |", "|" + "---|" * len(columns)]
-        rows = [{**entry, "rate": round(entry["count"] / max(entry.get("seconds", 1), 1))} for entry in most.values()]
+        rows = [{**entry, "rate": round(entry["count"] / max(entry.get("seconds", 1), 1))} for entry in summed(list(most.values()))]
         lines += ["| " + " | ".join(_cell(name, row[name]) for name, _ in columns) + " |" for row in rows]
     return "\n".join(lines)
 
@@ -397,11 +476,17 @@ def _counted(what: str, entries: Iterable[Mapping[str, Any]]) -> str:
     return f"{most:,} {what} so far" + ("" if most == all_of_them else f" at one commit, {all_of_them:,} in all commits")
 
 
+def _noticed(by: str) -> str:
+    """Return the invariant or comparison that failed; an error of an action has no name of its own."""
+    found = str(by).partition(":")[0]
+    if not found:
+        return "not noticed"
+    return found if re.fullmatch(r"I\d+|the books", found) else "an error of the action"
+
+
 def _cell(name: str, value: object) -> str:
     if name == "digest":
         return f"`{str(value)[:16]}`"
-    if name == "noticed":
-        return str(value).partition(":")[0] if value else "not noticed"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

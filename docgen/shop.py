@@ -16,7 +16,22 @@ from tillgate import shop
 __all__ = ["GROUPS", "pages"]
 
 PAGE: Final = ROOT / "docs" / "reference" / "shop.md"
-GROUPS: Final = ("orders", "states", "payments", "refunds", "reviews", "remote", "staff", "web", "settings", "checks", "fields")
+GROUPS: Final = (
+    "orders",
+    "states",
+    "payments",
+    "refunds",
+    "reviews",
+    "remote",
+    "staff",
+    "web",
+    "accounts",
+    "settings",
+    "checks",
+    "fields",
+    "http",
+    "worker",
+)
 """The modules of the package in the order of the page."""
 _TARGETS: Final = {
     "InvalidRequest": "errors.md#invalidrequest",

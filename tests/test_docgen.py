@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from docgen import conformance, hooks, parts, reliability, shop
+from docgen import architecture, conformance, hooks, parts, reliability, shop
 from docgen.conformance import Report
+from tillgate import lifecycle
 from tillgate import shop as public
 from tillgate.hooks import hookspecs
 from tillgate.testing.conformance import Conformance
@@ -35,6 +37,31 @@ def test_a_page_without_both_marks_is_an_error(page: str) -> None:
 def test_the_reference_is_what_make_reference_writes(page: Any) -> None:
     for path, text in page.pages().items():
         assert parts.is_written(path, text), "run `make reference`"
+
+
+def test_the_architecture_is_what_make_architecture_writes() -> None:
+    for path, text in architecture.pages().items():
+        assert parts.is_written(path, text), "run `make architecture`"
+
+
+def test_the_architecture_has_every_package_and_every_review_reason_with_its_policy() -> None:
+    (page,) = architecture.pages().values()
+    packages = {f"src/tillgate/{path.parent.name}" for path in (parts.ROOT / "src" / "tillgate").glob("*/__init__.py")}
+    assert [package for package in packages if f"]({package})" not in page] == []
+    table = page.partition("\n## Reviews\n")[2]
+    for reason, policy in lifecycle.POLICIES.items():
+        (row,) = [line for line in table.splitlines() if line.startswith("|") and f"`{reason}`" in line]
+        _, _, scope, actions, ends, more, _ = (cell.strip() for cell in row.split("|"))
+        assert (scope, re.findall(r"`([a-z-]+)`", actions)) == (policy.scope, list(policy.actions))
+        assert set(filter(None, ends.split(", "))) == policy.ends
+        assert ("means paid" in more, "blocks refunds" in more) == (policy.reported_paid, policy.blocks_refunds)
+
+
+def test_the_architecture_follows_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(architecture.MACHINES, "order", {"open": frozenset({"paid"}), "paid": frozenset()})
+    (page,) = architecture.pages().values()
+    drawing = page.partition("order: written")[2].partition("<!-- end")[0]
+    assert [line.strip() for line in drawing.splitlines() if "-->" in line][1:] == ["[*] --> open", "open --> paid", "paid --> [*]"]
 
 
 def test_the_reference_has_every_hook_with_its_signature_and_all_that_its_docstring_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,9 +129,10 @@ def test_what_failed_what_was_declined_and_what_was_not_run_stand_in_the_tables(
         "decline` | declined (1)",
         "expiry` | declined (1)",
         "full_refund` | not run",
-        "late_money` | held",
     ):
         assert f"| `{row} |" in page
+    assert f"\n{len(SCENARIOS) - 4} scenarios held on every framework; the others:\n" in page
+    assert "late_money" not in page
     assert page.count("\n1. by | hand\n") == 1
     paying = sum(f"test_{name}" in vars(Conformance.__bases__[0]) for name in SCENARIOS)
     assert f"| Paying: a shopper who pays, leaves, comes back or does not | {paying - 3} of {paying} |" in readme

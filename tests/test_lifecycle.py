@@ -257,7 +257,7 @@ def test_a_gateway_that_forgot_what_nobody_paid_is_told_to_nobody_and_asked_agai
         (PaymentStatus.PAID, LATER, PaymentStatus.PAID, ReviewReason.PAYMENT_UNKNOWN),
     ],
 )
-def test_silence_19_a_dialect_may_say_that_the_gateway_forgets_what_has_timed_out(
+def test_unspecified_behaviour_19_a_dialect_may_say_that_the_gateway_forgets_what_has_timed_out(
     status: PaymentStatus, asked_at: datetime, seen: PaymentStatus, review: ReviewReason | None
 ) -> None:
     answer = answer_of(errors.OrderNotFound("000022", "order not found", 400), asked_at, replace(REFERENCE, expired_is_forgotten=True))
@@ -266,7 +266,7 @@ def test_silence_19_a_dialect_may_say_that_the_gateway_forgets_what_has_timed_ou
     assert decision.is_conclusive
 
 
-def test_silence_19_what_a_gateway_forgets_while_the_grace_lasts_is_told_to_nobody_and_expires_after_it() -> None:
+def test_unspecified_behaviour_19_what_a_gateway_forgets_while_the_grace_lasts_is_told_to_nobody_and_expires_after_it() -> None:
     known = replace(FACTS, closes_at=NOW)
     decision = decide(known, NotFound(asked_at=NOW, expired_is_forgotten=True))
     assert (decision.status, decision.review) == (PaymentStatus.PENDING, None)
@@ -280,7 +280,7 @@ def test_a_gateway_that_has_forgotten_what_is_settled_has_not_had_the_last_word(
     assert decide(replace(FACTS, status=status), NotFound(asked_at=LATER)).is_last_word is is_last
 
 
-def test_a_wrongly_signed_answer_is_no_news_and_tells_the_owner() -> None:
+def test_a_wrongly_signed_answer_is_inconclusive_and_tells_the_owner() -> None:
     decision = decide(FACTS, answer_of(errors.SignatureMismatch("its verifySign is wrong", 200), NOW))
     assert (decision.status, decision.review, decision.is_conclusive) == (PaymentStatus.PENDING, ReviewReason.SIGNATURE_MISMATCH, False)
 
@@ -369,7 +369,7 @@ def test_a_payment_that_the_gateway_never_heard_of_waits_until_its_time_has_pass
         errors.ConfigurationError("token", "***", "is empty"),
     ],
 )
-def test_every_error_of_a_query_but_not_found_is_no_news(error: errors.TillgateError) -> None:
+def test_every_error_of_a_query_but_not_found_is_inconclusive(error: errors.TillgateError) -> None:
     assert isinstance(answer_of(error, NOW), Inconclusive)
 
 

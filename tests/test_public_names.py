@@ -9,6 +9,7 @@ import pkgutil
 import subprocess
 import sys
 from importlib import metadata, resources
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -16,6 +17,8 @@ import pytest
 import tillgate
 from tillgate import wire
 
+LISTED = Path(__file__).with_name("public_names.txt").read_text("utf-8").splitlines()
+PUBLIC = ("tillgate", "tillgate.hooks", "tillgate.shop", "tillgate.testing")
 CORE = ["tillgate", "tillgate.account", "tillgate.aiohttp_transport", "tillgate.client", "tillgate.errors", "tillgate.transport"]
 CORE += [f"tillgate.wire.{module.name}" for module in pkgutil.iter_modules(wire.__path__)]
 
@@ -25,6 +28,21 @@ def modules_after(statement: str) -> set[str]:
     script = f"import json, sys; {statement}; print(json.dumps(list(sys.modules)))"
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return set(json.loads(finished.stdout))
+
+
+def test_the_public_names_are_those_of_the_checked_in_list_which_stays_short() -> None:
+    found = [f"{name}.{public}" for name in PUBLIC for public in sorted(importlib.import_module(name).__all__)]
+    assert found == LISTED, "a public name is documented and listed in tests/public_names.txt"
+    assert len(LISTED) <= 130
+
+
+@pytest.mark.parametrize("listed", LISTED)
+def test_every_public_name_exists_and_has_a_docstring_of_its_own(listed: str) -> None:
+    module, _, name = listed.rpartition(".")
+    found = getattr(importlib.import_module(module), name)
+    if inspect.isclass(found) or inspect.isroutine(found) or inspect.ismodule(found):
+        assert found.__doc__
+        assert not found.__doc__.startswith(f"{name}("), "the docstring that a dataclass gets on its own says nothing"
 
 
 def test_all_lists_exactly_the_public_names() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -10,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Empty, Queue
 from typing import Final
 from urllib.parse import urlsplit
+
+import httpx
 
 from tillgate import Account, PaymentRequest, RefundRequest, Refused, TransactionStatus, callback_url, hooks, new_reference
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
@@ -55,12 +56,10 @@ class _ShopHandler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         if arrivals := self.server.arrivals.get(parts.path):
             arrivals.put((self.headers.get("Content-Type", ""), parts.query, body))
-        answer = b"success"  # the acknowledgement of a notification (unspecified behaviour 9)
         self.send_response(200)
-        self.send_header("Content-Type", "text/plain")
-        self.send_header("Content-Length", str(len(answer)))
+        self.send_header("Content-Length", "7")
         self.end_headers()
-        self.wfile.write(answer)
+        self.wfile.write(b"success")  # the acknowledgement of a notification (unspecified behaviour 9)
 
     def log_message(self, *arguments: object) -> None:
         """Log nothing: the timeline prints the requests."""
@@ -118,7 +117,7 @@ def _go_round(gateway_url: str, timeline: Timeline) -> None:
 
     back = _press_pay(created.payment_url)
     timeline.add("shopper -> gateway", "presses Pay on the payment page")
-    _visit(back)
+    httpx.get(back, timeout=_PATIENCE_SECONDS)
     _, query, _ = shop.wait_for("/back")
     came_back = read_callback(query)
     timeline.add("shopper -> shop", f"comes back, trusted for nothing: {_plainly(came_back)}")
@@ -150,21 +149,7 @@ def _plainly(fields: Mapping[str, str | None]) -> str:
 
 def _press_pay(payment_url: str) -> str:
     """Press Pay as the page's form does, and return where the gateway sends the shopper."""
-    _visit(payment_url)
-    status, location = _visit(payment_url, method="POST", body="decision=pay")
-    assert status == 303, f"the payment page answered HTTP {status}"
-    assert location, "the payment page sent the shopper nowhere"
-    return location
-
-
-def _visit(url: str, method: str = "GET", body: str | None = None) -> tuple[int, str | None]:
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=_PATIENCE_SECONDS)
-    try:
-        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        connection.request(method, target, body, {"Content-Type": "application/x-www-form-urlencoded"} if body else {})
-        response = connection.getresponse()
-        response.read()
-        return response.status, response.getheader("Location")
-    finally:
-        connection.close()
+    httpx.get(payment_url, timeout=_PATIENCE_SECONDS)
+    answer = httpx.post(payment_url, data={"decision": "pay"}, timeout=_PATIENCE_SECONDS)
+    assert answer.status_code == 303, f"the payment page answered HTTP {answer.status_code}"
+    return answer.headers["Location"]

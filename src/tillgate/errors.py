@@ -14,7 +14,7 @@
             ├── WrongCredentials   the token, the merchant number or the rights of the account are wrong
             └── OrderNotFound  HTTP 400 and 000022: the account has no such reference
 
-`pay` and `refund` move money, so any doubt about them raises `OutcomeUnknown`, whose `because` says why. `query` moves nothing: any
+`pay` and `refund` move money, so any doubt about them raises `OutcomeUnknown`; its `detail` gives the reason. `query` moves nothing: any
 `GatewayError` but `OrderNotFound` is inconclusive there, and the query may be repeated.
 
 No message holds a token or a signature (I11).
@@ -59,10 +59,7 @@ class _FieldError(TillgateError):
 
 
 class InvalidRequest(_FieldError):
-    """A field breaks the interface, and nothing was sent.
-
-    `field` is the Python name of the field, `value` the given value, and `remedy` a clause that says how to correct it.
-    """
+    """The `value` of a `field`, by its Python name, breaks the interface; `remedy` says how to correct it. Nothing was sent."""
 
 
 class ConfigurationError(_FieldError):
@@ -89,8 +86,7 @@ class NotSent(GatewayError):
 class OutcomeUnknown(GatewayError):
     """The request may have arrived, and its outcome is unknown. A pay or refund must not be repeated.
 
-    `operation` and `reference` name the request, and `because` says why its outcome is unknown. `http_status` is the status of the
-    answer, if one came. `may_have_arrived` is false only if the connection broke while the request was still being written.
+    `http_status` is the status of the answer, if one came. `may_have_arrived` is false only if the connection broke during the sending.
     """
 
     def __init__(
@@ -110,7 +106,7 @@ class OutcomeUnknown(GatewayError):
 
     def __str__(self) -> str:
         if self.operation == "query":
-            return f"inconclusive of {self.reference}: {self.detail}; ask again"
+            return f"the query of {self.reference} is inconclusive: {self.detail}; query again"
         return f"the outcome of {self.operation} of {self.reference} is not known: {self.detail}"
 
 

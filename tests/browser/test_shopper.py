@@ -114,11 +114,11 @@ def test_after_a_bounded_wait_the_page_says_what_happens_next(shop: Shop, monkey
     order = shop.world.order()
     payment = shop.world.start(order)
     page = shop.open(f"/payments/return/{payment.return_key}/")
-    expect(page.get_by_role("heading", name="We are still waiting to hear from the payment service")).to_be_visible()
+    expect(page.get_by_role("heading", name="We are still waiting for the payment service")).to_be_visible()
     shop.look(page, "still-waiting")
     shop.world.sandbox.control.set_options({"notification_on_paid": False})
     shop.world.shopper_pays(payment)
-    page.get_by_role("link", name="Look again").click()
+    page.get_by_role("link", name="Check again").click()
     expect(page.get_by_role("heading", name=f"Order {order} is paid")).to_be_visible()
 
 

@@ -34,7 +34,7 @@ def test_staff_gives_part_of_a_payment_back_and_a_double_press_makes_one_refund(
     assert shop.world.sandbox.control.state()["transactions"][0]["refunded"] == "9.90"  # type: ignore[index]
     page.get_by_text("Cause and evidence").first.click()
     page.get_by_role("button", name="Ask the gateway now").click()
-    expect(page.get_by_text("Asked the gateway: the gateway says that it is paid.")).to_be_visible()
+    expect(page.get_by_text("Polled the gateway: the gateway says that it is paid.")).to_be_visible()
 
 
 def test_staff_sees_the_lists(shop: Shop) -> None:
@@ -51,7 +51,7 @@ def test_staff_sees_the_lists(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_staff_refunds_a_second_payment_from_the_page_of_what_needs_a_person(shop: Shop, scheme: str) -> None:
+def test_staff_refunds_a_second_payment_from_the_page_of_reviews(shop: Shop, scheme: str) -> None:
     order = shop.world.order("25.00")
     first, second = shop.world.start(order), shop.world.start(order, "paypal")
     for payment in (first, second):
@@ -77,17 +77,17 @@ def test_staff_settles_a_refund_of_unknown_outcome_and_accepts_with_a_note(shop:
     shop.world.sandbox.control.fault("lost_response", occasion="refund")
     page = shop.admin(f"/admin/tillgate/payment/{payment_id}/refund/?amount=10")
     page.get_by_role("button", name="Refund USD 10.00").click()
-    expect(page.get_by_text("Nobody knows whether USD 10.00 was refunded.")).to_be_visible()
+    expect(page.get_by_text("The outcome of the refund of USD 10.00 is unknown")).to_be_visible()
     shop.world.sandbox.control.reverse(shop.world.sandbox.control.service.transactions()[0].reference)
     page.get_by_role("button", name="Ask the gateway now").click()
     page.goto("/admin/tillgate/review/")
-    shop.look(page, "admin-needs-a-staff-several")
+    shop.look(page, "admin-reviews-several")
     page.get_by_role("button", name="The refund was done").click()
     expect(page.get_by_text("Resolved by anna")).to_be_visible()
     page.goto("/admin/tillgate/review/")
     page.get_by_text("Dismiss with a note").first.click()
-    page.get_by_label("Why it can stay as it is").first.fill("it was our own refund")
-    page.get_by_role("button", name="Accept").click()
+    page.get_by_label("Why you dismiss it").first.fill("it was our own refund")
+    page.get_by_role("button", name="Dismiss", exact=True).click()
     expect(page.get_by_text("it was our own refund").first).to_be_visible()
     assert shop.world.reviews() == []
 
@@ -96,11 +96,11 @@ def test_the_admin_on_a_phone(shop: Shop) -> None:
     payment_id = _paid(shop, "12.50")
     page = shop.admin(f"/admin/tillgate/payment/{payment_id}/change/", viewport={"width": 390, "height": 844}, is_mobile=True)
     shop.look(page, "admin-payment-phone")
-    page.get_by_text("Enter a refund made elsewhere").press("Enter")
+    page.get_by_text("Record an external refund").press("Enter")
     page.get_by_label("Refunded, in USD").fill("2.50")
     shop.look(page, "admin-enter-phone")
     page.get_by_role("button", name="Enter").press("Enter")
-    expect(page.get_by_text("Entered: USD 2.50 was refunded elsewhere.")).to_be_visible()
+    expect(page.get_by_text("Recorded: an external refund of USD 2.50.")).to_be_visible()
     expect(page.get_by_text("USD 2.50 refunded, USD 10.00 can still be refunded.")).to_be_visible()
 
 
@@ -113,7 +113,7 @@ def test_staff_ends_a_payment_that_the_gateway_does_not_know_with_the_keyboard(s
     page = shop.admin("/admin/tillgate/review/", viewport={"width": width, "height": 900})
     page.get_by_text("Mark as expired").first.focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Should money come all the same, it is found.")).to_be_visible()
+    expect(page.get_by_text("The worker still finds late money.")).to_be_visible()
     shop.look(page, f"admin-unpaid-{width}")
     page.keyboard.press("Tab")
     page.keyboard.type("not in the back office")
@@ -122,7 +122,7 @@ def test_staff_ends_a_payment_that_the_gateway_does_not_know_with_the_keyboard(s
     assert shop.world.reviews() == []
 
 
-def test_staff_is_asked_how_much_of_too_much_goes_back(shop: Shop) -> None:
+def test_staff_is_asked_how_much_of_an_overpayment_to_refund(shop: Shop) -> None:
     order = shop.world.order("30.00")
     payment = shop.world.start(order)
     shop.world.shop.edit_total(order, Decimal("28.00"))

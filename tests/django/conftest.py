@@ -10,7 +10,6 @@ import pytest
 from django.utils import translation
 
 from tests.django import project
-from tillgate.django.operations import wrong_clocks
 from tillgate.sandbox import Sandbox
 from tillgate.testing.shops import configure, running_sandbox, time_, world
 from tillgate.testing.world import World
@@ -54,12 +53,6 @@ def language() -> Iterator[None]:
     """A visitor's language, which LocaleMiddleware activates for the thread, is not the next test's."""
     yield
     translation.deactivate()
-
-
-@pytest.fixture(autouse=True)
-def rested(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a process has searched for lately is not the next test's."""
-    monkeypatch.setattr(wrong_clocks, "_search", wrong_clocks.Search(wrong_clocks._LOOK_AGAIN_EVERY))
 
 
 @pytest.fixture

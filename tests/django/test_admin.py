@@ -271,7 +271,7 @@ def test_the_cards_that_tell_what_was_given_back_need_the_same_statements_howeve
     def count() -> int:
         with CaptureQueriesContext(connection) as statements:
             page = boss.get(LISTS[2]).content.decode()
-        assert page.count("The books hold USD 3.50 of this payment as refunded.") == Review.objects.count()
+        assert page.count("The ledger has refunds of USD 3.50 for this payment.") == Review.objects.count()
         return len(statements)
 
     def raised() -> None:
@@ -359,7 +359,7 @@ def test_a_payments_page_tells_its_story(world: World, boss: Client) -> None:
     payment = world.paid_payment("30.00")
     operations.refund(payment.pk, "10.00", staff="bert", reason="broken cup")
     shown = boss.get(page_of(payment)).content.decode()
-    labels = ["Payment started", "Waiting for the shopper", "Paid", "Shop told", "Refund asked for", "Money refunded"]
+    labels = ["Payment started", "Waiting for the shopper", "Paid", "Event delivered to the shop", "Refund requested", "Money refunded"]
     places = [shown.index(f"<strong>{label}</strong>") for label in labels]
     assert places == sorted(places)
     for word in (
@@ -455,7 +455,7 @@ def test_staff_is_told_what_came_of_a_refund(world: World, boss: Client) -> None
     world.sandbox.control.fault("refused", occasion="refund")
     assert said(press(boss, payment, "1"))[0].startswith("USD 1.00 was not refunded: ")
     world.sandbox.control.fault("lost_response", occasion="refund")
-    assert said(press(boss, payment, "2"))[0].startswith("Nobody knows whether USD 2.00 was refunded.")
+    assert said(press(boss, payment, "2"))[0].startswith("The outcome of the refund of USD 2.00 is unknown")
     assert world.reviews() == [ReviewReason.REFUND_UNKNOWN]
 
 
@@ -463,13 +463,13 @@ def test_i12_the_acts_work_under_atomic_requests(world: World, boss: Client, mon
     payment = world.paid_payment("30.00")
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     assert said(press(boss, payment, "10")) == ["USD 10.00 was refunded."]
-    assert said(boss.post(page_of(payment, "query"), follow=True)) == ["Asked the gateway: the gateway says that it is paid."]
+    assert said(boss.post(page_of(payment, "query"), follow=True)) == ["Polled the gateway: the gateway says that it is paid."]
 
 
 def test_staff_asks_the_gateway_now(world: World, boss: Client, configure: Callable[..., None]) -> None:
     payment = world.start(world.order())
     world.shopper_pays(payment)
-    assert said(boss.post(page_of(payment, "query"), follow=True)) == ["Asked the gateway: the gateway says that it is paid."]
+    assert said(boss.post(page_of(payment, "query"), follow=True)) == ["Polled the gateway: the gateway says that it is paid."]
     assert world.fresh(payment).status == "paid"
     assert TimelineEntry.objects.get(event="payment.paid").actor == "staff:anna"
     configure(NOTIFICATION_THROTTLE_SECONDS=60)
@@ -625,7 +625,7 @@ def test_i5_a_refund_that_no_answer_tells_of_is_entered_on_the_payments_page(wor
     assert said(boss.post(enter, {"amount": "30.01", "seen": "0"}, follow=True)) == [
         "USD 30.01 is more than the USD 30.00 that can still be refunded of " + payment.reference
     ]
-    assert said(boss.post(enter, {"amount": "10", "seen": "0"}, follow=True)) == ["Entered: USD 10.00 was refunded elsewhere."]
+    assert said(boss.post(enter, {"amount": "10", "seen": "0"}, follow=True)) == ["Recorded: an external refund of USD 10.00."]
     assert "was asked for in the meantime" in said(boss.post(enter, {"amount": "10", "seen": "0"}, follow=True))[0]
     refund = Refund.objects.get()
     assert (refund.external, refund.status, refund.amount, refund.requested_by) == (True, "succeeded", Decimal("10.00"), "anna")
@@ -643,7 +643,7 @@ def test_a_refund_that_was_refused_and_made_is_entered_with_its_amount(world: Wo
     world.client.post(notification, "status=success", content_type="application/x-www-form-urlencoded")
     page = boss.get(LISTS[2]).content.decode()
     assert 'name="amount" min="0.01" step="0.01" required value="12.00"' in page
-    assert "The books hold USD 0.00 of this payment as refunded." in page
+    assert "The ledger has refunds of USD 0.00 for this payment." in page
 
 
 def test_a_refund_that_cannot_leave_is_withdrawn(world: World, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -854,7 +854,7 @@ def test_a_refund_that_could_not_leave_is_not_said_to_be_on_its_way(world: World
     payment = world.paid_payment()
     configure({"MERCHANT_NO": "200099"})
     [message] = said(press(boss, payment, "5.00", seen=0, mark="x"))
-    assert message.startswith("USD 5.00 could not be sent yet, and is tried again by itself: merchant_no")
+    assert message.startswith("The refund of USD 5.00 could not be sent yet, and the worker tries it again: merchant_no")
 
 
 def test_the_same_matter_may_come_again_after_it_was_resolved(world: World, boss: Client) -> None:

@@ -13,7 +13,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -195,19 +194,6 @@ def test_the_tasks_do_what_the_worker_does(world: World) -> None:
     assert tasks.run_account("default") == {}
 
 
-def test_i2_the_tasks_put_right_what_a_wrong_clock_has_put_off(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = application("memory://", "tillgate-test-eager")
-    app.conf.task_always_eager = True
-    app.set_current()
-    right = clock.now
-    with monkeypatch.context() as patch:
-        patch.setattr(clock, "now", lambda: right() + timedelta(days=365))
-        payment = world.start(world.order())
-    world.shopper_pays(payment)
-    tasks.run_worker()
-    assert world.fresh(payment).status == "paid"
-
-
 @pytest.mark.parametrize("name", ["run_worker", "run_account", "run_shop", "run_mail"])
 def test_every_task_may_be_repeated_and_ends_before_a_broker_hands_it_to_somebody_else(name: str) -> None:
     task: Any = getattr(tasks, name)
@@ -224,7 +210,7 @@ def test_the_schedule_names_a_task_and_lets_a_late_one_expire() -> None:
     assert entry["options"]["expires"] >= entry["schedule"]
 
 
-def test_a_worker_whose_clock_is_ahead_and_right_still_finds_no_task_expired(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+def test_a_worker_whose_machine_is_five_minutes_ahead_finds_no_task_expired(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     (entry,), expires = tasks.BEAT_SCHEDULE.values(), list[float]()
     world.start(world.order())
     world.time.advance(seconds=30)
@@ -232,4 +218,4 @@ def test_a_worker_whose_clock_is_ahead_and_right_still_finds_no_task_expired(mon
         monkeypatch.setattr(task, "apply_async", lambda *_, **options: expires.append(options["expires"]))
     tasks.run_worker()
     assert len(expires) == 3
-    assert min(entry["options"]["expires"], *expires) > clock.SKEW.total_seconds() + entry["schedule"]
+    assert min(entry["options"]["expires"], *expires) > 300 + entry["schedule"]

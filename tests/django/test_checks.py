@@ -481,15 +481,6 @@ def test_w009_and_w010_a_worker_that_never_ran_or_is_away(sound: Any, world: Wor
     assert told() == {}
 
 
-def test_w010_a_worker_whose_last_worker_is_still_to_come_may_be_away(sound: Any, world: World) -> None:
-    world.run_worker()
-    for ahead, is_told in ((timedelta(minutes=5), False), (timedelta(days=3, minutes=1), True)):
-        Heartbeat.objects.filter(name="worker").update(at=clock.now() + ahead)
-        assert ("3 d" in told().get("W010", "")) is is_told
-    world.run_worker()
-    assert told() == {}
-
-
 def test_w011_a_worker_that_does_not_keep_up(sound: Any, world: World, configure: Callable[..., None]) -> None:
     silenced = sound.TILLGATE
     configure()

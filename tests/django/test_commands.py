@@ -382,7 +382,7 @@ def test_what_could_not_be_asked_ends_with_2_though_something_differs_too(world:
     assert text.startswith("paid-there ")
     assert "\nnot-asked: 1 payment: S" in text
     assert ": 1 difference\n" in text
-    assert text.endswith("not everything could be asked: see not-asked\n")
+    assert text.endswith("some queries failed: see not-asked\n")
 
 
 def test_the_audit_as_json_is_one_object_with_exact_money(world: World) -> None:
@@ -605,7 +605,7 @@ def test_wrong_settings_do_not_end_the_doctor(healthy: World, settings: Any) -> 
     assert "worker" in right
 
 
-def test_a_worker_that_is_away_and_what_needs_a_person_are_told(healthy: World) -> None:
+def test_a_worker_that_is_away_and_open_reviews_are_reported(healthy: World) -> None:
     healthy.time.advance(hours=2)
     Review.objects.create(reason="underpaid", facts={"detail": "It was underpaid."}, open_key="1", opened_at=clock.now())
     _, wrong = findings()

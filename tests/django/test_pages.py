@@ -197,7 +197,7 @@ def test_only_the_methods_of_the_settings_are_offered(world: World, settings: An
     page = text_of(world.client.get(world.shop.pay_path(world.order())))
     assert re.findall(r'value="(\w+)" (?:[^>]* )?id="id_method', page) == ["paypal", "venmo"]
     settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": []}
-    assert "No way to pay is offered" in text_of(world.client.get(world.shop.pay_path(world.order())))
+    assert "The shop offers no payment method" in text_of(world.client.get(world.shop.pay_path(world.order())))
 
 
 def test_a_page_that_waits_refreshes_without_script_and_not_for_ever(world: World) -> None:
@@ -206,7 +206,7 @@ def test_a_page_that_waits_refreshes_without_script_and_not_for_ever(world: Worl
     assert f'<noscript><meta http-equiv="refresh" content="3;url={path}?wait=1"></noscript>' in text_of(come_back(world, payment))
     tired = text_of(come_back(world, payment, wait="40"))
     assert "refresh" not in tired
-    assert f'<a class="button" href="{path}">Look again</a>' in tired
+    assert f'<a class="button" href="{path}">Check again</a>' in tired
 
 
 def test_looking_again_asks_the_gateway_and_a_refresh_does_not(world: World, no_home: None) -> None:
@@ -259,7 +259,7 @@ def test_the_pages_in_german(world: World, settings: Any, no_home: None) -> None
         assert words in pay
     payment = world.start(order)
     assert "Ihre Zahlung wird bestätigt" in text_of(come_back(world, payment))
-    assert "Wir warten noch auf Nachricht vom Zahlungsdienst" in text_of(come_back(world, payment, wait="40"))
+    assert "Wir warten noch auf den Zahlungsdienst" in text_of(come_back(world, payment, wait="40"))
     world.shopper_pays(payment)
     assert "Danke, Ihre Zahlung ist angekommen" in text_of(come_back(world, payment))
     with override("de"):
@@ -344,7 +344,7 @@ def test_who_left_the_payment_page_can_go_on_paying_or_back_to_the_shop(world: W
         assert "/payments/pay/" not in page  # the authority to pay in another way is the shop's to give
 
 
-def test_i4_no_page_leads_to_another_payment_page_page_of_an_order_that_was_paid_whether_the_shop_was_told_or_not(world: World) -> None:
+def test_i4_no_page_leads_to_another_payment_page_of_an_order_that_was_paid_whether_the_shop_was_told_or_not(world: World) -> None:
     order = world.order()
     first, second = world.start(order), world.start(order, "paypal")
     world.shopper_pays(first)
@@ -387,7 +387,7 @@ def _broken(*_: Any, **__: Any) -> Any:
     raise RuntimeError("the shop's database is away")
 
 
-def test_a_closed_order_that_the_shop_would_take_money_for_has_no_payment_page_page_to_go_on_with(world: World) -> None:
+def test_a_closed_order_that_the_shop_would_take_money_for_has_no_payment_page_to_go_on_with(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     operations.close_order(world.shop.plugin, order)
@@ -482,7 +482,7 @@ def test_i4_the_page_of_a_payment_that_the_gateway_calls_paid_does_not_say_that_
     assert world.client.get(f"/payments/status/{payment.return_key}/").json()["settled"], "a page that waits has something else to say"
     page = text_of(come_back(world, payment))
     assert "<h1>Your payment is under review</h1>" in page
-    assert "Please do not pay again before you have asked it." in page
+    assert "Please ask the shop before you pay again." in page
     assert all(text not in page for text in ("Nothing was charged", "Go on paying", "Did not pay?", "poll.js", "http-equiv"))
     world.sandbox.control.clear_faults()
     world.time.advance(minutes=10)
@@ -584,7 +584,7 @@ def test_who_presses_the_button_of_a_shops_own_page_while_the_shop_cannot_be_tol
     assert Payment.objects.count() == 1
 
 
-def test_a_payment_page_page_that_closes_is_not_gone_on_with(world: World) -> None:
+def test_a_payment_page_that_closes_is_not_gone_on_with(world: World) -> None:
     order = world.order()
     payment = world.start(order)
     world.time.advance(minutes=119)
@@ -594,7 +594,7 @@ def test_a_payment_page_page_that_closes_is_not_gone_on_with(world: World) -> No
     assert "still open" not in text_of(world.client.get(world.shop.pay_path(order)))
 
 
-def test_a_payment_that_may_not_have_begun_has_no_payment_page_page_to_go_on_with(world: World, no_home: None) -> None:
+def test_a_payment_that_may_not_have_begun_has_no_payment_page_to_go_on_with(world: World, no_home: None) -> None:
     order = world.order()
     world.sandbox.control.fault("lost_response", occasion="pay")
     assert world.choose(order).status_code == 409

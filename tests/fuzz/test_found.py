@@ -100,10 +100,10 @@ def test_a_file_that_is_no_cassette_is_told_in_a_sentence(tmp_path: Path, body: 
     file.write_text(f"version: 1\ninteractions:\n- request: {request}\n  response: {response}\n")
     cassette = Cassette(file, LIVE, is_recording=False, title="a test", command="pytest")
     if body == "{}":
-        assert len(cassette._load()[0]) == 1
+        assert len(cassette.load_cassette("", None)[0]) == 1
         return
     with pytest.raises(pytest.fail.Exception, match="is not a cassette"):
-        cassette._load()
+        cassette.load_cassette("", None)
 
 
 @pytest.mark.parametrize("claimed", [0, False, [], {}, 0.0])

@@ -35,7 +35,8 @@ from tillgate import (
     TransactionStatus,
     hooks,
 )
-from tillgate.hooks import Event, OrderDescription, build_plugin_manager, call_owner, emit, hookimpl, plugin_manager
+from tillgate.hooks import Event, OrderDescription, build_plugin_manager, emit, hookimpl, plugin_manager
+from tillgate.hooks.manager import ADAPTER_NAME, call_owner
 from tillgate.lifecycle import RefundStatus, decide_refund
 from tillgate.transport import AsyncTransport
 
@@ -163,7 +164,7 @@ def test_the_built_in_adapter_answers_with_a_gateway_of_its_own_per_account(monk
 
 def test_a_core_without_any_answering_plugin_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     manager = build_plugin_manager(entry_points=False)
-    manager.unregister(name=hooks.ADAPTER_NAME)
+    manager.unregister(name=ADAPTER_NAME)
     monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
     with pytest.raises(OutcomeUnknown, match="must be answered with a CreatedPayment"):
         hooks.pay(FIRST, request())

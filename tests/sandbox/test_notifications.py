@@ -108,7 +108,7 @@ def test_an_answer_to_an_attempt_that_is_settled_changes_nothing(merchant: Build
     assert shop.service.outbox.next_due() is None
 
 
-def test_silence_9_any_body_can_acknowledge(merchant: Build) -> None:
+def test_unspecified_behaviour_9_any_body_can_acknowledge(merchant: Build) -> None:
     shop = merchant(acknowledgement="any")
     shop.paid()
     (attempt,) = due(shop)

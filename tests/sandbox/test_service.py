@@ -203,7 +203,7 @@ def test_a_fault_more_does_not_rename_the_transactions(merchant: Build) -> None:
     assert said(plain.pay())["result"] == said(faulty.pay())["result"]
 
 
-# Each silence of the interface is a switch.
+# Each unspecified behaviour of the interface is a switch.
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_fault_more_does_not_rename_the_transactions(merchant: Build) -> None:
         ("examples", {"online": False, "app-data-search": True}),
     ],
 )
-def test_silence_2_the_prefix_of_query_and_refund(merchant: Build, prefixes: str, served: dict[str, bool]) -> None:
+def test_unspecified_behaviour_2_the_prefix_of_query_and_refund(merchant: Build, prefixes: str, served: dict[str, bool]) -> None:
     shop = merchant(prefixes=prefixes)
     assert shop.pay().http_status == 200
     for prefix, answers in served.items():
@@ -223,20 +223,20 @@ def test_silence_2_the_prefix_of_query_and_refund(merchant: Build, prefixes: str
 
 
 @pytest.mark.parametrize(("switch", "raw"), [("text", b'"amount":"12.50"'), ("number", b'"amount":12.50')])
-def test_silence_4_the_amount_is_text_or_a_number(merchant: Build, switch: str, raw: bytes) -> None:
+def test_unspecified_behaviour_4_the_amount_is_text_or_a_number(merchant: Build, switch: str, raw: bytes) -> None:
     shop = merchant(pay_amount=switch, query_amount=switch)
     assert raw in shop.pay().body
     assert raw in shop.query().body
 
 
-def test_silence_4_a_number_is_written_exactly(merchant: Build) -> None:
+def test_unspecified_behaviour_4_a_number_is_written_exactly(merchant: Build) -> None:
     shop = merchant()
     shop.pay(amount="99999999999999.99")
     assert b'"amount":99999999999999.99' in shop.query().body
 
 
 @pytest.mark.parametrize(("sent", "written"), [("012.50", "12.50"), ("000.5", "0.5"), ("007", "7")])
-def test_silence_4_an_amount_with_zeros_in_front_is_a_number_that_json_knows(merchant: Build, sent: str, written: str) -> None:
+def test_unspecified_behaviour_4_a_number_is_written_without_leading_zeros(merchant: Build, sent: str, written: str) -> None:
     shop = merchant(pay_amount="number")
     shop.service.faults.plan("amount_number", occasion="query")
     assert f'"amount":{written},' in shop.pay(amount=sent).body.decode()
@@ -244,13 +244,13 @@ def test_silence_4_an_amount_with_zeros_in_front_is_a_number_that_json_knows(mer
         assert f'"amount":{written},' in shop.query().body.decode()
 
 
-def test_silence_5_the_amount_may_be_missing(merchant: Build) -> None:
+def test_unspecified_behaviour_5_the_amount_may_be_missing(merchant: Build) -> None:
     shop = merchant(query_amount="missing")
     shop.pay()
     assert "amount" not in said(shop.query())["result"]
 
 
-def test_silence_6_the_status_words(merchant: Build) -> None:
+def test_unspecified_behaviour_6_the_status_words(merchant: Build) -> None:
     shop = merchant(word_pending="init", word_paid="PAID", word_failed="fail", word_expired="expired", word_reversed="charged back")
     words = []
     actions: tuple[tuple[str, Decision], ...] = (("A", "leave"), ("B", "pay"), ("C", "decline"))
@@ -265,7 +265,7 @@ def test_silence_6_the_status_words(merchant: Build) -> None:
 
 
 @pytest.mark.parametrize(("switch", "there", "right"), [("none", False, False), ("valid", True, True), ("wrong", True, False)])
-def test_silence_7_the_signature_of_answers(merchant: Build, switch: str, there: bool, right: bool) -> None:
+def test_unspecified_behaviour_7_the_signature_of_answers(merchant: Build, switch: str, there: bool, right: bool) -> None:
     shop = merchant(answer_signature=switch)
     shop.paid()
     for place in (said(shop.query())["result"], said(shop.refund("1.00")), said(shop.refund("100.00"))):
@@ -274,19 +274,19 @@ def test_silence_7_the_signature_of_answers(merchant: Build, switch: str, there:
 
 
 @pytest.mark.parametrize("status", [200, 400, 422])
-def test_silence_12_the_status_of_refusals(merchant: Build, status: int) -> None:
+def test_unspecified_behaviour_12_the_status_of_refusals(merchant: Build, status: int) -> None:
     shop = merchant(refusal_http_status=status)
     assert shop.pay(vendor="cash").http_status == status
     assert shop.refund("1.00", "NOBODY").http_status == status
 
 
-def test_silence_14_the_words_of_a_refund(merchant: Build) -> None:
+def test_unspecified_behaviour_14_the_words_of_a_refund(merchant: Build) -> None:
     shop = merchant(refund_message="done")
     shop.paid()
     assert said(shop.refund("1.00"))["ret_msg"] == "done"
 
 
-def test_silence_16_the_rate_limit(merchant: Build) -> None:
+def test_unspecified_behaviour_16_the_rate_limit(merchant: Build) -> None:
     shop = merchant(rate_limit_per_second=2)
     assert [shop.query("R").http_status for _ in range(3)] == [400, 400, 429]
     shop.clock.advance(1)
@@ -304,7 +304,7 @@ def test_a_call_beyond_the_rate_limit_uses_up_no_fault(merchant: Build) -> None:
     assert (said(shop.query())["ret_code"], said(shop.query())["ret_code"]) == ("000022", "000100")
 
 
-def test_silence_18_what_a_refunded_transaction_is(merchant: Build) -> None:
+def test_unspecified_behaviour_18_what_a_refunded_transaction_is(merchant: Build) -> None:
     shop = merchant(word_partly_refunded="partial", word_refunded="refunded")
     shop.paid()
     shop.refund("2.50")
@@ -313,7 +313,7 @@ def test_silence_18_what_a_refunded_transaction_is(merchant: Build) -> None:
     assert (partly, said(shop.query())["result"]["status"]) == ("partial", "refunded")
 
 
-def test_silence_19_an_expired_transaction_can_be_forgotten(merchant: Build) -> None:
+def test_unspecified_behaviour_19_an_expired_transaction_can_be_forgotten(merchant: Build) -> None:
     shop = merchant(expired_is_forgotten=True)
     shop.pay()
     shop.clock.advance(7200)
@@ -321,7 +321,7 @@ def test_silence_19_an_expired_transaction_can_be_forgotten(merchant: Build) -> 
 
 
 @pytest.mark.parametrize("word", ["EUR", ""])
-def test_silence_20_other_or_absent_currencies_in_answers(merchant: Build, word: str) -> None:
+def test_unspecified_behaviour_20_other_or_absent_currencies_in_answers(merchant: Build, word: str) -> None:
     shop = merchant(answer_currency=word, answer_settle_currency=word)
     for result in (said(shop.pay())["result"], said(shop.query())["result"]):
         assert (result.get("currency", ""), result.get("settleCurrency", "")) == (word, word)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +22,7 @@ from tillgate import ConfigurationError, InvalidRequest, shop
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
 from tillgate.hooks import PaymentStatus, RefundStatus
 from tillgate.shop import ReviewAction, ReviewReason
+from tillgate.testing.world import together
 
 PLUGIN = "smallest-shop"
 CENT = Decimal("0.01")
@@ -127,6 +130,35 @@ def test_a_second_payment_is_held_and_did_not_pay_the_order(world: World) -> Non
     refunded = shop.refund(str(second.pk), "10.00")
     assert refunded.payment_paid_the_order is False
     assert [payment.reference for payment in state(key).held] == [first.reference]
+
+
+def test_a_paid_order_awaits_delivery_until_the_shop_has_applied_its_payment(world: World) -> None:
+    key = world.order("10.00")
+    payment = world.start(key)
+    world.shopper_pays(payment)
+    with world.failing_handler("tillgate_payment_paid"):
+        world.notification(payment)
+    waiting = state(key).payment(str(payment.pk))
+    assert waiting is not None
+    assert (waiting.awaits_delivery, waiting.paid_the_order, state(key).is_paid) == (True, False, True)
+    newest = shop.last_change_at(waiting.id)
+    assert newest is not None
+    assert newest >= waiting.status_since
+    world.time.advance(hours=1)
+    world.run_worker()
+    assert [(one.awaits_delivery, one.paid_the_order) for one in state(key).payments] == [(False, True)]
+    assert state(key).payment("987654321") is None
+
+
+def test_states_of_many_orders_cost_as_many_statements_as_the_state_of_one(
+    world: World, django_assert_num_queries: Callable[..., Any]
+) -> None:
+    keys = [paid_order(world), paid_order(world), world.order("1.00")]
+    world.start(keys[2])
+    with django_assert_num_queries(3):  # orders, payments, refunds
+        assert len(shop.order_states(PLUGIN, keys)) == 3
+    with django_assert_num_queries(2):  # an unpaid payment has no refunds
+        assert state(keys[2]).open_payments
 
 
 def test_states_of_several_orders_are_found_by_keys_and_by_prefix(world: World) -> None:
@@ -276,6 +308,18 @@ def test_i11_no_secret_stands_in_a_review_a_result_or_a_timeline(world: World, s
     assert payment.notification_key not in shown
 
 
+def test_the_newest_reviews_are_those_of_a_prefix_and_of_accounts_and_are_counted_all(world: World) -> None:
+    keys = [paid_order(world), paid_order(world)]
+    for key in keys:
+        world.time.advance(minutes=1)
+        shop.open_review(state(key).payments[0].id, "The seat was sold twice.", actor=PLUGIN)
+    Review.objects.create(reason="account-gone", account="default", facts={"detail": "It is gone."}, opened_at=shop.now())
+    count, reviews = shop.newest_reviews(PLUGIN, prefix="", accounts=["default"], at_most=2)
+    assert (count, [review.order_key for review in reviews]) == (3, ["", keys[1]])
+    count, reviews = shop.newest_reviews(PLUGIN, prefix=keys[0], accounts=["another"], at_most=2)
+    assert (count, [review.order_key for review in reviews]) == (1, [keys[0]])
+
+
 # Remote events ----------------------------------------------------------------------------------------------------------------------------
 
 
@@ -339,6 +383,42 @@ def test_a_notification_at_an_address_of_the_shops_own_is_a_hint_like_any_other(
     assert world.client.get(shop.return_path(str(payment.pk))).status_code in (200, 302)
 
 
+def test_a_shopper_may_continue_on_an_open_payment_page_and_on_no_other(world: World) -> None:
+    key = world.order("10.00")
+    payment = world.start(key)
+    assert shop.may_continue(str(payment.pk))
+    assert not shop.wait_for_creation(str(payment.pk)), "it was created already"
+    shop.close_order(PLUGIN, key)
+    assert not shop.may_continue(str(payment.pk))
+
+
+def test_a_payment_that_another_request_is_creating_is_waited_for(world: World) -> None:
+    payment = world.start(world.order("10.00"))
+    page = payment.payment_url
+    Payment.objects.filter(pk=payment.pk).update(payment_url="")
+
+    def create() -> None:
+        time.sleep(0.3)
+        Payment.objects.filter(pk=payment.pk).update(payment_url=page)
+
+    waited, _ = together(lambda: shop.wait_for_creation(str(payment.pk)), create)
+    assert waited is True
+
+
+# Accounts ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_account_is_found_by_its_name_and_checked_without_moving_money(world: World) -> None:
+    account = shop.find_account("default")
+    assert shop.check_account(account, seconds=5).passed
+    stranger = account.model_copy(update={"token": type(account.token)("of somebody else, and long enough to be one")})
+    check = shop.check_account(stranger, seconds=5)
+    assert not check.passed
+    assert "token" in check.finding
+    with pytest.raises(ConfigurationError, match="gone"):
+        shop.find_account("gone")
+
+
 # Settings and checks ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -356,6 +436,33 @@ def test_a_settings_dictionary_is_read_by_a_model_and_an_unknown_key_says_which_
         settings.SHOP_TEST = wrong
         with pytest.raises(ConfigurationError, match=remedy):
             load()
+
+
+def test_inner_settings_are_named_with_their_place_and_a_secret_is_not_shown(settings: Any) -> None:
+    from pydantic import BaseModel, Field, field_validator
+
+    class Inner(BaseModel):
+        colour: str
+
+    class Outer(BaseModel):
+        inner: Inner | None = None
+        key: int = Field(default=0, repr=False)
+
+        @field_validator("inner", mode="before")
+        @classmethod
+        def _read(cls, given: object) -> Inner:
+            return shop.read_settings("SHOP_TEST['INNER']", given, Inner)
+
+    load = shop.SettingsLoader("SHOP_TEST", Outer)
+    settings.SHOP_TEST = {"INNER": {"COLOR": "red"}}
+    with pytest.raises(ConfigurationError, match=r"SHOP_TEST\['INNER'\].*COLOUR"):
+        load()
+    settings.SHOP_TEST = {"KEY": "a secret"}
+    with pytest.raises(ConfigurationError, match="KEY") as raised:
+        load()
+    assert "a secret" not in str(raised.value) + repr(raised.value)
+    settings.SHOP_TEST = {"INNER": {"COLOUR": "red"}}
+    assert load().inner == Inner(colour="red")
 
 
 def test_a_check_set_runs_its_checks_for_its_app_and_for_all() -> None:

@@ -74,7 +74,7 @@ def test_a_redirect_that_keeps_the_request_is_posted_again(status: int) -> None:
         (b"<p>Closed.</p>", "Closed."),
     ],
 )
-def test_who_does_not_come_to_the_payment_page_page_is_told_what_the_page_said(page: bytes, said: str) -> None:
+def test_who_does_not_come_to_the_payment_page_is_told_what_the_page_said(page: bytes, said: str) -> None:
     shop: Any = SimpleNamespace(pay_path=lambda key: "/pay/", plugin="shop")
     browser: Any = SimpleNamespace(post=lambda path, data: HttpResponse(page, status=409))
     world = World(shop, SimpleNamespace(base_url="http://127.0.0.1:8181"), time=None, client=browser, configure=None)  # type: ignore[arg-type]  # what this test needs of them

@@ -1,4 +1,4 @@
-"""Dialect: each silence of the interface is one field, and each value that it may take does what it says (silences.md)."""
+"""Dialect: each unspecified behaviour of the interface is one field, and each of its values has its effect."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_i1_no_word_but_success_is_paid(word: str) -> None:
         *((word, "pending") for word in ("pending", "init", "dealing")),
     ],
 )
-def test_the_vocabulary_of_silence_6(word: str, status: str) -> None:
+def test_the_vocabulary_of_unspecified_behaviour_6(word: str, status: str) -> None:
     assert REFERENCE.status(word) is TransactionStatus(status)
 
 
@@ -83,13 +83,13 @@ def test_the_vocabulary_is_data() -> None:
         (EXAMPLES, ("/online/v1/secure-pay", "/app-data-search/v1/tran-query", "/app-data-search/v1/refund")),
     ],
 )
-def test_both_path_shapes_of_silence_2(dialect: Dialect, paths: tuple[str, ...]) -> None:
+def test_both_path_shapes_of_unspecified_behaviour_2(dialect: Dialect, paths: tuple[str, ...]) -> None:
     assert tuple(request.url for request in written(dialect).values()) == tuple(f"https://pay.example{path}" for path in paths)
 
 
 @pytest.mark.parametrize("encoding", Encoding)
 @pytest.mark.parametrize("operation", ["pay", "query", "refund"])
-def test_both_encodings_of_silence_3_carry_the_same_signed_texts(encoding: Encoding, operation: str) -> None:
+def test_both_encodings_of_unspecified_behaviour_3_carry_the_same_signed_texts(encoding: Encoding, operation: str) -> None:
     request = written(dataclasses.replace(REFERENCE, encoding=encoding))[operation]
     if encoding is Encoding.JSON:
         assert request.content_type == "application/json"
@@ -107,12 +107,12 @@ def test_an_encoding_has_a_name(value: Encoding) -> None:
     assert Encoding(value.value) is value
 
 
-def test_silence_5_a_paid_answer_without_an_amount_says_so() -> None:
+def test_unspecified_behaviour_5_a_paid_answer_without_an_amount_says_so() -> None:
     answer = exchange.read_query(credentials(), ORDER, answered(envelope(found(amount=None))))
     assert (answer.status, answer.amount) == (TransactionStatus.PAID, None)
 
 
-def test_the_defaults_of_the_silences() -> None:
+def test_the_defaults_of_the_unspecified_behaviour() -> None:
     assert REFERENCE.encoding is Encoding.JSON  # 3
     assert REFERENCE.answer_signature is SignatureRule.CHECKED  # 7
     assert REFERENCE.notification_signature is SignatureRule.CHECKED  # 8
@@ -125,12 +125,12 @@ def test_the_defaults_of_the_silences() -> None:
     assert dataclasses.replace(EXAMPLES, name="reference", query_path=REFERENCE.query_path, refund_path=REFERENCE.refund_path) == REFERENCE
 
 
-def test_silence_10_the_list_of_macros_is_data() -> None:
+def test_unspecified_behaviour_10_the_list_of_macros_is_data() -> None:
     dialect = dataclasses.replace(REFERENCE, macros=("amount", "orderNo"))
     assert callback_url("https://shop.example/", dialect.macros).endswith("?amount={amount}&orderNo={orderNo}")
 
 
-def test_silence_12_the_code_tables_are_data() -> None:
+def test_unspecified_behaviour_12_the_code_tables_are_data() -> None:
     dialect = dataclasses.replace(
         REFERENCE,
         success_code="OK",
@@ -154,7 +154,7 @@ def test_silence_12_the_code_tables_are_data() -> None:
 
 
 @pytest.mark.parametrize(("amount", "is_refused"), [("0.99", True), ("1.00", False), ("12.50", False)])
-def test_silence_17_the_minimums_of_vendors_are_data(amount: str, is_refused: bool) -> None:
+def test_unspecified_behaviour_17_the_minimums_of_vendors_are_data(amount: str, is_refused: bool) -> None:
     at = credentials(dialect=dataclasses.replace(REFERENCE, vendor_minimums=(("gcash", Decimal(50)), ("alipay", Decimal("1.00")))))
     if is_refused:
         with pytest.raises(InvalidRequest, match=r"below the least that alipay takes, 1\.00"):

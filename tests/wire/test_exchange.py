@@ -203,14 +203,14 @@ def test_a_creation_tells_where_to_send_the_shopper(amount: Any, leave_out: dict
     assert made.settle_currency == (None if "settleCurrency" in leave_out else "USD")
 
 
-def test_a_payment_page_page_over_http_is_for_sandboxes() -> None:
+def test_a_payment_page_over_http_is_for_sandboxes() -> None:
     answer = answered(envelope(created(cashierUrl="http://127.0.0.1:8000/cashier/1")))
     assert READ["pay"](credentials(sandbox=True), answer).payment_url == "http://127.0.0.1:8000/cashier/1"
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 422, 499])
 @pytest.mark.parametrize("code", ["000022", "000030", "999999", "INVALID SIGN"])
-def test_silence_12_another_code_refuses_a_creation(status: int, code: str) -> None:
+def test_unspecified_behaviour_12_another_code_refuses_a_creation(status: int, code: str) -> None:
     with pytest.raises(Refused) as caught:
         READ["pay"](credentials(), answered(envelope(code=code, message="no such vendor"), status))
     assert type(caught.value) is (WrongCredentials if code == "000030" else Refused), "an unknown order has no place in a creation"
@@ -219,7 +219,7 @@ def test_silence_12_another_code_refuses_a_creation(status: int, code: str) -> N
 
 @pytest.mark.parametrize("operation", ["pay", "refund"])
 @pytest.mark.parametrize("status", [200, 400])
-def test_silence_12_000000_leaves_the_outcome_unknown(operation: str, status: int) -> None:
+def test_unspecified_behaviour_12_000000_leaves_the_outcome_unknown(operation: str, status: int) -> None:
     with pytest.raises(OutcomeUnknown, match="000000"):
         READ[operation](credentials(), answered(envelope(code="000000"), status))
 
@@ -285,7 +285,7 @@ def test_a_refund_that_is_not_finished_or_about_something_else_is_unknown(result
 
 @pytest.mark.parametrize("code", ["000010", "000020", "000021", "000022", "000023", "000030", "000040"])
 @pytest.mark.parametrize("status", [200, 400])
-def test_silence_12_a_known_code_refuses_a_refund(code: str, status: int) -> None:
+def test_unspecified_behaviour_12_a_known_code_refuses_a_refund(code: str, status: int) -> None:
     with pytest.raises(Refused) as caught:
         READ["refund"](credentials(), answered(envelope(code=code, message="too much"), status))
     assert (caught.value.ret_code, caught.value.ret_msg, caught.value.http_status) == (code, "too much", status)
@@ -293,14 +293,14 @@ def test_silence_12_a_known_code_refuses_a_refund(code: str, status: int) -> Non
 
 @pytest.mark.parametrize("code", ["000011", "999999", "000100 ", "0001", "100"])
 @pytest.mark.parametrize("status", [200, 400, 403])
-def test_silence_12_any_other_code_leaves_a_refund_unknown(code: str, status: int) -> None:
+def test_unspecified_behaviour_12_any_other_code_leaves_a_refund_unknown(code: str, status: int) -> None:
     with pytest.raises(OutcomeUnknown, match="not known to be a refusal") as caught:
         READ["refund"](credentials(), answered(envelope(code=code), status))
     assert (caught.value.operation, caught.value.reference) == ("refund", REFERENCE)
 
 
 @pytest.mark.parametrize("more", [{}, {"result": None}, {"result": {}}, {"result": []}, {"result": ""}, {"ret_msg": None}])
-def test_silence_14_000100_means_that_a_refund_succeeded(more: dict[str, Any]) -> None:
+def test_unspecified_behaviour_14_000100_means_that_a_refund_succeeded(more: dict[str, Any]) -> None:
     done = READ["refund"](credentials(), answered({**envelope(message="refund success"), **more}))
     assert (done.reference, done.amount) == (REFERENCE, Decimal("2.50"))
     assert done.ret_msg == ("" if "ret_msg" in more else "refund success")
@@ -340,19 +340,19 @@ def test_a_query_answer_without_a_result_is_not_understood() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 401, 403, 404, 422])
-def test_silence_12_000022_under_another_status_is_no_news(status: int) -> None:
+def test_unspecified_behaviour_12_000022_under_another_status_is_inconclusive(status: int) -> None:
     with pytest.raises(Refused) as caught:
         READ["query"](credentials(), answered(envelope(code="000022", message="order not found"), status))
     assert not isinstance(caught.value, OrderNotFound)
 
 
-def test_silence_12_000000_says_nothing_about_what_was_asked() -> None:
+def test_unspecified_behaviour_12_000000_says_nothing_about_what_was_asked() -> None:
     with pytest.raises(AnswerNotUnderstood, match="it says 000000 'system error', which is no refusal"):
         READ["query"](credentials(), answered(envelope(code="000000", message="system error"), 200))
 
 
 @pytest.mark.parametrize("code", ["000010", "000023", "999999"])
-def test_silence_12_another_code_under_400_is_no_news(code: str) -> None:
+def test_unspecified_behaviour_12_another_code_under_400_is_inconclusive(code: str) -> None:
     with pytest.raises(Refused) as caught:
         READ["query"](credentials(), answered(envelope(code=code), 400))
     assert not isinstance(caught.value, OrderNotFound)
@@ -371,13 +371,13 @@ def test_an_unknown_status_survives_as_unrecognised_with_its_text(word: str) -> 
 
 
 @pytest.mark.parametrize("amount", [None, "", "12.505", "twelve", [], "١٢"])
-def test_silence_5_a_missing_or_unreadable_amount_is_none(amount: Any) -> None:
+def test_unspecified_behaviour_5_a_missing_or_unreadable_amount_is_none(amount: Any) -> None:
     assert READ["query"](credentials(), answered(envelope(found(amount=amount)))).amount is None
 
 
 @pytest.mark.parametrize("field", ["currency", "settleCurrency"])
 @pytest.mark.parametrize("value", [None, "", "EUR"])
-def test_silence_20_the_currencies_are_told_as_they_came(field: str, value: str | None) -> None:
+def test_unspecified_behaviour_20_the_currencies_are_told_as_they_came(field: str, value: str | None) -> None:
     answer = READ["query"](credentials(), answered(envelope(found(**{field: value}))))
     told = {"currency": answer.currency, "settleCurrency": answer.settle_currency}
     assert told == {"currency": "USD", "settleCurrency": "USD", field: value or None}
@@ -460,7 +460,7 @@ SIGNED_FOR_SOMETHING_ELSE = [
 
 @pytest.mark.parametrize("rule", [SignatureRule.CHECKED, SignatureRule.REQUIRED])
 @pytest.mark.parametrize(("operation", "body"), SIGNED_FOR_SOMETHING_ELSE)
-def test_silence_7_a_right_signature_of_something_else_proves_nothing(rule: SignatureRule, operation: str, body: dict[str, Any]) -> None:
+def test_unspecified_behaviour_7_a_signature_of_another_text_fails(rule: SignatureRule, operation: str, body: dict[str, Any]) -> None:
     with pytest.raises(INCONCLUSIVE[operation]) as caught:
         READ[operation](under(rule), answered(body))
     mismatch = caught.value if operation == "query" else caught.value.__cause__
@@ -469,7 +469,7 @@ def test_silence_7_a_right_signature_of_something_else_proves_nothing(rule: Sign
 
 @pytest.mark.parametrize("rule", [SignatureRule.CHECKED, SignatureRule.REQUIRED])
 @pytest.mark.parametrize(("operation", "body"), WRONG)
-def test_silence_7_a_wrong_signature_makes_the_answer_no_news(rule: SignatureRule, operation: str, body: dict[str, Any]) -> None:
+def test_unspecified_behaviour_7_a_wrong_signature_is_inconclusive(rule: SignatureRule, operation: str, body: dict[str, Any]) -> None:
     with pytest.raises(INCONCLUSIVE[operation]) as caught:
         READ[operation](under(rule), answered(body))
     mismatch = caught.value if operation == "query" else caught.value.__cause__
@@ -477,7 +477,7 @@ def test_silence_7_a_wrong_signature_makes_the_answer_no_news(rule: SignatureRul
 
 
 @pytest.mark.parametrize(("operation", "body"), WRONG)
-def test_silence_7_a_wrong_signature_is_ignored_where_the_dialect_says_so(operation: str, body: dict[str, Any]) -> None:
+def test_unspecified_behaviour_7_a_wrong_signature_is_ignored_where_the_dialect_says_so(operation: str, body: dict[str, Any]) -> None:
     with contextlib.suppress(TillgateError):
         READ[operation](under(SignatureRule.IGNORED), answered(body))
         return
@@ -487,7 +487,7 @@ def test_silence_7_a_wrong_signature_is_ignored_where_the_dialect_says_so(operat
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("more", [{}, {"verifySign": ""}, {"verifySign": None}])
 @pytest.mark.parametrize("rule", SignatureRule)
-def test_silence_7_an_absent_signature_matters_only_where_it_is_required(operation: str, more: dict[str, Any], rule: SignatureRule) -> None:
+def test_unspecified_behaviour_7_only_a_rule_requires_a_signature(operation: str, more: dict[str, Any], rule: SignatureRule) -> None:
     answer = answered({**GOOD_BODIES[operation], **more})
     if rule is SignatureRule.REQUIRED:
         with pytest.raises(INCONCLUSIVE[operation], match="carries no verifySign"):
@@ -498,16 +498,16 @@ def test_silence_7_an_absent_signature_matters_only_where_it_is_required(operati
 
 @pytest.mark.parametrize("rule", SignatureRule)
 @pytest.mark.parametrize("body", [signed_flat("pay"), signed_inside("pay")])
-def test_silence_7_a_right_signature_over_all_or_over_the_result_is_taken(rule: SignatureRule, body: dict[str, Any]) -> None:
+def test_unspecified_behaviour_7_a_right_signature_over_all_or_over_the_result_is_taken(rule: SignatureRule, body: dict[str, Any]) -> None:
     assert READ["pay"](under(rule), answered(body)).payment_url == PAYMENT_PAGE
 
 
 @pytest.mark.parametrize("rule", SignatureRule)
-def test_silence_7_a_right_signature_over_a_refunds_envelope_is_taken(rule: SignatureRule) -> None:
+def test_unspecified_behaviour_7_a_right_signature_over_a_refunds_envelope_is_taken(rule: SignatureRule) -> None:
     assert READ["refund"](under(rule), answered(signed_flat("refund"))).reference == REFERENCE
 
 
-def test_silence_7_a_signature_is_verified_over_the_numbers_on_the_wire() -> None:
+def test_unspecified_behaviour_7_a_signature_is_verified_over_the_numbers_on_the_wire() -> None:
     texts = {**found(), "amount": "12.50", "fee": "0.10", "final": "true", "note": ""}
     claimed = signature(texts)
     body = json.dumps(
@@ -517,7 +517,7 @@ def test_silence_7_a_signature_is_verified_over_the_numbers_on_the_wire() -> Non
     assert READ["query"](under(SignatureRule.REQUIRED), answered(body.encode())).amount == Decimal("12.50")
 
 
-def test_silence_7_a_wrongly_signed_not_found_or_refusal_is_no_news() -> None:
+def test_unspecified_behaviour_7_a_wrongly_signed_not_found_or_refusal_is_inconclusive() -> None:
     not_found = envelope(code="000022", message="order not found", verifySign="0" * 32)
     with pytest.raises(SignatureMismatch):
         READ["query"](credentials(), answered(not_found, 400))

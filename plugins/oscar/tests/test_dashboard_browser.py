@@ -95,7 +95,7 @@ def test_the_order_page_with_every_kind_of_refund_looks_right(
         bought.ask(Decimal("1.00"))
     page = dashboard(f"/dashboard/orders/{bought.order.number}/#payment", **options)
     expect(page.get_by_role("link", name="Refund of unknown outcome")).to_be_visible()
-    for state in ("refunded", "not refunded", "nobody knows"):
+    for state in ("refunded", "not refunded", "unknown outcome"):
         expect(page.locator(".tillgate-rows .tillgate-badge").get_by_text(state, exact=True)).to_be_visible()
     expect(page.get_by_role("button", name="Refund")).to_be_visible()
     look(page, f"oscar-dashboard-order-{name}")

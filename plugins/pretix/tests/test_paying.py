@@ -214,7 +214,7 @@ def test_a_shopper_whose_money_waits_for_a_person_is_not_told_that_it_will_be_co
     world.gateway_notification(payment)
     world.run_worker()
     page = Client().get(path_of(world.come_back(payment)["Location"]))
-    assert "The organizer has been told, and will see to it" in page.content.decode()
+    assert "The organizer knows, and will refund it" in page.content.decode()
 
 
 def underpaid(world: World) -> tuple[str, Payment]:

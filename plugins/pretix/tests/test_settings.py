@@ -20,7 +20,7 @@ from tillgate.errors import ConfigurationError
 from tillgate.testing.world import World
 from tillgate.wire.messages import PaymentMethod
 from tillgate_pretix import accounts, configuration
-from tillgate_pretix.checks import TAG
+from tillgate_pretix.checks import CHECKS
 
 FORM = "/control/event/org/conf/settings/payment/tillgate"
 TOKEN = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
@@ -255,6 +255,6 @@ def test_a_name_that_is_no_setting_is_told(settings: Any) -> None:
 
 
 def test_without_tillgates_own_app_the_check_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_checks(tags=[TAG]) == []
+    assert run_checks(tags=[CHECKS.label]) == []
     monkeypatch.setattr(apps, "is_installed", lambda name: False)
-    assert [message.id for message in run_checks(tags=[TAG])] == ["tillgate_pretix.E001"]
+    assert [message.id for message in run_checks(tags=[CHECKS.label])] == ["tillgate_pretix.E001"]

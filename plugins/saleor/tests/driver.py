@@ -9,9 +9,9 @@ from django.urls import reverse
 
 from tests.double import SaleorDouble, Source
 from tests.storefront import Storefront
-from tillgate.django import clock
 from tillgate.django.models import OutboxEvent, OutboxEventKind
 from tillgate.django.operations.outbox import deliver, deliver_remote
+from tillgate.shop import now
 from tillgate.testing.driver import ShopDriver
 from tillgate_saleor.models import Installation
 
@@ -31,7 +31,7 @@ class StorefrontDriver(ShopDriver):
     def carry_reports() -> None:
         """Let Saleor hear what is due, also of what waits for a person, as by the worker, which runs beside the service all the time."""
         kinds = (OutboxEventKind.REVIEW_OPENED, OutboxEventKind.REMOTE)
-        waiting = OutboxEvent.objects.filter(kind__in=kinds, done_at__isnull=True).exclude(due_at__gt=clock.now())
+        waiting = OutboxEvent.objects.filter(kind__in=kinds, done_at__isnull=True).exclude(due_at__gt=now())
         for order_id in set(waiting.values_list("order_id", flat=True)):
             deliver(order_id)
             deliver_remote(order_id)

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.views.decorators.csrf import csrf_exempt
 
 from tests.double import FAILURE, Refused, Source
-from tillgate.django.operations.locking import without_atomic_requests
+from tillgate.shop import without_atomic_requests
 
 RETURN_URL = "http://testserver/storefront/back/"
 

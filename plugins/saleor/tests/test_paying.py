@@ -19,9 +19,9 @@ from tests.storefront import RETURN_URL
 from tillgate import hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Order, Payment, Refund, Review
+from tillgate.shop import PaymentState, money
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
-from tillgate.wire.money import WireNumber
 from tillgate_saleor import costs, deadline, ledger, paying, transactions
 from tillgate_saleor.answers import moment
 from tillgate_saleor.bodies import Source as Told
@@ -190,7 +190,7 @@ def test_two_transactions_for_the_same_in_the_same_moment_are_both_led_to_the_pa
     """The second is begun and answered while the first is about to be."""
     source, answers = saleor.checkout(TOTAL), list[Any]()
 
-    def attach_and_be_overtaken(begun: Transaction, payment: Payment) -> bool:
+    def attach_and_be_overtaken(begun: Transaction, payment: PaymentState) -> bool:
         is_told = transactions.attach(begun, payment)
         monkeypatch.setattr(paying, "attach", transactions.attach)
         answers.append(saleor.initialize(source, "two", DATA)[1])
@@ -653,7 +653,7 @@ def test_a_process_that_dies_after_the_rest_was_paid_leaves_no_matter_for_ever(
     _, rest = saleor.initialize(source, "two", {"method": "paypal"})
     world.sandbox.control.pay(rest["pspReference"])
     with monkeypatch.context() as patched, suppress(Crash):
-        patched.setattr(costs, "settle", raising(Crash("here")))
+        patched.setattr(costs, "close_reviews", raising(Crash("here")))
         operations.reconcile(Payment.objects.get(reference=rest["pspReference"]), "webhook")
         run_worker(world)
     run_worker(world)
@@ -675,7 +675,7 @@ def test_a_balance_says_what_an_order_costs_whoever_holds_what_of_it(saleor: Sal
     body = saleor.session_body(begun_order(saleor, world).transactions[0])["sourceObject"]
 
     def held(name: str, **amounts: str) -> dict[str, Any]:
-        return {"id": name, **{f"{kind}Amount": {"amount": WireNumber(amount)} for kind, amount in amounts.items()}}
+        return {"id": name, **{f"{kind}Amount": {"amount": money.WireNumber(amount)} for kind, amount in amounts.items()}}
 
     ours = held("ours", charged="5.0")
     for balance, begun, expected in (
@@ -689,9 +689,9 @@ def test_a_balance_says_what_an_order_costs_whoever_holds_what_of_it(saleor: Sal
         ("-24.9", [held("other", charged="-5.0")], "19.90"),
         ("-19.9", None, "19.90"),
     ):
-        told = Told.model_validate({**body, "totalBalance": {"amount": WireNumber(balance)}, "transactions": begun})
+        told = Told.model_validate({**body, "totalBalance": {"amount": money.WireNumber(balance)}, "transactions": begun})
         assert told.costs_without({"ours"}) == Decimal(expected)
-    for unclear in (WireNumber("-12.345"), None, True, "5", WireNumber("-1e30")):
+    for unclear in (money.WireNumber("-12.345"), None, True, "5", money.WireNumber("-1e30")):
         assert Told.model_validate({**body, "totalBalance": {"amount": unclear}}).costs_without(()) is None
 
 

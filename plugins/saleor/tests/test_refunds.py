@@ -16,8 +16,7 @@ from tests.double import DoubleTransaction, SaleorDouble
 from tests.storefront import RETURN_URL
 from tillgate.django import operations
 from tillgate.django.models import OutboxEvent, Payment, Refund, Review
-from tillgate.django.operations.locking import locked_order
-from tillgate.django.operations.refunds import settle_by_staff
+from tillgate.shop import locked_order, settle_refund
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
 from tillgate_saleor import refunds
@@ -161,7 +160,7 @@ def test_a_refund_of_unknown_outcome_stays_pending_until_it_is_known(
     assert asked(world) == 1
     assert [event.type for event in paid.events if event.psp_reference == said["pspReference"]] == []
     assert world.reviews() == ["refund-unknown"]
-    settle_by_staff(Refund.objects.get().pk, done=was_done, staff="ann")
+    settle_refund(str(Refund.objects.get().pk), done=was_done, staff="ann")
     assert told(world, paid) == (Decimal("5.00") if was_done else 0)
     (event,) = [event for event in paid.events if event.psp_reference == said["pspReference"]]
     assert event.type == ("REFUND_SUCCESS" if was_done else "REFUND_FAILURE")
@@ -243,9 +242,9 @@ def test_a_refund_that_could_not_be_begun_in_time_is_not_begun_later(
     real, held_up = locked_order, threading.Event()
 
     @contextmanager
-    def slow(order_id: int) -> Iterator[Any]:
+    def slow(plugin: str, order_key: str) -> Iterator[Any]:
         time.sleep(0.6)
-        with real(order_id) as order:
+        with real(plugin, order_key) as order:
             yield order
         held_up.set()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.checks import run_checks
 
-from tillgate.errors import ConfigurationError
+from tillgate import ConfigurationError
 from tillgate_saleor import checks
 from tillgate_saleor.conf import Channel, Saleor, Settings, get_settings, origin_of
 
@@ -73,7 +73,7 @@ def test_the_origin_of_an_address(address: object, origin: str | None) -> None:
 
 
 def found() -> dict[str, str]:
-    return {str(one.id).removeprefix("tillgate_saleor."): f"{one.msg} {one.hint}" for one in run_checks(tags=[checks.TAG])}
+    return {str(one.id).removeprefix("tillgate_saleor."): f"{one.msg} {one.hint}" for one in run_checks(tags=[checks.CHECKS.label])}
 
 
 def test_a_service_that_followed_the_readme_has_nothing_to_hear(settings: Any) -> None:
@@ -113,7 +113,8 @@ def test_without_tillgates_own_app_nothing_else_is_asked(settings: Any) -> None:
 
 def test_every_check_is_in_the_readme() -> None:
     source = Path(checks.__file__ or "").read_text("utf-8")
-    ids = {f"{kind[1].upper()}{int(number):03}" for kind, number in re.findall(r"(_error|_warning)\((\d+)", source)}
+    found = re.findall(r"CHECKS\.(error|warning|check_tillgate)\((\d+)", source)
+    ids = {f"{'W' if kind == 'warning' else 'E'}{int(number):03}" for kind, number in found}
     assert set(re.findall(r"`tillgate_saleor\.([EW]\d{3})`", README.read_text("utf-8"))) == ids
 
 

@@ -1,1 +1,1 @@
-"""Tillgate as a Django app: payments that survive anything. Add `tillgate.django` to INSTALLED_APPS."""
+"""Tillgate as a Django app: the rows, the operations on them, pages, admin and worker. Add `tillgate.django` to INSTALLED_APPS."""

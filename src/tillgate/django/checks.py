@@ -309,9 +309,6 @@ def check_worker() -> Found:
         yield _warning(9, "The worker has never run: payments whose notification is lost would not be found.", hint)
     elif now - last > late:
         yield _warning(10, f"The worker ran last {explain_age(now - last)} ago.", hint)
-    elif last - now > clock.SKEW:
-        message = f"The worker ran last {explain_age(last - now)} from now, by a clock that was wrong: whether it runs cannot be told."
-        yield _warning(10, message, f"{hint} Celery's beat waits for such a time too: delete its celerybeat-schedule and start it again.")
     oldest = Payment.objects.using(_database()).aggregate(due=Min("next_poll_at"))["due"]
     if last is not None and oldest and now - oldest > late:
         message = f"The worker does not keep up: a payment has been due for {explain_age(now - oldest)}."

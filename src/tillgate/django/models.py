@@ -16,6 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import models, router
 from django.utils.translation import gettext_lazy as _
 
+from tillgate.account import Account
 from tillgate.django.review_text import message_of
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, Claim, OrderStatus, OutboxStatus, PaymentStatus, RefundStatus, ReviewStatus, claim_of
 from tillgate.wire import money
@@ -128,6 +129,9 @@ class Payment(models.Model):
     """One attempt to pay one order with one payment method, pinned to the account that made it."""
 
     objects: ClassVar[OneDatabase[Payment]] = OneDatabase()
+
+    maker: Account | None = None
+    """The account that made the payment, where a notification's handling has found it already; never stored."""
 
     order = models.ForeignKey(Order, models.PROTECT, related_name="payments")
     reference = models.CharField(max_length=32, unique=True)

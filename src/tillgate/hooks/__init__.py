@@ -11,18 +11,16 @@ from typing import TypeVar
 from tillgate.account import Account
 from tillgate.dispatch import dispatching
 from tillgate.errors import ConfigurationError, OutcomeUnknown, TillgateError
-from tillgate.hooks.adapter import GatewayAdapter
-from tillgate.hooks.hookspecs import hookimpl, hookspec
-from tillgate.hooks.manager import ADAPTER_NAME, ENTRY_POINT_GROUP, build_plugin_manager, call_owner, emit, implements, plugin_manager
+from tillgate.hooks.hookspecs import hookimpl
+from tillgate.hooks.manager import build_plugin_manager, emit, plugin_manager
+from tillgate.hooks.manager import call_owner as call_owner  # for the app alone: these two are no public names
+from tillgate.hooks.manager import implements as implements
 from tillgate.hooks.values import Event, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
 
 __all__ = [
-    "ADAPTER_NAME",
-    "ENTRY_POINT_GROUP",
     "Event",
-    "GatewayAdapter",
     "Order",
     "OrderDescription",
     "PaidOutcome",
@@ -33,11 +31,8 @@ __all__ = [
     "RemoteEvent",
     "Review",
     "build_plugin_manager",
-    "call_owner",
     "emit",
     "hookimpl",
-    "hookspec",
-    "implements",
     "pay",
     "plugin_manager",
     "query",

@@ -93,12 +93,13 @@ class Refund:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """A case that staff must decide: its reason, its order if there is one, and a sentence that describes it."""
+    """A case that staff must decide: its reason, a sentence that describes it, and its order and payment if it has any."""
 
     id: str
     reason: str
     message: str
     order: Order | None = None
+    payment: Payment | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

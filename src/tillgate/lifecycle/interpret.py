@@ -1,7 +1,6 @@
 """An answer of the gateway, in context, becomes a decision. The only way a payment changes its status (I1, I9).
 
-A payment becomes *paid* only when the answer agrees with it in everything. An answer that proves nothing moves nothing. A case for staff
-is a `ReviewReason` with the compared facts, never a guess.
+*Paid* needs an answer that agrees with the payment in everything. A case for staff is a `ReviewReason` with facts, never a guess.
 """
 
 from __future__ import annotations
@@ -170,21 +169,19 @@ def interpret(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answer
         return _to(facts, found, PaymentStatus.PAID, "the gateway says that it is paid")
     if facts.status is PaymentStatus.PAID:
         if facts.refunded >= facts.amount:  # any word may follow a full refund (unspecified behaviour 18)
-            return _stay(facts, found, f"it was refunded, and the gateway says {found.status_text!r}")
+            return _to(facts, found, facts.status, f"it was refunded, and the gateway says {found.status_text!r}")
         detail = f"it was paid, and now the gateway says {found.status_text!r}"
-        return replace(_stay(facts, found, detail), review=ReviewReason.CHANGED_AFTER_PAID, facts={"status": found.status_text})
+        return replace(_to(facts, found, facts.status, detail), review=ReviewReason.CHANGED_AFTER_PAID, facts={"status": found.status_text})
     is_open, too_late = facts.status in OPEN_PAYMENT_STATUSES, answer.asked_at >= facts.expires_at
     if said is TransactionStatus.UNRECOGNISED:
-        decision = replace(_stay(facts, found, _unrecognised(found)), is_understood=False)
+        decision = replace(_to(facts, found, facts.status, _unrecognised(found)), is_understood=False)
         if not too_late and is_open:
             return decision
         return replace(decision, review=ReviewReason.UNRECOGNISED_STATUS, facts={UNRECOGNISED: found.status_text})
     if not is_open:
-        return _stay(facts, found, f"the gateway says {found.status_text!r}")
-    if said is TransactionStatus.FAILED:
-        return _to(facts, found, PaymentStatus.FAILED, f"the gateway says {found.status_text!r}")
-    if said is TransactionStatus.CLOSED:
-        return _to(facts, found, PaymentStatus.CLOSED, f"the gateway says {found.status_text!r}")
+        return _to(facts, found, facts.status, f"the gateway says {found.status_text!r}")
+    if said in (TransactionStatus.FAILED, TransactionStatus.CLOSED):
+        return _to(facts, found, PaymentStatus(said), f"the gateway says {found.status_text!r}")
     if too_late:
         return _to(facts, found, PaymentStatus.EXPIRED, "the payment page timed out without a payment")
     return _to(facts, found, PaymentStatus.PENDING, "the gateway waits for the shopper")
@@ -272,7 +269,3 @@ def _without_amount(found: Transaction) -> tuple[ReviewReason, dict[str, str], s
 
 def _to(facts: PaymentFacts, found: Transaction, status: PaymentStatus, detail: str) -> Decision:
     return Decision(status=move_payment(facts.status, status), transaction_no=facts.transaction_no or found.transaction_no, detail=detail)
-
-
-def _stay(facts: PaymentFacts, found: Transaction, detail: str) -> Decision:
-    return Decision(status=facts.status, transaction_no=facts.transaction_no or found.transaction_no, detail=detail)

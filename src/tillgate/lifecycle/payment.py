@@ -1,7 +1,4 @@
-"""The payment's machine: its statuses, its table, and when a payment is polled.
-
-Late money is money: *failed*, *closed* and *expired* can still become *paid*. *Paid* is final (I9).
-"""
+"""The payment's machine and the times of its polls. Late money is money: every status can become *paid*, which is final (I9)."""
 
 from __future__ import annotations
 

@@ -46,10 +46,7 @@ def move_refund(old: RefundStatus, new: RefundStatus) -> RefundStatus:
 
 
 def decide_refund(outcome: Refunded | TillgateError) -> RefundStatus:
-    """Return the status of a *sending* refund after the attempt (unspecified behaviour 12 and 14).
-
-    Any doubt gives *unknown*. A request that certainly never left is *queued* again, unless it can never leave.
-    """
+    """Return the status of a *sending* refund after the attempt: *queued* if nothing left, *unknown* in doubt (unspecified 12, 14)."""
     if isinstance(outcome, Refunded):
         return RefundStatus.SUCCEEDED
     if isinstance(outcome, Refused | InvalidRequest):

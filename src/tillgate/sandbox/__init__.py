@@ -1,7 +1,6 @@
 """An emulator of the payment gateway: the three endpoints, a payment page, notifications, and every fault on demand.
 
-It imports no other part of the package, and so judges the wire format independently. `Service` needs nothing but the standard
-library. The server behind `Sandbox` and `serve` is loaded on first use.
+It imports no other part of the package, and so judges the wire format independently. The server is loaded on first use.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.requests import Request
 
@@ -35,14 +35,19 @@ class Access:
             return True
         client = request.client.host if request.client else "127.0.0.1"
         proxied = any(name in request.headers for name in _PROXIED)
-        return is_loopback(client) and not self.public and not proxied and is_loopback(_host_of(request.headers.get("host", "")))
+        return (
+            is_loopback(client)
+            and not self.public
+            and not proxied
+            and is_loopback(_parts(f"//{request.headers.get('host', '')}").hostname or "")
+        )
 
     def may_act(self, request: Request) -> bool:
         """Return whether this request may change something. A browser cannot send such JSON across sites without a preflight request."""
         if not self.may_look(request):
             return False
         origin = request.headers.get("origin")
-        return origin is None or _authority_of(origin) == request.headers.get("host")
+        return origin is None or _parts(origin).netloc == request.headers.get("host")
 
 
 def is_loopback(host: str) -> bool:
@@ -55,15 +60,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _authority_of(origin: str) -> str:
+def _parts(address: str) -> SplitResult:
     try:
-        return urlsplit(origin).netloc
+        return urlsplit(address)
     except ValueError:
-        return ""
-
-
-def _host_of(header: str) -> str:
-    try:
-        return urlsplit(f"//{header}").hostname or ""
-    except ValueError:
-        return ""
+        return urlsplit("")

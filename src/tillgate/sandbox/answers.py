@@ -1,7 +1,6 @@
 """Answers to a client: the envelope of the interface, and every way to damage it.
 
-An `Answer` also carries its *fate*, which a server obeys and a simulator reads. The answer arrives, it drips, or the connection closes
-before the answer, in the middle of it or instead of it.
+The *fate* of an `Answer` says whether it arrives, drips, or is lost or cut with its connection.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ Fate = Literal["answer", "lose_request", "lose_response", "cut", "drip"]
 Envelope = dict[str, object]
 
 _JSON = (("content-type", "application/json"),)
+_HTML = (("content-type", "text/html"),)
 _text = json.encoder.encode_basestring_ascii
 
 
@@ -62,7 +62,11 @@ def encode(value: object) -> str:
 
 def answer(envelope: object, http_status: int = 200) -> Answer:
     """Make an answer that arrives unharmed."""
-    return Answer(http_status, _JSON, encode(envelope).encode())
+    return Answer(http_status, _JSON, _encoded(envelope))
+
+
+def _encoded(envelope: object) -> bytes:
+    return encode(envelope).encode()
 
 
 def sign(envelope: Envelope, token: str, how: str) -> None:
@@ -74,20 +78,22 @@ def sign(envelope: Envelope, token: str, how: str) -> None:
     place[signing.FIELD] = make(parameters, token)
 
 
+# Answers that have nothing to do with the request.
+_FIXED: Mapping[str, Answer] = {
+    "lost_request": Answer(0, (), b"", fate="lose_request"),
+    "lost_response": Answer(0, (), b"", fate="lose_response"),
+    "server_error": Answer(503, (("content-type", "text/plain"),), b"Service Unavailable"),
+    "server_error_done": Answer(502, _HTML, b"<html><body><h1>502 Bad Gateway</h1></body></html>"),
+    "html_body": Answer(200, _HTML, b"<!doctype html><title>Maintenance</title><p>Back soon."),
+    "rate_limited": Answer(429, (*_JSON, ("retry-after", "1")), b'{"ret_code":"000429","ret_msg":"too many requests"}'),
+}
+
+
 def instead(fault: str, options: Options) -> Answer:
     """Make the answer of a fault that replaces the work."""
-    if fault == "lost_request":
-        return Answer(0, (), b"", fate="lose_request")
-    if fault == "server_error":
-        return Answer(503, (("content-type", "text/plain"),), b"Service Unavailable")
-    if fault == "rate_limited":
-        headers = (*_JSON, ("retry-after", "1"))
-        return Answer(429, headers, b'{"ret_code":"000429","ret_msg":"too many requests"}')
-    code, message = {
-        "refused": (contract.BAD_STATE, "refused by the sandbox"),
-        "denied": (contract.NOT_FOUND, "order not found"),
-    }[fault]
-    return answer({"ret_code": code, "ret_msg": message}, options.refusal_http_status if fault == "refused" else 400)
+    if fault == "refused":
+        return answer({"ret_code": contract.BAD_STATE, "ret_msg": "refused by the sandbox"}, options.refusal_http_status)
+    return _FIXED.get(fault) or answer({"ret_code": contract.NOT_FOUND, "ret_msg": "order not found"}, 400)
 
 
 def cent_more(text: str) -> str:
@@ -126,8 +132,8 @@ def change_result(fault: str, envelope: Envelope) -> None:
 
 def damage(fault: str, envelope: Envelope, whole: Answer, options: Options, random: Random) -> Answer:
     """Apply a fault to the answer after the work was done."""
-    if fault == "lost_response":
-        return Answer(0, (), b"", fate="lose_response")
+    if fault in _FIXED:
+        return _FIXED[fault]
     if fault == "delay":
         return replace(whole, delay_seconds=options.delay_seconds)
     if fault == "slow_drip":
@@ -137,28 +143,18 @@ def damage(fault: str, envelope: Envelope, whole: Answer, options: Options, rand
         return replace(whole, fate="cut", cut_after=after if after >= 0 else random.randrange(len(whole.raw())))
     if fault == "redirect":
         return Answer(302, (("location", f"{options.public_url}/elsewhere"),), b"")
-    if fault == "server_error_done":
-        return Answer(502, (("content-type", "text/html"),), b"<html><body><h1>502 Bad Gateway</h1></body></html>")
-    if fault == "html_body":
-        return Answer(200, (("content-type", "text/html"),), b"<!doctype html><title>Maintenance</title><p>Back soon.")
     rewrite = _REWRITES.get(fault)
     return replace(whole, body=rewrite(envelope, whole.body, options)) if rewrite else whole
-
-
-def _renamed(envelope: Envelope, code: object, message: str) -> bytes:
-    return encode({**envelope, "ret_code": code, "ret_msg": message}).encode()
 
 
 # Faults in the form of the answer: each writes another body under the same status.
 _REWRITES: Mapping[str, Callable[[Envelope, bytes, Options], bytes]] = {
     "broken_json": lambda envelope, body, options: body[: len(body) // 2],
     "empty_body": lambda envelope, body, options: b"",
-    "json_list": lambda envelope, body, options: encode([envelope]).encode(),
-    "missing_ret_code": lambda envelope, body, options: encode(
-        {name: value for name, value in envelope.items() if name != "ret_code"}
-    ).encode(),
-    "numeric_ret_code": lambda envelope, body, options: _renamed(envelope, 100, str(envelope["ret_msg"])),
+    "json_list": lambda envelope, body, options: b"[" + body + b"]",
+    "missing_ret_code": lambda envelope, body, options: _encoded({name: envelope[name] for name in envelope if name != "ret_code"}),
+    "numeric_ret_code": lambda envelope, body, options: _encoded({**envelope, "ret_code": 100}),
     "huge_body": lambda envelope, body, options: body[:-1] + b" " * max(0, options.huge_body_bytes - len(body)) + b"}",
-    "system_error": lambda envelope, body, options: encode({"ret_code": contract.SYSTEM_ERROR, "ret_msg": "system error"}).encode(),
-    "unknown_code": lambda envelope, body, options: encode({"ret_code": contract.UNKNOWN_CODE, "ret_msg": "something else"}).encode(),
+    "system_error": lambda envelope, body, options: _encoded({"ret_code": contract.SYSTEM_ERROR, "ret_msg": "system error"}),
+    "unknown_code": lambda envelope, body, options: _encoded({"ret_code": contract.UNKNOWN_CODE, "ret_msg": "something else"}),
 }

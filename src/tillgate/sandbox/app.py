@@ -1,8 +1,4 @@
-"""The emulator as an ASGI application: the three endpoints on a short path, everything else through Starlette.
-
-The endpoints skip routing and request objects because benchmarks depend on their speed. The developer's pages (`/`, `/_control/`) are
-closed to the public: see `access`.
-"""
+"""The emulator as an ASGI application: the three endpoints on a short path, since benchmarks depend on it, and Starlette."""
 
 from __future__ import annotations
 
@@ -29,10 +25,7 @@ class ConnectionCut(Exception):
 
 
 def create_app(control: Control, *, public: bool = False, control_public: bool = False) -> ASGIApp:
-    """Build the application.
-
-    `public` says that the server is bound to more than loopback, which turns `/` and `/_control/` off unless `control_public` is given.
-    """
+    """Build the application; `public` says that others can reach it, which closes `/` and `/_control/` unless `control_public`."""
     return SandboxApp(control, Access(public=public, control_public=control_public))
 
 
@@ -43,7 +36,7 @@ class SandboxApp:
         self._control = control
         self._pages = Starlette(
             routes=[*pages.routes(control, access), *control_api.routes(control, access)],
-            exception_handlers=pages.exception_handlers(),
+            exception_handlers=pages.EXCEPTION_HANDLERS,
             lifespan=self._lifespan,
         )
 

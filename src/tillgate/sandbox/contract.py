@@ -1,7 +1,4 @@
-"""The interface as data: the paths, the allowed values and the codes of the answers.
-
-The reader of requests, the OpenAPI document and the pages all use these tables.
-"""
+"""The interface as data, for the reader of requests, the OpenAPI document and the pages: paths, allowed values and codes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The acts of a test or a developer on a running emulator: one lock around the service, and a bell that wakes the sender.
-
-`Sandbox.control` is one of these; `control_api` offers the same over HTTP.
-"""
+"""The acts of a test or a developer on a running emulator: one lock around the service, and a bell that wakes the sender."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The control API: `Control` over HTTP, as JSON, for tests in other languages and for curl.
-
-A client without access gets 404 for every address below `/_control/`, as if the API did not exist.
-"""
+"""The control API: `Control` over HTTP, as JSON. A client without access gets 404 for every address below `/_control/`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Every way in which the emulated gateway can misbehave, as data, and the one place that decides when it does.
 
-A fault strikes at an *occasion*: one of the three operations, or one of the moments of a transaction's life (its creation, a shopper's
-decision, a shopper's return, a notification that becomes due). Three sources can call for a fault, in this order: the control API
-(planned), the amount of the transaction (magic), and chance (`Options.faults`, drawn from the seed).
+A fault strikes at an *occasion*: one of the three operations, or a moment in the life of a transaction. Three sources call for a fault, in
+this order: the control API (planned), the amount (magic), and chance (`Options.faults`, drawn from the seed).
 """
 
 from __future__ import annotations
@@ -24,11 +23,7 @@ _CALLS: tuple[Occasion, ...] = ("pay", "query", "refund")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to misbehave.
-
-    `stage` says how the fault relates to the work: *instead* of it, *damage* to the answer after it was done, or a *moment* outside the
-    three calls.
-    """
+    """One way to misbehave: *instead* of the work, as *damage* to the answer after it, or at a *moment* outside the three calls."""
 
     name: str
     stage: Stage
@@ -86,10 +81,7 @@ FAULTS: Mapping[str, Fault] = MappingProxyType({fault.name: fault for fault in _
 
 @dataclass(frozen=True, slots=True)
 class Magic:
-    """The fault that an amount of 13 dollars and some cents causes: `fault`, at `occasion`, so many `times` (0: always).
-
-    The occasion *carrier* is the call that carries the amount: the creation or the refund.
-    """
+    """The fault of one amount, so many `times` (0: always); the occasion *carrier* is the call that carries the amount."""
 
     cents: int
     fault: str

@@ -1,7 +1,4 @@
-"""The ledger of transactions: their state, their changes, and the notifications that the changes cause.
-
-It knows nothing of requests and answers: `service.Service` puts the three endpoints on top of it.
-"""
+"""The ledger of transactions: their state, their changes, and the notifications that the changes cause."""
 
 from __future__ import annotations
 
@@ -97,10 +94,7 @@ class Ledger:
         return word
 
     def decide(self, transaction_no: str, decision: Decision, *, late: bool = False) -> str | None:
-        """Apply the shopper's decision, and return the address that the shopper is sent to, or None for nowhere.
-
-        `late` pays a transaction that has failed or expired: late money is still money (unspecified behaviour 19).
-        """
+        """Apply the shopper's decision; return the shopper's next address, if any. `late` pays a failed or expired payment."""
         now = self.clock()
         self.settle(now)
         transaction = self.find(transaction_no)
@@ -120,7 +114,7 @@ class Ledger:
         return None if fault.name == "no_return" else notifications.ascii_address(transaction.callback_url)
 
     def way_back(self, transaction: Transaction) -> str:
-        """Return the callback address for a shopper who goes back now."""
+        """Return the callback address for a return of the shopper now."""
         return notifications.way_back(transaction, self.word(transaction), self.options)
 
     def expire(self, transaction_no: str) -> None:

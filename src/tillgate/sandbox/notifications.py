@@ -1,8 +1,4 @@
-"""Notifications to the merchant and the shopper's return: their content, their times and their acknowledgement.
-
-The interface names the events and leaves payload, method, signature and acknowledgement open ("Events"; unspecified behaviour 8, 9 and
-10). This module follows the gateway's family, and every choice is a switch.
-"""
+"""Notifications to the merchant and the shopper's return, in the form of the gateway's family (unspecified behaviour 8, 9 and 10)."""
 
 from __future__ import annotations
 
@@ -96,10 +92,7 @@ class Outbox:
         return due
 
     def answered(self, attempt: NotificationAttempt, *, acknowledged: bool, now: float, schedule: tuple[float, ...]) -> Notification | None:
-        """Record the result of a sending: the notification is settled, waits for its next time, or ends after the last time.
-
-        After `reset`, the result of an older sending may still arrive. It may carry the number of a newer notification.
-        """
+        """Record the result of a sending: the notification is settled, waits for its next time, or ends after the last time."""
         notification = self._sending.get(attempt.notification_no)
         if notification is None or notification.transaction.transaction_no != attempt.transaction_no:
             return None

@@ -1,6 +1,6 @@
 """All options as one frozen value: each unspecified behaviour of the interface is a field, each fault a probability.
 
-The rows in the comments are those of the table of unspecified behaviour in docs/reference/dialect.md, which the client's dialects use too.
+The rows in the comments are those of the table of unspecified behaviour in docs/reference/dialect.md.
 """
 
 from __future__ import annotations
@@ -141,10 +141,9 @@ class Options:
 
     @classmethod
     def read(cls, given: Mapping[str, object], base: Options | None = None) -> Options:
-        """Build options from names and values as a command line, a file or the control API passes them.
+        """Build options from names and values of a command line, a file or the control API.
 
-        Text is converted to the type of the field, and the name of a fault is a probability. An unknown name is an error that names the
-        nearest known one, since a misspelt switch without effect wastes an afternoon.
+        Text becomes the type of the field, and a fault's value is its probability. An unknown name is an error that suggests a known one.
         """
         start = base or cls()
         known: dict[str, Any] = {item.name: getattr(start, item.name) for item in fields(cls)}
@@ -168,6 +167,7 @@ _COUNTS = (
 )
 
 
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _FAR_TOO_MUCH = 10**300
 _MOST = 10**9
 """An upper bound for seconds, bytes and entries: larger than any useful value, and small enough for arithmetic."""
@@ -200,36 +200,19 @@ def _read_fault(name: str, value: object, names: tuple[str, ...]) -> dict[str, f
 
 def _read_value(name: str, value: object, current: object) -> object:
     """Convert text to the type of the field; every other value must have that type already."""
-    try:
-        return _read_typed(name, value, current)
-    except WrongOption:
-        if name == "merchants":  # the value may hold a token
-            raise WrongOption(name, "***", 'JSON such as {"the merchantNo": "its token"}') from None
-        raise
-
-
-def _read_typed(name: str, value: object, current: object) -> object:
     wanted: type = int if name == "seed" else type(current)
+    allowed = "a JSON object" if isinstance(current, Mapping) else f"a value of type {wanted.__name__}"
     if isinstance(value, str) and wanted is not str:
-        value = _read_text(name, value)
-    if isinstance(current, Mapping) and isinstance(value, Mapping):
+        try:
+            value = _WORDS[value.lower()] if value.lower() in _WORDS else json.loads(value)
+        except ValueError:
+            allowed = "JSON, such as 3, true or [0, 60]"
+    if isinstance(value, list) and wanted is tuple:
+        value = tuple(value)
+    if type(value) is int and wanted is float:
+        value = float(value) if abs(value) < _FAR_TOO_MUCH else float("inf")  # too large for any switch
+    if type(value) is wanted or (isinstance(current, Mapping) and isinstance(value, Mapping)) or (name == "seed" and value is None):
         return value
-    if wanted is tuple and isinstance(value, (list, tuple)):
-        return tuple(value)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value) if abs(value) < _FAR_TOO_MUCH else float("inf")  # too large for any switch
-    if name == "seed" and value is None:
-        return None
-    if type(value) is not wanted:
-        raise WrongOption(name, value, "a JSON object" if isinstance(current, Mapping) else f"a value of type {wanted.__name__}")
-    return value
-
-
-def _read_text(name: str, text: str) -> object:
-    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise WrongOption(name, text, "JSON, such as 3, true or [0, 60]") from None
+    if name == "merchants":  # the value may hold a token
+        raise WrongOption(name, "***", 'JSON such as {"the merchantNo": "its token"}')
+    raise WrongOption(name, value, allowed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
@@ -36,14 +36,6 @@ _SHOWN_TRANSACTIONS = 200
 _SHOWN_STRAYS = 50
 
 
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _clock_time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S.%f")[:-3]
-
-
 def span(seconds: float) -> str:
     """Write a duration the way people say it."""
     minutes = int(seconds // 60)
@@ -54,38 +46,32 @@ def span(seconds: float) -> str:
     return " ".join(filter(None, parts))
 
 
-def _templates() -> Environment:
-    environment = Environment(loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {
-        "moment": _moment,
-        "clock_time": _clock_time,
-        "span": span,
-        "money": money.shown,
-        "body": shown,
-        "vendor": lambda vendor: contract.PAYMENT_METHODS[vendor],
-    }
-    environment.globals |= {"magic": MAGIC, "faults": FAULTS}
-    return environment
-
-
-_ENVIRONMENT = _templates()
+_ENVIRONMENT = Environment(loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined)
+_ENVIRONMENT.filters |= {
+    "moment": lambda at: datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+    "clock_time": lambda at: datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S.%f")[:-3],
+    "span": span,
+    "money": money.shown,
+    "body": shown,
+    "vendor": lambda vendor: contract.PAYMENT_METHODS[vendor],
+}
+_ENVIRONMENT.globals |= {"magic": MAGIC, "faults": FAULTS}
 
 
 def _page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
     return HTMLResponse(_ENVIRONMENT.get_template(name).render(**values), status, headers=_HEADERS)
 
 
-def _problem(request: Request, status: int, title: str, text: str) -> HTMLResponse:
+def _problem(status: int, title: str, text: str) -> HTMLResponse:
     return _page("problem.html", status, title=title, text=text)
 
 
 def _not_found(request: Request, error: Exception) -> Response:
-    return _problem(request, 404, "Nothing here", "This address leads nowhere, or to something that is kept from you.")
+    return _problem(404, "Nothing here", "This address does not exist, or you have no access to it.")
 
 
-def exception_handlers() -> Mapping[Any, Callable[[Request, Exception], Response]]:
-    """Return the pages for Starlette's own errors."""
-    return {404: _not_found}
+EXCEPTION_HANDLERS: Mapping[Any, Callable[[Request, Exception], Response]] = {404: _not_found}
+"""The pages for Starlette's own errors."""
 
 
 def routes(control: Control, access: Access) -> list[BaseRoute]:
@@ -104,7 +90,7 @@ def routes(control: Control, access: Access) -> list[BaseRoute]:
         return JSONResponse(document(control.service.options))
 
     async def elsewhere(request: Request) -> Response:
-        return _problem(request, 200, "Elsewhere", "The fault “redirect” sends API calls here. No gateway answers at this place.")
+        return _problem(200, "Elsewhere", "The fault “redirect” sends API calls here. No gateway answers at this place.")
 
     return [
         Route("/", local(_ledger), methods=["GET"]),
@@ -122,10 +108,11 @@ async def _payment_page(control: Control, request: Request) -> Response:
         with control.lock:
             transaction = control.service.at_payment_page(request.path_params["token"])
     except UnknownTransaction:
-        return _problem(request, 404, "No such payment", "This payment page address is not known. Ask the shop for a new one.")
+        return _problem(404, "No such payment", "This payment page address is not known. Ask the shop for a new one.")
     if request.method != "POST":
         return _show_payment_page(control, transaction)
-    decision = await _read_decision(request)
+    async with request.form(max_fields=10, max_files=0) as form:
+        decision: Decision | None = next((choice for choice in get_args(Decision) if choice == form.get("decision")), None)
     if decision is None:
         return _show_payment_page(control, transaction, 400, "Choose one of the three buttons.")
     try:
@@ -141,13 +128,6 @@ async def _payment_page(control: Control, request: Request) -> Response:
     response = RedirectResponse("/", 303, headers=_HEADERS)
     response.headers["location"] = redirect  # unchanged: Starlette would escape the braces of an unreplaced macro
     return response
-
-
-async def _read_decision(request: Request) -> Decision | None:
-    async with request.form(max_fields=10, max_files=0) as form:
-        wanted = form.get("decision")
-    choices: tuple[Decision, ...] = ("pay", "decline", "leave")
-    return next((choice for choice in choices if choice == wanted), None)
 
 
 def _show_payment_page(control: Control, transaction: Transaction, status: int = 200, message: str = "") -> Response:
@@ -193,7 +173,7 @@ def _timeline(control: Control, request: Request) -> Response:
         try:
             transaction = service.find(request.path_params["key"])
         except UnknownTransaction as error:
-            return _problem(request, 404, "No such transaction", str(error))
+            return _problem(404, "No such transaction", str(error))
         return _page(
             "timeline.html",
             transaction=transaction,

@@ -1,8 +1,7 @@
 """Sending notifications: a background task that waits for the next one and passes it to a few threads.
 
-The sender uses plain `http.client`: it does not follow a merchant's redirect and does not use a proxy of the environment. A receiver that
-never answers holds one thread for `notification_timeout_seconds` and no longer. A sandbox that strangers can reach sends notifications to
-public addresses only, unless `notification_hosts` names the hosts: it must not be a way into its own network.
+Plain `http.client` follows no redirect of a merchant and uses no proxy. A sandbox that strangers can reach sends notifications to public
+addresses only, unless `notification_hosts` names the hosts: it must not be a way into its own network.
 """
 
 from __future__ import annotations
@@ -29,10 +28,7 @@ _THREADS = 8
 def send(
     attempt: NotificationAttempt, timeout_seconds: float, hosts: tuple[str, ...] = (), *, public: bool = False
 ) -> tuple[int | None, bytes, str]:
-    """Send one notification; return the status, the start of the answer, and the error if there was one.
-
-    `public` says that strangers can reach the sandbox: without `hosts`, it connects only to public addresses.
-    """
+    """Send one notification, for a `public` sandbox without `hosts` to public addresses only; return the status, the body and the error."""
     parts = urlsplit(attempt.url)
     host = parts.hostname or ""
     if hosts and host not in hosts:

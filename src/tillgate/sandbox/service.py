@@ -1,8 +1,6 @@
 """The emulated gateway without any I/O: bytes and decisions go in, answers and notifications to send come out.
 
-It opens no socket, starts no thread and reads only the clock that it was given. One seed and one order of calls therefore always give the
-same results. A server puts it behind HTTP; a simulator calls it directly, thousands of times per second. It has no lock: a caller with
-several threads holds one, as `control.Control` does.
+One seed and one order of calls always give the same results. A caller with several threads holds a lock, as `control.Control` does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Signatures as the interface's "Authentication" describes them.
-
-This module shares no code with the client's signing on purpose: two independent readings of one text that agree prove more than one.
-"""
+"""Signatures as "Authentication" describes them, in code of their own: two independent readings that agree prove more than one."""
 
 from __future__ import annotations
 

@@ -11,12 +11,25 @@ from typing import TYPE_CHECKING, Any, Final
 from tillgate.wire import money
 
 if TYPE_CHECKING:
+    from tillgate.shop.accounts import Check, check_account, find_account
     from tillgate.shop.checks import CheckSet, Found
     from tillgate.shop.fields import ExactField, MoneyField, OneDatabase, now
-    from tillgate.shop.orders import close_order, open_order, pay_url, set_order_data, start_url
-    from tillgate.shop.payments import MethodChoice, StartedPayment, StartOutcome, payment_methods, poll, start_payment
-    from tillgate.shop.refunds import RefundNotPossible, refund, refund_order, settle_refund, withdraw_refund
-    from tillgate.shop.remote import RemoteState, deliver_remote, enqueue_remote, remote_events, set_remote_data
+    from tillgate.shop.http import DeadlineTransport, keep_to
+    from tillgate.shop.orders import close_order, open_order, paid_order_keys, pay_url, set_order_data, start_url
+    from tillgate.shop.payments import (
+        MethodChoice,
+        StartedPayment,
+        StartOutcome,
+        explain,
+        has_payments,
+        may_continue,
+        payment_methods,
+        poll,
+        start_payment,
+        wait_for_creation,
+    )
+    from tillgate.shop.refunds import RefundNotPossible, refund, refund_order, settle_refund, was_withdrawn, withdraw_refund
+    from tillgate.shop.remote import OutboxStatus, RemoteState, deliver_remote, enqueue_remote, remote_events, set_remote_data
     from tillgate.shop.reviews import (
         MONEY_REASONS,
         ActionNotPossible,
@@ -26,11 +39,12 @@ if TYPE_CHECKING:
         ReviewReason,
         close_reviews,
         find_review,
+        newest_reviews,
         open_review,
         open_reviews,
         resolve_review,
     )
-    from tillgate.shop.settings import SettingsLoader
+    from tillgate.shop.settings import SettingsLoader, is_web_address, read_settings, setting_names
     from tillgate.shop.staff import (
         MAY_REFUND,
         MAY_RESOLVE,
@@ -39,6 +53,7 @@ if TYPE_CHECKING:
         admin_url,
         badge_of,
         form_id,
+        masked,
         method_label,
         refund_of_press,
         say_refund,
@@ -50,6 +65,7 @@ if TYPE_CHECKING:
         RefundState,
         find_payment,
         find_refund,
+        last_change_at,
         locked_order,
         order_state,
         order_states,
@@ -69,6 +85,7 @@ if TYPE_CHECKING:
         terminal_of,
         without_atomic_requests,
     )
+    from tillgate.shop.worker import run_worker
 
 __all__ = [
     "MAY_REFUND",
@@ -76,7 +93,9 @@ __all__ = [
     "MONEY_REASONS",
     "ActionNotPossible",
     "ActionResult",
+    "Check",
     "CheckSet",
+    "DeadlineTransport",
     "ExactField",
     "Found",
     "InsideTransaction",
@@ -87,6 +106,7 @@ __all__ = [
     "OneDatabase",
     "OpenReview",
     "OrderState",
+    "OutboxStatus",
     "PaymentState",
     "RefundForm",
     "RefundNotPossible",
@@ -101,18 +121,28 @@ __all__ = [
     "acknowledge",
     "admin_url",
     "badge_of",
+    "check_account",
     "close_order",
     "close_reviews",
     "database",
     "deliver_remote",
     "enqueue_remote",
+    "explain",
+    "find_account",
     "find_payment",
     "find_refund",
     "find_review",
     "form_id",
+    "has_payments",
+    "is_web_address",
+    "keep_to",
+    "last_change_at",
     "locked_order",
+    "masked",
+    "may_continue",
     "method_label",
     "money",
+    "newest_reviews",
     "now",
     "open_order",
     "open_review",
@@ -121,10 +151,12 @@ __all__ = [
     "order_state",
     "order_states",
     "outside_transactions",
+    "paid_order_keys",
     "pay_url",
     "payment_methods",
     "poll",
     "read_request",
+    "read_settings",
     "receive_notification",
     "redelivered_payment",
     "refund",
@@ -133,19 +165,33 @@ __all__ = [
     "remote_events",
     "resolve_review",
     "return_path",
+    "run_worker",
     "say_refund",
     "set_order_data",
     "set_remote_data",
+    "setting_names",
     "settle_refund",
     "start_payment",
     "start_url",
     "terminal_of",
     "timeline",
+    "wait_for_creation",
+    "was_withdrawn",
     "withdraw_refund",
     "without_atomic_requests",
 ]
 
 MODULES: Final = {
+    "worker": ("run_worker",),
+    "accounts": (
+        "Check",
+        "check_account",
+        "find_account",
+    ),
+    "http": (
+        "DeadlineTransport",
+        "keep_to",
+    ),
     "checks": (
         "CheckSet",
         "Found",
@@ -159,6 +205,7 @@ MODULES: Final = {
     "orders": (
         "close_order",
         "open_order",
+        "paid_order_keys",
         "pay_url",
         "set_order_data",
         "start_url",
@@ -167,18 +214,24 @@ MODULES: Final = {
         "MethodChoice",
         "StartOutcome",
         "StartedPayment",
+        "explain",
+        "has_payments",
+        "may_continue",
         "payment_methods",
         "poll",
         "start_payment",
+        "wait_for_creation",
     ),
     "refunds": (
         "RefundNotPossible",
         "refund",
         "refund_order",
         "settle_refund",
+        "was_withdrawn",
         "withdraw_refund",
     ),
     "remote": (
+        "OutboxStatus",
         "RemoteState",
         "deliver_remote",
         "enqueue_remote",
@@ -194,11 +247,17 @@ MODULES: Final = {
         "ReviewReason",
         "close_reviews",
         "find_review",
+        "newest_reviews",
         "open_review",
         "open_reviews",
         "resolve_review",
     ),
-    "settings": ("SettingsLoader",),
+    "settings": (
+        "SettingsLoader",
+        "is_web_address",
+        "read_settings",
+        "setting_names",
+    ),
     "staff": (
         "MAY_REFUND",
         "MAY_RESOLVE",
@@ -207,6 +266,7 @@ MODULES: Final = {
         "admin_url",
         "badge_of",
         "form_id",
+        "masked",
         "method_label",
         "refund_of_press",
         "say_refund",
@@ -218,6 +278,7 @@ MODULES: Final = {
         "RefundState",
         "find_payment",
         "find_refund",
+        "last_change_at",
         "locked_order",
         "order_state",
         "order_states",

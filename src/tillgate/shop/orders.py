@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -12,8 +12,9 @@ from tillgate.django import clock, operations, tickets
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, database
 from tillgate.errors import ConfigurationError
+from tillgate.lifecycle import PaymentStatus
 
-__all__ = ["close_order", "open_order", "pay_url", "set_order_data", "start_url"]
+__all__ = ["close_order", "open_order", "paid_order_keys", "pay_url", "set_order_data", "start_url"]
 
 
 def open_order(plugin: str, order_key: str, *, actor: str = "shop", even_if_closed: bool = False) -> None:
@@ -46,6 +47,12 @@ def set_order_data(plugin: str, order_key: str, **data: Any) -> None:
         order = Order.objects.select_for_update().get(plugin=plugin, key=order_key)
         order.data = {name: value for name, value in {**order.data, **data}.items() if value is not None}
         order.save(update_fields=["data"])
+
+
+def paid_order_keys(plugin: str, since: datetime) -> tuple[str, ...]:
+    """Return the keys of the orders that a payment started after `since` has paid."""
+    paid = Order.objects.filter(plugin=plugin, paid_by__status=PaymentStatus.PAID, paid_by__created_at__gt=since)
+    return tuple(paid.values_list("key", flat=True))
 
 
 def pay_url(plugin: str, order_key: str) -> str:

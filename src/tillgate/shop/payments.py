@@ -12,7 +12,7 @@ from tillgate.django import operations
 from tillgate.django.conf import get_settings
 from tillgate.django.forms import METHOD_LABELS
 from tillgate.django.models import Payment
-from tillgate.django.operations import StartOutcome
+from tillgate.django.operations import StartOutcome, starting
 from tillgate.errors import TillgateError
 from tillgate.shop.states import PaymentState, find_payment
 from tillgate.wire.messages import Terminal
@@ -20,7 +20,18 @@ from tillgate.wire.money import CURRENCY
 
 _log = logging.getLogger("tillgate")
 
-__all__ = ["MethodChoice", "StartOutcome", "StartedPayment", "payment_methods", "poll", "start_payment"]
+__all__ = [
+    "MethodChoice",
+    "StartOutcome",
+    "StartedPayment",
+    "explain",
+    "has_payments",
+    "may_continue",
+    "payment_methods",
+    "poll",
+    "start_payment",
+    "wait_for_creation",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +83,7 @@ def start_payment(
     try:
         started = operations.start_payment(plugin, order_key, method=method, terminal=terminal, account=account, data=data, actor=actor)
     except operations.NotPayable as error:
-        return StartedPayment(message=_("This order cannot be paid: %(because)s.") % {"because": error})
+        return StartedPayment(message=_("This order cannot be paid: %(detail)s.") % {"detail": error})
     except TillgateError:
         _log.exception("payment of order %s:%s could not be started", plugin, order_key)
         return StartedPayment(
@@ -95,6 +106,28 @@ def poll(payment_id: str, *, actor: str) -> PaymentState:
     state = find_payment(payment.order.plugin, payment_id=payment_id)
     assert state is not None
     return state
+
+
+def may_continue(payment_id: str) -> bool:
+    """Return whether a shopper may go on paying on the payment page of a payment.
+
+    The page is open, its account is known, no answer of the gateway needs review, and the order is neither closed nor paid.
+    """
+    return starting.may_go_on(Payment.objects.select_related("order").get(pk=int(payment_id)))
+
+
+def wait_for_creation(payment_id: str) -> bool:
+    """Wait while another request creates a payment, at most 10 seconds. Returns whether there was such a request."""
+    payment = Payment.objects.get(pk=int(payment_id))
+    if not starting.is_being_created(payment):
+        return False
+    starting.wait_for_creation(payment)
+    return True
+
+
+def has_payments(account: str) -> bool:
+    """Return whether a payment was ever started with an account."""
+    return Payment.objects.filter(account=account).exists()
 
 
 def explain(outcome: StartOutcome) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 from django.db import connections
 
 from tillgate.django import operations
-from tillgate.django.models import Order, Refund, database
+from tillgate.django.models import Order, Refund, TimelineEntry, database
 from tillgate.django.operations.refunds import RefundNotPossible, settle_by_staff, withdraw
 from tillgate.shop.states import RefundState, refund_state
 
-__all__ = ["RefundNotPossible", "refund", "refund_order", "settle_refund", "withdraw_refund"]
+__all__ = ["RefundNotPossible", "refund", "refund_order", "settle_refund", "was_withdrawn", "withdraw_refund"]
 
 
 def refund(
@@ -55,6 +55,12 @@ def withdraw_refund(refund_id: str, *, staff: str) -> RefundState:
 def settle_refund(refund_id: str, *, done: bool, staff: str) -> RefundState:
     """Settle a refund of unknown outcome as staff found it at the gateway. Raises `RefundNotPossible` when its outcome is known."""
     return _state(settle_by_staff(int(refund_id), done=done, staff=staff).pk)
+
+
+def was_withdrawn(refund_id: str) -> bool:
+    """Return whether a failed refund was withdrawn before it was sent: the gateway did not refuse it."""
+    before = TimelineEntry.objects.filter(refund=int(refund_id)).exclude(event="refund.failed").order_by("-pk")
+    return before.values_list("event", flat=True).first() == "refund.queued"
 
 
 def _state(refund_id: int) -> RefundState:

@@ -15,7 +15,7 @@ from tillgate.django.operations.outbox import enqueue_remote
 from tillgate.django.operations.values import remote_event_value
 from tillgate.lifecycle import OutboxStatus
 
-__all__ = ["RemoteState", "deliver_remote", "enqueue_remote", "remote_events", "set_remote_data"]
+__all__ = ["OutboxStatus", "RemoteState", "deliver_remote", "enqueue_remote", "remote_events", "set_remote_data"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ __all__ = [
     "ReviewReason",
     "close_reviews",
     "find_review",
+    "newest_reviews",
     "open_review",
     "open_reviews",
     "resolve_review",
@@ -117,6 +118,17 @@ def open_reviews(
     if wanted := list(reasons):
         found = found.filter(reason__in=wanted)
     return tuple(map(_value, found.select_related("order", "payment__order", "refund__payment__order", "outbox_event").order_by("pk")))
+
+
+def newest_reviews(plugin: str, *, prefix: str, accounts: Iterable[str], at_most: int) -> tuple[int, tuple[OpenReview, ...]]:
+    """Return how many reviews are open, and the newest of them, the newest first.
+
+    It takes the reviews of orders whose keys begin with `prefix`, and of accounts; not those of other orders of the same accounts.
+    """
+    chosen = Q(order__plugin=plugin, order__key__startswith=prefix) | Q(order__isnull=True, account__in=list(accounts))
+    found = Review.objects.filter(chosen, resolved_at__isnull=True).order_by("-opened_at", "-pk")
+    shown = found.select_related("order", "payment__order", "refund__payment__order", "outbox_event")[:at_most]
+    return found.count(), tuple(map(_value, shown))
 
 
 def find_review(review_id: str) -> OpenReview | None:

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
 from tillgate.django.forms import RefundForm
-from tillgate.django.models import Order, Refund
+from tillgate.django.models import Order, Payment, Refund
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE, Line, badge, refund_outcome, row_id, timeline_of
@@ -24,6 +24,7 @@ __all__ = [
     "admin_url",
     "badge_of",
     "form_id",
+    "masked",
     "method_label",
     "refund_of_press",
     "say_refund",
@@ -63,6 +64,12 @@ def refund_of_press(payment: PaymentState, press: str) -> RefundState | None:
     The key stands in the refund's data as `press`.
     """
     return next((refund for refund in reversed(payment.refunds) if press and refund.data.get("press") == press), None)
+
+
+def masked(text: str, payment_id: str = "") -> str:
+    """Return a text without the secrets of the accounts and of a payment."""
+    payments = Payment.objects.filter(pk=int(payment_id)).prefetch_related("refunds") if payment_id else Payment.objects.none()
+    return Mask(payments, [refund for payment in payments for refund in payment.refunds.all()]).text(text)
 
 
 def admin_url(request: HttpRequest, model: str, row: str) -> str:

@@ -10,14 +10,12 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, Max, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
 
 from tillgate import hooks
-from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, database
+from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations.outbox import AGAIN
 from tillgate.django.operations.refunds import refundable_of
-from tillgate.django.operations.reviews import reported_paid
-from tillgate.django.operations.starting import is_order_paid
 from tillgate.django.operations.values import order_value, payment_value, refund_value
 from tillgate.django.staff.masking import Mask
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, OrderStatus, PaymentStatus, RefundStatus
@@ -29,6 +27,7 @@ __all__ = [
     "RefundState",
     "find_payment",
     "find_refund",
+    "last_change_at",
     "locked_order",
     "order_state",
     "order_states",
@@ -57,18 +56,21 @@ class PaymentState(hooks.Payment):
 
     The gateway holds `held_amount`: paid and not refunded. Staff can still refund `refundable_amount`, without queued refunds and refunds
     of unknown outcome. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid", though a check failed, so
-    the shopper should not pay again. `payment_url` is the gateway's payment page, or empty.
+    the shopper should not pay again. `awaits_delivery`: it is paid, and the shop has not applied or refused it yet. `payment_url` is the
+    gateway's payment page, or empty.
     """
 
     account: str
     terminal: str
     created_at: datetime
+    status_since: datetime
     payment_url: str
     held_amount: Decimal
     refunded_amount: Decimal
     refundable_amount: Decimal
     paid_the_order: bool
     reported_paid: bool
+    awaits_delivery: bool
     refunds: tuple[RefundState, ...] = ()
 
     @property
@@ -128,6 +130,10 @@ class OrderState:
         """Whether the gateway reports a payment paid though a check failed: staff decide, and the shopper should not pay again."""
         return any(payment.reported_paid for payment in self.payments)
 
+    def payment(self, payment_id: str) -> PaymentState | None:
+        """Return a payment of the order by its id, or None."""
+        return next((payment for payment in self.payments if payment.id == payment_id), None)
+
 
 def order_state(plugin: str, order_key: str) -> OrderState | None:
     """Return the state of an order, or None for an order that was never opened and has no payment."""
@@ -139,7 +145,7 @@ def order_states(plugin: str, order_keys: Iterable[str] = (), *, prefix: str = "
     chosen = Q(key__in=list(order_keys))
     if prefix:
         chosen |= Q(key__startswith=prefix)
-    return [_state(order) for order in Order.objects.filter(chosen, plugin=plugin).order_by("pk")]
+    return _states(Order.objects.filter(chosen, plugin=plugin).order_by("pk"))
 
 
 @contextmanager
@@ -150,7 +156,7 @@ def locked_order(plugin: str, order_key: str) -> Iterator[OrderState]:
     `ObjectDoesNotExist` for an order that Tillgate does not know.
     """
     with transaction.atomic(using=database()):
-        yield _state(Order.objects.select_for_update().get(plugin=plugin, key=order_key))
+        yield _states([Order.objects.select_for_update().get(plugin=plugin, key=order_key)], is_locked=True)[0]
 
 
 def find_payment(plugin: str, *, payment_id: str | None = None, reference: str | None = None) -> PaymentState | None:
@@ -177,6 +183,12 @@ def redelivered_payment(plugin: str, order_key: str) -> PaymentState | None:
     return find_payment(plugin, payment_id=str(first.payment_id))
 
 
+def last_change_at(payment_id: str) -> datetime | None:
+    """Return the time of the newest entry in the timeline of a payment. It is in the future where a clock was set back since."""
+    newest: datetime | None = TimelineEntry.objects.filter(payment=int(payment_id)).aggregate(newest=Max("at"))["newest"]
+    return newest
+
+
 def refund_state(refund: Refund) -> RefundState:
     """Return the state of a refund's row."""
     return RefundState(
@@ -190,38 +202,56 @@ def refund_state(refund: Refund) -> RefundState:
     )
 
 
-def _state(order: Order) -> OrderState:
+def _states(orders: Iterable[Order], *, is_locked: bool = False) -> list[OrderState]:
+    found = {order.pk: order for order in orders}
+    paying: dict[str, list[PaymentState]] = {order.key: [] for order in found.values()}
+    for payment in _payment_states(Payment.objects.filter(order__in=found), is_locked=is_locked) if found else ():
+        paying[payment.order.key].append(payment)
+    return [_state(order, paying[order.key]) for order in found.values()]
+
+
+def _state(order: Order, payments: list[PaymentState]) -> OrderState:
+    is_applied_soon = any(payment.awaits_delivery and payment.refunded_amount < payment.amount for payment in payments)
     return OrderState(
         **_values(order_value(order)),
         status=order.status,
         is_closed=order.closed_at is not None,
-        is_paid=is_order_paid(order),
+        is_paid=order.paid_by_id is not None or is_applied_soon,
         waits_since=order.created_at if order.unpaid_check_at else None,
-        payments=tuple(_payment_states(Payment.objects.filter(order=order))),
+        payments=tuple(payments),
         data=order.data,
     )
 
 
-def _payment_states(chosen: QuerySet[Payment]) -> Iterator[PaymentState]:
-    payments = list(chosen.select_related("order").prefetch_related("refunds").order_by("pk"))
-    reported = reported_paid([payment.pk for payment in payments]) if payments else set()
+def _payment_states(chosen: QuerySet[Payment], *, is_locked: bool = False) -> Iterator[PaymentState]:
+    refunds_read = Refund.objects.all()
+    if is_locked:  # a transaction of the host may see an old snapshot where it reads without a lock
+        chosen, refunds_read = chosen.select_for_update(), refunds_read.select_for_update()
+    waiting = OutboxEvent.objects.filter(payment=OuterRef("pk"), kind=OutboxEventKind.PAYMENT_PAID, done_at__isnull=True)
+    reported = Review.objects.filter(payment=OuterRef("pk"), resolved_at__isnull=True, reported_paid=True)
+    rows = chosen.select_related("order").annotate(awaits_delivery=Exists(waiting), is_reported=Exists(reported)).order_by("pk")
+    payments = list(rows)
+    paid = [payment for payment in payments if payment.status == PaymentStatus.PAID]
+    prefetch_related_objects(paid, Prefetch("refunds", refunds_read))  # only paid payments have refunds
     for payment in payments:
-        refunds = sorted(payment.refunds.all(), key=lambda refund: refund.pk)
+        is_paid = payment.status == PaymentStatus.PAID
+        refunds = sorted(payment.refunds.all(), key=lambda refund: refund.pk) if is_paid else []
         for refund in refunds:
             refund.payment = payment
         refunded = money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED)
-        is_paid = payment.status == PaymentStatus.PAID
         yield PaymentState(
             **_values(payment_value(payment)),
             account=payment.account,
             terminal=payment.terminal,
             created_at=payment.created_at,
+            status_since=payment.status_since,
             payment_url=payment.payment_url,
             held_amount=max(NOTHING, money.left_of(payment.amount, [refunded])) if is_paid else NOTHING,
             refunded_amount=refunded,
             refundable_amount=refundable_of(payment, refunds),
             paid_the_order=payment.pk == payment.order.paid_by_id,
-            reported_paid=payment.pk in reported,
+            reported_paid=vars(payment)["is_reported"],
+            awaits_delivery=vars(payment)["awaits_delivery"],
             refunds=tuple(map(refund_state, refunds)),
         )
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import parse_qsl
 
 from tillgate.wire import signing
-from tillgate.wire.money import WireNumber
-
-__all__ = ["named_like", "places", "read_form", "read_json", "signed_readings", "signed_with", "write_json"]
+from tillgate.wire.money import WireNumber, json_decoder
 
 
 def read_form(text: str) -> list[tuple[str, str]]:
@@ -24,7 +22,7 @@ def read_form(text: str) -> list[tuple[str, str]]:
 def read_json(text: str) -> Any:
     """Return a JSON object or array with its numbers as their texts, or None when it is anything else or says a name twice."""
     try:
-        found = json.loads(text, object_pairs_hook=_members, parse_float=WireNumber, parse_int=WireNumber, parse_constant=_refuse_constant)
+        found = _DECODER.decode(text)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict | list) else None
@@ -37,8 +35,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+_DECODER = json_decoder(_members)
 
 
 def write_json(value: Any, indent: str = "") -> str:
@@ -93,8 +90,7 @@ def places(envelope: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def signed_readings(envelope: dict[str, Any]) -> Iterator[dict[str, str]]:
     """Yield the fields that an answer's signature can cover: all its plain fields, or those of its result alone.
 
-    "The algorithm for checking response signatures is not shown" (Authentication), so the client tries both. It accepts neither blindly. A
-    cassette keeps the signed fields, so that a replay checks them as the client checked the live answer.
+    "The algorithm for checking response signatures is not shown" (Authentication), so the client tries both.
     """
     inner = [_wire_texts(place) for place in places(envelope)]
     yield {name: text for texts in inner for name, text in texts.items()}

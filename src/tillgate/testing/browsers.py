@@ -24,10 +24,9 @@ _ARGUMENTS: Final = (
 
 @contextmanager
 def running_chromium() -> Iterator[Browser]:
-    """Run a Chromium without a window. Without a Chromium the test is skipped, or fails if CI=true.
+    """Run a Chromium without a window; skip the test without one, or fail if CI=true.
 
-    Close it before other tests run, in a fixture of a module or package: the driver's event loop, which runs in this thread, would confuse
-    them.
+    Close it before other tests run: the driver's event loop, which runs in this thread, would confuse them.
     """
     from playwright.sync_api import sync_playwright
 

@@ -1,8 +1,7 @@
 """Cassettes: one test's conversation with the gateway, recorded by vcrpy or replayed from a plain YAML file.
 
-vcrpy catches the requests of every HTTP client. The recording stays in memory until the test has passed, and only the scrubbed
-conversation is written. A request is answered if a recorded one has the same method, path, query and body. The order of members, the
-merchantNo and the verifySign do not count. vcrpy's own matching would replay the answer for 1.00 to a request for 999.00.
+The recording stays in memory until the test has passed, and only the scrubbed conversation is written. An answer belongs to a request with
+the same method, path, query and body; the order of members, the merchantNo and the verifySign do not count.
 """
 
 from __future__ import annotations
@@ -31,16 +30,11 @@ from tillgate.testing.leaks import leaks_in
 from tillgate.testing.references import References
 from tillgate.testing.scrubbing import REPLAY_BASE_URL, Answer, Call, Exchange, Scrubber
 
-__all__ = ["Cassette", "as_yaml"]
-
 _LONGEST_DIFFERENCE = 12
 
 
 class Cassette:
-    """The conversation of one test.
-
-    `path` is its file, `is_recording` says whether the gateway is really called, and `references` draws the random part of references.
-    """
+    """The conversation of one test: its `path`, whether it `is_recording`, and its `references`, which draw random parts."""
 
     def __init__(self, path: Path, account: Account, *, is_recording: bool, title: str, command: str) -> None:
         self.path = path
@@ -62,14 +56,14 @@ class Cassette:
         tape = _Tape.use(
             owner=self,
             path=str(self.path),
-            persister=_Memory(self),
+            persister=self,
             record_mode=mode,
             match_on=(self._matches,),
             before_record_request=self._only_ours,
         )
         with _quiet(), tape as running:
             yield
-        # Not in the persister: an error there leaves vcrpy's patches in place for the next test.
+        # Not in save_cassette: an error there leaves vcrpy's patches in place for the next test.
         self._recorded = [Exchange(call=_call(call), answer=_answer(answer)) for call, answer in self._taken]
         self._unused = [_Shape.of(_call(call)).title for index, call in enumerate(running.requests) if not running.play_counts[index]]
 
@@ -98,7 +92,7 @@ class Cassette:
 
     # The calls that vcrpy makes.
 
-    def _load(self) -> tuple[list[Any], list[Any]]:
+    def load_cassette(self, path: str, serializer: Any) -> tuple[list[Any], list[Any]]:
         """Return the requests and answers on file, as vcrpy holds them."""
         if self.is_recording or not self.path.exists():
             raise CassetteNotFoundError
@@ -108,16 +102,12 @@ class Cassette:
             pytest.fail(f"{self.path} is not a cassette ({type(error).__name__}: {error})", pytrace=False)
         return requests, answers
 
-    def _keep(self, requests: Iterable[Any], answers: Iterable[Mapping[str, Any]]) -> None:
-        """Keep the recording in memory."""
-        self._taken = list(zip(requests, answers, strict=True))
+    def save_cassette(self, path: str, content: Mapping[str, list[Any]], serializer: Any) -> None:
+        """Keep the recording in memory until the test has passed."""
+        self._taken = list(zip(content["requests"], content["responses"], strict=True))
 
     def _refuse(self, request: Any, tape: Any) -> None:
-        """Fail the test over a request that is not on file.
-
-        pytest's own failure is not an `Exception`, so code that catches every `Exception` cannot hide it. If a thread hides it
-        nevertheless, `finish` fails.
-        """
+        """Fail the test over a request that is not on file. No `except` hides pytest's failure; if a thread does, `finish` fails."""
         complaint = self._missing() if not self.path.exists() else self._explain(request, tape)
         self._complaints.append(complaint)
         pytest.fail(complaint, pytrace=False)
@@ -163,19 +153,6 @@ class _Tape(VcrCassette):  # type: ignore[misc]  # vcrpy ships no types
         if not self._owner.is_recording and self.filter_request(request):
             self._owner._refuse(request, self)
         return False
-
-
-class _Memory:
-    """vcrpy's persister, which keeps the recording in memory: vcrpy would write it before the test has passed."""
-
-    def __init__(self, owner: Cassette) -> None:
-        self._owner = owner
-
-    def load_cassette(self, path: str, serializer: Any) -> tuple[list[Any], list[Any]]:
-        return self._owner._load()
-
-    def save_cassette(self, path: str, content: Mapping[str, list[Any]], serializer: Any) -> None:
-        self._owner._keep(content["requests"], content["responses"])
 
 
 @contextlib.contextmanager
@@ -289,20 +266,17 @@ _Dumper.add_representer(str, _represent_text)
 
 def as_yaml(exchanges: Iterable[Exchange]) -> str:
     """Write a conversation as vcrpy reads it."""
-    interactions = [{"request": _request_on_file(one.call), "response": _answer_on_file(one.answer)} for one in exchanges]
-    content = {"version": 1, "interactions": interactions}
+    content = {"version": 1, "interactions": [_on_file(one.call, one.answer) for one in exchanges]}
     return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_NEVER_FOLDED)
 
 
-def _request_on_file(call: Call) -> dict[str, Any]:
-    headers = {name: [value] for name, value in call.headers.items()}
-    return {"method": call.method, "uri": call.url, "headers": headers, "body": _text_on_file(call.body)}
-
-
-def _answer_on_file(answer: Answer) -> dict[str, Any]:
-    headers = {name: [value] for name, value in answer.headers.items()}
-    status = {"code": answer.status, "message": answer.reason}
-    return {"status": status, "headers": headers, "body": {"string": _text_on_file(answer.body)}}
+def _on_file(call: Call, answer: Answer) -> dict[str, Any]:
+    headers, answer_headers = ({name: [value] for name, value in side.headers.items()} for side in (call, answer))
+    status, body = {"code": answer.status, "message": answer.reason}, {"string": _text_on_file(answer.body)}
+    return {
+        "request": {"method": call.method, "uri": call.url, "headers": headers, "body": _text_on_file(call.body)},
+        "response": {"status": status, "headers": answer_headers, "body": body},
+    }
 
 
 def _text_on_file(body: bytes) -> str | bytes:

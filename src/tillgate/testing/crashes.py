@@ -1,7 +1,6 @@
-"""Crashes: the points at which a process can die between two steps, and a simulated death within the test's process.
+"""Crashes: the points at which a process can die, and a simulated death within the test's process.
 
-The points are: before and after each commit, before and after each write outside a transaction, and before and after each call of the
-gateway. Between two of them nothing changes that others could see.
+The points are before and after each commit, each write outside a transaction, and each call of the gateway.
 """
 
 from __future__ import annotations
@@ -9,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from tillgate.transport import SyncTransport
-
-__all__ = ["Crash", "Points"]
 
 
 class Crash(BaseException):
@@ -25,8 +23,7 @@ class Crash(BaseException):
 class Points:
     """Counts the points that an act passes, and ends it at one of them; 0 ends it nowhere.
 
-    An ended process does nothing more. The exception may start clean-up code, but its writes and calls are refused too. Uncommitted
-    changes are lost, and callbacks that wait for a commit do not run.
+    An ended process does nothing more: clean-up code can neither write nor call, and callbacks that wait for a commit do not run.
     """
 
     def __init__(self, end_at: int = 0) -> None:
@@ -59,7 +56,7 @@ class Points:
     @contextmanager
     def installed(self) -> Iterator[Points]:
         """Put points around every commit, lone write and call of the gateway."""
-        commit, send = BaseDatabaseWrapper.commit, SyncTransport.send
+        commit = BaseDatabaseWrapper.commit
 
         def committing(database: BaseDatabaseWrapper) -> None:
             try:
@@ -80,14 +77,14 @@ class Points:
                 return execute(sql, *rest)
             return self.around(f"a lone {word}", execute)(sql, *rest)
 
-        BaseDatabaseWrapper.commit = committing  # type: ignore[assignment, method-assign]
-        SyncTransport.send = self.around("the gateway", send)  # type: ignore[method-assign]
-        connection.execute_wrappers.append(autocommitted)
+        sending = self.around("the gateway", SyncTransport.send)
         try:
-            yield self
+            with (
+                mock.patch.object(BaseDatabaseWrapper, "commit", committing),
+                mock.patch.object(SyncTransport, "send", sending),
+                connection.execute_wrapper(autocommitted),
+            ):
+                yield self
         finally:
-            connection.execute_wrappers.remove(autocommitted)
-            BaseDatabaseWrapper.commit = commit  # type: ignore[method-assign]
-            SyncTransport.send = send  # type: ignore[method-assign]
             if self.has_ended:
                 connections.close_all()  # the next process opens its own

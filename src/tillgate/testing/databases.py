@@ -25,16 +25,24 @@ def name_of_database() -> str:
 def chosen_database(test_name: str) -> dict[str, Any]:
     """Return the entry of DATABASES for the tests of a project.
 
-    The servers run on this machine unless their own variables (PGHOST, MYSQL_HOST and so on) say otherwise. TILLGATE_TEST_NAME takes the
-    place of `test_name`, so that two runs can go on beside each other. SQLite uses a file, since the threads of a test cannot share
-    memory, and its writers wait for each other instead of failing. MariaDB is reached through PyMySQL, unless only mysqlclient is
-    installed.
+    The servers run on this machine unless their own variables (PGHOST, MYSQL_HOST and so on) say otherwise. TILLGATE_TEST_NAME replaces
+    `test_name` for a second run beside this one. SQLite uses a file, since the threads of a test cannot share memory.
     """
     name = os.environ.get("TILLGATE_TEST_NAME", test_name)
     if name_of_database() == "postgresql":
-        return _postgresql(name)
+        return {
+            "ENGINE": "django.db.backends.postgresql",
+            **_server("PGUSER", "postgres", "PGPASSWORD", "PGHOST", "PGPORT", "5432"),
+            "TEST": {"NAME": name},
+        }
     if name_of_database() == "mariadb":
-        return _mariadb(name)
+        _provide_mysqldb()
+        return {
+            "ENGINE": "django.db.backends.mysql",
+            **_server("MYSQL_USER", "root", "MYSQL_PWD", "MYSQL_HOST", "MYSQL_TCP_PORT", "3306"),
+            "TEST": {"NAME": name, "CHARSET": "utf8mb4"},
+            "OPTIONS": {"charset": "utf8mb4", "isolation_level": "read committed"},
+        }
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": f"{test_name}.sqlite3",
@@ -47,19 +55,14 @@ def chosen_database(test_name: str) -> dict[str, Any]:
     }
 
 
-def _postgresql(name: str) -> dict[str, Any]:
-    return {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": "test",
-        "USER": os.environ.get("PGUSER", "postgres"),
-        "PASSWORD": os.environ.get("PGPASSWORD", ""),
-        "HOST": os.environ.get("PGHOST", "127.0.0.1"),
-        "PORT": os.environ.get("PGPORT", "5432"),
-        "TEST": {"NAME": name},
-    }
+def _server(user: str, default_user: str, password: str, host: str, port: str, default_port: str) -> dict[str, str]:
+    """Return the access to a server, from the environment's variables of these names."""
+    given = os.environ.get
+    access = {"USER": given(user, default_user), "PASSWORD": given(password, "")}
+    return {"NAME": "test", **access, "HOST": given(host, "127.0.0.1"), "PORT": given(port, default_port)}
 
 
-def _mariadb(name: str) -> dict[str, Any]:
+def _provide_mysqldb() -> None:
     try:
         import MySQLdb  # type: ignore[import-untyped]  # noqa: F401  # of mysqlclient
     except ImportError:
@@ -67,13 +70,3 @@ def _mariadb(name: str) -> dict[str, Any]:
 
         pymysql.version_info = (2, 2, 4, "final", 0)  # the version of mysqlclient that Django asks for, which PyMySQL replaces
         pymysql.install_as_MySQLdb()
-    return {
-        "ENGINE": "django.db.backends.mysql",
-        "NAME": "test",
-        "USER": os.environ.get("MYSQL_USER", "root"),
-        "PASSWORD": os.environ.get("MYSQL_PWD", ""),
-        "HOST": os.environ.get("MYSQL_HOST", "127.0.0.1"),
-        "PORT": os.environ.get("MYSQL_TCP_PORT", "3306"),
-        "TEST": {"NAME": name, "CHARSET": "utf8mb4"},
-        "OPTIONS": {"charset": "utf8mb4", "isolation_level": "read committed"},
-    }

@@ -11,8 +11,7 @@ __all__ = ["ShopDriver"]
 class ShopDriver(ABC):
     """The acts of the tests on a shop, and the facts that they read from it. A driver is a subclass.
 
-    The key by which the plugin opens an order with Tillgate names it here too. Each method must read the shop's own storage again at each
-    call, because other threads and processes change it.
+    Orders have the plugin's own keys. Each method reads the shop's storage again, because other threads and processes change it.
     """
 
     plugin: str
@@ -22,8 +21,7 @@ class ShopDriver(ABC):
     def place_order(self, total: Decimal) -> str:
         """Place an order of a total in dollars that waits to be paid with Tillgate, and return its key.
 
-        The method makes every object that the order needs (a product, a country, a customer). Tests empty the tables, including the rows
-        that migrations wrote.
+        The method makes every object that the order needs, since tests empty the tables.
         """
 
     @abstractmethod
@@ -57,10 +55,9 @@ class ShopDriver(ABC):
     # Defaults that fit most shops ---------------------------------------------------------------------------------------------------------
 
     def pay_path(self, order_key: str) -> str:
-        """Return the path of the page where a shopper chooses a payment method, first or again: Tillgate's own page, or the shop's.
+        """Return the path of the page where a shopper chooses a payment method: Tillgate's own page, or the shop's.
 
-        A POST of `method` there leads to the payment page, possibly through redirects of the shop. The page works in a browser that the
-        shop has never seen.
+        A POST of `method` there leads to the payment page, also in a browser that the shop has never seen.
         """
         from tillgate.django.tickets import pay_url
 
@@ -73,29 +70,16 @@ class ShopDriver(ABC):
         raise NotImplementedError("the driver does not place orders that are paid otherwise: implement it, or decline the scenario")
 
     def place_order_in(self, currency: str, total: Decimal) -> str:
-        """Place an order in another currency than dollars that waits to be paid, and return its key. Tillgate may not take its money.
-
-        `currency` is a code of ISO 4217, such as "EUR". A shop that sells in dollars alone declines the scenario.
-        """
+        """Place an order in another currency, such as "EUR", that waits to be paid, and return its key. Tillgate may not take its money."""
         raise NotImplementedError("the driver does not place orders in another currency: implement it, or decline the scenario")
 
     def times_released(self, order_key: str) -> int | None:
-        """Return how often the release took effect: count the freed stock in the shop's books rather than read one flag.
-
-        None, if the shop keeps no count.
-        """
+        """Return how often the release took effect, counted in the shop's books, or None if the shop keeps no count."""
         return None
 
     def heard_elsewhere(self, order_key: str) -> list[str] | None:
-        """Return the event id of each remote event about an order, once for each arrival at its receivers.
-
-        None, if the plugin delivers no remote events about paid orders and refunds. Only the simulator and the killing tests call this
-        method.
-        """
+        """Return the event id of each remote event about an order, once per arrival, or None if the plugin delivers no remote events."""
         return None
 
     def use_account(self, base_url: str, merchant_no: str, token: str) -> None:  # noqa: B027  # most have nothing to do
-        """Point the shop's account at a gateway; only for a plugin that keeps accounts itself and implements `tillgate_account`.
-
-        All other shops use `TILLGATE["ACCOUNTS"]`, which is set before this call.
-        """
+        """Point the shop's account at a gateway; only for a plugin that keeps accounts itself and implements `tillgate_account`."""

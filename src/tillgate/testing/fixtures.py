@@ -66,10 +66,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def cassette_directory(request: pytest.FixtureRequest) -> Path:
-    """Return the folder of the cassettes: `cassettes/` beside the nearest pyproject.toml (or pytest.ini...) above the test.
-
-    Override it to keep them elsewhere.
-    """
+    """Return the folder of the cassettes: `cassettes/` beside the nearest pyproject.toml, pytest.ini and so on above the test."""
     root = request.config.rootpath
     parents = [folder for folder in request.path.parents if folder == root or root in folder.parents]
     projects = (folder for folder in parents if any((folder / name).exists() for name in _PROJECT_FILES))
@@ -78,10 +75,7 @@ def cassette_directory(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def cassette(request: pytest.FixtureRequest, cassette_directory: Path, gateway_account: Account) -> Iterator[Cassette]:
-    """Replay the test's conversation with the gateway from its file, or record it with `--record-cassettes`.
-
-    During a replay, the network is blocked. In both cases `tillgate.new_reference` gives references that replay.
-    """
+    """Replay the test's conversation with the gateway from its file without a network, or record it with `--record-cassettes`."""
     is_recording = _is_recording(request.config)
     path = cassette_directory / f"{_file_name(request.node)}.yaml"
     owner = request.config.stash[_claimed].setdefault(path, request.node.nodeid)
@@ -105,10 +99,7 @@ def cassette(request: pytest.FixtureRequest, cassette_directory: Path, gateway_a
 
 @pytest.fixture
 def no_network(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail the test if any code in it tries to connect, even when the code catches and hides the refusal.
-
-    pytest-socket's mark `allow_hosts` names exceptions, such as a database on this machine.
-    """
+    """Fail the test if any code tries to connect, even if the code hides the refusal. The mark `allow_hosts` names exceptions."""
     mark = request.node.get_closest_marker("allow_hosts")
     hosts = mark.args[0] if mark else []
     with blocked(hosts.split(",") if isinstance(hosts, str) else hosts) as attempts:
@@ -125,11 +116,7 @@ def gateway_dialect() -> Dialect:
 
 @pytest.fixture
 def gateway_account(request: pytest.FixtureRequest, gateway_dialect: Dialect) -> Account:
-    """Return the account to call the gateway with.
-
-    In a replay it is the family's published test merchant at a placeholder address. A recording uses a merchant of this test's sandbox, or
-    the live account.
-    """
+    """Return the account to call the gateway with: the test merchant in a replay, the sandbox's or the live one in a recording."""
     if not _is_recording(request.config):
         return Account(base_url=REPLAY_BASE_URL, merchant_no=PUBLISHED_MERCHANT_NO, token=PUBLISHED_TEST_TOKEN, dialect=gateway_dialect)
     if _is_live():
@@ -143,10 +130,7 @@ def gateway_account(request: pytest.FixtureRequest, gateway_dialect: Dialect) ->
 
 @pytest.fixture
 def sandbox_options() -> Options:
-    """Return the options of the sandbox; override it for other switches.
-
-    Its merchant is drawn at random, so that a leak of it through scrubbing shows. Notifications go to this machine only.
-    """
+    """Return the options of the sandbox, with a random merchant, which shows a leak through scrubbing; override it for others."""
     merchants = {str(10**9 + secrets.randbelow(9 * 10**9)): secrets.token_hex(16)}
     return Options(seed=1, merchants=merchants, notification_hosts=("127.0.0.1", "localhost", "::1"))
 
@@ -160,10 +144,7 @@ def sandbox(sandbox_options: Options) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def sandbox_when_recording(request: pytest.FixtureRequest) -> Sandbox | None:
-    """Return the sandbox that a cassette is being recorded from, to pay or to cause a fault; None in a replay.
-
-    A recording from a live account skips the test, whose file stays unchanged.
-    """
+    """Return the sandbox that a cassette is recorded from, or None in a replay. A recording from a live account skips the test."""
     if not _is_recording(request.config):
         return None
     if _is_live():

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 from django.db import connections
 
@@ -17,29 +18,19 @@ class NetworkInTransaction(AssertionError):
     """The network was used while a transaction was open."""
 
 
-def _ports_of_databases() -> set[int]:
-    return {int(settings["PORT"]) for settings in connections.settings.values() if settings.get("PORT")}
-
-
-def _port(peer: object) -> int | None:
-    return peer[1] if isinstance(peer, tuple) else None
-
-
 @contextmanager
 def guarded_sockets() -> Iterator[list[str]]:
-    """Let every use of a socket inside a transaction of the same thread raise; yield the list of these uses.
-
-    A plugin may catch the exception and call the answer inconclusive. The list lets the test fail in that case too.
-    """
+    """Let every use of a socket inside a transaction of the thread raise; yield the list of uses, since the code may hide the error."""
     caught: list[str] = []
-    own = _ports_of_databases()
+    own = {int(settings["PORT"]) for settings in connections.settings.values() if settings.get("PORT")}
     real = {name: getattr(socket.socket, name) for name in _GUARDED}
 
     def guard(name: str, action: Callable[..., Any]) -> Callable[..., Any]:
         def guarded(sock: socket.socket, *arguments: Any) -> Any:
             if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
                 peer = arguments[0] if name.startswith("connect") else _peer(sock)
-                if sock.family in (socket.AF_INET, socket.AF_INET6) and _port(peer) not in own:
+                port = peer[1] if isinstance(peer, tuple) else None
+                if sock.family in (socket.AF_INET, socket.AF_INET6) and port not in own:
                     caught.append(f"{name} to {peer} inside a transaction: {_REMEDY}")
                     sock.close()
                     raise NetworkInTransaction(caught[-1])
@@ -47,13 +38,9 @@ def guarded_sockets() -> Iterator[list[str]]:
 
         return guarded
 
-    for name, action in real.items():
-        setattr(socket.socket, name, guard(name, action))
-    try:
+    guards: dict[str, Any] = {name: guard(name, action) for name, action in real.items()}
+    with mock.patch.multiple(socket.socket, **guards):
         yield caught
-    finally:
-        for name, action in real.items():
-            setattr(socket.socket, name, action)
 
 
 def _peer(sock: socket.socket) -> object:

@@ -1,7 +1,6 @@
 """A search for secrets in recorded files that does not rely on the scrubbing.
 
-It reads every file under a folder as text. In cassettes it also reads the requests and answers, decoded from form, JSON and percent signs.
-Of scrubbing it knows only the permitted remains: see `find_leaks`.
+It reads every file as text, and in cassettes also the decoded requests and answers.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ import yaml
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.testing.bodies import named_like, read_form, read_json, signed_with
 from tillgate.testing.scrubbing import MERCHANT, REPLAY_BASE_URL, SHORTEST_TOKEN, SIGNATURE, WRONG_SIGNATURE, digest, spellings
-
-__all__ = ["Leak", "find_leaks", "leaks_in"]
 
 _HEX: Final = re.compile(r"[0-9a-fA-F]{32,}")
 _HARMLESS_HEADERS: Final = frozenset({"content-type", "retry-after"})

@@ -7,21 +7,20 @@ import functools
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import pytest_socket
-
-__all__ = ["blocked"]
 
 
 @contextlib.contextmanager
 def blocked(allowed_hosts: Sequence[str] = ()) -> Iterator[list[str]]:
-    """Refuse connections, except to the allowed hosts, and yield the list of attempts.
+    """Refuse connections and name look-ups, except to the allowed hosts and Unix sockets; yield the list of attempts.
 
-    Without allowed hosts, name look-ups and new sockets are refused as well. Unix sockets, which every event loop opens, are allowed. The
-    list exists because the code under test may catch the guard's exceptions.
+    The list exists because the code under test may catch the exceptions.
     """
     attempts: list[str] = []
-    with _restored():
+    kept = {name: getattr(socket, name) for name in ("socket", "getaddrinfo", "gethostbyname")}
+    with mock.patch.object(socket.socket, "connect", socket.socket.connect), mock.patch.multiple(socket, **kept):  # restored afterwards
         # Connecting is guarded as well as opening: some code holds a class that it imported before the guard was installed.
         pytest_socket.socket_allow_hosts(list(allowed_hosts), allow_unix_socket=True)
         socket.socket.connect = _remembering(socket.socket.connect, attempts)  # type: ignore[method-assign]
@@ -31,18 +30,6 @@ def blocked(allowed_hosts: Sequence[str] = ()) -> Iterator[list[str]]:
             socket.getaddrinfo = _remembering(socket.getaddrinfo, attempts)
             socket.gethostbyname = _remembering(socket.gethostbyname, attempts)
         yield attempts
-
-
-@contextlib.contextmanager
-def _restored() -> Iterator[None]:
-    opened, connect = socket.socket, socket.socket.connect
-    getaddrinfo, gethostbyname = socket.getaddrinfo, socket.gethostbyname
-    try:
-        yield
-    finally:
-        socket.socket = opened  # type: ignore[misc]
-        socket.socket.connect = connect  # type: ignore[method-assign]
-        socket.getaddrinfo, socket.gethostbyname = getaddrinfo, gethostbyname
 
 
 def _remembering(guard: Callable[..., Any], attempts: list[str]) -> Callable[..., Any]:

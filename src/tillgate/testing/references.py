@@ -1,7 +1,4 @@
-"""References: the random part of references while a cassette runs.
-
-No reference is sent twice (I8), so a recording needs new ones each time, while a replay must send those on file.
-"""
+"""The random part of references while a cassette runs: new ones in each recording (I8), those on file in a replay."""
 
 from __future__ import annotations
 
@@ -9,16 +6,13 @@ import secrets
 import threading
 from typing import Final
 
-__all__ = ["References"]
-
 _LENGTH: Final = 13  # as many characters as tillgate.new_reference draws
 
 
 class References:
     """Replaces the module `secrets` in the code that makes references: `choice` returns the characters of random parts.
 
-    In a recording they are random, and remembered so that scrubbing can write `0000000000001`, `0000000000002` and so on in their place. A
-    replay uses those.
+    A recording remembers them, and scrubbing writes `0000000000001` and so on in their place. A replay uses those.
     """
 
     def __init__(self, *, is_recording: bool) -> None:

@@ -1,7 +1,4 @@
-"""The report: the result of each scenario, the reasons of declined ones, and the versions; as text, markdown or JSON.
-
-The pytest plugin `tillgate.testing.shops` loads it before Django is loaded.
-"""
+"""The report as text, markdown or JSON: the result of each scenario, the reasons of declined ones, and the versions."""
 
 from __future__ import annotations
 
@@ -19,8 +16,6 @@ from typing import Any, Final
 import pytest
 
 import tillgate
-
-__all__ = ["PROPERTY", "Table", "describe", "markdown", "pytest_addoption", "pytest_configure", "source_commit"]
 
 PROPERTY: Final = "tillgate-conformance"
 """The name of the property that holds a test's description; properties travel from xdist's workers too."""
@@ -56,7 +51,9 @@ def describe(test_class: type, test: str, driver: Any) -> dict[str, Any]:
 
     version = connection.get_database_version()
     database = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
-    distributions = dict.fromkeys((*_distribution_of(driver.plugin), "Django", *getattr(test_class, "distributions", ())))
+    points = importlib.metadata.entry_points(group="tillgate", name=driver.plugin)
+    own = [point.dist.name for point in points if point.dist]
+    distributions = dict.fromkeys((*own, "Django", *getattr(test_class, "distributions", ())))
     versions = {
         "tillgate": tillgate.__version__,
         **{name: importlib.metadata.version(name) for name in distributions if name != "tillgate"},
@@ -71,12 +68,6 @@ def describe(test_class: type, test: str, driver: Any) -> dict[str, Any]:
         "is_overridden": is_overridden,
         "versions": versions,
     }
-
-
-def _distribution_of(plugin: str) -> list[str]:
-    """Return the name of the distribution that a plugin is installed with, if there is one."""
-    points = importlib.metadata.entry_points(group="tillgate", name=plugin)
-    return [point.dist.name for point in points if point.dist]
 
 
 @dataclass
@@ -132,7 +123,8 @@ class _Collector:
             if path.suffix == ".json":
                 text = json.dumps({"origin": self._origin(), "tables": [asdict(table) for table in tables]}, indent=2)
             else:
-                text = markdown(tables, messages, self._origin(), self._command())
+                command = shlex.join(["pytest", *map(str, self._config.invocation_params.args)])
+                text = markdown(tables, messages, self._origin(), command)
             path.write_text(text, "utf-8")
             terminalreporter.write_line(f"written to {path}")
 
@@ -141,9 +133,6 @@ class _Collector:
         day = datetime.now(UTC).date().isoformat()
         commit = source_commit(self._config.rootpath)
         return f"commit {commit}, {day}" if commit else day
-
-    def _command(self) -> str:
-        return shlex.join(["pytest", *map(str, self._config.invocation_params.args)])
 
 
 def source_commit(folder: Path) -> str:
@@ -169,7 +158,8 @@ def markdown(tables: Iterable[Table], messages: Mapping[str, str], origin: str, 
     """Return the tables in markdown, with each scenario's promise, the commit, the day and the command."""
     lines = []
     for table in tables:
-        rows = [f"| {name} | {messages.get(name, '')} | {_cell(result)} |" for name, result in table.results.items()]
+        cells = {name: " ".join(result.replace("|", "\\|").split()) for name, result in table.results.items()}
+        rows = [f"| {name} | {messages.get(name, '')} | {result} |" for name, result in cells.items()]
         lines += [
             f"## Conformance of {table.plugin}",
             "",
@@ -191,10 +181,6 @@ def _text(table: Table, origin: str) -> list[str]:
 
 def _versions(table: Table) -> str:
     return ", ".join(f"{name} {version}" for name, version in table.versions.items())
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -22,20 +22,6 @@ from tillgate.testing.bodies import named_like, places, read_form, read_json, si
 from tillgate.wire import signing
 from tillgate.wire.money import WireNumber
 
-__all__ = [
-    "MERCHANT",
-    "REPLAY_BASE_URL",
-    "SHORTEST_TOKEN",
-    "SIGNATURE",
-    "WRONG_SIGNATURE",
-    "Answer",
-    "Call",
-    "Exchange",
-    "Scrubber",
-    "digest",
-    "spellings",
-]
-
 REPLAY_BASE_URL: Final = "https://gateway.example"
 """The placeholder that replaces the gateway's address in every cassette."""
 
@@ -108,7 +94,10 @@ class Scrubber:
         self._numbers: dict[str, str] = {}
         self._payment_pages: dict[str, str] = {}
         self._stand_ins = dict(stand_ins or {})
-        self._rules = [*self._secret_rules(), *self._address_rules(), (_NAMED, self._named), self._merchant_rule()]
+        secrets = [_replacing(text, _TOKEN, whole=len(text) < SHORTEST_TOKEN) for text in (digest(self._token), self._token)]
+        # The merchantNo as a whole word: it may be short, and must not be cut out of an amount or a longer number.
+        merchant = re.compile(rf"{_START}(?<![0-9]\.){re.escape(self._merchant_no)}(?!\w|\.[0-9])")
+        self._rules = [*secrets, *self._address_rules(), (_NAMED, self._named), (merchant, lambda found: MERCHANT)]
 
     def is_ours(self, url: str) -> bool:
         """Return whether an address is the recorded gateway's; other requests are no part of the conversation."""
@@ -117,10 +106,8 @@ class Scrubber:
 
     def secrets(self) -> tuple[str, ...]:
         """Return the texts that must not be in a file: the token, its digest, and the address unless it is a placeholder."""
-        return (self._token, digest(self._token), *self._real_hosts())
-
-    def _real_hosts(self) -> tuple[str, ...]:
-        return () if self._base.netloc == urlsplit(REPLAY_BASE_URL).netloc else (self._base.netloc,)
+        hosts = {self._base.netloc} - {urlsplit(REPLAY_BASE_URL).netloc}
+        return (self._token, digest(self._token), *hosts)
 
     def scrub(self, exchanges: Sequence[Exchange]) -> list[Exchange]:
         """Return the conversation without its secrets; a value has the same stand-in wherever it appears."""
@@ -264,10 +251,6 @@ class Scrubber:
     def _named(found: re.Match[str]) -> str:
         return found[1] + (MERCHANT if found[0][:1] in "mM" else SIGNATURE)
 
-    def _secret_rules(self) -> Iterator[_Rule]:
-        for secret in (digest(self._token), self._token):
-            yield _replacing(secret, _TOKEN, whole=len(secret) < SHORTEST_TOKEN)
-
     def _address_rules(self) -> Iterator[_Rule]:
         host = self._base.netloc.rpartition("@")[2]
         placeholder = urlsplit(REPLAY_BASE_URL).netloc
@@ -281,10 +264,6 @@ class Scrubber:
         if ":" in host and not name.startswith("127.") and name not in ("localhost", "::1"):
             # This machine's own name is the shop's name as well, and is no secret.
             yield _replacing(name, placeholder, whole=True)
-
-    def _merchant_rule(self) -> _Rule:
-        # As a whole word: the number may be short, and must not be cut out of an amount or a longer number.
-        return re.compile(rf"{_START}(?<![0-9]\.){re.escape(self._merchant_no)}(?!\w|\.[0-9])"), lambda found: MERCHANT
 
 
 _Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]

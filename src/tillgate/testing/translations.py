@@ -25,8 +25,8 @@ _PLACEHOLDER: Final = re.compile(r"%\(\w+\)\w")
 def faults_of_catalogue(app: Path, language: str) -> list[str]:
     """Return the faults of an app's catalogue of a language, a sentence each; an empty list is the good result.
 
-    `app` is the folder of the Django app, with `locale` in it. Faults are a marked text that is missing, has an empty translation, has
-    other placeholders or is only guessed (fuzzy); a text that is no longer used; and a compiled catalogue that differs from the source.
+    `app` is the folder of the Django app, with `locale` in it. A fault is a text that is missing, unused, fuzzy, not translated, or
+    translated with other placeholders, and a compiled catalogue that differs from the source.
     """
     catalogue = app / "locale" / language / "LC_MESSAGES" / "django"
     marked, source = _marked(app), catalogue.with_suffix(".po").read_text("utf-8")
@@ -38,14 +38,11 @@ def faults_of_catalogue(app: Path, language: str) -> list[str]:
     faults += [f"{word} in django.po" for word in ("fuzzy", "#~") if word in source]
     for texts, translations in entries:
         faults += [] if all(translations) else [f"not translated: {texts[0]!r}"]
-        faults += [f"other placeholders: {translation!r}" for translation in filter(None, translations) if _differ(texts[0], translation)]
+        expected = sorted(_PLACEHOLDER.findall(texts[0]))
+        faults += [f"other placeholders: {one!r}" for one in filter(None, translations) if sorted(_PLACEHOLDER.findall(one)) != expected]
     if _compiled(catalogue.with_suffix(".mo")) != {texts[0]: translations for texts, translations in entries if any(translations)}:
         faults.append("django.mo is not made from django.po: run `django-admin compilemessages`")
     return faults
-
-
-def _differ(text: str, translation: str) -> bool:
-    return sorted(_PLACEHOLDER.findall(text)) != sorted(_PLACEHOLDER.findall(translation))
 
 
 def _marked(app: Path) -> set[str]:

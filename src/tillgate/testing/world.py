@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from html import unescape
 from typing import Any, Final, TypeVar
+from unittest import mock
 from urllib.parse import urljoin, urlsplit
 
 from django.db import connections
@@ -101,10 +102,7 @@ class World:
         return self.shop.place_order(Decimal(total))
 
     def choose(self, order_key: str, method: str = "alipay", client: Client | None = None, **hidden: str) -> Any:
-        """Choose a payment method on the order's page; return the answer after the shop's redirects: a page, or the payment page.
-
-        `hidden` are the form's hidden fields.
-        """
+        """Choose a payment method, with `hidden` fields of the form; return the answer after the shop's redirects, or the payment page."""
         shopper = client or self.client
         here, chosen = self.shop.pay_path(order_key), {"method": method, **hidden}
         answer: Any = shopper.post(here, chosen)
@@ -158,7 +156,11 @@ class World:
 
     def gateway_notification(self, payment: Payment, kind: str = "payment", *, status: str = "") -> list[Any]:
         """Let the gateway send a notification of its own, signed: `payment`, `refund`, `stale`, or `forged`, which is signed wrongly."""
-        return [self._carry(attempt) for attempt in self.sent(payment, kind, status=status)]
+        answers = []
+        for attempt in self.sent(payment, kind, status=status):
+            answers.append(answer := self.post(attempt))
+            self.sandbox.control.notification_answered(attempt, answer.status_code, answer.content, "")
+        return answers
 
     def sent(self, payment: Payment, kind: str = "payment", *, status: str = "") -> list[NotificationAttempt]:
         """Return a notification that the gateway sends and that has not arrived. The test posts it once, twice, or never."""
@@ -172,11 +174,6 @@ class World:
         parts = urlsplit(attempt.url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         return self.client.generic(attempt.method, path, attempt.body, content_type=attempt.content_type or _FORM)
-
-    def _carry(self, attempt: NotificationAttempt) -> Any:
-        answer = self.post(attempt)
-        self.sandbox.control.notification_answered(attempt, answer.status_code, answer.content, "")
-        return answer
 
     def queries(self) -> int:
         """Return how many queries the gateway has received."""
@@ -209,10 +206,7 @@ class World:
 
     @contextmanager
     def failing_handler(self, hook: str, *, times: int = 1, late: bool = False) -> Iterator[list[str]]:
-        """Let the plugin's function for a hook raise `times` times, before it does its work or, if `late`, after.
-
-        Yields the list of the failures so far.
-        """
+        """Let the plugin's function for a hook raise `times` times, before its work or, if `late`, after; yield the failures so far."""
         manager = hooks.plugin_manager()
         owner = manager.get_plugin(self.shop.plugin)
         found = [one for one in getattr(manager.hook, hook).get_hookimpls() if one.plugin is owner]
@@ -227,8 +221,5 @@ class World:
                 real(*arguments)
             raise ShopIsDown(f"{hook} was made to fail by the test")
 
-        found[0].function = failing
-        try:
+        with mock.patch.object(found[0], "function", failing):
             yield failures
-        finally:
-            found[0].function = real

@@ -101,15 +101,8 @@ class Dialect:
 
     def status(self, word: str) -> TransactionStatus:
         """Return the meaning of a status word; an unknown word is UNRECOGNISED and never paid (unspecified behaviour 6)."""
-        if word in self.paid_words:
-            return TransactionStatus.PAID
-        if word in self.failed_words:
-            return TransactionStatus.FAILED
-        if word in self.closed_words:
-            return TransactionStatus.CLOSED
-        if word in self.pending_words:
-            return TransactionStatus.PENDING
-        return TransactionStatus.UNRECOGNISED
+        known = {"paid": self.paid_words, "failed": self.failed_words, "closed": self.closed_words, "pending": self.pending_words}
+        return TransactionStatus(next((status for status, words in known.items() if word in words), "unrecognised"))
 
 
 _CHOICES: Final[dict[str, type[StrEnum]]] = {

@@ -1,16 +1,14 @@
 """One exchange with the gateway: the request's bytes, and the meaning of the answer's bytes. No I/O.
 
-`write_*` turns a message into an `HttpRequest`. `read_*` turns an `HttpAnswer` into a value, or raises the error of
-`tillgate.errors` that says exactly as much as the answer proves (unspecified behaviour 12). Any doubt makes the outcome of a pay or
-refund *unknown*.
+`write_*` turns a message into an `HttpRequest`. `read_*` turns an `HttpAnswer` into a value, or raises an error that says exactly as much
+as the answer proves (unspecified behaviour 12). Any doubt makes the outcome of a pay or refund *unknown*.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from pydantic_core import to_json
@@ -163,10 +161,7 @@ def read_query(credentials: Credentials, reference: str, answer: HttpAnswer) -> 
 
 
 def read_refund(credentials: Credentials, request: RefundRequest, answer: HttpAnswer) -> Refunded:
-    """Return a successful refund; raise `Refused` or `OutcomeUnknown`.
-
-    Only a code that is known to be a refusal raises `Refused` (unspecified behaviour 12).
-    """
+    """Return a successful refund; raise `Refused` for a known code of refusal alone, else `OutcomeUnknown` (unspecified behaviour 12)."""
     try:
         envelope = _read_envelope(credentials, answer, has_result=False)
         if _succeeded(credentials, envelope, answer):
@@ -265,11 +260,7 @@ def _kept(value: Any) -> Any:
     return [_kept(member) for member in value] if isinstance(value, list) else value
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number")
-
-
-_ANSWERS = json.JSONDecoder(object_pairs_hook=_members, parse_float=WireNumber, parse_int=WireNumber, parse_constant=_refuse_constant)
+_ANSWERS = money.json_decoder(_members)
 
 
 def _signature_fault(credentials: Credentials, envelope: Mapping[str, Any], *, has_result: bool) -> str | None:
@@ -292,7 +283,7 @@ def _signed_readings(envelope: Mapping[str, Any], result: Mapping[str, Any], *, 
     # the plain fields of the whole answer, or of its result alone. One flat text must have one meaning, so no field of the result
     # may share a name with a field of the envelope. A signature over the result alone leaves ret_code unsigned. Tillgate therefore
     # accepts it only for a success whose facts are in the result (never for a refund). The result must also hold a transactionNo:
-    # no request holds one, so nobody can pass a signed request off as an answer.
+    # no request holds one, so a signed request cannot pass for an answer.
     outer, inner = _wire_texts(envelope), _wire_texts(result)
     shared = (outer.keys() & inner.keys()) - {signing.SIGNATURE}
     if not result.keys().isdisjoint(("ret_code", "ret_msg")) or any(outer[name] != inner[name] for name in shared):

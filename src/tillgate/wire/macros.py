@@ -1,6 +1,6 @@
-"""Macros: placeholders in the callback address that the gateway replaces (Create payment, callbackUrl; unspecified behaviour 10).
+"""Macros: placeholders in the callback address that the gateway replaces (Create payment; unspecified behaviour 10).
 
-The interface names only `{amount}`. The replaced values are hints for the shopper's page, and Tillgate never trusts them (I7).
+The values are hints, and Tillgate never trusts them (I7).
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 def callback_url(address: str, macros: Sequence[str] = REFERENCE.macros) -> str:
     """Return the address with one `name={name}` for each macro added to the shop's own query.
 
-    The shop's query keeps its order, its repeated and its empty parameters. It is percent-encoded, braces included, so that the
-    gateway never takes a shop's value for a macro. Only the placeholders of known macros keep their braces. A fragment stays last.
-    A shop's parameter may not have the name of a macro, because its value would be indistinguishable from the gateway's: that
-    raises `InvalidRequest`.
+    The shop's query is percent-encoded, braces included, so that the gateway never takes a shop's value for a macro. A parameter with the
+    name of a macro raises `InvalidRequest`, because the gateway's value would be indistinguishable from it.
     """
     placeholders = {f"{{{name}}}": name for name in macros}
     try:
@@ -52,10 +50,7 @@ def _quoted(text: str) -> str:
 
 
 def read_callback(query: str | Mapping[str, str], macros: Sequence[str] = REFERENCE.macros) -> dict[str, str | None]:
-    """Return the value of each macro; one that is absent, empty or still a placeholder is None ("not given").
-
-    The query is the text after `?` or an already parsed mapping. The function never raises: it replaces bad UTF-8.
-    """
+    """Return the value of each macro, None if it is absent, empty or still a placeholder, from a query string or mapping; never raise."""
     values = dict(parse_qsl(query, keep_blank_values=True, errors="replace")) if isinstance(query, str) else query
     return {name: _given(values.get(name)) for name in macros}
 

@@ -1,20 +1,20 @@
 """Money of the interface: US dollars as exact decimals, from text to text (unspecified behaviour 4 and 17).
 
-A float never holds money: JSON numbers are read from their text as `WireNumber`. Nothing is rounded: an amount that does not fit
-into cents raises `InvalidRequest`.
+JSON numbers are read from their text as `WireNumber`, never as floats, and nothing is rounded.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Context, Decimal, InvalidOperation
 from functools import reduce
-from typing import Final
+from typing import Any, Final, NoReturn
 
 from tillgate.errors import InvalidRequest
 
-__all__ = ["CURRENCY", "EXACT", "WireNumber", "amount", "amount_text", "left_of", "read_amount", "total"]
+__all__ = ["CURRENCY", "EXACT", "WireNumber", "amount", "amount_text", "json_decoder", "left_of", "read_amount", "total"]
 
 CURRENCY: Final = "USD"
 """The only supported currency (Create payment)."""
@@ -27,10 +27,7 @@ EXACT: Final = Context(prec=40, traps=[])
 
 
 class WireNumber(Decimal):
-    """A JSON number with the text it had on the wire, since a signature is computed over that text.
-
-    A `Decimal` in every other respect.
-    """
+    """A JSON number with the text it had on the wire, since a signature is computed over that text. A `Decimal` in every other respect."""
 
     __slots__ = ("text",)
     text: str
@@ -46,6 +43,15 @@ class WireNumber(Decimal):
 
     def __reduce__(self) -> tuple[type[WireNumber], tuple[str]]:
         return type(self), (self.text,)
+
+
+def json_decoder(members: Callable[[list[tuple[str, Any]]], Any]) -> json.JSONDecoder:
+    """Return a decoder that reads numbers as `WireNumber` and objects with `members`, and refuses NaN and Infinity."""
+    return json.JSONDecoder(object_pairs_hook=members, parse_float=WireNumber, parse_int=WireNumber, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
 
 
 def amount(value: object, field: str = "amount") -> Decimal:

@@ -1,7 +1,6 @@
 """Notifications that the gateway sends to ipnUrl, in any of their possible shapes (Events; unspecified behaviour 8).
 
-Payload, method and signature are "not shown". Tillgate therefore reads every shape, keeps it as evidence and trusts none of it
-(I7). Reading never raises.
+Tillgate reads every shape, keeps it as evidence and trusts none of it (I7).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from urllib.parse import parse_qsl
 
 from tillgate.wire import money, signing
 from tillgate.wire.dialects import Dialect, TransactionStatus
-from tillgate.wire.money import WireNumber
+from tillgate.wire.money import WireNumber, json_decoder
 from tillgate.wire.texts import storable
 
 __all__ = [
@@ -59,10 +58,7 @@ class Notification:
     fault: str | None = None
 
     def signature(self, token: str) -> NotificationSignature:
-        """Check the notification's signature with the token.
-
-        A notification with a repeated name never matches, since the signed value is ambiguous.
-        """
+        """Check the notification's signature with the token. A repeated name never matches, since its signed value is ambiguous."""
         if not self.parameters.get(signing.SIGNATURE):
             return NotificationSignature.ABSENT
         signed = [self.parameters, self.body] if self.body.get(signing.SIGNATURE) else [self.parameters]
@@ -75,10 +71,9 @@ class Notification:
 
 
 def read_notification(content_type: str = "", query: str = "", body: bytes = b"") -> Notification:
-    """Read a notification from a JSON or form body and from the query string, in that order of preference; never raises.
+    """Read a notification from a JSON or form body and from the query string, in that order of preference; never raise.
 
-    Nested JSON values are kept as their JSON text without any verifySign of their own. Numbers keep the text that they had on the
-    wire.
+    Nested JSON values stay JSON text, without a verifySign of their own. Numbers keep their text.
     """
     faults = []
     pairs: list[tuple[str, str]] = []
@@ -137,7 +132,7 @@ def _form_pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _json_pairs(text: str) -> list[tuple[str, str]]:
-    pairs = json.loads(text, object_pairs_hook=_Pairs, parse_float=WireNumber, parse_int=WireNumber, parse_constant=_refuse)
+    pairs = _NOTIFICATIONS.decode(text)
     if not isinstance(pairs, _Pairs) or len(pairs) > _MOST_FIELDS:
         raise ValueError("not an object of a sensible size")
     return [(storable(name), storable(_wire_text(value))) for name, value in pairs]
@@ -145,6 +140,9 @@ def _json_pairs(text: str) -> list[tuple[str, str]]:
 
 class _Pairs(list[tuple[str, object]]):
     """A JSON object as its pairs, which keep a repeated name."""
+
+
+_NOTIFICATIONS = json_decoder(_Pairs)
 
 
 def _wire_text(value: object) -> str:
@@ -163,7 +161,3 @@ def _plain(value: object) -> object:
     if isinstance(value, list):
         return [_plain(member) for member in value]
     return value.text if isinstance(value, WireNumber) else value
-
-
-def _refuse(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")

@@ -1,7 +1,6 @@
 """verifySign: the MD5 signature of the interface (Authentication, steps 1 to 6).
 
-The two signing examples of the interface disagree about empty parameters. Tillgate sends none, which gives one signature under both
-readings. It checks received signatures under both readings (unspecified behaviour 1).
+The two signing examples disagree about empty parameters. Tillgate sends none, and checks both readings (unspecified behaviour 1).
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ def verify(parameters: Mapping[str, str], token: str, signature: str | None = No
     """Return, in constant time, whether a signature belongs to the parameters under a reading of step 3.
 
     A third reading leaves out "0" too, as the PHP module of the public service does. The signature is the parameters' own verifySign unless
-    the caller passes one. A missing or empty signature gives False.
-    Parameters that are not valid Unicode give False too, since such text cannot be signed.
+    the caller passes one. No signature gives False, and so does invalid Unicode.
     """
     given = parameters.get(SIGNATURE) if signature is None else signature
     if not given:

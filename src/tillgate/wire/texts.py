@@ -13,19 +13,12 @@ _LONGEST_SHOWN: Final = 300
 
 
 def storable(text: str) -> str:
-    """Return the text without the characters that a database refuses.
-
-    Half a surrogate pair cannot be encoded, and PostgreSQL refuses NUL. Such text must still be stored. The replacement character
-    has no meaning in any syntax, unlike a question mark in an address.
-    """
+    """Return the text with U+FFFD for the characters that a database refuses: NUL and half a surrogate pair."""
     return _NOT_STORABLE.sub("\ufffd", text)
 
 
 def masked(text: str) -> str:
-    """Return the text, cut to a bound, with every possible signature hidden.
-
-    A gateway that complains about a signature may print the one that it expected (I11).
-    """
+    """Return the text, cut to a bound, without any possible signature: a gateway may print the one that it expected (I11)."""
     return text if len(text) < 32 else _MD5_HEX.sub("***", text)[:_LONGEST_SHOWN]
 
 

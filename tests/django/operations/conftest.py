@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -50,12 +48,3 @@ def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Callable[[], 
 
 def silent() -> None:
     raise NotSent("query", "x", "connection refused")
-
-
-@contextmanager
-def clock_ahead(monkeypatch: pytest.MonkeyPatch, days: float) -> Iterator[None]:
-    """Let the shop's clock, and nobody else's, be so many days ahead."""
-    right = clock.now
-    with monkeypatch.context() as patch:
-        patch.setattr(clock, "now", lambda: right() + timedelta(days=days))
-        yield

@@ -8,6 +8,8 @@ import pytest
 
 from tests.django.conftest import World
 from tillgate import Account, ConfigurationError, hooks
+from tillgate.django import operations
+from tillgate.django.operations import accounts
 from tillgate.django.operations.accounts import account_of, dialect_of, find_account
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO
 from tillgate.wire.dialects import REFERENCE, Dialect
@@ -66,3 +68,33 @@ def test_a_gateway_speaks_as_its_account_says_and_as_the_reference_when_that_is_
     finally:
         hooks.plugin_manager().unregister(name="keeper")
     assert dialect_of(payment) is REFERENCE
+
+
+@pytest.fixture
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The aliases of the accounts that were looked up."""
+    aliases = list[str]()
+
+    def counting(alias: str) -> Account:
+        aliases.append(alias)
+        return find_account(alias)
+
+    monkeypatch.setattr(accounts, "find_account", counting)
+    return aliases
+
+
+def test_a_notification_that_finds_its_payment_paid_looks_its_account_up_once(world: World, looked_up: list[str]) -> None:
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    looked_up.clear()
+    assert world.notification(payment).content == b"success"
+    assert world.fresh(payment).status == "paid"
+    assert looked_up == ["default"]
+
+
+def test_a_refunds_notification_looks_its_account_up_once(world: World, looked_up: list[str]) -> None:
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(world.paid_payment().pk, "1.00")
+    looked_up.clear()
+    answer = world.client.post(f"/payments/refund-notification/{refund.notification_key}/")
+    assert (answer.status_code, looked_up) == (200, ["default"])

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 
-from tillgate.django.clock import SKEW
 from tillgate.django.operations import bounds
-from tillgate.django.operations.bounds import CircuitBreaker, PollLimit, RateLimiter, Rest, TimeBudget
+from tillgate.django.operations.bounds import CircuitBreaker, PollLimit, RateLimiter, TimeBudget
 from tillgate.lifecycle import Answer, Inconclusive, NotFound, ReviewReason
 from tillgate.testing.world import Time
 
@@ -127,18 +124,3 @@ def test_a_payment_whose_account_is_gone_says_nothing_of_the_gateway() -> None:
     for _ in range(9):
         breaker.hear(Inconclusive(detail="gone", review=ReviewReason.ACCOUNT_GONE))
     assert (breaker.too_many, breaker.detail, breaker.is_told) == (False, "", False)
-
-
-def test_a_rest_lasts_its_time_and_ends_at_once_when_the_clock_is_put_forward_or_back(clock: Clock) -> None:
-    rest, now = Rest(timedelta(hours=1)), datetime(2026, 1, 1, tzinfo=UTC)
-    assert rest.is_over(now), "it was never done"
-    rest.begin(now)
-    clock.seconds += 3599
-    passed = now + timedelta(seconds=3599)
-    assert not rest.is_over(passed)
-    assert not rest.is_over(passed + SKEW)
-    assert not rest.is_over(passed - SKEW)
-    assert rest.is_over(passed + SKEW + timedelta(seconds=1))
-    assert rest.is_over(passed - SKEW - timedelta(seconds=1))
-    clock.seconds += 1
-    assert rest.is_over(passed + timedelta(seconds=1))

@@ -43,12 +43,6 @@ def test_a_pause_that_is_repeated_begins_anew_and_remembers_since_when(world: Wo
     assert timedelta(minutes=2) - timedelta(seconds=5) < beat.at - clock.now() <= PAUSE
 
 
-def test_a_pause_lasts_no_longer_than_a_pause_whatever_the_clock_did(world: World) -> None:
-    pause("default", "time-out", is_told=False)
-    Heartbeat.objects.update(at=clock.now() + timedelta(days=1))
-    assert in_turn({"default": clock.now()}) == ["default"]
-
-
 @pytest.mark.parametrize(("minutes", "is_told", "raised"), [(29, False, False), (30, False, True), (95, False, True), (95, True, False)])
 def test_a_silence_is_told_to_a_person_after_half_an_hour_unless_they_hear_why_otherwise(
     world: World, minutes: int, is_told: bool, raised: bool
@@ -128,24 +122,15 @@ def test_no_silence_is_told_of_a_gateway_that_has_answered_a_notification_meanwh
     assert not Review.objects.exists()
 
 
-def test_a_silence_that_began_ahead_of_the_clock_begins_now(world: World) -> None:
-    pause("default", "HTTP 500", is_told=False)
-    Heartbeat.objects.update(at=clock.now() + timedelta(days=1), detail={"since": (clock.now() + timedelta(days=1)).isoformat()})
-    pause("default", "HTTP 500", is_told=False)
-    assert datetime.fromisoformat(Heartbeat.objects.get().detail["since"]) <= clock.now()
-
-
 @pytest.mark.parametrize(
     ("ahead", "counts"),
     [
         (timedelta(hours=-1), False),
         (timedelta(hours=-1, microseconds=1), True),
         (timedelta(), True),
-        (clock.SKEW, True),
-        (clock.SKEW + timedelta(microseconds=1), False),
     ],
 )
-def test_an_answer_counts_for_its_account_when_it_came_since_and_not_from_far_ahead(
+def test_an_answer_counts_for_its_account_when_it_came_since(
     world: World, monkeypatch: pytest.MonkeyPatch, ahead: timedelta, counts: bool
 ) -> None:
     now = clock.now()

@@ -25,6 +25,7 @@ from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Review
 from tillgate.django.operations import outbox
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.outbox import deliver, deliver_remote, enqueue_remote, is_unpaid, retry
+from tillgate.django.operations.values import payment_value
 from tillgate.hooks import PaidOutcome, Payment, RemoteEvent
 
 
@@ -504,8 +505,9 @@ def test_the_shop_hears_what_needs_a_person_and_of_which_order(world: World) -> 
     finally:
         hooks.plugin_manager().unregister(name="hearing")
     raised = Review.objects.get()
-    order = hooks.Order(plugin="hearing", key=payment.order.key)
-    assert heard == [hooks.Review(id=str(raised.pk), reason="changed-after-paid", message=raised.message, order=order)]
+    assert raised.payment is not None
+    told = payment_value(raised.payment)
+    assert heard == [hooks.Review(id=str(raised.pk), reason="changed-after-paid", message=raised.message, order=told.order, payment=told)]
     assert OutboxEvent.objects.get(kind="review-opened").outcome == ""
 
 

@@ -13,7 +13,6 @@ import pytest
 from django.db import OperationalError, transaction
 
 from tests.django.conftest import World
-from tests.django.operations.conftest import queue
 from tests.smallest_shop.models import ShopOrder
 from tillgate import ConfigurationError, InvalidRequest, NotSent, Refunded, RefundRequest, Refused, hooks
 from tillgate.django import clock, operations
@@ -959,27 +958,6 @@ def test_a_refund_that_cannot_be_sent_for_hours_is_told_to_a_person_until_it_is(
     assert Review.objects.get().resolution == "it waits no longer: succeeded"
 
 
-def test_a_refund_that_was_queued_while_the_clock_ran_ahead_is_told_and_tried_no_more_often(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refund = queue(world.paid_payment())
-    Refund.objects.update(created_at=clock.now() + timedelta(days=365))
-    tried = list[int]()
-
-    def refuse(*_: object) -> Any:
-        tried.append(1)
-        raise NotSent("refund", "x", "connection refused")
-
-    answering(monkeypatch, refuse)
-    for _ in range(6):
-        world.run_worker()
-        world.time.advance(minutes=10)
-    assert len(tried) == 1
-    assert world.reviews() == ["refund-not-sent"]
-    message = Review.objects.get(refund=refund).message
-    assert "it could not be sent for " in message
-
-
 def wrongly_refused(world: World, payment: Payment, amount: str) -> Refund:
     """Return a refund that was made, and that a person has said to be not done."""
     world.sandbox.control.fault("lost_response", occasion="refund")
@@ -1094,37 +1072,15 @@ def test_i5_a_refusal_that_a_notification_contradicts_is_told_though_the_process
     assert (Refund.objects.get().status, world.reviews()) == ("failed", ["refund-contradicted"])
 
 
-def test_i6_a_process_that_slept_sends_nothing_though_by_its_own_clock_it_is_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    payment, real = world.paid_payment("12.50"), accounts.account_of
-
-    def asleep(of: Payment) -> Any:
-        monkeypatch.setattr(operations.refunds, "account_of", real)
-        world.time.offset -= timedelta(days=1)  # the clock is put right
-        for _ in range(4):
-            world.run_worker()
-            world.time.advance(minutes=61)
-        settle_by_staff(Refund.objects.get().pk, done=False, staff="ann")
-        assert operations.refund(payment.pk, "6.00").status == "succeeded"
-        return real(of)
-
-    monkeypatch.setattr(operations.refunds, "account_of", asleep)
-    world.time.offset += timedelta(days=1)
-    assert operations.refund(payment.pk, "6.00").status == "failed"
-    assert (refunded_amount(world, payment), world.reviews()) == (Decimal("6.00"), [])
-
-
-def test_what_was_told_of_a_waiting_refund_is_over_once_it_is_sent_whatever_the_clock_did(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_told_of_a_waiting_refund_is_over_once_it_is_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment("12.50")
     with monkeypatch.context() as patch:
         answering(patch, failing(NotSent("refund", "x", "connection refused")))
         operations.refund(payment.pk, "2.50")
-        world.time.offset += timedelta(days=1)
+        world.time.advance(days=1)
         world.run_worker()
         assert world.reviews() == ["refund-not-sent"]
-    world.time.offset -= timedelta(days=1)
-    world.time.advance(minutes=2)
+    world.time.advance(hours=1)
     world.run_worker()
     assert (Refund.objects.get().status, world.reviews()) == ("succeeded", [])
 

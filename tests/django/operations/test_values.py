@@ -48,13 +48,14 @@ def test_a_refunds_value_has_the_status_that_is_being_told(payment: Payment) -> 
     assert refund_value(refund, "unknown").status is RefundStatus.UNKNOWN
 
 
-def test_a_reviews_value_names_its_order_if_it_has_one(payment: Payment) -> None:
-    review = Review.objects.create(reason="underpaid", facts={"detail": "Too little."}, order=payment.order, opened_at=clock.now())
+def test_a_reviews_value_names_its_order_and_payment_if_it_has_any(payment: Payment) -> None:
+    about = {"order": payment.order, "payment": payment}
+    review = Review.objects.create(reason="underpaid", facts={"detail": "Too little."}, opened_at=clock.now(), **about)
     assert review_value(review) == hooks.Review(
-        id=str(review.pk), reason="underpaid", message="Too little.", order=order_value(payment.order)
+        id=str(review.pk), reason="underpaid", message="Too little.", order=order_value(payment.order), payment=payment_value(payment)
     )
-    review.order = None
-    assert review_value(review).order is None
+    review.order = review.payment = None
+    assert (review_value(review).order, review_value(review).payment) == (None, None)
 
 
 def test_a_remote_deliverys_value_is_all_that_was_queued(world: World, payment: Payment) -> None:

@@ -24,9 +24,9 @@ from django.urls import include, path
 
 from tests.django import project
 from tests.django.conftest import World
-from tests.django.operations.conftest import clock_ahead, due_in, queue, silent
+from tests.django.operations.conftest import due_in, queue, silent
 from tests.smallest_shop.models import ShopOrder
-from tillgate import AnswerNotUnderstood, NotSent, OutcomeUnknown, hooks
+from tillgate import NotSent, OutcomeUnknown, hooks
 from tillgate.account import Account
 from tillgate.django import clock, operations
 from tillgate.django.models import Heartbeat, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
@@ -1343,8 +1343,6 @@ def test_i2_what_was_once_wrong_with_an_account_hides_no_payment_that_stays_unan
     ("fields", "is_hidden"),
     [
         ({}, True),
-        ({"opened_at": clock.SKEW}, True),
-        ({"opened_at": clock.SKEW + timedelta(microseconds=1)}, False),
         ({"account": "another"}, False),
         ({"reason": "forged-notifications"}, False),
         ({"resolved_at": timedelta()}, False),
@@ -1412,17 +1410,13 @@ def test_payments_of_an_account_that_is_silent_as_a_whole_are_not_told_one_by_on
     assert world.reviews() == ["gateway-silent"]
 
 
-@pytest.mark.parametrize("seconds", [0, 2, 200])
-def test_an_answer_that_was_asked_before_the_payment_was_paid_contradicts_nothing_though_clocks_differ(
-    world: World, monkeypatch: pytest.MonkeyPatch, seconds: int
-) -> None:
+def test_an_answer_that_was_asked_before_the_payment_was_paid_contradicts_nothing(world: World) -> None:
     payment = world.start(world.order())
     Payment.objects.update(status="created", transaction_no=None, payment_url="")
     asked = world.fresh(payment)
     answer = operations.payments.ask(asked)
     world.shopper_pays(payment)
-    with clock_ahead(monkeypatch, seconds / 86_400):  # on another machine
-        assert operations.reconcile(world.fresh(payment), "notification").status == "paid"
+    assert operations.reconcile(world.fresh(payment), "notification").status == "paid"
     operations.payments.apply_answer(asked, answer, "worker")
     assert (world.fresh(payment).status, world.reviews()) == ("paid", [])
 
@@ -1441,17 +1435,6 @@ def test_a_payment_whose_answers_cannot_be_applied_is_told_in_the_end(world: Wor
     assert world.reviews() == ["payment-unanswered"]
 
 
-def test_i2_a_contradiction_is_told_of_a_payment_that_was_begun_while_the_clock_ran_ahead(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with clock_ahead(monkeypatch, 1):
-        payment = world.start(world.order())
-    world.shopper_pays(payment)
-    world.sandbox.control.fault("wrong_amount", occasion="query")
-    world.notification(payment)
-    assert world.reviews() == ["amount-mismatch"]
-
-
 def test_an_account_whose_plugin_raises_is_told_to_be_silent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     many(world, 5)
 
@@ -1464,48 +1447,6 @@ def test_an_account_whose_plugin_raises_is_told_to_be_silent(world: World, monke
         world.time.advance(minutes=15)
         assert world.run_worker().faults == []
     assert world.reviews() == ["gateway-silent"]
-
-
-@pytest.mark.parametrize("days", [0, 5])
-def test_the_silence_of_a_gateway_is_told_whatever_a_clock_that_ran_ahead_wrote(
-    world: World, monkeypatch: pytest.MonkeyPatch, gateway: dict[str, Callable[[], object]], days: int
-) -> None:
-    paid = world.start(world.order())
-    many(world, 5)
-    world.shopper_pays(paid)
-    with clock_ahead(monkeypatch, days):
-        world.notification(paid)
-    gateway["*"] = silent
-    for _ in range(8):
-        world.time.advance(minutes=15)
-        world.run_worker()
-    assert world.reviews() == ["gateway-silent"]
-
-
-@pytest.mark.parametrize("days", [0, 5])
-def test_an_account_matter_that_was_raised_ahead_of_the_clock_hides_no_payment_and_ends_as_any_other(
-    world: World, gateway: dict[str, Callable[[], object]], days: int
-) -> None:
-    lost = world.start(world.order())
-
-    def unusable() -> None:
-        raise AnswerNotUnderstood("no envelope")
-
-    gateway[lost.reference] = unusable
-    opened_at = clock.now() + timedelta(days=days)
-    told = Review.objects.create(
-        reason="signature-mismatch", account="default", facts={"detail": "Once."}, open_key="x", opened_at=opened_at
-    )
-    for _ in range(2 * 24):
-        if _ % 4 == 0:
-            told_of = world.start(world.order())
-        world.time.advance(minutes=15)
-        world.run_worker()
-    assert "payment-unanswered" in world.reviews()
-    Review.objects.filter(pk=told.pk).update(payment=told_of)
-    world.time.advance(minutes=15)
-    world.run_worker()
-    assert "signature-mismatch" not in world.reviews()
 
 
 def test_i2_what_was_accepted_is_told_again_when_it_comes_again_after_an_answer_in_order(world: World) -> None:
@@ -1567,18 +1508,3 @@ def test_i2_only_what_was_known_until_its_time_was_over_is_forgotten_for_its_age
     world.time.advance(minutes=1)
     assert operations.poll_now(world.fresh(payment), "ann").resolved is was_known
     assert [one.kind for one in operations.audit(payment.created_at, clock.now())] == ([] if was_known else ["unknown-there"])
-
-
-def test_i2_what_was_claimed_while_the_clock_was_ahead_and_not_asked_about_is_due_when_it_is_right(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    payment = world.start(world.order())
-    with clock_ahead(monkeypatch, days=0.6):
-        _, leased_until = working._claim("default", clock.now(), 1)  # and its worker dies
-        world.time.advance(minutes=10)
-        batch, leased_until = working._claim("default", clock.now(), 1)
-    assert [one.pk for one in batch] == [payment.pk]
-    working._apply(batch, [None], leased_until, WorkDone())
-    due = world.fresh(payment).next_poll_at
-    assert due
-    assert due <= clock.now()

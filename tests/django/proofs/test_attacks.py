@@ -126,17 +126,6 @@ def test_what_the_gateway_has_forgotten_is_not_asked_about_every_few_minutes_for
     assert world.queries() - before <= 2
 
 
-def test_an_account_rests_no_longer_than_a_pause_when_the_clock_goes_back(world: World) -> None:
-    payment = world.start(world.order())
-    world.time.advance(days=1)
-    circuit_breaker.pause("default", "no answer", is_told=False)
-    world.time.offset -= timedelta(days=1)
-    world.shopper_pays(payment)
-    world.time.advance(minutes=10)
-    world.run_worker()
-    assert world.fresh(payment).status == "paid"
-
-
 # Answers that come late, and what they say of reviews --------------------------------------------------------------------------------
 
 

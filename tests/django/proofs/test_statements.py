@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from tests.django import project
 from tests.django.conftest import World
@@ -20,6 +21,7 @@ from tillgate.django.models import Notification, Order, OutboxEvent, Payment, Ti
 from tillgate.django.operations.timeline import record
 
 _NOT_COUNTED = re.compile(r"(BEGIN|COMMIT|SAVEPOINT|RELEASE|ROLLBACK)|.*smallest_shop_", re.IGNORECASE | re.DOTALL)
+_TRANSACTION = re.compile(r"BEGIN|COMMIT")
 
 
 @contextmanager
@@ -92,6 +94,11 @@ def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others
         assert world.notification(payment).status_code == 200
     counts["repeated notification"] = len(statements)
 
+    refunded = world.paid_payment()
+    with counted() as statements:
+        assert operations.refund(refunded.pk, "1.00").status == "succeeded"
+    counts["refund"] = len(statements)
+
     for number in range(25):
         world.notification(payment, f"remark={number}")
     with counted() as statements:
@@ -112,6 +119,7 @@ def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others
     assert counts["start again"] <= 8
     assert counts["first notification that finds it paid, with its outbox event"] <= 15
     assert counts["repeated notification"] <= 2
+    assert counts["refund"] <= 26
     assert counts["another notification beyond those that are kept"] <= 3
     assert counts["return of a paid payment"] <= 4
     assert counts["status poll"] <= 1
@@ -121,3 +129,19 @@ def test_statements_are_few_and_do_not_grow_with_the_tables(world: World, others
 
 COUNTED: dict[str, dict[str, int]] = {}
 """What the first run counted: the second, among more rows, must count the same."""
+
+
+def test_the_databases_work_for_a_payment_a_refund_and_a_repeated_notification_is_bounded(world: World) -> None:
+    """All statements count here: those of savepoints and of the shop's handler too."""
+    payment = world.start(world.order())
+    world.shopper_pays(payment)
+    for most, action in (
+        (19, lambda: world.notification(payment)),
+        (2, lambda: world.notification(payment)),
+        (30, lambda: operations.refund(payment.pk, "1.00")),
+    ):
+        with CaptureQueriesContext(connection) as statements:
+            action()
+        work = [one["sql"] for one in statements if not _TRANSACTION.match(one["sql"])]
+        assert len(work) <= most, work
+    assert world.fresh(payment).refunded_amount == 1

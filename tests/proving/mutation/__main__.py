@@ -2,7 +2,7 @@
 come by.
 
 What was tried stays in `mutants/`, so a run may be stopped and started again: only functions that have changed since, and mutants that had
-survived, are tried anew. Survivors must be argued in docs/reference/mutation-survivors.md.
+survived, are tried anew. Survivors must be argued in tests/proving/mutation/survivors.md.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 __all__ = ["DOCUMENT", "Survivor", "argued", "described", "equivalent"]
 
-DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "reference" / "mutation-survivors.md"
+DOCUMENT: Final = Path(__file__).with_name("survivors.md")
 
 _NOTHING: Final = "nothing"
 _ITEM: Final = re.compile(r"- (?P<function>[\w.]+): (?P<was>`.*`|nothing) → (?P<becomes>`.*`|nothing)")

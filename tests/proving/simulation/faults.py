@@ -22,14 +22,12 @@ KINDS: Final = {
     "amounts": (0.0, 0.0, 0.1),
     "outages": (0.0, 0.0, 1.0),
     "credentials": (0.0, 0.0, 1.0),
-    "clock": (0.0, 0.0, 1.0),
     "errors": (0.0, 0.1, 0.5),
     "sleeps": (0.0, 0.05, 0.3),
     "currencies": (0.0, 0.02, 0.1),
     "unusable": (0.0, 0.0, 0.05),
-    "leaps": (0.0, 0.0, 1.0),
 }
-"""Each kind of fault, and the rates of which a world draws one; of outages, credentials, clock and leaps only whether they happen."""
+"""Each kind of fault, and the rates of which a world draws one; of outages and credentials only whether they happen."""
 
 
 @dataclass

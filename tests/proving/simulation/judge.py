@@ -17,7 +17,6 @@ from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, 
 from tillgate.django.operations.ledger import STATUS_OF_EVENT
 from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.reviews import ACCOUNT_REASONS
-from tillgate.lifecycle import PaymentStatus, next_poll
 from tillgate.sandbox.service import Service
 from tillgate.sandbox.transactions import Transaction
 from tillgate.testing.driver import ShopDriver
@@ -48,10 +47,6 @@ _SECRET: Final = re.compile(r"[0-9a-fA-F]{32,}")
 _LONG_ENOUGH: Final = timedelta(minutes=10)
 _LONG_UNUSABLE: Final = timedelta(hours=24)
 """So long after its time is over a payment of which nothing is known is surely told to a person."""
-_NOT_PARKED: Final = timedelta(hours=12)
-"""Nothing that is open waits so long, as long as the clock is right."""
-_FAR_AHEAD: Final = timedelta(hours=3)
-"""Further ahead than clocks are wrong that do not leap."""
 _LATELY: Final = timedelta(seconds=15)
 """Longer than the pause in which a payment is not asked about again (I7)."""
 _ABOUT_A_PAID_ONE: Final = ("second-payment", "paid-not-payable", "underpaid")
@@ -132,7 +127,7 @@ class Judge:
         self._moved: set[str] = set()
         self._proven: set[str] = set()
         self._mailed = 0
-        self._mailed_at: tuple[datetime, float] | None = None
+        self._mailed_at: datetime | None = None
         self._lines = Prepared(TimelineEntry.objects.filter(pk__gt=0).order_by("pk").values_list("pk", "order_id"))
         self._orders = Prepared(Order.objects.filter(pk=0).order_by("pk").values_list(*_Order._fields))
         self._payments = Prepared(Payment.objects.filter(order=0).order_by("pk").values_list(*_Payment._fields))
@@ -239,15 +234,15 @@ class Judge:
         if (first.name, first.order.key, first.data) != (outbox_event.name, key, outbox_event.data):
             self._note(f"I3: {what} says another thing under the same event id", key)
 
-    def hear_of_mail(self, told: int, budget: datetime, skew: float, interval: timedelta) -> None:
+    def hear_of_mail(self, told: int, budget: datetime, interval: timedelta) -> None:
         """Take note of a mail that tells of so many matters; no turn to send one comes sooner after another than is set.
 
-        Unless the clock has jumped. When it is sent says less: a worker may rest between its turn and its mail, as none should.
+        When it is sent says less: a worker may rest between its turn and its mail, as none should.
         """
-        before, skew_before = self._mailed_at or (budget - interval, skew)
-        if skew == skew_before and budget - before < interval:
+        before = self._mailed_at or budget - interval
+        if budget - before < interval:
             self._note(f"mail: {(budget - before).total_seconds():.0f} seconds after the turn of one mail came that of another")
-        self._mailed_at = budget, skew
+        self._mailed_at = budget
         self._mailed += told
 
     def hear_of_log(self, message: str, error: BaseException | None) -> None:
@@ -431,22 +426,6 @@ class Judge:
             answered = Payment.objects.filter(account=silent.account, status__in=("paid", "closed", "expired"))
             is_account = since and not answered.filter(status_since__gt=since).exists()
             _must(is_account, "I2", f"no answer about payment {silent} could be used for hours, and nobody is told")
-
-    def nothing_is_parked(self, now: datetime) -> None:
-        """Judge that nothing waits for a time that a clock which ran ahead has set."""
-        is_open = Q(status__in=("created", "pending"))
-        is_ahead = Q(last_polled_at__gt=now + _FAR_AHEAD) | Q(status_since__gt=now + _FAR_AHEAD)
-        is_far = Q(next_poll_at__gt=now + _NOT_PARKED) | Q(next_poll_at__isnull=True)
-        parked = Payment.objects.filter(is_open | is_ahead, is_far).order_by("pk").first()
-        _must(not parked, "I2", f"payment {parked} is not polled before {parked and parked.next_poll_at}, since a clock was wrong")
-        for over in Payment.objects.exclude(is_open).filter(is_far).order_by("pk"):
-            due = next_poll(PaymentStatus(over.status), over.status_since, over.expires_at, now + _FAR_AHEAD)
-            if due:
-                looks = over.next_poll_at and over.next_poll_at <= due + _NOT_PARKED
-                _must(looks, "I2", f"payment {over} is not polled by {due}, since a clock was wrong")
-        for rows in (OutboxEvent.objects.filter(done_at__isnull=True), Refund.objects.filter(status__in=("queued", "sending"))):
-            waits = rows.filter(due_at__gt=now + _NOT_PARKED).order_by("pk").first()
-            _must(not waits, "I2", f"{waits} waits until {waits and waits.due_at}, since a clock was wrong")
 
     def _released(self) -> None:
         for order in Order.objects.filter(paid_by__isnull=True, closed_at__isnull=True).order_by("pk"):

@@ -55,8 +55,8 @@ class Network(httpx.BaseTransport):
         """How often each refund was sent, by the key in the address of its notifications."""
         self.heard: list[Violated] = []
         """What broke an invariant on the network; raised here, it would be one more error that the shop's code bears."""
-        self._caused: dict[str, tuple[float, float]] = {}
-        """When an outsider last caused a query of each reference, and how wrong the shop's clock was then."""
+        self._caused: dict[str, float] = {}
+        """When an outsider last caused a query of each reference."""
         self.unusable: set[str] = set()
         """The references about which no answer can be used."""
         self.dark_until = 0.0
@@ -113,11 +113,11 @@ class Network(httpx.BaseTransport):
             self.refunds[key_of(sent.get("ipnUrl", ""))] += 1
 
     def _throttled(self, reference: str) -> None:
-        """Hold a query that an outsider causes against the last one of the same payment. Of a clock that jumped between nothing is said."""
-        now, skew = self._scheduler.seconds, self._scheduler.skew_seconds
-        before, skew_before = self._caused.get(reference, (-math.inf, skew))
-        self._caused[reference] = now, skew
-        if skew == skew_before and now - before < self.throttle_seconds - _ON_ITS_WAY_SECONDS:
+        """Hold a query that an outsider causes against the last one of the same payment."""
+        now = self._scheduler.seconds
+        before = self._caused.get(reference, -math.inf)
+        self._caused[reference] = now
+        if now - before < self.throttle_seconds - _ON_ITS_WAY_SECONDS:
             self.heard.append(
                 Violated(f"I7: {reference} was asked about twice in {now - before:.1f} seconds, for notifications or returns")
             )

@@ -55,8 +55,6 @@ class Scheduler:
     def __init__(self, seed: int) -> None:
         self.seconds = _BEGINNING
         self.seed = seed
-        self.skew_seconds = 0.0
-        """By how much the shop's clock is wrong."""
         self.actor: Actor | None = None
         """Who acts now; None while the world itself is polled."""
         self._hub = getcurrent()
@@ -81,7 +79,7 @@ class Scheduler:
 
     def time(self) -> float:
         """Return the time, as the shop reads it; stands in for `time.time`."""
-        return self.seconds + self.skew_seconds
+        return self.seconds
 
     def monotonic(self) -> float:
         """Return the time; stands in for `time.monotonic`."""

@@ -30,7 +30,7 @@ from tillgate import client, hooks, transport
 from tillgate.client import Gateway
 from tillgate.django import clock, models
 from tillgate.django.conf import get_settings
-from tillgate.django.operations import bounds, starting, wrong_clocks
+from tillgate.django.operations import bounds, starting
 from tillgate.django.operations import mail as mailing
 from tillgate.hooks import hookimpl
 from tillgate.hooks.adapter import GatewayAdapter
@@ -61,6 +61,8 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put = stack.enter_context
         put(override_settings(TILLGATE=dict(settings.TILLGATE)))
         put(mock.patch.object(clock, "now", scheduler.now))
+        put(mock.patch.dict(clock._EPOCH_SECONDS, dict.fromkeys(clock._EPOCH_SECONDS, "0.0")))  # an actor hears the same in every run
+        put(mock.patch.dict(clock._measurements))
         for module in (bounds, starting, client, transport, signing):
             put(mock.patch.object(module, "time", scheduler))
         put(mock.patch.object(client, "random", chance))
@@ -69,7 +71,6 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(mock.patch.object(event_id, "_get_default", chance.uuid4))
         put(mock.patch.object(mailing, "EmailMessage", partial(_Mail, world)))
         put(mock.patch.object(working, "ThreadPoolExecutor", _Inline))
-        put(mock.patch.object(wrong_clocks, "_search", wrong_clocks.Search(wrong_clocks._LOOK_AGAIN_EVERY)))
         put(compiled_once())
         put(switching(scheduler, world.faults))
         put(_handlers_that_fail(world))
@@ -276,7 +277,7 @@ class _Mail:
             raise ConnectionRefusedError("the mail server refused")
         told = int(self._subject.split()[0])
         budget = models.Heartbeat.objects.get(name=mailing.HEARTBEAT).at
-        judge.hear_of_mail(told, budget, scheduler.skew_seconds, timedelta(minutes=get_settings().review_mail_minutes))
+        judge.hear_of_mail(told, budget, timedelta(minutes=get_settings().review_mail_minutes))
         faults.dies("after a mail was sent")
         if is_refused:
             raise TimeoutError("the mail server did not answer")

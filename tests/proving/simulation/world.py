@@ -236,7 +236,7 @@ class SimulatedWorld:
             self.scheduler.spawn(f"notification {story}", lambda attempt=attempt: self.people.carry(attempt), story=story, after=0.05)  # type: ignore[misc]
 
     def _troubles(self, span: float) -> None:
-        """Let the world itself have its troubles: the gateway away for hours, tokens changed, a clock that is wrong."""
+        """Let the world itself have its troubles: the gateway away for hours, tokens changed."""
         chance = Random(f"{self.scheduler.seed}:troubles")  # repeatable on purpose
         spawn = self.scheduler.spawn
         if self.faults.rates["outages"]:
@@ -246,13 +246,6 @@ class SimulatedWorld:
         if self.faults.rates["credentials"]:
             late = chance.uniform(0, 2 * _HOUR)
             spawn("rotation", lambda: self._rotate(late), story="rotation", after=chance.uniform(0, span))
-        if self.faults.rates["clock"]:
-            for _ in range(2):
-                skew = chance.uniform(-1800, 7200)
-                spawn("clock", lambda skew=skew: self._skew(skew), story="clock", after=chance.uniform(0, span))  # type: ignore[misc]
-        if self.faults.rates["leaps"]:
-            days, minutes = chance.choice((chance.uniform(1, 3), chance.uniform(31, 60))), chance.uniform(1, 20)
-            spawn("leap", lambda: self._leap(days * 86_400, minutes * 60), story="leap", after=chance.uniform(0, span))
 
     def _darken(self, seconds: float) -> None:
         self.network.dark_until = max(self.network.dark_until, self.scheduler.seconds + seconds)
@@ -267,24 +260,11 @@ class SimulatedWorld:
         self.configure()
         self.scheduler.tell("the shop has the other token")
 
-    def _skew(self, seconds: float) -> None:
-        self.scheduler.skew_seconds = seconds
-        self.scheduler.tell(f"the shop's clock is wrong by {seconds:.0f} seconds")
-
-    def _leap(self, ahead: float, seconds: float) -> None:
-        """Let the shop's clock run far ahead for some minutes, and be put right; an hour later nothing waits for a time that far ahead."""
-        self._skew(ahead)
-        self.scheduler.pause(seconds)
-        self._skew(0)
-        self.scheduler.pause(2 * _HOUR)
-        if not self.is_quiet:
-            self.judge.nothing_is_parked(self.scheduler.now())
-
     def _quieten(self) -> None:
         """Let nothing go wrong any more."""
         self.is_quiet = self.faults.is_calm = True
         self._settled_at = self.scheduler.seconds + _DAYS_AWAKE * 86_400.0
-        self.network.dark_until = self.scheduler.skew_seconds = 0.0
+        self.network.dark_until = 0.0
         self.configure()
         self.scheduler.tell("quiet")
         if self.network.unusable:

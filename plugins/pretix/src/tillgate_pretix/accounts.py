@@ -13,17 +13,14 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any, Final
 
-from django.db.models import Q
 from django.views.decorators.debug import sensitive_variables
 from django_scopes import scopes_disabled
 from pretix.base.models import Event
 from pretix.base.settings import SettingsSandbox
 
-from tillgate.account import Account
-from tillgate.django.models import Payment
-from tillgate.errors import ConfigurationError
+from tillgate import Account, ConfigurationError, shop
 
-__all__ = ["FIELDS", "HOLDER", "alias_of", "build", "find", "former_merchants", "is_complete", "keep_former", "of_event", "settings_of"]
+__all__ = ["FIELDS", "HOLDER", "alias_of", "build", "find", "former_merchants", "is_complete", "keep_former", "prefixes_of", "settings_of"]
 
 HOLDER: Final = "tillgate"
 """The identifier of the provider that stores the settings for all methods."""
@@ -45,9 +42,9 @@ def alias_of(order: Any) -> str:
     return _alias(order.event, settings_of(order.event), testmode=order.testmode)
 
 
-def of_event(event: Any, field: str) -> Q:
-    """Return the condition that a field holds the name of an account of an event, present or former."""
-    return Q(**{f"{field}__startswith": f"{_LIVE}{event.pk}-"}) | Q(**{f"{field}__startswith": f"{_TEST}{event.pk}-"})
+def prefixes_of(event: Any) -> tuple[str, str]:
+    """Return the beginnings of the names of all accounts of an event, present and former."""
+    return f"{_LIVE}{event.pk}-", f"{_TEST}{event.pk}-"
 
 
 def find(alias: str) -> Account | None:
@@ -101,7 +98,7 @@ def keep_former(event: Any, given: Any) -> None:
     for testmode in (False, True):
         ours = {name: settings_of(event).get(name) for name in _names(testmode=testmode)}
         alias = _alias(event, ours, testmode=testmode)
-        if _alias(event, given, testmode=testmode) != alias and Payment.objects.filter(account=alias).exists():
+        if _alias(event, given, testmode=testmode) != alias and shop.has_payments(alias):
             kept = [ours, *(values for values in kept if _alias(event, values, testmode=testmode) != alias)]
     if kept:
         settings_of(event).set("former", kept)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from django.apps import apps
-from django.core import checks
+from tillgate.shop import CheckSet, Found
 
-__all__ = ["TAG"]
+__all__ = ["CHECKS"]
 
-TAG: Final = "tillgate_pretix"
+CHECKS: Final = CheckSet("tillgate_pretix")
 
 
-@checks.register(TAG)
-def run_checks(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.CheckMessage]:
-    """Check that Tillgate's own app is there: a setting of pretix can leave it out."""
-    if apps.is_installed("tillgate.django"):
-        return []
-    hint = "Take tillgate.django out of [pretix] plugins_exclude, and install the distribution tillgate-pretix anew."
-    return [checks.Error("Tillgate's own app is not installed.", hint=hint, id="tillgate_pretix.E001")]
+@CHECKS.area
+def check_tillgate() -> Found:
+    """Yield an error where Tillgate's own app is missing: a setting of pretix can leave it out."""
+    for error in CHECKS.check_tillgate(1):
+        error.hint = "Take tillgate.django out of [pretix] plugins_exclude, and install the distribution tillgate-pretix anew."
+        yield error

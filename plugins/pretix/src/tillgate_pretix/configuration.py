@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tillgate.django.conf import Settings
+from tillgate import shop
 
 __all__ = ["SECTION", "from_file"]
 
@@ -20,7 +20,7 @@ def from_file(file: Any, site_url: str, admins: Sequence[str]) -> dict[str, Any]
     Tillgate then reports the unknown name, in `check` and wherever it reads the settings.
     """
     written = set(file.cp.options(SECTION)) if file.cp.has_section(SECTION) else set()
-    known = set(Settings.model_fields) - _NOT_HERE
+    known = shop.setting_names() - _NOT_HERE
     given = {name: file.get(SECTION, name) for name in sorted(written | known) if name in written or file.has_option(SECTION, name)}
     settings: dict[str, Any] = {"PUBLIC_URL": site_url, "REVIEW_MAIL_TO": list(admins)}
     for name, value in given.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
@@ -25,21 +25,11 @@ from pretix.base.services.orders import mark_order_expired
 from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
 
-from tillgate import Goods
-from tillgate.django.models import NOTHING, OutboxEvent, OutboxEventKind, Refund, Review
-from tillgate.django.models import Order as Bill
-from tillgate.django.models import Payment as Attempt
-from tillgate.django.operations.locking import locked_order
-from tillgate.django.operations.outbox import AGAIN
-from tillgate.django.operations.reviews import HELD_REASONS, open_review, settle
-from tillgate.django.operations.values import payment_value
-from tillgate.django.staff.masking import Mask
+from tillgate import Goods, PaymentMethod, shop
 from tillgate.hooks import Order as Unpaid
-from tillgate.hooks import OrderDescription, PaidOutcome, Payment
+from tillgate.hooks import OrderDescription, PaidOutcome, Payment, PaymentStatus, RefundStatus
 from tillgate.hooks import Review as Raised
-from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
-from tillgate.wire import money
-from tillgate.wire.messages import PaymentMethod
+from tillgate.shop import MONEY_REASONS, OpenReview, OrderState, PaymentState, RefundState, ReviewReason, money
 from tillgate_pretix.accounts import HOLDER, settings_of
 from tillgate_pretix.plugin import APP, PLUGIN
 
@@ -62,8 +52,10 @@ __all__ = [
     "method_of",
     "on_its_way_back",
     "paid",
+    "payments_of",
     "return_url",
     "review_opened",
+    "reviews_of",
     "stays_paid",
     "unpaid",
     "why_not",
@@ -94,17 +86,24 @@ _SAID_CONFIRMED: Final = "pretix.event.order.payment.confirmed"
 
 def bill_of(order: Any) -> str:
     """Return the key of the bill that is to be paid now: the last one, or the one after it when that is paid."""
-    last, number = None, 0
-    for bill in bills_of(order):
-        if (found := int(bill.key.partition("/")[2] or 0)) >= number:
-            last, number = bill, found
-    return _key(order, number + 1 if last is not None and last.paid_by_id else number)
+    numbers = {int(bill.key.partition("/")[2] or 0): bill for bill in bills_of(order)}
+    last = max(numbers, default=0)
+    return _key(order, last + 1 if numbers and numbers[last].paid_by else last)
 
 
-def bills_of(order: Any) -> Any:
-    """Return Tillgate's rows of an order."""
-    ours = Bill.objects.filter(plugin=PLUGIN)
-    return ours.filter(key=_key(order, 0)) | ours.filter(key__startswith=f"{order.pk}/")
+def bills_of(order: Any) -> list[OrderState]:
+    """Return the bills of an order."""
+    return shop.order_states(PLUGIN, [_key(order, 0)], prefix=f"{order.pk}/")
+
+
+def payments_of(order: Any) -> list[PaymentState]:
+    """Return the payments of all bills of an order."""
+    return [payment for bill in bills_of(order) for payment in bill.payments]
+
+
+def reviews_of(order: Any, reasons: Collection[ReviewReason] = ()) -> tuple[OpenReview, ...]:
+    """Return the open reviews of an order, of some reasons or of all."""
+    return shop.open_reviews(PLUGIN, order_keys=[_key(order, 0)], prefix=f"{order.pk}/", reasons=reasons)
 
 
 def _key(order: Any, number: int) -> str:
@@ -190,11 +189,8 @@ def _told_again(order: Any, key: str) -> Any:
 
     The money was booked when it came, although it paid nothing. So the amount that it can pay now is the amount due without it.
     """
-    waiting = OutboxEvent.objects.filter(order__plugin=PLUGIN, order__key=key, done_at__isnull=True).exclude(kind=OutboxEventKind.REMOTE)
-    first = waiting.select_related("payment__order").order_by("pk").first()  # they are delivered in order
-    if first is None or first.kind != OutboxEventKind.PAYMENT_PAID or AGAIN not in first.data:
-        return None
-    return booked_payment(order, payment_value(first.payment))
+    payment = shop.redelivered_payment(PLUGIN, key)
+    return booked_payment(order, payment) if payment else None
 
 
 def _why_not_with(order: Any, booked: Any) -> str | None:
@@ -266,8 +262,8 @@ def stays_paid(order_id: int) -> None:
             return
         was = order.all_logentries().filter(action_type__in=(_SAID_PAID, _SAID_UNPAID)).order_by("-pk").first()
         payment = order.payments.filter(state__in=_HELD).order_by("-pk").first()
-        bill = bills_of(order).select_related("paid_by").filter(paid_by__isnull=False).order_by("-pk").first()
-        if was is None or was.action_type != _SAID_PAID or payment is None or bill is None:
+        paid_by = next((bill.paid_by for bill in reversed(bills_of(order)) if bill.paid_by), None)
+        if was is None or was.action_type != _SAID_PAID or payment is None or paid_by is None:
             return
         if money.total([order.pending_sum, _came_since(order, was)]) > 0:
             return
@@ -277,13 +273,11 @@ def stays_paid(order_id: int) -> None:
             with transaction.atomic():
                 payment._mark_order_paid(**told)
         except Quota.QuotaExceededException as detail:
-            message = f"Payment {bill.paid_by.reference}: it has paid order {order.code}, which pretix called unpaid afterwards: {detail}"
+            message = f"Payment {paid_by.reference}: it has paid order {order.code}, which pretix called unpaid afterwards: {detail}"
         else:
             message = ""
     if message:
-        with locked_order(bill.pk) as locked:
-            about = {"order": locked, "payment": bill.paid_by, "account": bill.paid_by.account}
-            open_review(ReviewReason.PAID_NOT_PAYABLE, message, "pretix", **about)
+        shop.open_review(paid_by.id, message, actor=PLUGIN)
 
 
 def _came_since(order: Any, entry: Any) -> Decimal:
@@ -297,15 +291,14 @@ def _came_since(order: Any, entry: Any) -> Decimal:
 def all_stay_paid() -> None:
     """Call `stays_paid` for all orders that were paid in the last days, in case a process died before it could."""
     lately = now() - timedelta(days=3)
-    paid_lately = Bill.objects.filter(plugin=PLUGIN, paid_by__status=PaymentStatus.PAID, paid_by__created_at__gt=lately)
-    numbers = {key.partition("/")[0] for key in paid_lately.values_list("key", flat=True)}
+    numbers = {key.partition("/")[0] for key in shop.paid_order_keys(PLUGIN, lately)}
     with scopes_disabled():
         called_unpaid = list(Order.objects.filter(pk__in=numbers, status__in=_DUE).values_list("pk", flat=True))
     for order_id in called_unpaid:
         try:
             stays_paid(order_id)
         except Exception:  # noqa: BLE001  # the shop's own code may raise anything
-            _log.exception("order %s of pretix could not be polled", order_id)
+            _log.exception("order %s of pretix could not be checked", order_id)
 
 
 def _info(payment: Payment) -> dict[str, str]:
@@ -330,7 +323,8 @@ def unpaid(bill: Unpaid) -> None:
     with found(bill.key, lock=True) as order:
         if order is None or order.status != Order.STATUS_PENDING:
             return
-        was_begun = Attempt.objects.filter(order__plugin=PLUGIN, order__key=bill.key).exists()
+        state = shop.order_state(PLUGIN, bill.key)
+        was_begun = state is not None and bool(state.payments)
         for theirs in order.payments.filter(state__in=OPEN):
             if method_of(theirs.provider):
                 theirs.fail(log_data={"reason": "nobody paid"}, send_mail=was_begun)  # a shopper without an attempt has no failed payment
@@ -340,7 +334,7 @@ def unpaid(bill: Unpaid) -> None:
             mark_order_expired(order)
 
 
-_PAID_NOTHING: Final = HELD_REASONS - {ReviewReason.OVERPAID}
+_PAID_NOTHING: Final = MONEY_REASONS - {ReviewReason.OVERPAID}
 _NOT_OVER: Final = (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.UNKNOWN)
 
 
@@ -349,16 +343,15 @@ def review_opened(raised: Raised) -> None:
 
     pretix shows such an order as overpaid, or as paid in part, and can refund the money. Staff decide about its status.
     """
-    review = Review.objects.select_related("payment__order").get(pk=raised.id)
     if raised.order is None:
         return
     with found(raised.order.key, lock=True) as order:
         if order is None:
             return
-        held = review.payment
-        order.log_action(REVIEW_LOGGED, {"reason": raised.reason, "message": Mask([held]).text(raised.message)})
+        held = raised.payment
+        order.log_action(REVIEW_LOGGED, {"reason": raised.reason, "message": shop.masked(raised.message, held.id if held else "")})
         if held is not None and raised.reason in _PAID_NOTHING and held.status == PaymentStatus.PAID:
-            _ledger(order, held)
+            _book(order, held)
 
 
 def conclude(order: Any) -> None:
@@ -370,47 +363,46 @@ def conclude(order: Any) -> None:
     order.refresh_from_db()
     if order.status != Order.STATUS_PAID or order.pending_sum != 0:
         return
-    if _under_way(order).exists() or any(method_of(refund.provider) for refund in order.refunds.filter(state__in=UNDER_WAY)):
+    if _under_way(order) or any(method_of(refund.provider) for refund in order.refunds.filter(state__in=UNDER_WAY)):
         return
-    matters = Review.objects.filter(order__in=bills_of(order), reason__in=HELD_REASONS, resolved_at__isnull=True)
-    booked = [one.pk for one in matters.select_related("payment__order") if booked_payment(order, payment_value(one.payment))]
-    if booked:  # each under the lock of its own row, so after the lock of this one
-        transaction.on_commit(lambda: settle(Review.objects.filter(pk__in=booked), "pretix counts as much as the order costs"))
+    payments = {payment.id: payment for payment in payments_of(order)}
+    about = ((review.id, payments.get(review.payment_id)) for review in reviews_of(order, MONEY_REASONS))
+    booked = [review_id for review_id, payment in about if payment and booked_payment(order, payment)]
+    if booked:  # each under the lock of its own bill, so after the lock of this one
+        transaction.on_commit(lambda: shop.close_reviews(booked, "pretix counts as much as the order costs"))
 
 
 def holds_money(order: Any) -> bool:
     """Tell whether an order has money from Tillgate that staff must decide about."""
-    held = Review.objects.filter(order__in=bills_of(order), reason__in=_PAID_NOTHING, resolved_at__isnull=True)
-    return bool(held.exists())
+    return bool(reviews_of(order, _PAID_NOTHING))
 
 
-def _under_way(order: Any) -> Any:
-    """Return Tillgate's refunds without a known result, except those that pretix requested: pretix has rows of these."""
-    return Refund.objects.filter(payment__order__in=bills_of(order), status__in=_NOT_OVER)
+def _under_way(order: Any) -> list[RefundState]:
+    """Return Tillgate's refunds without a known result."""
+    return [refund for payment in payments_of(order) for refund in payment.refunds if refund.status in _NOT_OVER]
 
 
-def on_its_way_back(matter: Review) -> Decimal:
+def on_its_way_back(review: OpenReview) -> Decimal:
     """Return the money on its way back if the order's balance is even after it, or zero: more would be too much."""
-    if matter.reason not in HELD_REASONS or matter.order is None:
-        return NOTHING
-    with found(matter.order.key) as order:
+    if review.reason not in MONEY_REASONS or not review.order_key:
+        return Decimal(0)
+    with found(review.order_key) as order:
         if order is None or order.status != Order.STATUS_PAID:
-            return NOTHING
-        under_way = list(_under_way(order))
+            return Decimal(0)
+        under_way = _under_way(order)
         # pretix has already subtracted the refunds that it requested.
         unknown_to_pretix = [one.amount for one in under_way if "refund" not in one.data and one.status != RefundStatus.UNKNOWN]
         is_enough = money.total([order.pending_sum, *unknown_to_pretix]) >= 0
-        return money.total(one.amount for one in under_way) if is_enough else NOTHING
+        return money.total(one.amount for one in under_way) if is_enough else Decimal(0)
 
 
 def conclude_all() -> None:
     """Run `conclude` for each order with such a review: a process may have died before it could."""
-    open_ones = Review.objects.filter(order__plugin=PLUGIN, reason__in=HELD_REASONS, resolved_at__isnull=True)
-    for number in sorted({int(key.partition("/")[0]) for key in open_ones.values_list("order__key", flat=True)}):
+    for number in sorted({int(review.order_key.partition("/")[0]) for review in shop.open_reviews(PLUGIN, reasons=MONEY_REASONS)}):
         try:
             conclude_order(number)
         except Exception:  # noqa: BLE001  # the shop's own code may raise anything
-            _log.exception("order %s of pretix could not be polled", number)
+            _log.exception("order %s of pretix could not be concluded", number)
 
 
 def conclude_order(order_id: int) -> None:
@@ -421,8 +413,7 @@ def conclude_order(order_id: int) -> None:
             conclude(order)
 
 
-def _ledger(order: Any, held: Any) -> None:
-    payment = payment_value(held)
+def _book(order: Any, payment: Payment) -> None:
     if booked_payment(order, payment):
         return
     theirs = _payment_for(order, payment)

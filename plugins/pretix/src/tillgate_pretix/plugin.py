@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tillgate.account import Account
+from tillgate import Account
 from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review, hookimpl
 
 PLUGIN: Final = "pretix"

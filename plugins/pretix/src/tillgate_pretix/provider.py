@@ -21,16 +21,10 @@ from pretix.base.views.redirect import safelink
 from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
 
-from tillgate.django.conf import get_settings
-from tillgate.django.forms import METHOD_LABELS
-from tillgate.django.models import Payment
-from tillgate.django.operations.reviews import reported_paid
-from tillgate.errors import ConfigurationError
-from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
-from tillgate.wire.messages import PaymentMethod
-from tillgate.wire.money import CURRENCY
+from tillgate import ConfigurationError, PaymentMethod, shop
+from tillgate.shop import PaymentState
 from tillgate_pretix import accounts, refunds
-from tillgate_pretix.orders import OPEN, bills_of, identifier_of, method_of
+from tillgate_pretix.orders import OPEN, identifier_of, method_of, payments_of
 
 __all__ = ["PROVIDERS", "MethodProvider", "SettingsHolder"]
 
@@ -49,7 +43,7 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         own: dict[str, Any] = {
             **_account_fields("", is_required=True),
             **_account_fields("test_", is_required=False),
-            **{setting_of(method): forms.BooleanField(label=str(label), required=False) for method, label in METHOD_LABELS.items()},
+            **{setting_of(method): forms.BooleanField(label=str(label), required=False) for method, label in _labels().items()},
             "expire_unpaid": forms.BooleanField(
                 label=_("Free the places as soon as nobody can pay any more"),
                 help_text=_(
@@ -73,9 +67,9 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
                     accounts.build(given, testmode=bool(prefix))
                 except ConfigurationError as error:
                     faults[self.settings.get_prefix() + error.field] = str(error)
-        if self.event.currency != CURRENCY:
+        if self.event.currency != shop.money.CURRENCY:
             wrong = _("Only events in %(ours)s can be paid this way, and this one is in %(theirs)s.")
-            faults[self.settings.get_prefix() + "_enabled"] = wrong % {"ours": CURRENCY, "theirs": self.event.currency}
+            faults[self.settings.get_prefix() + "_enabled"] = wrong % {"ours": shop.money.CURRENCY, "theirs": self.event.currency}
         if faults:
             raise forms.ValidationError(faults)
         accounts.keep_former(self.event, given)
@@ -118,12 +112,12 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
     @property
     def verbose_name(self) -> str:
         """The name for staff."""
-        return f"{METHOD_LABELS[self.method]} (Tillgate)"
+        return f"{shop.method_label(self.method)} (Tillgate)"
 
     @property
     def public_name(self) -> str:
         """The name for shoppers."""
-        return str(METHOD_LABELS[self.method])
+        return shop.method_label(self.method)
 
     @property
     def settings_form_fields(self) -> dict[str, Any]:
@@ -145,7 +139,7 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         return bool(super().order_change_allowed(order, request)) and self._can_take(testmode=order.testmode)
 
     def _can_take(self, *, testmode: bool) -> bool:
-        return self.event.currency == CURRENCY and accounts.is_complete(self.event, testmode=testmode)
+        return self.event.currency == shop.money.CURRENCY and accounts.is_complete(self.event, testmode=testmode)
 
     @property
     def test_mode_message(self) -> str | None:
@@ -189,7 +183,7 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
     def payment_pending_render(self, request: HttpRequest, payment: Any) -> str:
         """Show the shopper the state of the payment."""
         attempt = _newest(payment)
-        is_under_review = attempt is not None and bool(reported_paid([attempt.pk]))
+        is_under_review = attempt is not None and attempt.reported_paid
         return _rendered("pending.html", request, attempt=attempt, method=self.public_name, is_under_review=is_under_review)
 
     # For staff ----------------------------------------------------------------------------------------------------------------------------
@@ -239,22 +233,28 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         refunds.execute(refund)
 
 
-def _offered() -> tuple[PaymentMethod, ...]:
+def _labels() -> dict[PaymentMethod, str]:
+    return {method: shop.method_label(method) for method in PaymentMethod}
+
+
+def _offered() -> set[str]:
     try:
-        return get_settings().payment_methods
+        return {method.code for method in shop.payment_methods()}
     except ConfigurationError:  # the checks report it; a shop with other ways to pay continues without this one
-        return ()
+        return set()
 
 
 def _named(payment: Any) -> dict[str, Any]:
     return {"order": payment.order.code, "secret": payment.order.secret, "payment": payment.pk}
 
 
-def _newest(payment: Any) -> Payment | None:
+def _newest(payment: Any) -> PaymentState | None:
     """Return the newest of Tillgate's payments for one of pretix's: one that it started, or that a second press joined."""
-    begun = Payment.objects.filter(order__in=bills_of(payment.order)).order_by("-pk")
-    alike = begun.filter(method=str(method_of(payment.provider)), amount=payment.amount, status__in=OPEN_PAYMENT_STATUSES)
-    return begun.filter(data__payment=payment.pk).first() or (alike.first() if payment.state in OPEN else None)
+    begun = sorted(payments_of(payment.order), key=lambda one: -int(one.id))
+    own = (one for one in begun if one.data.get("payment") == payment.pk)
+    wanted = (str(method_of(payment.provider)), payment.amount)
+    alike = (one for one in begun if payment.state in OPEN and one.is_open and (one.method, one.amount) == wanted)
+    return next(own, None) or next(alike, None)
 
 
 def _rendered(template: str, request: HttpRequest, **context: Any) -> str:
@@ -266,5 +266,5 @@ def _provider_of(method: PaymentMethod) -> type[MethodProvider]:
     return type(f"{method.name.title()}Provider", (MethodProvider,), own)
 
 
-PROVIDERS: Final[list[type[Any]]] = [SettingsHolder, *map(_provider_of, METHOD_LABELS)]
+PROVIDERS: Final[list[type[Any]]] = [SettingsHolder, *map(_provider_of, PaymentMethod)]
 """The providers that pretix registers: the settings provider, then the payment methods."""

@@ -18,16 +18,11 @@ from pretix.base.models import Order, OrderRefund
 from pretix.base.payment import PaymentException
 from pretix.helpers import OF_SELF
 
-from tillgate.django import clock, operations
-from tillgate.django.models import Payment, Refund, TimelineEntry
-from tillgate.django.operations.outbox import deliver_remote
-from tillgate.django.operations.refunds import settle_by_staff, withdraw
-from tillgate.django.operations.values import refund_value
-from tillgate.errors import InvalidRequest
+from tillgate import InvalidRequest, shop
+from tillgate.hooks import PaymentStatus, RefundStatus, RemoteEvent
 from tillgate.hooks import Refund as Changed
-from tillgate.hooks import RemoteEvent
-from tillgate.lifecycle import PaymentStatus, RefundStatus
-from tillgate_pretix.orders import REVIEW_LOGGED, UNDER_WAY, bills_of, booked_payment, conclude, found, method_of
+from tillgate.shop import PaymentState, RefundState
+from tillgate_pretix.orders import REVIEW_LOGGED, UNDER_WAY, booked_payment, conclude, found, method_of, payments_of
 from tillgate_pretix.plugin import PLUGIN
 
 __all__ = ["BeingSent", "attempt_of", "changed", "execute", "settle", "settled_in_pretix"]
@@ -41,11 +36,14 @@ It is remote because it must wait for a refund that is being sent.
 """
 
 
-def attempt_of(theirs: Any) -> Payment | None:
+def attempt_of(theirs: Any) -> PaymentState | None:
     """Return Tillgate's payment that one of pretix's was paid by, or None."""
     reference = theirs.info_data.get("reference")
-    held = Payment.objects.select_related("order").filter(order__in=bills_of(theirs.order), status=PaymentStatus.PAID)
-    return held.filter(reference=reference).first() if reference else held.filter(data__payment=theirs.pk).first()
+    for payment in payments_of(theirs.order):
+        is_own = payment.reference == reference if reference else payment.data.get("payment") == theirs.pk
+        if is_own and payment.status == PaymentStatus.PAID:
+            return payment
+    return None
 
 
 def execute(asked: Any) -> None:
@@ -58,15 +56,15 @@ def execute(asked: Any) -> None:
     try:
         # Both or neither: without a queued refund, pretix's would be in transit forever. Tillgate sends it on commit (I12).
         with transaction.atomic():
-            refund = operations.queue_refund(held.pk, asked.amount, **about)
+            queued = shop.refund(held.id, asked.amount, **about)
             asked.state = OrderRefund.REFUND_STATE_TRANSIT
             asked.save(update_fields=["state"])
-    except (InvalidRequest, operations.RefundNotPossible) as error:
+    except (InvalidRequest, shop.RefundNotPossible) as error:
         raise PaymentException(str(error)) from None
     finally:
         _waited_for.reset(is_waited_for)
     asked.refresh_from_db()
-    refund.refresh_from_db()
+    refund = _refund(queued.id)
     if refund.status == RefundStatus.FAILED:
         raise PaymentException(_("The payment service refused the refund: %(answer)s") % {"answer": refund.answer})
 
@@ -84,21 +82,26 @@ def changed(refund: Changed) -> None:
         elif refund.status is RefundStatus.FAILED and row.state in UNDER_WAY:
             row.state = OrderRefund.REFUND_STATE_FAILED
             row.save(update_fields=["state"])
-            _tell_of_refusal(order, row, int(refund.id))
+            _tell_of_refusal(order, row, refund.id)
         conclude(order)
 
 
-def _tell_of_refusal(order: Any, row: Any, refund_id: int) -> None:
+def _tell_of_refusal(order: Any, row: Any, refund_id: str) -> None:
     """Record in the history that a refund failed, with the reason. pretix mails its staff unless they know already.
 
     pretix treated it as made, because it was in transit, and may have cancelled the order. Two cases need no mail: staff withdrew the
     refund themselves, or their request is still waiting and gets the error as its answer.
     """
-    answer = Refund.objects.values_list("answer", flat=True).get(pk=refund_id)
+    answer = _refund(refund_id).answer
     order.log_action("pretix.event.order.refund.failed", {"local_id": row.local_id, "provider": row.provider, "error": answer})
-    last = TimelineEntry.objects.filter(refund=refund_id).exclude(event="refund.failed").order_by("-pk").values_list("event", flat=True)
-    if last.first() != "refund.queued" and _waited_for.get() != row.pk:
+    if not shop.was_withdrawn(refund_id) and _waited_for.get() != row.pk:
         order.log_action("pretix.event.order.refund.requested")
+
+
+def _refund(refund_id: str) -> RefundState:
+    refund = shop.find_refund(PLUGIN, refund_id)
+    assert refund is not None  # Tillgate deletes none
+    return refund
 
 
 def _row_of(order: Any, refund: Changed) -> Any:
@@ -156,18 +159,19 @@ def settled_in_pretix(row: Any) -> None:
     is_done, refund = _DECIDED[row.state], _refund_of(row)
     if refund is None or (is_done and refund.status == RefundStatus.SUCCEEDED):
         return
-    bill, data = refund.payment.order, {"is_done": is_done, "was_unknown": refund.status == RefundStatus.UNKNOWN}
-    operations.enqueue_remote(PLUGIN, bill.key, _DECISION, data=data, refund_id=str(refund.pk))
-    transaction.on_commit(lambda: deliver_remote(bill.pk), robust=True)
+    key, data = refund.payment.order.key, {"is_done": is_done, "was_unknown": refund.status == RefundStatus.UNKNOWN}
+    shop.enqueue_remote(PLUGIN, key, _DECISION, data=data, refund_id=refund.id)
+    transaction.on_commit(lambda: shop.deliver_remote(PLUGIN, key), robust=True)
 
 
-def _refund_of(row: Any) -> Refund | None:
+def _refund_of(row: Any) -> RefundState | None:
     """Return the refund of Tillgate's that belongs to a decision about one of pretix's, or None if it is settled."""
-    ours = Refund.objects.select_related("payment__order").filter(payment__order__in=bills_of(row.order))
-    for refund in ours.filter(status__in=(RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.UNKNOWN)):
-        if refund.data.get("refund") == row.pk or str(refund.pk) == row.info_data.get("refund"):
+    ours = [refund for payment in payments_of(row.order) for refund in payment.refunds]
+    for refund in ours:
+        is_own = refund.data.get("refund") == row.pk or refund.id == row.info_data.get("refund")
+        if is_own and refund.status in (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.UNKNOWN):
             return refund
-    return ours.filter(status=RefundStatus.SUCCEEDED, data__refund=row.pk).first()
+    return next((one for one in ours if one.status == RefundStatus.SUCCEEDED and one.data.get("refund") == row.pk), None)
 
 
 class BeingSent(Exception):
@@ -182,33 +186,33 @@ def settle(decision: RemoteEvent) -> None:
     """
     if decision.refund is None:
         return
-    refund_id, is_done = int(decision.refund.id), decision.data["is_done"]
-    with suppress(operations.RefundNotPossible):  # it has left, or a notification says that it was done
-        withdraw(refund_id, staff="pretix")
+    refund_id, is_done = decision.refund.id, decision.data["is_done"]
+    with suppress(shop.RefundNotPossible):  # it was sent, or a notification says that it was done
+        shop.withdraw_refund(refund_id, staff="pretix")
     if decision.data["was_unknown"]:
-        settle_by_staff(refund_id, done=is_done, staff="pretix")
-    refund = Refund.objects.select_related("payment__order").get(pk=refund_id)
+        shop.settle_refund(refund_id, done=is_done, staff="pretix")
+    refund = _refund(refund_id)
     if _may_still_be_withdrawn(refund):
         raise BeingSent(f"a refund of payment {refund.payment.reference} is being sent at this moment")
     if refund.status == RefundStatus.SUCCEEDED and not is_done:
         with transaction.atomic():
-            changed(refund_value(refund))
+            changed(refund)
     elif is_done and refund.status != RefundStatus.FAILED and not decision.data["was_unknown"]:
         _may_go_out_twice(refund)
 
 
-def _may_still_be_withdrawn(refund: Refund) -> bool:
+def _may_still_be_withdrawn(refund: RefundState) -> bool:
     """Tell whether a refund may still be sending: it may also wait for another attempt.
 
     If a request could not leave, Tillgate knows it within seconds. After that, the request is on its way or its process has died: then the
     result is unknown, and a review opens.
     """
     if refund.status == RefundStatus.SENDING:
-        return bool(clock.now() - refund.status_since < _LEAVES_WITHIN)
+        return bool(shop.now() - refund.status_since < _LEAVES_WITHIN)
     return bool(refund.status == RefundStatus.QUEUED and not refund.confirmed)
 
 
-def _may_go_out_twice(refund: Refund) -> None:
+def _may_go_out_twice(refund: RefundState) -> None:
     """Record in the order's history that the refund was sent, or may have been, although staff entered it as done."""
     with found(refund.payment.order.key) as order:
         if order is not None:

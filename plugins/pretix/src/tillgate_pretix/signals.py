@@ -24,8 +24,7 @@ from pretix.base.signals import (
 )
 from pretix.control.signals import nav_event, order_info
 
-from tillgate.django import operations
-from tillgate.django.operations.bounds import TimeBudget
+from tillgate import shop
 from tillgate_pretix import accounts, orders, refunds, staff
 from tillgate_pretix.plugin import PLUGIN
 
@@ -61,7 +60,7 @@ def order_page(sender: Any, order: Any, request: Any, **_kwargs: Any) -> str:
 def placed(sender: Any, order: Any, **_kwargs: Any) -> None:
     """Open Tillgate's order when pretix creates a payment, so that Tillgate also knows orders that never reach the payment page."""
     if any(orders.method_of(theirs.provider) for theirs in order.payments.all()):
-        operations.open_order(PLUGIN, orders.bill_of(order))
+        shop.open_order(PLUGIN, orders.bill_of(order))
 
 
 @receiver(order_expired, dispatch_uid="tillgate_pretix_expired")
@@ -89,8 +88,7 @@ def refund_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
 @receiver(periodic_task, dispatch_uid="tillgate_pretix_worker")
 def run_worker(sender: Any, **_kwargs: Any) -> None:
     """Run due work whenever pretix runs its periodic tasks. A separate worker process is quicker."""
-    budget = TimeBudget(lambda: False, _WORKER_SECONDS)
-    operations.run_worker(stop=lambda: budget.is_over)
+    shop.run_worker(seconds=_WORKER_SECONDS)
     orders.all_stay_paid()
     orders.conclude_all()
 

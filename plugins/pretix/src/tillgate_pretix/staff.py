@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from decimal import Decimal
+from typing import Any
 
 from django.contrib import messages
-from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
 from django.template.loader import get_template
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -16,57 +16,42 @@ from django.views.generic import TemplateView
 from pretix.base.models import Order
 from pretix.control.permissions import EventPermissionRequiredMixin
 
-from tillgate.django import operations
-from tillgate.django.forms import RefundForm
-from tillgate.django.models import NOTHING, Refund, Review
-from tillgate.django.operations.refunds import refundable
-from tillgate.django.staff import words
-from tillgate.django.staff.masking import Mask
-from tillgate.django.staff.showing import row_id
-from tillgate.errors import TillgateError
-from tillgate.wire import money
-from tillgate_pretix.accounts import of_event
-from tillgate_pretix.orders import bills_of, on_its_way_back
+from tillgate import TillgateError, shop
+from tillgate.shop import OpenReview, RefundForm, ReviewAction, money
+from tillgate_pretix.accounts import prefixes_of
+from tillgate_pretix.orders import on_its_way_back, reviews_of
 from tillgate_pretix.plugin import PLUGIN
 
 __all__ = ["PERMISSION", "ReviewsView", "order_panel", "page_url"]
 
 PERMISSION = "event.orders:write"
 
-_WITH_NOTE: Final = frozenset({operations.ReviewAction.DISMISS, operations.ReviewAction.FORCE_EXPIRE})
-_WITH_AMOUNT: Final = frozenset({operations.ReviewAction.REFUND, operations.ReviewAction.RECORD_EXTERNAL_REFUND})
-
 
 @dataclass(frozen=True, slots=True)
 class _Card:
-    """One review as the page shows it."""
+    """One review as the page shows it, with the order that it is about."""
 
-    row: Review
-    reason: str
-    message: str
-    actions: list[tuple[str, str]]
+    review: OpenReview
     order: Any
-    seen: int
-    waiting: Refund | None
-    """The refund that the action withdraws, if any."""
-    takes_note: bool
-    takes_amount: bool
+
+    @property
+    def actions(self) -> list[tuple[str, str]]:
+        """The actions with their labels."""
+        return [(action.value, self.review.label(action)) for action in self.review.actions]
 
 
-def open_matters(event: Any) -> QuerySet[Review]:
+def reviews_of_event(event: Any) -> list[OpenReview]:
     """Return the open reviews of an event, the oldest first: about its accounts, their payments, or its orders."""
-    about = Q(order__in=_never_begun(event))
-    for account in ("account", "payment__account", "order__payments__account"):
-        about |= of_event(event, account)
-    return Review.objects.filter(about, resolved_at__isnull=True).distinct().order_by("pk")
+    about_accounts = [review for prefix in prefixes_of(event) for review in shop.open_reviews(PLUGIN, account_prefix=prefix)]
+    without_payment = [review for review in shop.open_reviews(PLUGIN) if not review.payment_id]
+    numbers = {_number(review) for review in without_payment}
+    here = {str(pk) for pk in event.orders.filter(pk__in=numbers).values_list("pk", flat=True)}
+    found = {review.id: review for review in [*about_accounts, *(one for one in without_payment if _number(one) in here)]}
+    return sorted(found.values(), key=lambda review: int(review.id))
 
 
-def _never_begun(event: Any) -> list[int]:
-    """Return Tillgate's orders of an event that need review and have no payment: without one, no account links them to the event."""
-    waiting = Review.objects.filter(order__plugin=PLUGIN, order__payments__isnull=True, resolved_at__isnull=True)
-    numbers = {pk: int(key.partition("/")[0]) for pk, key in waiting.values_list("order_id", "order__key")}
-    here = set(event.orders.filter(pk__in=set(numbers.values())).values_list("pk", flat=True))
-    return [pk for pk, number in numbers.items() if number in here]
+def _number(review: OpenReview) -> str:
+    return review.order_key.partition("/")[0]
 
 
 def page_url(event: Any) -> str:
@@ -76,41 +61,15 @@ def page_url(event: Any) -> str:
 
 def order_panel(order: Any, request: HttpRequest) -> str:
     """Return the HTML for the page of an order that needs review, or an empty string."""
-    matters = Review.objects.filter(order__in=bills_of(order), resolved_at__isnull=True).order_by("pk")
-    cards = [_card(row) for row in matters.select_related("payment", "refund")]
+    cards = [_Card(review, order) for review in reviews_of(order)]
     if not cards:
         return ""
     context = {"cards": cards, "page_url": page_url(order.event)}
     return str(get_template("tillgate_pretix/order_panel.html").render(context, request))
 
 
-def _card(row: Review) -> _Card:
-    number = row.order.key.partition("/")[0] if row.order else ""
-    waiting, actions = operations.to_withdraw(row), operations.actions_for(row)
-    return _Card(
-        row=row,
-        reason=words.reason(row.reason),
-        message=Mask([row.payment], [row.refund]).text(row.message),
-        actions=[(action.value, _label(action, waiting)) for action in actions],
-        order=Order.objects.filter(pk=number).first() if number else None,
-        seen=_newest_refund(row),
-        waiting=waiting,
-        takes_note=not _WITH_NOTE.isdisjoint(actions),
-        takes_amount=not _WITH_AMOUNT.isdisjoint(actions),
-    )
-
-
-def _newest_refund(row: Review) -> int:
-    newest = row.payment.refunds.order_by("-pk").first() if row.payment else None
-    return newest.pk if newest else 0
-
-
-def _label(action: operations.ReviewAction, waiting: Refund | None) -> str:
-    return (
-        f"{words.ACTIONS[action]} (USD {waiting.amount})"
-        if action is operations.ReviewAction.WITHDRAW and waiting
-        else str(words.ACTIONS[action])
-    )
+def _card(review: OpenReview) -> _Card:
+    return _Card(review, Order.objects.filter(pk=_number(review)).first() if review.order_key else None)
 
 
 class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[misc]  # pretix has no types
@@ -122,39 +81,40 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the open reviews."""
         request: Any = self.request  # pretix puts the event there
-        matters = open_matters(request.event).select_related("payment", "refund", "order")
         context: dict[str, Any] = super().get_context_data(**kwargs)
-        return context | {"cards": [_card(row) for row in matters]}
+        return context | {"cards": [_card(review) for review in reviews_of_event(request.event)]}
 
     def post(self, request: Any, **_kwargs: Any) -> HttpResponse:
         """Run the chosen review action."""
-        given: dict[str, Any] = {name: request.POST.get(name, "").strip() for name in ("action", "note", "amount", "read")}
-        given |= {"seen": row_id(request.POST.get("seen")), "withdraws": row_id(request.POST.get("withdraws")) or None}
-        review = get_object_or_404(open_matters(request.event), pk=row_id(request.POST.get("review")))
-        back = on_its_way_back(review) if given["action"] == operations.ReviewAction.REFUND else NOTHING
+        given: dict[str, Any] = {name: request.POST.get(name, "").strip() for name in ("action", "note", "amount", "version")}
+        given |= {name: shop.form_id(request.POST.get(name)) for name in ("newest_refund", "withdraws")}
+        chosen = shop.form_id(request.POST.get("review"))
+        review = next((one for one in reviews_of_event(request.event) if one.id == chosen), None)
+        if review is None:
+            raise Http404
+        back = on_its_way_back(review) if given["action"] == ReviewAction.REFUND else 0
         if back:
             messages.error(
                 request, _("Nothing was done: USD %(amount)s is on its way back, and with it there is not too much.") % {"amount": back}
             )
             return redirect(page_url(request.event))
-        if given["action"] == operations.ReviewAction.REFUND and not request.POST.get("is_sure"):
-            return self._ask_to_refund(review, given["amount"], given["seen"])
-        mask = Mask([review.payment], [review.refund])
+        if given["action"] == ReviewAction.REFUND and not request.POST.get("is_sure"):
+            return self._ask_to_refund(review, given["amount"], given["newest_refund"])
         try:
-            done = operations.take_action(review.pk, staff=request.user.get_username(), **given)
-        except (operations.ActionNotPossible, operations.RefundNotPossible, TillgateError) as error:
-            messages.error(request, _("Nothing was done: %(detail)s.") % {"detail": mask.text(str(error)).rstrip(".")})
+            done = shop.resolve_review(review.id, staff=request.user.get_username(), **given)
+        except (shop.ActionNotPossible, shop.RefundNotPossible, TillgateError) as error:
+            messages.error(request, _("Nothing was done: %(detail)s.") % {"detail": str(error).rstrip(".")})
         else:
             said = _("Resolved: %(message)s.") if done.resolved else _("Not resolved yet: %(message)s.")
             level = messages.SUCCESS if done.resolved else messages.WARNING
-            messages.add_message(request, level, said % {"message": mask.text(done.message).rstrip(".")})
+            messages.add_message(request, level, said % {"message": done.message.rstrip(".")})
         return redirect(page_url(request.event))
 
-    def _ask_to_refund(self, review: Review, amount: str, seen: int) -> HttpResponse:
-        """Show the refund before it is requested. The second press confirms it, and sends the same `seen` as the first."""
+    def _ask_to_refund(self, review: OpenReview, amount: str, newest_refund: str) -> HttpResponse:
+        """Show the refund before it is requested. The second press confirms it, and sends the same `newest_refund` as the first."""
         request: Any = self.request
-        payment = review.payment
-        left = refundable(payment) if payment else NOTHING
+        payment = shop.find_payment(PLUGIN, payment_id=review.payment_id) if review.payment_id else None
+        left = payment.refundable_amount if payment else Decimal(0)
         form = RefundForm(left, {"amount": amount})
         if not form.is_valid():
             errors = " ".join(str(error) for error in form.errors["amount"])
@@ -163,7 +123,7 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
         given = form.cleaned_data["amount"]
         context = {
             "card": _card(review),
-            "seen": seen,
+            "newest_refund": newest_refund,
             "payment": payment,
             "amount": given,
             "left": left,

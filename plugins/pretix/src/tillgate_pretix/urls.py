@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path
 from pretix.multidomain import event_url
 
-from tillgate.django.operations.locking import without_atomic_requests
+from tillgate.shop import without_atomic_requests
 from tillgate_pretix import staff, views
 
 _START = r"^tillgate/start/(?P<order>[^/]+)/(?P<secret>[A-Za-z0-9]+)/(?P<payment>[0-9]+)/$"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Final
 
 from django.contrib import messages
@@ -14,18 +13,13 @@ from django.views.decorators.http import require_safe
 from pretix.base.models import Order
 from pretix.multidomain.urlreverse import eventreverse
 
-from tillgate.django import operations
-from tillgate.django.forms import terminal_of
-from tillgate.django.operations.locking import without_atomic_requests
-from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_under_review
-from tillgate.errors import TillgateError
+from tillgate import shop
+from tillgate.shop import without_atomic_requests
 from tillgate_pretix.accounts import alias_of
 from tillgate_pretix.orders import OPEN, RETURN_TAG, bill_of, holds_money, method_of
 from tillgate_pretix.plugin import PLUGIN
 
 __all__ = ["returned", "start"]
-
-_log = logging.getLogger("tillgate")
 
 _OWN_ORDERS: Final = "tillgate_pretix_orders"
 """The session key for the orders that this browser went to pay: it may see them after the return."""
@@ -53,29 +47,15 @@ def _begin(request: Any, order: Any, theirs: Any) -> tuple[str, str]:
     current = order.payments.filter(state__in=OPEN, provider=theirs.provider, amount=order.pending_sum).order_by("-pk").first()
     if current is None or not current.payment_provider.is_enabled:
         return "", _("This payment cannot be continued. Please choose again how you would like to pay.")
-    if is_under_review(PLUGIN, bill_of(order)):
+    bill = bill_of(order)
+    if (state := shop.order_state(PLUGIN, bill)) and state.reported_paid:
         detail = _("The payment service says that you have paid already, and something about it is not in order.")
-        return "", detail + " " + _("The organizer has been told. Please ask before you pay again.")
-    about: dict[str, Any] = {"account": alias_of(order), "data": {"payment": current.pk}}
-    terminal = terminal_of(request.headers.get("User-Agent", ""))
-    try:
-        started = operations.start_payment(PLUGIN, bill_of(order), method=str(method_of(current.provider)), terminal=terminal, **about)
-    except NotPayable as error:
-        return "", _("This order cannot be paid: %(detail)s.") % {"detail": error}
-    except TillgateError:
-        _log.exception("payment %s could not be started", current.full_id)
-        return "", _("The payment could not be started, and nothing was charged. Please try again later or ask the organizer.")
-    if started.outcome is StartOutcome.REDIRECT:
-        return started.payment.payment_url, ""
-    if started.outcome is StartOutcome.PAID:
+        return "", detail + " " + _("The organizer knows. Please ask before you pay again.")
+    method, about = str(method_of(current.provider)), {"payment": current.pk}
+    started = shop.start_payment(PLUGIN, bill, method, terminal=shop.terminal_of(request), account=alias_of(order), data=about)
+    if started.is_paid:
         return f"{_page_of(order)}?paid=yes", ""
-    return "", _explain(started)
-
-
-def _explain(started: Started) -> str:
-    if started.outcome is StartOutcome.REFUSED:
-        return _("This way of paying cannot be used now. Nothing was charged. Please choose another, or try again later.")
-    return _("The payment service did not answer. If you were charged, your order will be marked paid by itself. You can try again.")
+    return started.redirect_url, started.message
 
 
 @never_cache

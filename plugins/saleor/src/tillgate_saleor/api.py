@@ -15,8 +15,7 @@ from typing import Any, Final
 import httpx
 from pydantic import SecretStr, ValidationError
 
-from tillgate.transport import DeadlineTransport, keep_to
-from tillgate.wire.money import WireNumber
+from tillgate.shop import DeadlineTransport, keep_to, money
 from tillgate_saleor.bodies import PaidTransaction, Source
 from tillgate_saleor.conf import get_settings
 from tillgate_saleor.documents import APP_ID, COSTS, PAID_FOR, REPORT
@@ -227,7 +226,7 @@ def _read(method: str, url: str, seconds: float, **request: Any) -> dict[str, An
 
 def _object(url: str, body: bytes) -> dict[str, Any]:
     try:
-        answer = json.loads(body, parse_float=WireNumber)
+        answer = json.loads(body, parse_float=money.WireNumber)
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):

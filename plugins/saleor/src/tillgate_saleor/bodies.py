@@ -13,9 +13,7 @@ from typing import Any, ClassVar, Final, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
 
-from tillgate.django.models import NOTHING
-from tillgate.wire import money
-from tillgate.wire.money import WireNumber
+from tillgate.shop import money
 from tillgate_saleor.documents import Event
 from tillgate_saleor.models import LONGEST_ID
 
@@ -37,6 +35,7 @@ __all__ = [
     "read_body",
 ]
 
+_NOTHING: Final = Decimal("0.00")
 _ID: Final = Field(min_length=1, max_length=LONGEST_ID)
 
 
@@ -89,7 +88,7 @@ class PaidTransaction(SaleorTransaction):
     @property
     def is_charged(self) -> bool:
         """Whether the Saleor says that it knows of money of the transaction."""
-        return (self.charged or NOTHING) > 0
+        return (self.charged or _NOTHING) > 0
 
 
 class HeldTransaction(PaidTransaction):
@@ -102,7 +101,7 @@ class HeldTransaction(PaidTransaction):
     @property
     def paid(self) -> Decimal:
         """Its dollars that Saleor counts in a balance."""
-        return money.total([self.charged or NOTHING, _dollars(self.charge_pending_amount)])
+        return money.total([self.charged or _NOTHING, _dollars(self.charge_pending_amount)])
 
     @property
     def held(self) -> Decimal:
@@ -113,7 +112,7 @@ class HeldTransaction(PaidTransaction):
 
 def _dollars(given: Amount | None) -> Decimal:
     exact = money.read_amount(given.amount) if given else None
-    return exact if exact is not None else NOTHING
+    return exact if exact is not None else _NOTHING
 
 
 def _signed(given: Amount | None) -> Decimal | None:
@@ -154,7 +153,7 @@ class Source(_Part):
         if balance is None:
             return None
         paid = money.total(one.paid for one in self.transactions)
-        return max(money.left_of(paid, [balance, *(one.held for one in self.transactions if one.id not in ours)]), NOTHING)
+        return max(money.left_of(paid, [balance, *(one.held for one in self.transactions if one.id not in ours)]), _NOTHING)
 
 
 class Action(_Part):
@@ -258,7 +257,7 @@ _KINDS: Final[dict[Event, type[Body]]] = {
 def read_body(event: Event, raw: bytes) -> Body:
     """Return the parsed body of an event; raise `BadBody` if it belongs to another event or none. Numbers keep their text."""
     try:
-        given = json.loads(raw, parse_float=WireNumber, parse_constant=_refuse)
+        given = json.loads(raw, parse_float=money.WireNumber, parse_constant=_refuse)
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):

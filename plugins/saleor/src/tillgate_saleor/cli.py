@@ -18,7 +18,7 @@ from django.core.management import call_command, execute_from_command_line
 from django.core.management.base import CommandError, SystemCheckError
 from django.db import DatabaseError
 
-from tillgate.errors import ConfigurationError
+from tillgate import ConfigurationError
 
 __all__ = ["main"]
 

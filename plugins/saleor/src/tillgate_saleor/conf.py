@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
-import functools
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 from urllib.parse import urlsplit
 
-from django.conf import settings
-from django.core.signals import setting_changed
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from tillgate.errors import ConfigurationError
-from tillgate.wire.messages import PaymentMethod
-from tillgate.wire.urls import is_web_address
+from tillgate import PaymentMethod
+from tillgate.shop import SettingsLoader, is_web_address, read_settings
 
 __all__ = ["Channel", "Saleor", "Settings", "get_settings", "origin_of"]
 
-_NAME: Final = "TILLGATE_SALEOR"
 _PORTS: Final = {"http": 80, "https": 443}
 _FROZEN: Final = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -76,30 +70,11 @@ class Channel(BaseModel):
     """The payment methods that the channel offers, in this order; all of TILLGATE["PAYMENT_METHODS"] when not set."""
 
 
-def _table(value: object, kind: type[_Model], place: str) -> Mapping[str, _Model]:
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) and isinstance(fields, Mapping) for name, fields in value.items()):
-        raise ConfigurationError(f"{_NAME}: {place}", "***", "is not a dictionary of dictionaries")
-    return {name: _build(kind, f"{place}[{name!r}]", fields) for name, fields in value.items()}
-
-
-def _build(kind: type[_Model], place: str, given: Mapping[str, Any]) -> _Model:
-    """Make one part of the settings; an error message names the part."""
-    known = [name.upper() for name in kind.model_fields]
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(str(name).upper(), known, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(known)}"
-            raise ConfigurationError(place, name, f"is not a setting: {remedy}")
-    try:
-        return kind(**{name.lower(): value for name, value in given.items()})
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        name = str(first["loc"][0]).upper() if first["loc"] else ""
-        shown = "***" if name == "ENCRYPTION_KEYS" else given.get(name)
-        if isinstance(shown, Mapping):
-            shown = None  # the message names the wrong value in it
-        fault = ConfigurationError(f"{place}[{name!r}]", shown, f"cannot be used: {first['msg'].removeprefix('Value error, ')}")
-    raise fault
+def _table(value: object, kind: type[_Model], name: str) -> Mapping[str, _Model]:
+    """Read a dictionary of inner settings; an error names the inner one."""
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a dictionary of dictionaries")  # noqa: TRY004  # pydantic names the field
+    return {key: read_settings(f"{name}[{key!r}]", given, kind) for key, given in value.items()}
 
 
 def _channels(value: object) -> Mapping[str, Channel]:
@@ -133,7 +108,7 @@ class Settings(BaseModel):
 
     saleors: Annotated[Mapping[str, Saleor], BeforeValidator(_saleors)]
     """The Saleors that may install the App, by their origin."""
-    encryption_keys: Annotated[tuple[str, ...], BeforeValidator(_keys)] | None = None
+    encryption_keys: Annotated[tuple[str, ...], BeforeValidator(_keys)] | None = Field(default=None, repr=False)
     """The keys for tokens in the database: the first encrypts, all decrypt. SECRET_KEY and its fallbacks if not set."""
     app_id: Annotated[str, Field(pattern=r"^[a-z0-9.-]{1,64}$")] = "tillgate"
     """The App's identifier; storefronts use it as the name of the payment gateway."""
@@ -146,18 +121,5 @@ class Settings(BaseModel):
         return self.saleors.get(origin) if origin else None
 
 
-@functools.cache
-def get_settings() -> Settings:
-    """Return the project's settings, read once; raise `ConfigurationError` naming the wrong one."""
-    given = getattr(settings, _NAME, None)
-    if not isinstance(given, Mapping):
-        raise ConfigurationError(_NAME, None, 'is not set: add TILLGATE_SALEOR = {"SALEORS": {"https://shop.example": {}}} to the settings')
-    return _build(Settings, _NAME, given)
-
-
-def _forget(*, setting: str, **_: Any) -> None:
-    if setting == _NAME:
-        get_settings.cache_clear()
-
-
-setting_changed.connect(_forget)
+get_settings: Final = SettingsLoader("TILLGATE_SALEOR", Settings)
+"""Return the project's settings, read once; raises `ConfigurationError` naming the wrong one."""

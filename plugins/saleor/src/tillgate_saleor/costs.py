@@ -7,18 +7,21 @@ its webhooks, and returns it to the query before a report. Each time the plugin 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from django.db.models import Exists, OuterRef
-
-from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Review
-from tillgate.django.operations.locking import locked_order
-from tillgate.django.operations.refunds import refundable
-from tillgate.django.operations.reviews import HELD_REASONS, open_review, settle
-from tillgate.lifecycle import PaymentStatus, ReviewReason
-from tillgate.wire import money
+from tillgate.hooks import PaymentStatus
+from tillgate.shop import (
+    MONEY_REASONS,
+    PaymentState,
+    ReviewReason,
+    close_reviews,
+    locked_order,
+    money,
+    open_review,
+    open_reviews,
+    order_states,
+)
 from tillgate_saleor import bodies
 from tillgate_saleor.conf import get_settings
 from tillgate_saleor.models import Installation, Purchase, Transaction
@@ -26,9 +29,9 @@ from tillgate_saleor.plugin import PLUGIN
 
 __all__ = ["PAID_NOTHING", "conclude", "costs_of", "kept_for", "left_to_pay", "note_costs", "paid_for", "parts_of"]
 
-PAID_NOTHING: Final = HELD_REASONS - {ReviewReason.OVERPAID}
+PAID_NOTHING: Final = MONEY_REASONS - {ReviewReason.OVERPAID}
 """Review reasons for money that has paid nothing."""
-_TOO_MUCH_OR_LITTLE: Final = HELD_REASONS - {ReviewReason.PAID_NOT_PAYABLE}
+_TOO_MUCH_OR_LITTLE: Final = MONEY_REASONS - {ReviewReason.PAID_NOT_PAYABLE}
 
 
 def costs_of(installation: Installation, source: bodies.Source) -> Decimal | None:
@@ -50,44 +53,30 @@ def parts_of(installation_id: int, source: str) -> list[Purchase]:
     return list(Purchase.objects.filter(installation=installation_id, source=source).order_by("part"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A paid payment: its dollars without completed refunds (`left`), and those also without queued refunds (`kept`)."""
-
-    payment: Payment
-    left: Decimal
-    kept: Decimal
-    has_paid: bool
-    """Whether it has paid a part."""
-    is_told: bool
-    """Whether its shop event was delivered."""
+def _held(parts: Iterable[Purchase]) -> list[PaymentState]:
+    """Return the paid payments of parts. `refundable_amount` leaves out refunds under way, and `held_amount` only finished ones."""
+    orders = order_states(PLUGIN, [part.key for part in parts])
+    return [payment for order in orders for payment in order.payments if payment.status == PaymentStatus.PAID]
 
 
-def _held(parts: Iterable[Purchase]) -> list[_Held]:
-    by_key = {part.key: part for part in parts}
-    telling = OutboxEvent.objects.filter(payment=OuterRef("pk"), kind=OutboxEventKind.PAYMENT_PAID, done_at__isnull=True)
-    paid = Payment.objects.filter(order__plugin=PLUGIN, order__key__in=by_key, status=PaymentStatus.PAID)
-    payments = paid.select_related("order").annotate(is_being_told=Exists(telling)).order_by("pk")
-    return [
-        _Held(
-            payment,
-            left=money.left_of(payment.amount, [payment.refunded_amount]),
-            kept=refundable(payment),
-            has_paid=by_key[payment.order.key].paid_reference == payment.reference,
-            is_told=not vars(payment)["is_being_told"],
-        )
-        for payment in payments
-    ]
+def _paying(held: Iterable[PaymentState], parts: Iterable[Purchase]) -> list[PaymentState]:
+    """Return those of paid payments that have paid a part."""
+    references = {part.paid_reference for part in parts}
+    return [payment for payment in held if payment.reference in references]
+
+
+def _kept(payments: Iterable[PaymentState]) -> Decimal:
+    return money.total(payment.refundable_amount for payment in payments)
 
 
 def kept_for(parts: Iterable[Purchase]) -> Decimal:
     """Return the dollars that payments of parts hold, without refunds under way."""
-    return money.total(one.kept for one in _held(parts))
+    return _kept(_held(parts))
 
 
-def paid_for(parts: Iterable[Purchase]) -> Decimal:
+def paid_for(parts: list[Purchase]) -> Decimal:
     """Return the dollars that paid parts, including money that was refunded since."""
-    return money.total(one.payment.amount for one in _held(parts) if one.has_paid)
+    return money.total(payment.amount for payment in _paying(_held(parts), parts))
 
 
 def left_to_pay(costs: Decimal, parts: Iterable[Purchase], *, as_told: bool = False) -> Decimal:
@@ -95,7 +84,7 @@ def left_to_pay(costs: Decimal, parts: Iterable[Purchase], *, as_told: bool = Fa
 
     `as_told` leaves out the payments without a delivered shop event.
     """
-    return money.left_of(costs, [one.kept for one in _held(parts) if one.is_told or not as_told])
+    return money.left_of(costs, [_kept(payment for payment in _held(parts) if not (as_told and payment.awaits_delivery))])
 
 
 def note_costs(installation: Installation, source: bodies.Source, name: str) -> Decimal | None:
@@ -123,26 +112,26 @@ def _tell_if_it_does_not_fit(costs: Decimal, parts: list[Purchase]) -> None:
 
     Open none while a refund is under way, and none for entirely refunded money: that case is over.
     """
-    paying = [one.payment for one in _held(parts) if one.has_paid and one.kept]
+    paying = [payment for payment in _paying(_held(parts), parts) if payment.refundable_amount]
     if not paying:
         return
     payment = paying[-1]
-    with locked_order(payment.order_id) as order:
+    with locked_order(PLUGIN, payment.order.key):
         held = _held(parts)  # read again, under the lock
-        matters = Review.objects.filter(payment__in=[one.payment.pk for one in held], reason__in=PAID_NOTHING, resolved_at__isnull=True)
-        told = set(matters.values_list("payment", flat=True))
-        kept = money.total(one.kept for one in held)
-        if kept != money.total(one.left for one in held):
+        told = {review.payment_id for review in open_reviews(PLUGIN, order_keys=[part.key for part in parts], reasons=PAID_NOTHING)}
+        kept, paying = _kept(held), _paying(held, parts)
+        if kept != money.total(one.held_amount for one in held):
             return
         if kept < costs:
             reason, before = ReviewReason.UNDERPAID, ReviewReason.OVERPAID
-        elif money.total(one.kept for one in held if one.has_paid or one.payment.pk not in told) > costs:
+        elif _kept(one for one in held if one in paying or one.id not in told) > costs:
             reason, before = ReviewReason.OVERPAID, ReviewReason.UNDERPAID
         else:
             return
-        settle(Review.objects.filter(payment=payment, reason=before), f"Saleor wants USD {costs} by now")
+        over = open_reviews(PLUGIN, order_keys=[payment.order.key], reasons=[before])
+        close_reviews([review.id for review in over if review.payment_id == payment.id], f"Saleor wants USD {costs} by now")
         message = f"Payment {payment.reference}: USD {kept} is held, and Saleor wants USD {costs} by now."
-        open_review(reason, message, "saleor", order=order, payment=payment, account=payment.account)
+        open_review(payment.id, message, actor=PLUGIN, reason=reason)
 
 
 def conclude(parts: list[Purchase]) -> None:
@@ -157,12 +146,10 @@ def conclude(parts: list[Purchase]) -> None:
 
 
 def _conclude(parts: list[Purchase]) -> None:
-    orders = Order.objects.filter(plugin=PLUGIN, key__in=[part.key for part in parts])
-    matters = Review.objects.filter(order__in=orders, reason__in=_TOO_MUCH_OR_LITTLE, resolved_at__isnull=True)
-    numbers = list(matters.values_list("pk", flat=True))
-    if not numbers:
+    reviews = open_reviews(PLUGIN, order_keys=[part.key for part in parts], reasons=_TOO_MUCH_OR_LITTLE)
+    if not reviews:
         return
     wanted = parts[-1].costs if parts[-1].costs is not None else parts[-1].amount
     held = _held(parts)
-    if money.total(one.kept for one in held) == money.total(one.left for one in held) == wanted:
-        settle(Review.objects.filter(pk__in=numbers), "Saleor holds as much as it wanted")
+    if _kept(held) == money.total(payment.held_amount for payment in held) == wanted:
+        close_reviews([review.id for review in reviews], "Saleor holds as much as it wanted")

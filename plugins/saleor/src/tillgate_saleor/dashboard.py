@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import NoReverseMatch, reverse
@@ -23,18 +22,8 @@ from django.views.decorators.clickjacking import xframe_options_exempt
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST, require_safe
 
-from tillgate import doctor
-from tillgate.account import Account
-from tillgate.configuration import Configured
-from tillgate.django.conf import get_settings as get_tillgate_settings
-from tillgate.django.forms import METHOD_LABELS
-from tillgate.django.models import Review
-from tillgate.django.operations.accounts import find_account
-from tillgate.django.operations.locking import without_atomic_requests
-from tillgate.django.staff.masking import Mask
-from tillgate.django.staff.words import REASONS
-from tillgate.django.views import open_to_all
-from tillgate.errors import TillgateError
+from tillgate import Account, TillgateError
+from tillgate.shop import OpenReview, absolute_url, check_account, find_account, newest_reviews, open_to_all, without_atomic_requests
 from tillgate_saleor.conf import get_settings
 from tillgate_saleor.models import Installation
 from tillgate_saleor.paying import channel_of, methods_of
@@ -107,13 +96,15 @@ def content(request: HttpRequest) -> HttpResponse:
     if _PERMISSION not in (claims.get("permissions") or ()):
         return HttpResponse(_("Only staff who may handle payments can see this."), status=403, content_type="text/plain")
     channels = list(_channels(installation))
-    needing = _needing(installation, {channel.account for channel in channels})
+    # The reviews of its checkouts and orders, and of the accounts that take its money.
+    accounts = sorted({channel.account for channel in channels})
+    count, reviews = newest_reviews(PLUGIN, prefix=f"{installation.pk}:", accounts=accounts, at_most=_SHOWN_AT_MOST)
     values = {
         "installation": installation,
         "channels": channels,
-        "tests": [_test(alias) for alias in sorted({channel.account for channel in channels})] if request.GET.get("test") else None,
-        "count": needing.count(),
-        "needing": [_shown(review) for review in needing[:_SHOWN_AT_MOST]],
+        "tests": [_test(alias) for alias in accounts] if request.GET.get("test") else None,
+        "count": count,
+        "needing": [_shown(review) for review in reviews],
         "all_url": _admin("review_changelist"),
     }
     return render(request, "tillgate_saleor/content.html", values)
@@ -143,7 +134,7 @@ def _channels(installation: Installation) -> Iterator[_ChannelShown]:
         channel = channel_of(installation, slug)
         account = _account(channel.account)
         about = f"{account.merchant_no}, {account.base_url}" if account else _("This account is not configured.")
-        methods = ", ".join(str(METHOD_LABELS[method]) for method in methods_of(channel))
+        methods = ", ".join(method.label for method in methods_of(channel))
         yield _ChannelShown(slug, channel.account, about, bool(account and account.sandbox), methods)
 
 
@@ -168,35 +159,24 @@ def _test(alias: str) -> dict[str, Any]:
     account = _account(alias)
     if account is None:
         return {"account": alias, "passed": False, "finding": _("This account is not configured.")}
-    quick = account.model_copy(update={"deadline_seconds": min(account.deadline_seconds, _TEST_SECONDS), "query_attempts": 1})
-    source = dict.fromkeys(("base_url", "merchant_no", "token"), "TILLGATE['ACCOUNTS']")
-    checks = doctor.examine(Configured(account=quick, sources=source))
-    credentials = next(check for check in checks if check.name == "credentials")
-    return {"account": alias, "passed": credentials.passed, "finding": credentials.finding}
+    check = check_account(account, seconds=_TEST_SECONDS)
+    return {"account": alias, "passed": check.passed, "finding": check.finding}
 
 
-def _needing(installation: Installation, accounts: set[str]) -> QuerySet[Review]:
-    """Return the open reviews of this Saleor: about its checkouts and orders, and about the accounts that take its money."""
-    ours = Q(order__plugin=PLUGIN, order__key__startswith=f"{installation.pk}:") | Q(order__isnull=True, account__in=accounts)
-    rows = Review.objects.filter(ours, resolved_at__isnull=True)
-    return rows.select_related("payment", "refund").order_by("-opened_at", "-pk")
-
-
-def _shown(review: Review) -> dict[str, Any]:
-    # A review of an account that several Saleors share may name a payment of another Saleor.
-    payment = review.payment if review.order_id else None
+def _shown(review: OpenReview) -> dict[str, Any]:
     return {
-        "reason": REASONS.get(review.reason, review.reason),
-        "message": Mask([review.payment], [review.refund]).text(review.message),
+        "reason": review.title,
+        "message": review.message,
         "opened_at": review.opened_at,
-        "reference": payment.reference if payment else "",
-        "url": _admin("review_change", review.pk),
+        # A review of an account that several Saleors share may name a payment of another Saleor.
+        "reference": review.reference if review.order_key else "",
+        "url": _admin("review_change", review.id),
     }
 
 
-def _admin(name: str, *arguments: int) -> str:
+def _admin(name: str, *arguments: str) -> str:
     """Return the absolute address of a page of the admin, or nothing where the project has no admin."""
     try:
-        return get_tillgate_settings().address(f"admin:tillgate_{name}", *arguments)
+        return absolute_url(f"admin:tillgate_{name}", *arguments)
     except NoReverseMatch:
         return ""

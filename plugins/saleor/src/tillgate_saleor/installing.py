@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 from django.db import transaction
 from pydantic import SecretStr
 
-from tillgate.django import clock
-from tillgate.django.operations.locking import database, outside_transactions
+from tillgate.shop import database, now, outside_transactions
 from tillgate_saleor import vault
 from tillgate_saleor.api import ask_app_id, fetch_keys
 from tillgate_saleor.conf import get_settings, origin_of
@@ -31,7 +30,7 @@ def install(api_url: str, token: SecretStr) -> Installation:
     """
     outside_transactions("install")
     proven = _prove(api_url, token)
-    values = {**proven, "token": vault.encrypt(token.get_secret_value()), "installed_at": clock.now(), "uninstalled_at": None}
+    values = {**proven, "token": vault.encrypt(token.get_secret_value()), "installed_at": now(), "uninstalled_at": None}
     installation, _ = Installation.objects.update_or_create(api_url=api_url, defaults=values)
     return installation
 
@@ -42,8 +41,8 @@ def _prove(api_url: str, token: SecretStr) -> dict[str, Any]:
     origin = origin_of(api_url)
     if origin is None or get_settings().saleor(api_url) is None or parts.query or parts.fragment or len(api_url) > _LONGEST_API_URL:
         raise OriginNotAllowed(f"{api_url[:_LONGEST_API_URL]!r} is not the address of a Saleor that may install this App")
-    now = clock.now()
-    return {"app_id": ask_app_id(api_url, token), "keys": fetch_keys(origin), "keys_fetched_at": now}
+    asked_at = now()
+    return {"app_id": ask_app_id(api_url, token), "keys": fetch_keys(origin), "keys_fetched_at": asked_at}
 
 
 def move(installation: Installation, api_url: str) -> None:
@@ -64,7 +63,7 @@ def move(installation: Installation, api_url: str) -> None:
 def uninstall(installation: Installation) -> None:
     """Delete the token and the keys of a Saleor. The worker still polls its open payments, and their money opens a review."""
     installation.token, installation.keys = "", {}
-    installation.uninstalled_at = clock.now()
+    installation.uninstalled_at = now()
     installation.save(update_fields=["token", "keys", "uninstalled_at"])
 
 

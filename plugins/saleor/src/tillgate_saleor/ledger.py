@@ -12,17 +12,12 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from django.utils.translation import gettext as _
 
-from tillgate.django import clock
-from tillgate.django.models import OutboxEvent, OutboxEventKind
-from tillgate.django.models import Payment as PaymentRow
-from tillgate.django.models import Review as ReviewRow
-from tillgate.django.operations.outbox import ABANDONED
-from tillgate.django.operations.refunds import refundable
-from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, Review
-from tillgate.lifecycle import PaymentStatus, RefundStatus
+from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, PaymentStatus, Refund, RefundStatus, Review
+from tillgate.shop import OutboxStatus, find_payment, now, remote_events
 from tillgate_saleor import reports
 from tillgate_saleor.costs import PAID_NOTHING, left_to_pay, parts_of
 from tillgate_saleor.models import AskedRefund, Purchase, Transaction
+from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import CHARGED, find_purchase, paid_at, payment_of, transaction_of
 
 __all__ = ["describe", "paid", "refund_changed", "refund_reference", "return_url", "review_opened", "unpaid"]
@@ -47,7 +42,7 @@ def describe(order_key: str) -> OrderDescription | None:
 
 def _why_not(purchase: Purchase) -> str | None:
     if purchase.paid_reference:
-        paid_by = PaymentRow.objects.filter(reference=purchase.paid_reference).first()
+        paid_by = find_payment(PLUGIN, reference=purchase.paid_reference)
         is_refunded = paid_by is not None and paid_by.refunded_amount >= paid_by.amount
         return _("it was paid, and the money was refunded") if is_refunded else _("it is paid")
     if purchase.costs is not None and (purchase.costs <= 0 or (purchase.part and _left_of(purchase, purchase.costs) <= 0)):
@@ -69,42 +64,41 @@ def _left_of(purchase: Purchase, costs: Decimal) -> Decimal:
 
 def paid(payment: Payment) -> PaidOutcome:
     """Mark a checkout or order paid, and queue the report that its transaction is charged."""
-    purchase, told = find_purchase(payment.order.key, lock=True), transaction_of(payment.id, payment.data)
+    purchase, told = find_purchase(payment.order.key, lock=True), transaction_of(payment)
     if purchase is None or told is None:
         return PaidOutcome.NOT_PAYABLE
     if purchase.paid_reference == payment.reference:
         return PaidOutcome.APPLIED
     # A cancellation covers the payments that existed then, and not one that was just about to start.
-    is_given_up = purchase.given_up_at is not None and _was_reported(payment.id, _NOT_CHARGED)
+    is_given_up = purchase.given_up_at is not None and _was_reported(payment, _NOT_CHARGED)
     if purchase.paid_reference or is_given_up or told.canceled_at:
         return PaidOutcome.NOT_PAYABLE
     if _wanted(purchase) > payment.amount:  # it may have changed since the order was described
         return PaidOutcome.UNDERPAID
     purchase.paid_reference = payment.reference
     purchase.save(update_fields=["paid_reference"])
-    _report_charged(told, payment.id, payment)
+    _report_charged(told, payment)
     return PaidOutcome.APPLIED
 
 
-def _was_reported(payment_id: str, kind: str) -> bool:
+def _was_reported(payment: Payment, kind: str) -> bool:
     """Tell whether a report of this kind about a payment was ever queued. An abandoned report does not count."""
-    reports = OutboxEvent.objects.filter(kind=OutboxEventKind.REMOTE, name=kind)
-    return reports.filter(payment=int(payment_id)).exclude(outcome=ABANDONED).exists()
+    reports = remote_events(PLUGIN, payment_id=payment.id, name=kind)
+    return any(report.status is not OutboxStatus.ABANDONED for report in reports)
 
 
 def review_opened(review: Review) -> None:
     """Queue the report of money that paid nothing, if Saleor has no report of it."""
-    held = ReviewRow.objects.select_related("payment__order").get(pk=review.id).payment
+    held = review.payment
     if review.reason not in PAID_NOTHING or held is None or held.status != PaymentStatus.PAID:
         return
-    told = transaction_of(held.pk, held.data)
-    if told is not None and not _was_reported(str(held.pk), CHARGED):
-        _report_charged(told, str(held.pk), held)
+    told = transaction_of(held)
+    if told is not None and not _was_reported(held, CHARGED):
+        _report_charged(told, held)
 
 
-def _report_charged(told: Transaction, payment_id: str, payment: Payment | PaymentRow) -> None:
-    at = paid_at(int(payment_id))
-    reports.enqueue(told, CHARGED, payment.reference, payment.amount, _("Paid."), ["REFUND"], at=at, payment_id=payment_id)
+def _report_charged(told: Transaction, payment: Payment) -> None:
+    reports.enqueue(told, CHARGED, payment.reference, payment.amount, _("Paid."), ["REFUND"], at=paid_at(payment), payment_id=payment.id)
 
 
 def unpaid(order: Order) -> None:
@@ -112,13 +106,13 @@ def unpaid(order: Order) -> None:
     purchase = find_purchase(order.key, lock=True)
     if purchase is None:
         return
-    purchase.given_up_at = clock.now()
+    purchase.given_up_at = now()
     purchase.save(update_fields=["given_up_at"])
-    for begun in purchase.transactions.select_related("purchase", "payment__order").order_by("pk"):
+    for begun in purchase.transactions.select_related("purchase").order_by("pk"):
         payment = payment_of(begun)
-        if payment is None or payment.status == PaymentStatus.PAID or transaction_of(payment.pk, payment.data) != begun:
+        if payment is None or payment.status == PaymentStatus.PAID or transaction_of(payment) != begun:
             continue
-        reports.enqueue(begun, _NOT_CHARGED, payment.reference, payment.amount, _("Nobody paid."), [], payment_id=str(payment.pk))
+        reports.enqueue(begun, _NOT_CHARGED, payment.reference, payment.amount, _("Nobody paid."), [], payment_id=payment.id)
 
 
 def refund_changed(refund: Refund) -> None:
@@ -127,29 +121,28 @@ def refund_changed(refund: Refund) -> None:
     A refund with an unknown result is not reported: Saleor continues to wait for it. A failed refund that Saleor did not request is not
     reported either.
     """
-    told = transaction_of(refund.payment.id, refund.payment.data)
-    was_asked = AskedRefund.objects.filter(refund_id=int(refund.id)).exists()
-    if told is None or refund.status is RefundStatus.UNKNOWN or (refund.status is RefundStatus.FAILED and not was_asked):
-        return
-    payment = PaymentRow.objects.get(pk=int(refund.payment.id))
-    if refund.status is RefundStatus.SUCCEEDED and not _was_reported(refund.payment.id, CHARGED):
-        # Without it Saleor's balance would be negative, and another payment would have to offset that.
-        _report_charged(told, refund.payment.id, payment)
+    told, payment = transaction_of(refund.payment), find_payment(PLUGIN, payment_id=refund.payment.id)
+    was_asked = AskedRefund.objects.filter(refund=int(refund.id)).exists()
     is_done = refund.status is RefundStatus.SUCCEEDED
+    if told is None or payment is None or not (is_done or (refund.status is RefundStatus.FAILED and was_asked)):
+        return
+    if is_done and not _was_reported(payment, CHARGED):
+        # Without it Saleor's balance would be negative, and another payment would have to offset that.
+        _report_charged(told, payment)
     kind, message = ("REFUND_SUCCESS", _("Refunded.")) if is_done else ("REFUND_FAILURE", _("Not refunded."))
-    actions = ["REFUND"] if refundable(payment) else []
+    actions = ["REFUND"] if payment.refundable_amount else []
     reference = refund_reference(payment.reference, refund.id)
-    reports.enqueue(told, kind, reference, refund.amount, message, actions, payment_id=refund.payment.id, refund_id=refund.id)
+    reports.enqueue(told, kind, reference, refund.amount, message, actions, payment_id=payment.id, refund_id=refund.id)
 
 
-def refund_reference(reference: str, refund_id: int | str) -> str:
+def refund_reference(reference: str, refund_id: str) -> str:
     """Return a refund's own pspReference: Saleor counts refunds by it."""
     return f"{reference}-R{refund_id}"
 
 
 def return_url(payment: Payment) -> str | None:
     """Return the storefront's address that the shopper came from, with the transaction id that it can query."""
-    told = transaction_of(payment.id, payment.data)
+    told = transaction_of(payment)
     if told is None or not told.return_url:
         return None
     parts = urlsplit(told.return_url)

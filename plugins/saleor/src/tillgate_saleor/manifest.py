@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tillgate.django.conf import get_settings as get_tillgate_settings
+from tillgate.shop import absolute_url
 from tillgate_saleor import __version__
 from tillgate_saleor.conf import get_settings
 from tillgate_saleor.documents import SUBSCRIPTIONS
@@ -40,4 +40,4 @@ def manifest() -> dict[str, Any]:
 
 def address(name: str, *arguments: str) -> str:
     """Return the absolute address of one of the App's pages."""
-    return get_tillgate_settings().address(f"tillgate_saleor:{name}", *arguments)
+    return absolute_url(f"tillgate_saleor:{name}", *arguments)

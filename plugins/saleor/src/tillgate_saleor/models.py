@@ -7,8 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from tillgate.django.models import ExactField, MoneyField, OneDatabase, Payment, Refund
-from tillgate.wire.money import CURRENCY
+from tillgate.shop import ExactField, MoneyField, OneDatabase, money
 from tillgate_saleor.conf import origin_of
 
 __all__ = ["LONGEST_ID", "AskedRefund", "Installation", "Purchase", "Transaction"]
@@ -65,7 +64,7 @@ class Purchase(models.Model):
     """The amount that Saleor last asked for it."""
     costs = MoneyField(null=True, blank=True)
     """Its total without the money that other Apps hold for it. Null for one part of several, and if Saleor does not send it."""
-    currency = models.CharField(max_length=3, default=CURRENCY)
+    currency = models.CharField(max_length=3, default=money.CURRENCY)
     paid_reference = models.CharField(max_length=32, blank=True)
     given_up_at = models.DateTimeField(null=True, blank=True)
     """The time of the report that it is unpaid."""
@@ -98,7 +97,7 @@ class Transaction(models.Model):
     method = models.CharField(max_length=32)
     amount = MoneyField()
     return_url = models.TextField(blank=True)
-    payment = models.ForeignKey(Payment, models.PROTECT, null=True, blank=True, related_name="+")
+    payment = models.ForeignKey("tillgate.Payment", models.PROTECT, null=True, blank=True, related_name="+")
     """Null until the payment starts. Two transactions for the same purchase share one payment, and the later one gets its reports."""
     canceled_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField()
@@ -121,7 +120,7 @@ class AskedRefund(models.Model):
     transaction = models.ForeignKey(Transaction, models.PROTECT, related_name="asked_refunds")
     digest = models.CharField(max_length=64)
     """The digest of the request's body, which contains the time of issue in microseconds."""
-    refund = models.OneToOneField(Refund, models.PROTECT, related_name="+")
+    refund = models.OneToOneField("tillgate.Refund", models.PROTECT, related_name="+")
     asked_at = models.DateTimeField()
 
     class Meta:

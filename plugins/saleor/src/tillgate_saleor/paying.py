@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -10,26 +9,25 @@ from typing import Any, Final
 
 from django.utils.translation import gettext as _
 
-from tillgate.django import clock, operations
-from tillgate.django.conf import get_settings as get_tillgate_settings
-from tillgate.django.forms import METHOD_LABELS
-from tillgate.django.models import Payment
-from tillgate.django.operations.locking import locked_order
-from tillgate.django.operations.reviews import reported_paid
-from tillgate.django.operations.starting import (
-    NotPayable,
-    Started,
+from tillgate import InvalidRequest, Terminal
+from tillgate.hooks import PaymentStatus
+from tillgate.shop import (
+    MethodChoice,
+    PaymentState,
+    StartedPayment,
     StartOutcome,
-    is_being_created,
-    is_order_paid,
-    is_under_review,
-    may_go_on,
+    explain,
+    locked_order,
+    may_continue,
+    money,
+    now,
+    order_state,
+    order_states,
+    payment_methods,
+    poll,
+    start_payment,
     wait_for_creation,
 )
-from tillgate.errors import InvalidRequest, TillgateError
-from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
-from tillgate.wire import money
-from tillgate.wire.messages import PaymentMethod, Terminal
 from tillgate_saleor import bodies
 from tillgate_saleor.answers import Answer, answer, failure
 from tillgate_saleor.conf import Channel, get_settings, origin_of
@@ -45,6 +43,7 @@ from tillgate_saleor.transactions import (
     is_reported,
     note,
     paid_at,
+    payment_id_of,
     payment_of,
     source_of,
     transaction_of,
@@ -53,11 +52,8 @@ from tillgate_saleor.unwanted import PAID_CHARGE_STATUSES, tell_if_unwanted, unw
 
 __all__ = ["cancel", "channel_of", "charge", "initialize", "initialize_gateway", "methods_of", "process", "stored_methods"]
 
-_log = logging.getLogger("tillgate")
-
 _CHARGE: Final = "CHARGE"
 """The kind of every payment: the money moves immediately, regardless of the channel's strategy. No payment is only authorized."""
-_CAUSE: Final = "saleor"
 _LONGEST_URL: Final = 2000
 
 
@@ -74,10 +70,11 @@ def channel_of(installation: Installation, slug: str) -> Channel:
     return Channel(payment_methods=()) if saleor is None else saleor.channels.get(slug) or Channel()
 
 
-def methods_of(channel: Channel) -> tuple[PaymentMethod, ...]:
+def methods_of(channel: Channel) -> tuple[MethodChoice, ...]:
     """Return the payment methods that a channel offers, in display order."""
-    offered = get_tillgate_settings().payment_methods
-    return offered if channel.payment_methods is None else tuple(method for method in channel.payment_methods if method in offered)
+    offered = {method.code: method for method in payment_methods()}
+    chosen = offered if channel.payment_methods is None else channel.payment_methods
+    return tuple(offered[code] for code in chosen if code in offered)
 
 
 def initialize_gateway(installation: Installation, body: bodies.GatewayInitialize) -> Answer:
@@ -88,7 +85,7 @@ def initialize_gateway(installation: Installation, body: bodies.GatewayInitializ
         _note_amount(bill, body.amount)
     is_ours = source.channel.currency_code in (None, money.CURRENCY)
     methods = methods_of(channel_of(installation, source.channel.slug)) if is_ours else ()
-    return {"data": {"methods": [{"id": method.value, "name": str(METHOD_LABELS[method])} for method in methods]}}
+    return {"data": {"methods": [{"id": method.code, "name": method.label} for method in methods]}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +132,7 @@ def stored_methods(installation: Installation, body: bodies.StoredMethods) -> An
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    method: PaymentMethod
+    method: str
     amount: Decimal
     return_url: str
     terminal: Terminal
@@ -145,57 +142,41 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
     """Start a payment and answer with its payment page. A repeated request for the transaction gets the same payment."""
     bill = _noted(installation, body.source_object)
     begun = find_transaction(installation, body.transaction.id)
-    payment = payment_of(begun) if begun else None
-    if begun is not None and payment is not None:  # regardless of the present offer
-        return _begun_before(begun, payment, body, bill)
+    payment_id = payment_id_of(begun)
+    if begun and payment_id:  # regardless of the present offer
+        # While the first request creates the payment, this one waits, for less than Saleor's time-out. A failure here is a failure there
+        # too, because to Saleor it is one payment.
+        payment = payment_of(begun) if wait_for_creation(payment_id) else None
+        return _standing(begun, payment or poll(payment_id, actor=PLUGIN), body, bill)
     channel = channel_of(installation, body.source_object.channel.slug)
     try:
         wanted = _wanted(installation, body, channel, bill)
     except _Refused as refused:
         return failure(_CHARGE, str(refused))
 
-    def start() -> Started:
-        _look_at_earlier_parts(installation, bill.name)
+    def start() -> StartedPayment:
+        _poll_earlier_parts(installation, bill.name)
         begun = note(installation, body, wanted.method, wanted.amount, wanted.return_url)
-        data, key = {DATA_KEY: begun.pk}, begun.purchase.key
-        return operations.start_payment(
-            PLUGIN, key, method=wanted.method, terminal=wanted.terminal, account=channel.account, data=data, actor=_CAUSE
-        )
+        key, data = begun.purchase.key, {DATA_KEY: begun.pk}
+        return start_payment(PLUGIN, key, wanted.method, terminal=wanted.terminal, account=channel.account, data=data, actor=PLUGIN)
 
     try:
         started = within(ANSWER_WITHIN_SECONDS, start, installation.pk)
-    except NotPayable as detail:
-        return failure(_CHARGE, _("This cannot be paid: %(detail)s.") % {"detail": detail})
     except TooLate:
-        begun = find_transaction(installation, body.transaction.id)
-        payment = payment_of(begun) if begun else None
-        return _not_begun(payment) if payment else failure(_CHARGE, _unknown())
-    except TillgateError:
-        _log.exception("transaction %s of %s could not be begun", body.transaction.id, installation.api_url)
-        return failure(_CHARGE, _("The payment could not be started, and nothing was charged. Please try again later."))
+        payment = payment_of(find_transaction(installation, body.transaction.id))
+        return _not_begun(payment) if payment else failure(_CHARGE, explain(StartOutcome.UNKNOWN))
     return _started(installation, body, started, bill)
 
 
-def _begun_before(begun: Transaction, payment: Payment, body: bodies.Initialize, bill: _Bill) -> Answer:
-    """Return the state of a transaction that is started again with the same key.
-
-    While the first request creates its payment, this one waits. A failure here is a failure there too, because to Saleor it is one payment.
-    """
-    if not is_being_created(payment):
-        return _standing(begun, operations.reconcile(payment, _CAUSE), body, bill)
-    wait_for_creation(payment)  # less than Saleor's time-out
-    return _standing(begun, payment, body, bill)
-
-
-def _look_at_earlier_parts(installation: Installation, source: str) -> None:
-    """Reconcile the earlier parts: the amount of this request must not count as their price."""
+def _poll_earlier_parts(installation: Installation, source: str) -> None:
+    """Poll the earlier parts: the amount of this request must not count as their price."""
     saleor = get_settings().saleor(installation.api_url)
     if saleor is None or not saleor.parts:
         return
-    for purchase in Purchase.objects.filter(installation=installation, source=source, paid_reference=""):
-        rows = Payment.objects.select_related("order").filter(order__plugin=PLUGIN, order__key=purchase.key)
-        for payment in rows.filter(status__in=OPEN_PAYMENT_STATUSES):
-            operations.reconcile(payment, _CAUSE)
+    unpaid = [part.key for part in parts_of(installation.pk, source) if not part.paid_reference]
+    for order in order_states(PLUGIN, unpaid):
+        for payment in order.open_payments:
+            poll(payment.id, actor=PLUGIN)
 
 
 def _wanted(installation: Installation, body: bodies.Initialize, channel: Channel, bill: _Bill) -> _Wanted:
@@ -211,12 +192,12 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
     except InvalidRequest:
         raise _Refused(_("The amount must be above zero, in whole cents.")) from None
     amount = _amount_of(bill, amount)
-    if any(is_under_review(PLUGIN, part.key) for part in bill.parts):
+    if any(order.reported_paid for order in order_states(PLUGIN, [part.key for part in bill.parts])):
         detail = _("The payment service says that this has been paid, and something about it is not in order.")
         raise _Refused(detail + " " + _("Please ask the shop before you pay again."))
     if not isinstance(body.data, Mapping):
         raise _Refused(_('data must be an object with the payment method, such as {"method": "alipay"}.'))
-    offered = methods_of(channel)
+    offered = [method.code for method in methods_of(channel)]
     if not offered:
         raise _Refused(_("No way of paying is offered in this channel."))
     method = body.data.get("method", body.data.get("vendor"))  # `vendor` is the service's own word, as in the recorded run
@@ -225,7 +206,7 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
     terminal = body.data.get("terminal", Terminal.ONLINE)
     if not isinstance(terminal, str) or terminal not in set(Terminal):
         raise _Refused(_("data.terminal must be one of: %(terminals)s.") % {"terminals": ", ".join(Terminal)})
-    return _Wanted(PaymentMethod(method), amount, _return_url(installation, body.data.get("returnUrl")), Terminal(terminal))
+    return _Wanted(method, amount, _return_url(installation, body.data.get("returnUrl")), Terminal(terminal))
 
 
 def _why_over(installation: Installation, bill: _Bill) -> str:
@@ -272,15 +253,17 @@ def _return_url(installation: Installation, given: Any) -> str:
     return given
 
 
-def _started(installation: Installation, body: bodies.Initialize, started: Started, bill: _Bill) -> Answer:
+def _started(installation: Installation, body: bodies.Initialize, started: StartedPayment, bill: _Bill) -> Answer:
     begun, payment = find_transaction(installation, body.transaction.id), started.payment
+    if payment is None:
+        return failure(_CHARGE, started.message)
     assert begun is not None
-    if started.outcome is StartOutcome.PAID and payment.data.get(DATA_KEY) != begun.pk:
-        return _paid_by_another(begun, payment)
+    if started.is_paid and payment.data.get(DATA_KEY) != begun.pk:
+        return _paid_by_another(begun)
     if not attach(begun, payment):
-        return failure(_CHARGE, _unknown())
+        return failure(_CHARGE, explain(StartOutcome.UNKNOWN))
     if started.outcome is StartOutcome.REFUSED:
-        return _refused(payment)
+        return _failed(payment, started.message)
     # After a double press the earlier transaction leads to the page too, as if the later one came after its answer.
     return _standing(begun, payment, body, bill, is_pressed=True)
 
@@ -289,73 +272,67 @@ def _started(installation: Installation, body: bodies.Initialize, started: Start
 
 
 def process(installation: Installation, body: bodies.Process) -> Answer:
-    """Reconcile a transaction's payment, and return its state."""
+    """Poll a transaction's payment, and return its state."""
     begun = find_transaction(installation, body.transaction.id)
-    payment = payment_of(begun) if begun else None
-    if begun is None or payment is None:
+    payment_id = payment_id_of(begun)
+    if not (begun and payment_id):
         return failure(_CHARGE, _("This transaction was never begun."))
     bill = _noted(installation, body.source_object)
-    return _standing(begun, operations.reconcile(payment, _CAUSE), body, bill)
+    return _standing(begun, poll(payment_id, actor=PLUGIN), body, bill)
 
 
 def _standing(
-    begun: Transaction, payment: Payment, body: bodies.Initialize | bodies.Process, bill: _Bill, *, is_pressed: bool = False
+    begun: Transaction, payment: PaymentState, body: bodies.Initialize | bodies.Process, bill: _Bill, *, is_pressed: bool = False
 ) -> Answer:
     """Return the state of a transaction by its payment; `is_pressed` is true if the shopper started it just now."""
     reference, amount = payment.reference, payment.amount
-    if transaction_of(payment.pk, payment.data) != begun and not (is_pressed and payment.is_open):
+    if transaction_of(payment) != begun and not (is_pressed and payment.is_open):
         return failure(_CHARGE, _("The shopper has begun again, as another transaction."))
     if payment.status == PaymentStatus.PAID:
-        if not (body.transaction.is_charged or is_reported(reference)):  # this answer reports the money to Saleor
+        if not (body.transaction.is_charged or is_reported(payment.order.key, reference)):  # this answer reports the money to Saleor
             source = body.source_object
-            tell_if_unwanted(payment.pk, unwanted_detail(source.status, source.charge_status))
-        return answer(
-            "CHARGE_SUCCESS", psp_reference=reference, amount=amount, at=paid_at(payment.pk), message=_("Paid."), actions=["REFUND"]
-        )
-    is_reported_paid = bool(reported_paid([payment.pk]))
-    if not (payment.is_open or is_reported_paid):
+            tell_if_unwanted(payment, unwanted_detail(source.status, source.charge_status))
+        return answer("CHARGE_SUCCESS", psp_reference=reference, amount=amount, at=paid_at(payment), message=_("Paid."), actions=["REFUND"])
+    if not (payment.is_open or payment.reported_paid):
         return _failed(payment, _("The payment came to nothing. Nothing was charged."))
-    if begun.canceled_at and not is_reported_paid:
+    if begun.canceled_at and not payment.reported_paid:
         return _failed(payment, _("This was canceled. Nothing was charged."))
-    if is_order_paid(payment.order):
-        return _paid_by_another(begun, payment)  # its payment page would take the money again (I4)
-    if not (payment.payment_url or is_reported_paid):
+    if _is_paid(payment.order.key):
+        return _paid_by_another(begun)  # its payment page would take the money again (I4)
+    if not (payment.payment_url or payment.reported_paid):
         return _not_begun(payment)
-    is_live = may_go_on(payment) and not _why_over(begun.installation, bill)
+    is_live = may_continue(payment.id) and not _why_over(begun.installation, bill)
     return answer(
         "CHARGE_ACTION_REQUIRED",
         psp_reference=reference,
         amount=amount,
         message=_("The shopper pays on the payment page.") if is_live else _("The payment is being confirmed."),
         data={"cashierUrl": payment.payment_url} if is_live else None,
-        actions=[] if is_reported_paid else ["CANCEL"],
+        actions=[] if payment.reported_paid else ["CANCEL"],
     )
 
 
-def _paid_by_another(begun: Transaction, payment: Payment) -> Answer:
+def _is_paid(order_key: str) -> bool:
+    order = order_state(PLUGIN, order_key)
+    return order is not None and order.is_paid
+
+
+def _paid_by_another(begun: Transaction) -> Answer:
     purchase = find_purchase(begun.purchase.key)
-    if not (is_order_paid(payment.order) or (purchase and purchase.paid_reference)):  # it was too little
+    if not ((purchase and purchase.paid_reference) or _is_paid(begun.purchase.key)):  # it was too little
         return failure(_CHARGE, _("Money for this has just arrived, by another transaction. Please ask again in a moment."))
     return failure(_CHARGE, _("This is paid already, by another transaction."))
 
 
-def _refused(payment: Payment) -> Answer:
-    return _failed(payment, _("This way of paying cannot be used now. Nothing was charged. Please choose another, or try again later."))
-
-
-def _not_begun(payment: Payment) -> Answer:
+def _not_begun(payment: PaymentState) -> Answer:
     """Return that it is unknown whether the gateway created it. The worker polls it, and reports money that comes."""
-    return _failed(payment, _unknown())
+    return _failed(payment, explain(StartOutcome.UNKNOWN))
 
 
-def _failed(payment: Payment, message: str) -> Answer:
+def _failed(payment: PaymentState, message: str) -> Answer:
     """Return that a payment has failed in its present state: money that comes at this very moment counts as later."""
     said: dict[str, Any] = {"psp_reference": payment.reference, "amount": payment.amount, "at": payment.status_since}
     return answer("CHARGE_FAILURE", **said, message=message, actions=[])
-
-
-def _unknown() -> str:
-    return _("The payment service did not answer. If you were charged, your order will be marked paid by itself. You can try again.")
 
 
 # Requests of staff ------------------------------------------------------------------------------------------------------------------------
@@ -369,11 +346,11 @@ def charge(installation: Installation, body: bodies.Charge, raw: bytes) -> Answe
 def cancel(installation: Installation, body: bodies.Cancelation, raw: bytes) -> Answer:
     """Cancel an unpaid transaction. Its payment page cannot be closed: money that still comes opens a review."""
     begun = find_transaction(installation, body.transaction.id)
-    payment = payment_of(begun) if begun else None
-    if begun is None or payment is None:
+    payment_id = payment_id_of(begun)
+    if not (begun and payment_id):
         return failure("CANCEL", _("This transaction was never begun."), raw)
-    operations.reconcile(payment, _CAUSE)
-    if reported_paid([payment.pk]):
+    payment = poll(payment_id, actor=PLUGIN)
+    if payment.reported_paid:
         return failure("CANCEL", _("The payment service says that this has been paid, and something about it is not in order."), raw)
     if not _cancel_unless_paid(begun, payment):
         return failure("CANCEL", _("The shopper has paid. Give the money back instead."), raw)
@@ -381,10 +358,10 @@ def cancel(installation: Installation, body: bodies.Cancelation, raw: bytes) -> 
     return answer("CANCEL_SUCCESS", psp_reference=payment.reference, amount=payment.amount, message=message, actions=[])
 
 
-def _cancel_unless_paid(begun: Transaction, payment: Payment) -> bool:
+def _cancel_unless_paid(begun: Transaction, payment: PaymentState) -> bool:
     """Mark a transaction canceled, and return whether that worked. Money that comes at this moment counts as before or after it."""
-    with locked_order(payment.order_id):
-        if Payment.objects.get(pk=payment.pk).status == PaymentStatus.PAID:
+    with locked_order(PLUGIN, payment.order.key) as order:
+        if any(one.id == payment.id and one.status == PaymentStatus.PAID for one in order.payments):
             return False
-        Transaction.objects.filter(pk=begun.pk, canceled_at__isnull=True).update(canceled_at=clock.now())
+        Transaction.objects.filter(pk=begun.pk, canceled_at__isnull=True).update(canceled_at=now())
         return True

@@ -13,19 +13,15 @@ from typing import Final
 
 from django.utils.translation import gettext as _
 
-from tillgate.django import clock, operations
-from tillgate.django.models import Payment
-from tillgate.django.models import Refund as RefundRow
-from tillgate.django.operations.locking import locked_order
-from tillgate.django.operations.refunds import refundable
-from tillgate.errors import InvalidRequest
-from tillgate.lifecycle import RefundStatus
-from tillgate.wire import money
+from tillgate import InvalidRequest, shop
+from tillgate.hooks import RefundStatus
+from tillgate.shop import PaymentState, RefundNotPossible, find_payment, locked_order, money, now
 from tillgate_saleor import bodies
 from tillgate_saleor.answers import Answer, answer, failure
 from tillgate_saleor.deadline import ANSWER_WITHIN_SECONDS, TooLate, within
 from tillgate_saleor.ledger import refund_reference
 from tillgate_saleor.models import AskedRefund, Installation, Transaction
+from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import find_transaction, payment_of, transaction_of
 
 __all__ = ["refund"]
@@ -38,10 +34,10 @@ _BEGIN_WITHIN: Final = 0.75
 def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answer:
     """Run the refund that Saleor requests, and answer with its result. A repeated request is the same refund."""
     begun = find_transaction(installation, body.transaction.id)
-    payment = payment_of(begun) if begun else None
+    payment = payment_of(begun)
     if begun is None or payment is None:
         return failure(_REFUND, _("This transaction was never begun."), raw)
-    if transaction_of(payment.pk, payment.data) != begun:
+    if transaction_of(payment) != begun:
         return failure(_REFUND, _("The shopper has begun again, as another transaction."), raw)
     if body.action.currency != money.CURRENCY:
         message = _("Currency %(given)s is not supported, only %(ours)s is.")
@@ -55,38 +51,40 @@ def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answe
         within(ANSWER_WITHIN_SECONDS, lambda: _ask(begun, payment, amount, digest, until), installation.pk)
     except InvalidRequest as error:
         return failure(_REFUND, _("The amount %(detail)s.") % {"detail": error.remedy}, raw)
-    except operations.RefundNotPossible as detail:
+    except RefundNotPossible as detail:
         return failure(_REFUND, f"{detail}.", raw)
     except TooLate:
         pass  # its row has the latest result
     asked = _asked(begun, digest)
-    return _outcome(asked.refund) if asked else failure(_REFUND, _("The refund could not be begun. Nothing was refunded."), raw)
+    return _outcome(asked, payment.id) if asked else failure(_REFUND, _("The refund could not be begun. Nothing was refunded."), raw)
 
 
 def _asked(begun: Transaction, digest: str) -> AskedRefund | None:
-    rows = AskedRefund.objects.select_related("refund__payment")
-    return rows.filter(transaction=begun, digest=digest).first()
+    return AskedRefund.objects.filter(transaction=begun, digest=digest).first()
 
 
-def _ask(begun: Transaction, payment: Payment, amount: Decimal, digest: str, until: float) -> None:
+def _ask(begun: Transaction, payment: PaymentState, amount: Decimal, digest: str, until: float) -> None:
     """Queue the refund and the row of its request together; Tillgate sends it on commit.
 
     Do not start after a given time of the monotonic clock: soon after it the answer says that the refund did not start.
     """
-    with locked_order(payment.order_id):  # one request at a time
+    with locked_order(PLUGIN, payment.order.key):  # one request at a time
         if _asked(begun, digest) is not None or time.monotonic() >= until:
             return
-        queued = operations.queue_refund(payment.pk, amount, reason="Saleor")
-        AskedRefund(transaction=begun, digest=digest, refund=queued, asked_at=clock.now()).save(force_insert=True)
+        queued = shop.refund(payment.id, amount, reason="Saleor")
+        AskedRefund(transaction=begun, digest=digest, refund_id=int(queued.id), asked_at=now()).save(force_insert=True)
 
 
-def _outcome(row: RefundRow) -> Answer:
-    reference, amount = refund_reference(row.payment.reference, row.pk), row.amount
+def _outcome(asked: AskedRefund, payment_id: str) -> Answer:
+    payment = find_payment(PLUGIN, payment_id=payment_id)
+    assert payment is not None
+    refunded = next(one for one in payment.refunds if one.id == str(asked.refund_id))
+    reference, amount = refund_reference(payment.reference, refunded.id), refunded.amount
     # The answer repeats the report's data: Saleor ignores a report of an event that it already has.
-    actions = [_REFUND] if refundable(row.payment) else []
-    if row.status == RefundStatus.SUCCEEDED:
+    actions = [_REFUND] if payment.refundable_amount else []
+    if refunded.status is RefundStatus.SUCCEEDED:
         return answer("REFUND_SUCCESS", psp_reference=reference, amount=amount, message=_("Refunded."), actions=actions)
-    if row.status == RefundStatus.FAILED:
+    if refunded.status is RefundStatus.FAILED:
         message = _("The gateway refused to give it back.")
         return answer("REFUND_FAILURE", psp_reference=reference, amount=amount, message=message, actions=actions)
     return {"pspReference": reference}

@@ -14,9 +14,8 @@ from typing import Any, Final
 
 from pydantic import SecretStr
 
-from tillgate.django import clock, operations
-from tillgate.hooks import RemoteEvent
-from tillgate.wire import money
+from tillgate.hooks import Payment, RemoteEvent
+from tillgate.shop import enqueue_remote, money, now
 from tillgate_saleor import vault
 from tillgate_saleor.answers import moment
 from tillgate_saleor.api import Reported, SaleorError, Silent, TokenRefused, ask_costs, ask_paid_for, report
@@ -56,11 +55,11 @@ def enqueue(
         "transaction": told.pk,
         "psp_reference": psp_reference,
         "amount": money.amount_text(amount),
-        "time": moment(at or clock.now()),
+        "time": moment(at or now()),
         "message": message,
         "actions": list(actions),
     }
-    operations.enqueue_remote(PLUGIN, told.purchase.key, kind, data=data, payment_id=payment_id, refund_id=refund_id)
+    enqueue_remote(PLUGIN, told.purchase.key, kind, data=data, payment_id=payment_id, refund_id=refund_id)
 
 
 def deliver(outbox_event: RemoteEvent) -> None:
@@ -70,8 +69,8 @@ def deliver(outbox_event: RemoteEvent) -> None:
     conclude(parts_of(installation.pk, told.purchase.source))  # it is known here now, whenever Saleor gets the report
     if not installation.token:
         raise TokenRefused(f"{installation.api_url} has uninstalled the App: let it install it again, or settle this there by hand")
-    now = clock.now()
-    if (until := _resting.get(installation.pk)) and now < until <= now + _REST:  # only a clock that ran ahead gives a later time
+    present = now()
+    if (until := _resting.get(installation.pk)) and present < until <= present + _REST:  # only a clock that ran ahead gives a later time
         raise Silent(f"{installation.api_url} did not answer another report just now")
     event = Reported(
         transaction_id=told.transaction_id,
@@ -85,14 +84,14 @@ def deliver(outbox_event: RemoteEvent) -> None:
     token = SecretStr(vault.decrypt(installation.token))
     try:
         if outbox_event.name == CHARGED and outbox_event.payment is not None:
-            _look_what_it_pays(told, token, int(outbox_event.payment.id))
+            _look_what_it_pays(told, token, outbox_event.payment)
         report(installation.api_url, token, event)
     except Silent:
-        _resting[installation.pk] = clock.now() + _REST
+        _resting[installation.pk] = now() + _REST
         raise
 
 
-def _look_what_it_pays(told: Transaction, token: SecretStr, payment_id: int) -> None:
+def _look_what_it_pays(told: Transaction, token: SecretStr, payment: Payment) -> None:
     """Open a review of money that Saleor does not want, or of a wrong amount, before the report to Saleor.
 
     If Saleor rejects the query, it gets the report anyway. If it does not answer, Tillgate retries later.
@@ -101,7 +100,7 @@ def _look_what_it_pays(told: Transaction, token: SecretStr, payment_id: int) -> 
     try:
         found = ask_paid_for(api_url, token, told.transaction_id)
         if not found.is_charged:
-            tell_if_unwanted(payment_id, unwanted_detail(found.status, found.charge_status) if found.is_there else GONE)
+            tell_if_unwanted(payment, unwanted_detail(found.status, found.charge_status) if found.is_there else GONE)
     except Silent:
         raise
     except SaleorError as error:

@@ -13,7 +13,7 @@ from joserfc import jws, jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from tillgate.django import clock
+from tillgate.shop import now
 from tillgate_saleor.api import SaleorError, fetch_keys
 from tillgate_saleor.models import Installation
 
@@ -21,6 +21,8 @@ __all__ = ["BadSignature", "read_token", "verify"]
 
 _ALGORITHMS: Final = ["RS256"]
 _FETCH_EVERY: Final = timedelta(minutes=1)
+_LEEWAY_SECONDS: Final = 300
+"""The tolerated difference between this machine's clock and the Saleor's."""
 _GOOD_FOR: Final = timedelta(hours=24)
 """The plugin forgets a withdrawn key after this time at the latest."""
 
@@ -53,7 +55,7 @@ def read_token(installation: Installation, token: str) -> dict[str, Any]:
     """
     keys = _keys(installation, _kid(token, is_encoded=True))
     rules = jwt.JWTClaimsRegistry(
-        leeway=int(clock.SKEW.total_seconds()),
+        leeway=_LEEWAY_SECONDS,
         iss={"essential": True, "value": installation.api_url},
         app={"essential": True, "value": installation.app_id},
         type={"essential": True, "value": "thirdparty"},
@@ -88,7 +90,7 @@ def _kid(signed: str, *, is_encoded: bool) -> str:
 def _keys(installation: Installation, kid: str) -> KeySet:
     """Return the keys of a Saleor with the one that a signature names among them; raise `BadSignature` when it has no such key."""
     fetched_at = installation.keys_fetched_at
-    age = abs(clock.now() - fetched_at) if fetched_at else None  # the stored time may come from a clock that ran ahead
+    age = abs(now() - fetched_at) if fetched_at else None  # the stored time may come from a clock that ran ahead
     is_old = age is None or age > _GOOD_FOR
     may_fetch = age is None or _FETCH_EVERY < age <= _GOOD_FOR - _FETCH_EVERY  # they are older only if the fetch just failed
     if is_old or (may_fetch and kid not in _kids(installation.keys)):
@@ -105,7 +107,7 @@ def _keys(installation: Installation, kid: str) -> KeySet:
 def _fetch(installation: Installation) -> None:
     """Fetch a Saleor's keys. If it is unreachable, the known keys stay valid until the next try, a minute later."""
     rows = Installation.objects.filter(pk=installation.pk, keys_fetched_at=installation.keys_fetched_at)
-    fetched_at = clock.now()
+    fetched_at = now()
     if not rows.update(keys_fetched_at=fetched_at):  # another request fetches them, or just did
         installation.refresh_from_db(fields=["keys", "keys_fetched_at"])
         return

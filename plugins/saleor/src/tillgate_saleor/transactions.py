@@ -10,19 +10,25 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from django.db import transaction
-from django.db.models import Max, Q
+from django.db.models import Q
 
-from tillgate.django import clock
-from tillgate.django.models import OutboxEvent, OutboxEventKind, Payment, TimelineEntry
-from tillgate.django.operations.locking import database, locked_order
-from tillgate.django.operations.outbox import ABANDONED
-from tillgate.wire.messages import PaymentMethod
+from tillgate.hooks import Payment
+from tillgate.shop import (
+    OutboxStatus,
+    PaymentState,
+    database,
+    find_payment,
+    last_change_at,
+    locked_order,
+    now,
+    order_state,
+    remote_events,
+)
 from tillgate_saleor import bodies
 from tillgate_saleor.conf import get_settings
 from tillgate_saleor.costs import costs_of, left_to_pay, parts_of
@@ -38,6 +44,7 @@ __all__ = [
     "is_reported",
     "note",
     "paid_at",
+    "payment_id_of",
     "payment_of",
     "source_of",
     "transaction_of",
@@ -61,7 +68,7 @@ def find_purchase(order_key: str, *, lock: bool = False) -> Purchase | None:
 
 def find_transaction(installation: Installation, transaction_id: str) -> Transaction | None:
     """Return a transaction of a Saleor that started here."""
-    rows = Transaction.objects.select_related("purchase", "installation", "payment__order")
+    rows = Transaction.objects.select_related("purchase", "installation")
     return rows.filter(installation=installation, transaction_id=transaction_id).first()
 
 
@@ -82,7 +89,7 @@ def source_of(installation: Installation, source: bodies.Source) -> str:
     return source.id if is_another else source.checkout_id
 
 
-def note(installation: Installation, body: bodies.Initialize, method: PaymentMethod, amount: Decimal, return_url: str) -> Transaction:
+def note(installation: Installation, body: bodies.Initialize, method: str, amount: Decimal, return_url: str) -> Transaction:
     """Return the row of a new transaction, or the existing row if Saleor repeats a request with the same key.
 
     It has no payment yet. Its payment will follow Saleor's present request, regardless of requests in between.
@@ -96,10 +103,10 @@ def note(installation: Installation, body: bodies.Initialize, method: PaymentMet
         values = {
             "purchase": purchase,
             "idempotency_key": body.idempotency_key,
-            "method": method.value,
+            "method": method,
             "amount": amount,
             "return_url": return_url,
-            "created_at": clock.now(),
+            "created_at": now(),
         }
         rows = Transaction.objects.select_related("purchase")
         begun, _ = rows.get_or_create(installation=installation, transaction_id=body.transaction.id, defaults=values)
@@ -133,13 +140,13 @@ def _is_more_wanted(installation: Installation, parts: list[Purchase], costs: De
 
 def _is_known_to_be_paid(purchase: Purchase) -> bool:
     """Tell whether a purchase is paid and Saleor has accepted the report: a later request then asks for additional money."""
-    return bool(purchase.paid_reference) and is_reported(purchase.paid_reference)
+    return bool(purchase.paid_reference) and is_reported(purchase.key, purchase.paid_reference)
 
 
-def is_reported(reference: str) -> bool:
-    """Tell whether Saleor has accepted the report that a payment is paid."""
-    told = OutboxEvent.objects.filter(kind=OutboxEventKind.REMOTE, name=CHARGED, done_at__isnull=False)
-    return told.filter(payment__reference=reference).exclude(outcome=ABANDONED).exists()
+def is_reported(order_key: str, reference: str) -> bool:
+    """Tell whether Saleor has accepted the report that a payment of an order is paid."""
+    told = [event for event in remote_events(PLUGIN, order_key=order_key, name=CHARGED) if event.status is OutboxStatus.DELIVERED]
+    return any(event.payment is not None and event.payment.reference == reference for event in told)
 
 
 def _number(source: bodies.Source) -> str:
@@ -154,42 +161,45 @@ def _number(source: bodies.Source) -> str:
     return f"{source.typename.upper()}-{short[:8].upper()}"
 
 
-def paid_at(payment_id: int) -> datetime:
+def paid_at(payment: Payment) -> datetime:
     """Return the time for the report that a payment is paid: now, or later than all earlier reports if the clock was set back.
 
     An earlier failure report may have a time in the future, and Saleor uses the later report of the two.
     """
-    now = clock.now()
-    known = TimelineEntry.objects.filter(payment=payment_id, at__gt=now).aggregate(last=Max("at"))["last"]
-    return known + timedelta(seconds=1) if known else now
+    present, known = now(), last_change_at(payment.id)
+    return known + timedelta(seconds=1) if known is not None and known > present else present
 
 
-def transaction_of(payment_id: int | str, data: Mapping[str, Any]) -> Transaction | None:
+def transaction_of(payment: Payment) -> Transaction | None:
     """Return the transaction that gets the reports of a payment: the last one that requested it."""
     rows = Transaction.objects.select_related("purchase", "installation")
-    return rows.filter(Q(payment_id=int(payment_id)) | Q(pk=data.get(DATA_KEY))).order_by("-pk").first()
+    return rows.filter(Q(payment=int(payment.id)) | Q(pk=payment.data.get(DATA_KEY))).order_by("-pk").first()
 
 
-def payment_of(begun: Transaction) -> Payment | None:
-    """Return the payment of a transaction, even if a process died before it stored the link."""
-    if begun.payment is not None:
-        return begun.payment
-    payments = Payment.objects.select_related("order")
-    for payment in payments.filter(order__plugin=PLUGIN, order__key=begun.purchase.key).order_by("-pk"):
-        if payment.data.get(DATA_KEY) == begun.pk:
-            return payment
-    return None
+def payment_id_of(begun: Transaction | None) -> str:
+    """Return the id of the payment of a transaction, even if a process died before it stored the link; empty if there is none."""
+    if begun is None or begun.payment_id is not None:
+        return str(begun.payment_id) if begun else ""
+    order = order_state(PLUGIN, begun.purchase.key)
+    started = (payment.id for payment in reversed(order.payments) if payment.data.get(DATA_KEY) == begun.pk) if order else ()
+    return next(iter(started), "")
 
 
-def attach(begun: Transaction, payment: Payment) -> bool:
+def payment_of(begun: Transaction | None) -> PaymentState | None:
+    """Return the payment of a transaction, found as `payment_id_of` does."""
+    payment_id = payment_id_of(begun)
+    return find_payment(PLUGIN, payment_id=payment_id) if payment_id else None
+
+
+def attach(begun: Transaction, payment: PaymentState) -> bool:
     """Store the payment of a transaction, and return whether the transaction gets its reports from now on.
 
     It gets none if the payment ended in between and another transaction got the report.
     """
-    with locked_order(payment.order_id):
-        fresh = Payment.objects.get(pk=payment.pk)
-        if payment.data.get(DATA_KEY) != begun.pk and not fresh.is_open:
+    with locked_order(PLUGIN, payment.order.key) as order:
+        fresh = order.payment(payment.id)
+        if payment.data.get(DATA_KEY) != begun.pk and not (fresh and fresh.is_open):
             return False
-        Transaction.objects.filter(pk=begun.pk).update(payment=payment)
-    begun.payment = payment
+        Transaction.objects.filter(pk=begun.pk).update(payment_id=int(payment.id))
+    begun.payment_id = int(payment.id)
     return True

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tillgate.django.models import OutboxEvent, OutboxEventKind, Payment
-from tillgate.django.operations.locking import locked_order
-from tillgate.django.operations.reviews import open_review
-from tillgate.lifecycle import ReviewReason
+from tillgate.hooks import Payment
+from tillgate.shop import locked_order, open_review
+from tillgate_saleor.plugin import PLUGIN
 from tillgate_saleor.transactions import find_purchase
 
 __all__ = ["GONE", "PAID_CHARGE_STATUSES", "tell_if_unwanted", "unwanted_detail"]
@@ -32,21 +31,16 @@ def unwanted_detail(status: str | None, charge_status: str | None) -> str:
     return "Saleor holds the order's money already, from elsewhere" if charge_status in PAID_CHARGE_STATUSES else ""
 
 
-def tell_if_unwanted(payment_id: int, detail: str) -> None:
+def tell_if_unwanted(payment: Payment, detail: str) -> None:
     """Open a review of money that Saleor does not want, if it has paid a purchase here, or is about to.
 
     All other money has its review already; refunded money needs none.
     """
     if not detail:
         return
-    order_id = Payment.objects.values_list("order_id", flat=True).get(pk=payment_id)
-    with locked_order(order_id) as order:
-        payment = Payment.objects.get(pk=payment_id)
-        purchase = find_purchase(order.key)
-        if purchase is None or payment.refunded_amount >= payment.amount:
+    with locked_order(PLUGIN, payment.order.key) as order:
+        held, purchase = order.payment(payment.id), find_purchase(order.key)
+        if purchase is None or held is None or held.refunded_amount >= held.amount:
             return
-        told = OutboxEvent.objects.filter(payment=payment, kind=OutboxEventKind.PAYMENT_PAID)
-        if purchase.paid_reference != payment.reference and not told.filter(done_at__isnull=True).exists():
-            return
-        message = f"Payment {payment.reference}: it was paid, but {detail}."
-        open_review(ReviewReason.PAID_NOT_PAYABLE, message, "saleor", order=order, payment=payment, account=payment.account)
+        if purchase.paid_reference == held.reference or held.awaits_delivery:
+            open_review(held.id, f"Payment {held.reference}: it was paid, but {detail}.", actor=PLUGIN)

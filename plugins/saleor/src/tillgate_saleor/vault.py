@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings as project
 
-from tillgate.errors import ConfigurationError
+from tillgate import ConfigurationError
 from tillgate_saleor.conf import get_settings
 
 __all__ = ["decrypt", "encrypt", "rotate"]

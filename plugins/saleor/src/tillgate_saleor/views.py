@@ -10,8 +10,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST, require_safe
 from pydantic import SecretStr
 
-from tillgate.django.operations.locking import without_atomic_requests
-from tillgate.django.views import open_to_all
+from tillgate.shop import open_to_all, without_atomic_requests
 from tillgate_saleor.api import SaleorError
 from tillgate_saleor.installing import OriginNotAllowed, install
 from tillgate_saleor.manifest import manifest

@@ -14,8 +14,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostE
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from tillgate.django.operations.locking import without_atomic_requests
-from tillgate.django.views import open_to_all
+from tillgate.shop import open_to_all, without_atomic_requests
 from tillgate_saleor import paying, refunds
 from tillgate_saleor.answers import Answer
 from tillgate_saleor.bodies import BadBody, read_body

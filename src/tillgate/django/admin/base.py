@@ -10,6 +10,7 @@ from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db import DataError, models
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -23,9 +24,15 @@ from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE
 from tillgate.errors import InvalidRequest
 
-__all__ = ["ReadOnlyAdmin", "common_context", "need"]
-
 Row = TypeVar("Row", bound=models.Model)
+
+
+class ValueFilter(admin.SimpleListFilter):
+    """A filter by one value of the column that `parameter_name` names. A subclass gives the values."""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Row]) -> QuerySet[Row]:
+        """Return the rows with the chosen value."""
+        return queryset.filter(**{str(self.parameter_name): self.value()}) if self.value() else queryset
 
 
 class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  # generic only for the type checker
@@ -40,17 +47,10 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
     class Media:
         css: ClassVar = {"all": ("tillgate/admin.css",)}
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return false."""
+    def _has_no_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return false."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return false."""
-        return False
+    has_add_permission = has_change_permission = has_delete_permission = _has_no_permission
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list with the count of open reviews."""
@@ -58,10 +58,7 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         return _unframed(super().changelist_view(request, {**context, **(extra_context or {})}))
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
-        """Return the list for an address. An address with an invalid filter value leads to the whole list, not to an error.
-
-        Django's own filters handle most values, but not a NUL on PostgreSQL or a year outside the calendar.
-        """
+        """Return the list for an address. An invalid filter value, such as NUL on PostgreSQL, leads to the whole list."""
         try:
             return super().get_changelist_instance(request)
         except (ValueError, OverflowError, DataError) as error:
@@ -118,12 +115,12 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
         return reverse(name, args=[row.pk], current_app=self.admin_site.name)
 
     def ask_to_press_again(self, request: HttpRequest, back: str) -> HttpResponse:
-        """Redirect with a message: a user who logs in again after a press arrives by GET, without the form's data."""
+        """Redirect with a message: after a new login, the browser sends GET without the form's data."""
         messages.warning(request, gettext("Nothing was done. Please press the button again."))
         return HttpResponseRedirect(back)
 
     def refuse(self, request: HttpRequest, error: Exception, back: str, mask: Mask) -> HttpResponse:
-        """Redirect with a message that says why nothing was done."""
+        """Redirect with the error as a message."""
         detail = f"USD {error.value} {error.remedy}" if isinstance(error, InvalidRequest) and error.field == "amount" else str(error)
         messages.error(request, mask.text(detail))
         return HttpResponseRedirect(back)
@@ -134,7 +131,7 @@ def common_context(request: HttpRequest, site: str) -> dict[str, Any]:
     may_look = request.user.has_perm("tillgate.view_review")
     return {
         "needs_review": Review.objects.filter(resolved_at__isnull=True).count() if may_look else 0,
-        "needs_person_url": reverse("admin:tillgate_review_changelist", current_app=site),
+        "reviews_url": reverse("admin:tillgate_review_changelist", current_app=site),
         "may_refund": request.user.has_perm(MAY_REFUND),
         "may_resolve": request.user.has_perm(MAY_RESOLVE),
     }

@@ -18,8 +18,6 @@ from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import badge, newest, timeline_of
 
-__all__ = ["OrderAdmin"]
-
 _PAID = words.Word(_("paid"), "check", "good")
 _CLOSED = words.Word(_("closed by the shop"), "lock")
 _UNPAID = words.Word(_("not paid"), "clock", "wait")

@@ -18,7 +18,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from tillgate.django import clock, operations
-from tillgate.django.admin.base import ReadOnlyAdmin, need
+from tillgate.django.admin.base import ReadOnlyAdmin, ValueFilter, need
 from tillgate.django.forms import METHOD_LABELS, RefundForm
 from tillgate.django.models import NOTHING, Order, Payment, Review
 from tillgate.django.operations.refunds import record_external_refund, refundable
@@ -40,31 +40,23 @@ from tillgate.errors import TillgateError
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
 from tillgate.wire import money
 
-__all__ = ["PaymentAdmin"]
-
 _MOST_ORDERS_OF_A_KEY = 100
 
 
-class _StatusFilter(admin.SimpleListFilter):
+class _StatusFilter(ValueFilter):
     title = _("status")
     parameter_name = "status"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         return [(status, word.label) for status, word in words.PAYMENT_STATUSES.items()]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Payment]) -> QuerySet[Payment]:
-        return queryset.filter(status=self.value()) if self.value() else queryset
 
-
-class _MethodFilter(admin.SimpleListFilter):
+class _MethodFilter(ValueFilter):
     title = _("payment method")
     parameter_name = "method"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         return [(method.value, label) for method, label in METHOD_LABELS.items()]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Payment]) -> QuerySet[Payment]:
-        return queryset.filter(method=self.value()) if self.value() else queryset
 
 
 class _PaymentList(ChangeList):
@@ -141,17 +133,16 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
 
     @admin.display(description=_("started"), ordering="created_at")
     def shown_created(self, payment: Payment) -> str:
-        """Return when it was started."""
-        at = payment.created_at
-        return date_format(clock.local(at), "SHORT_DATETIME_FORMAT")
+        """Return the time of its start."""
+        return date_format(clock.local(payment.created_at), "SHORT_DATETIME_FORMAT")
 
     @admin.display(description=_("account"))
     def shown_account(self, payment: Payment) -> str:
-        """Return the account, and whether it is one for tests."""
+        """Return the account, marked if it is a sandbox."""
         return gettext("%(account)s (sandbox)") % {"account": payment.account} if payment.sandbox else payment.account
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the three acts."""
+        """Add the three actions."""
         actions = {"refund": self.refund_view, "record-external-refund": self.enter_view, "query": self.query_view}
         return [*(self.action_url(suffix, view) for suffix, view in actions.items()), *super().get_urls()]
 
@@ -160,7 +151,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         refunds = list(row.refunds.order_by("id"))
         mask = Mask([row], refunds)
         entries = row.order.timeline.filter(Q(payment=row) | Q(payment__isnull=True))
-        told = newest(row.outbox_events.all())
+        events = newest(row.outbox_events.all())
         left = refundable(row)
         refunded_amount = money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED)
         return {
@@ -179,8 +170,8 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             "seen": refunds[-1].pk if refunds else 0,
             "read": next((one.version for one in row.reviews.filter(reason=ReviewReason.CHANGED_AFTER_PAID, resolved_at=None)), ""),
             "query_url": self.action_address("query", row),
-            "outbox_events": [(one, mask.text(one.fault)) for one in told],
-            "told": told,
+            "event_rows": [(one, mask.text(one.fault)) for one in events],
+            "events": events,
             "notifications": [(one, mask.evidence(one.evidence)) for one in row.kept_notifications.order_by("-received_at", "-id")],
             "reviews": [(one, words.reason(one.reason), mask.text(one.message), self.page_url(one)) for one in row.reviews.order_by("id")],
         }
@@ -189,9 +180,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         """Ask for confirmation of a refund, and run it after the answer."""
         payment = self.find(request, object_id)
         need(request, MAY_REFUND)
-        if request.method == "POST":
-            return self._refund(request, payment)
-        return self._ask_to_refund(request, payment)
+        return (self._refund if request.method == "POST" else self._ask_to_refund)(request, payment)
 
     def _ask_to_refund(self, request: HttpRequest, payment: Payment) -> HttpResponse:
         """Show the refund before it runs. The form carries an idempotency key, and the refunds that the page showed."""
@@ -217,13 +206,13 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             "left": left,
             "left_after": money.left_of(left, [form.cleaned_data["amount"] if is_sure else NOTHING]),
             "review": review,
-            "review_sentence": Mask([payment]).text(review.message) if review else "",
+            "review_message": Mask([payment]).text(review.message) if review else "",
             "review_reason": words.reason(review.reason) if review else "",
             "seen": newest.pk if newest else 0,
             "press": secrets.token_urlsafe(12),
             "page_url": self.page_url(review or payment),
         }
-        return self.show(request, "tillgate/admin/refund.html", gettext("Give money back"), context)
+        return self.show(request, "tillgate/admin/refund.html", gettext("Refund"), context)
 
     def _review(self, payment: Payment, given: str | None) -> Review | None:
         """Return the review that the refund resolves, if it is about this payment. Another user may have resolved it already."""
@@ -266,7 +255,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             entered = record_external_refund(payment.pk, amount, staff=staff_of(request), seen=seen, read=read)
         except (operations.RefundNotPossible, TillgateError) as error:
             return self.refuse(request, error, self.page_url(payment), Mask([payment]))
-        messages.success(request, gettext("Entered: USD %(amount)s was refunded elsewhere.") % {"amount": entered.amount})
+        messages.success(request, gettext("Recorded: an external refund of USD %(amount)s.") % {"amount": entered.amount})
         return HttpResponseRedirect(self.page_url(payment))
 
     def query_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -275,6 +264,6 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         if request.method != "POST":
             return self.ask_to_press_again(request, self.page_url(payment))
         done = operations.poll_now(payment, staff_of(request))
-        said = gettext("Asked the gateway: %(answer)s.") % {"answer": Mask([payment]).text(done.message)}
+        said = gettext("Polled the gateway: %(answer)s.") % {"answer": Mask([payment]).text(done.message)}
         messages.add_message(request, messages.SUCCESS if done.resolved else messages.WARNING, said)
         return HttpResponseRedirect(self.page_url(payment))

@@ -1,4 +1,4 @@
-"""Needs a staff: what happened, in a sentence, with its evidence and the acts that resolve it."""
+"""Reviews: the message of each, its evidence, and the actions that resolve it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from tillgate.django import operations
-from tillgate.django.admin.base import ReadOnlyAdmin, need
+from tillgate.django.admin.base import ReadOnlyAdmin, ValueFilter, need
 from tillgate.django.models import Refund, Review, TimelineEntry
 from tillgate.django.operations import ReviewAction
 from tillgate.django.staff import words
@@ -27,15 +27,13 @@ from tillgate.errors import TillgateError
 from tillgate.lifecycle import RefundStatus
 from tillgate.wire import money
 
-__all__ = ["ReviewAdmin"]
-
 _ABOUT_REFUNDS = (ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND)
-"""The acts that need the permission to refund as well."""
+"""The actions that need the permission to refund as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Button:
-    """One act as it is offered."""
+    """The button of an action."""
 
     action: str
     label: str
@@ -44,7 +42,7 @@ class _Button:
 
 @dataclass(frozen=True, slots=True)
 class _Card:
-    """One review as it is shown."""
+    """One review on a page."""
 
     row: Review
     reason: str
@@ -56,15 +54,15 @@ class _Card:
     order_url: str
     seen: int
     made: Decimal | None
-    """What a refund that was refused here, and was made, refunded."""
+    """The amount of the review's refund, which the gateway may have made."""
     refunded_amount: Decimal
-    """What of the payment the ledger hold to be refunded, for who enters more."""
+    """The amount of the payment that Tillgate has as refunded."""
     waiting: Refund | None
-    """What is withdrawn, if that is done."""
+    """The refund that staff can withdraw."""
 
 
 class _ResolvedFilter(admin.SimpleListFilter):
-    """Open ones unless others are asked for."""
+    """The open reviews, unless the address names others."""
 
     title = _("state")
     parameter_name = "state"
@@ -83,7 +81,7 @@ class _ResolvedFilter(admin.SimpleListFilter):
         return queryset.filter(resolved_at__isnull=self.value() != "resolved")
 
 
-class _ReasonFilter(admin.SimpleListFilter):
+class _ReasonFilter(ValueFilter):
     title = _("reason")
     parameter_name = "reason"
 
@@ -91,13 +89,10 @@ class _ReasonFilter(admin.SimpleListFilter):
         met = Review.objects.order_by("reason").values_list("reason", flat=True).distinct()
         return [(stored, words.reason(stored)) for stored in met]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Review]) -> QuerySet[Review]:
-        return queryset.filter(reason=self.value()) if self.value() else queryset
-
 
 @admin.register(Review)
 class ReviewAdmin(ReadOnlyAdmin[Review]):
-    """What needs review, the oldest first, since it has waited longest."""
+    """Reviews, the oldest first, since it has waited longest."""
 
     list_display = ("message",)
     list_filter = (_ResolvedFilter, _ReasonFilter, ("account", admin.AllValuesFieldListFilter))
@@ -109,17 +104,17 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
     page_template = "tillgate/admin/review.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Review]:
-        """Return reviews with what is shown of them, in one statement however many."""
+        """Return reviews with their related rows, in one statement for any number of reviews."""
         reviews: QuerySet[Review] = super().get_queryset(request)
         return reviews.select_related("order", "payment", "refund", "outbox_event")
 
     def get_search_results(self, request: HttpRequest, queryset: QuerySet[Review], search_term: str) -> tuple[QuerySet[Review], bool]:
-        """Search by what is indexed."""
+        """Search indexed columns only."""
         term = search_term.strip()
         return queryset.filter(Q(payment__reference=term.upper()) | Q(order__key=term)) if term else queryset, False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show what needs review as cards with buttons."""
+        """Show the reviews as cards with buttons."""
         response = super().changelist_view(request, extra_context)
         if isinstance(response, TemplateResponse) and response.context_data and "cl" in response.context_data:
             rows = list(response.context_data["cl"].result_list)
@@ -127,11 +122,11 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         return response
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the acts."""
+        """Add the actions."""
         return [self.action_url("action", self.action_view), *super().get_urls()]
 
     def page_context(self, request: HttpRequest, row: Review) -> dict[str, Any]:
-        """Return one matter and the timeline of what it is about."""
+        """Return one review and the timeline of its subject."""
         entries = TimelineEntry.objects.none()
         if row.order_id:
             entries = TimelineEntry.objects.filter(order_id=row.order_id)
@@ -144,7 +139,7 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         }
 
     def action_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Do what the person chose."""
+        """Take the chosen action."""
         review = self.find(request, object_id)
         if request.method != "POST":
             return self.ask_to_press_again(request, self.page_url(review))
@@ -173,12 +168,9 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
     def _card(self, request: HttpRequest, row: Review, mask: Mask, refunds: list[Refund]) -> _Card:
         may_resolve, may_refund = request.user.has_perm(MAY_RESOLVE), request.user.has_perm(MAY_REFUND)
         sees_payment, sees_order = request.user.has_perm("tillgate.view_payment"), request.user.has_perm("tillgate.view_order")
-        actions = [
-            action for action in operations.actions_for(row, refunds) if may_resolve and (may_refund or action not in _ABOUT_REFUNDS)
-        ]
-        actions = [
-            action for action in actions if sees_payment or action is not ReviewAction.REFUND
-        ]  # it is asked about on the payment's page
+        actions = [one for one in operations.actions_for(row, refunds) if may_resolve and (may_refund or one not in _ABOUT_REFUNDS)]
+        if not sees_payment and ReviewAction.REFUND in actions:
+            actions.remove(ReviewAction.REFUND)  # its page belongs to the payment
         evidence = mask.evidence(row.evidence)
         if row.outbox_event and row.outbox_event.fault:
             evidence.append((gettext("the shop's error"), mask.text(row.outbox_event.fault)))
@@ -198,7 +190,7 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         )
 
     def _address(self, action: ReviewAction, row: Review) -> str:
-        """Return where an act is done: a refund asks first whether it is meant."""
+        """Return the address of an action. A refund has a page of its own, for confirmation."""
         if action is not ReviewAction.REFUND or row.payment is None:
             return self.action_address("action", row)
         refund = reverse("admin:tillgate_payment_refund", args=[row.payment.pk], current_app=self.admin_site.name)

@@ -14,12 +14,11 @@ from types import FrameType
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error as DatabaseFault
 from django.db import connections
+from django.utils import timezone
 
 from tillgate.django import clock
 from tillgate.django.models import Payment
 from tillgate.django.operations.locking import database
-
-__all__ = ["Stop", "Voice", "require_tables", "say", "stopped_by_signals", "unusable"]
 
 
 class Stop:
@@ -85,7 +84,7 @@ class Voice:
             self._say(line)
 
     def _say(self, line: str) -> None:
-        time_of_day = f"{clock.local(clock.now()):%H:%M:%S} " if self._tells_time else ""
+        time_of_day = f"{clock.local(timezone.now()):%H:%M:%S} " if self._tells_time else ""
         say(self._command, time_of_day + line)
 
 

@@ -17,11 +17,11 @@ __all__ = ["account_of", "dialect_of", "find_account", "is_made_by", "maker_if_k
 _log = logging.getLogger("tillgate")
 
 _PINNED: Final = ("merchant_no", "base_url", "sandbox")
-"""What of the account that made it a payment keeps."""
+"""The fields of its account that a payment keeps."""
 
 
 def find_account(alias: str) -> Account:
-    """Return the account of an alias; raise `ConfigurationError` when nobody knows it."""
+    """Return the account of an alias; raise `ConfigurationError` for an unknown one."""
     account = get_settings().accounts.get(alias) or hooks.plugin_manager().hook.tillgate_account(alias=alias)
     if isinstance(account, Account):
         return account
@@ -30,6 +30,8 @@ def find_account(alias: str) -> Account:
 
 def account_of(payment: Payment) -> Account:
     """Return the account that made a payment; another merchant's answers about it would prove nothing (I1)."""
+    if payment.maker is not None:
+        return payment.maker
     account = find_account(payment.account)
     for name in _PINNED:
         value = getattr(payment, name)
@@ -47,7 +49,7 @@ def is_made_by(payment: Payment, account: Account | None) -> bool:
 
 
 def _account_if_known(payment: Payment) -> Account | None:
-    """Return the account of a payment's alias, whoever's it is by now; None when nobody knows it, or the plugin that keeps it fails."""
+    """Return the account that has a payment's alias now; None when it is unknown, or the plugin that keeps it fails."""
     try:
         return find_account(payment.account)
     except TillgateError:
@@ -65,5 +67,5 @@ def maker_if_known(payment: Payment) -> Account | None:
 
 def dialect_of(payment: Payment) -> Dialect:
     """Return how a payment's gateway speaks; as the reference does, when its account is gone."""
-    account = _account_if_known(payment)
+    account = payment.maker or _account_if_known(payment)
     return account.dialect if account else REFERENCE

@@ -1,7 +1,7 @@
-"""The acts by which a person resolves what needs one: one table says which act fits which reason, and nothing else is done.
+"""The review actions by which staff resolve reviews: the table of policies says which action fits which reason.
 
-An act that the network takes part in runs outside transactions like every other operation; one that comes too late, because somebody else
-resolved the matter in the meantime, changes nothing and says who it was.
+An action that uses the network runs outside transactions like every other operation. An action on a review that is resolved by then
+changes nothing and names the colleague who resolved the review.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from typing import Final
 
 from django.db.models import QuerySet
 
-from tillgate.django import clock
-from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
+from tillgate.django.models import Order, OutboxEventKind, Payment, Refund, Review
 from tillgate.django.operations.locking import in_the_shops_hands, locked_order, outside_transactions
 from tillgate.django.operations.outbox import AGAIN, abandon, deliver, deliver_remote, retry
 from tillgate.django.operations.payments import accept_as_paid, apply_answer, ask, claim_poll, decide_about, force_expire
 from tillgate.django.operations.refunds import record_external_refund, refund, refundable, settle_by_staff, withdraw
 from tillgate.django.operations.reviews import ITSELF, UNAPPLIED_REASONS, is_over, resolve
-from tillgate.django.operations.status import reopen_order
+from tillgate.django.operations.status import queue_event, reopen_order
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
 from tillgate.lifecycle import POLICIES, Answer, PaymentStatus, RefundStatus, ReviewAction, ReviewReason
@@ -33,7 +32,7 @@ __all__ = ["ActionNotPossible", "Done", "ReviewAction", "actions_for", "poll_now
 _AS_READ: Final = frozenset(
     {ReviewAction.FORCE_EXPIRE, ReviewAction.ACCEPT_AS_PAID, ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.DISMISS}
 )
-"""Actions by which staff answer for what the review says."""
+"""Actions by which staff vouch for the statement of a review."""
 
 
 class ActionNotPossible(Exception):
@@ -42,7 +41,7 @@ class ActionNotPossible(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What came of an act: whether the matter is resolved now, a sentence, and the refund if one was asked for."""
+    """The result of an action: whether the review is resolved now, a message, and the refund if the action made one."""
 
     resolved: bool
     message: str
@@ -51,7 +50,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Given:
-    """What a person gave with the act."""
+    """The input of staff."""
 
     staff: str
     note: str
@@ -63,9 +62,9 @@ class _Given:
 
 
 def actions_for(review: Review, refunds: Iterable[Refund] | None = None) -> tuple[ReviewAction, ...]:
-    """Return the acts that fit a review, the likeliest first; none once it is resolved.
+    """Return the actions that fit a review, the likeliest first; none once the review is resolved.
 
-    `refunds` are those of its payment, where they are at hand: of a payment whose refunds have all been sent, none can be withdrawn.
+    `refunds` are those of its payment, if the caller has them. Without a queued refund there is nothing to withdraw.
     """
     if review.resolved_at:
         return ()
@@ -79,27 +78,27 @@ def actions_for(review: Review, refunds: Iterable[Refund] | None = None) -> tupl
 
 def _fitting(review: Review) -> tuple[ReviewAction, ...]:
     if review.reason == ReviewReason.SIGNATURE_MISMATCH and review.payment_id is None:
-        return (ReviewAction.DISMISS,)  # a creation met it, and what a query says proves nothing of how creations are signed
+        return (ReviewAction.DISMISS,)  # a creation raised it, and the answer to a query proves nothing about the signing of creations
     policy = POLICIES.get(ReviewReason(review.reason)) if review.reason in POLICIES else None
     fitting = policy.actions if policy else (ReviewAction.DISMISS,)
     return fitting if review.reported_paid else tuple(action for action in fitting if action is not ReviewAction.ACCEPT_AS_PAID)
 
 
 def _unfit(review: Review) -> ReviewAction | None:
-    """Return the act that is no end of what no answer has settled: a payment that stays open keeps its order waiting for ever."""
+    """Return the action that does not end an unapplied answer: an open payment would keep its order waiting for ever."""
     if review.reason not in UNAPPLIED_REASONS or review.payment is None:
         return None
     return ReviewAction.DISMISS if review.payment.is_open else ReviewAction.FORCE_EXPIRE
 
 
 def _unsent(review: Review) -> QuerySet[Refund]:
-    """Return the refunds of the payment in question of which nobody has heard yet, and that may still go out."""
+    """Return the refunds of the payment that have no outcome yet and may still leave, the newest first."""
     unsent = (RefundStatus.QUEUED, RefundStatus.SENDING)
     return Refund.objects.filter(payment=review.payment_id, status__in=unsent).order_by("-pk")
 
 
 def to_withdraw(review: Review, refunds: Iterable[Refund] | None = None) -> Refund | None:
-    """Return what `withdraw` gives up: the refund in question, or of a payment the newest that waits. `refunds` are as in `actions_for`."""
+    """Return the refund that `withdraw` cancels: the review's own, or the payment's newest queued one. `refunds` as in `actions_for`."""
     unsent = _unsent(review) if refunds is None else sorted(refunds, key=lambda one: -one.pk)
     return review.refund or next((one for one in unsent if one.status == RefundStatus.QUEUED), None)
 
@@ -116,13 +115,13 @@ def take_action(
     read: str = "",
     withdraws: int | None = None,
 ) -> Done:
-    """Do what a person chose about a review.
+    """Do an action that staff chose for a review.
 
-    `amount` is for the two acts about refunds, `note` for accepting and for letting expire; `seen` is as in `refund`, and `press` is kept
-    with the refund. `read` is the review's `mark` when it was shown: what says something else by now is not resolved by a person's word.
-    `withdraws` is the refund that was shown to be withdrawn, which `to_withdraw` says: pressed twice, no other is.
+    `amount` is for the two actions about refunds, `note` for dismissing and for marking as expired; `seen` is as in `refund`, and the
+    refund stores `press`. `read` is the review's `mark` from the form: staff cannot resolve a review with other facts. `withdraws` is the
+    refund from the form, by `to_withdraw`: a second press withdraws no other refund.
 
-    Raises `ActionNotPossible`, `RefundNotPossible` or `InvalidRequest`, and nothing was done.
+    Raises `ActionNotPossible`, `RefundNotPossible` or `InvalidRequest` without any change.
     """
     outside_transactions("take_action")
     rows = Review.objects.select_related("order", "payment__order", "refund__payment", "outbox_event")
@@ -149,12 +148,12 @@ def _too_late(review: Review) -> Done:
 
 
 def _ended(review: Review, done: Done, given: _Given) -> Done:
-    """Return what came of asking where that, or somebody else meanwhile, has ended the matter."""
+    """Return the result of a query that has ended the review, or after which a colleague has resolved it."""
     return replace(done, resolved=True) if review.resolved_by in (given.staff, ITSELF) else _too_late(review)
 
 
 def poll_now(payment: Payment, staff: str) -> Done:
-    """Ask the gateway about a payment now, and say what it answered; resolved means that the answer is in order."""
+    """Query the gateway about a payment now, and report its answer; resolved means that the answer is in order."""
     outside_transactions("poll_now")
     _, done = _look(payment, staff)
     return done
@@ -180,7 +179,7 @@ def _query(review: Review, given: _Given) -> Done:
 
 
 def _ask_about(review: Review, payment: Payment, given: _Given) -> tuple[Answer | None, Done]:
-    """Ask the gateway about a payment now, and end the matter if the answer does."""
+    """Query the gateway about a payment now, and end the review if the answer does."""
     answer, done = _look(payment, given.staff)
     review.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
     if review.resolved_at:
@@ -210,7 +209,7 @@ def _tell_again(review: Review, given: _Given) -> Done:
     assert payment is not None
     with locked_order(payment.order_id) as order:
         review.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
-        if review.resolved_at:  # in the same moment; whoever resolves it has the order's lock too
+        if review.resolved_at:  # in the same moment: resolving takes the order's lock too
             return _too_late(review)
         payment.refresh_from_db(fields=["status"])
         if order.paid_by_id or payment.status != PaymentStatus.PAID:
@@ -223,14 +222,10 @@ def _tell_again(review: Review, given: _Given) -> Done:
         outbox_event = order.outbox_events.filter(payment=payment, kind=OutboxEventKind.PAYMENT_PAID, done_at__isnull=True).first()
         about = {AGAIN: review.pk}
         if outbox_event is not None:
-            outbox_event.data = about  # whatever else it was about may be resolved before it is its turn
+            outbox_event.data = about  # its former subject may be resolved before its turn
             outbox_event.save(update_fields=["data"])
         else:
-            now = clock.now()
-            outbox_event = OutboxEvent(
-                order=order, payment=payment, kind=OutboxEventKind.PAYMENT_PAID, data=about, created_at=now, due_at=now
-            )
-            outbox_event.save(force_insert=True)
+            outbox_event = queue_event(order, OutboxEventKind.PAYMENT_PAID, payment=payment, data=about)
             record("event.requeued", order, f"staff:{given.staff}", "the shop is told again that it is paid", payment=payment)
     deliver(payment.order_id)
     outbox_event.refresh_from_db()
@@ -300,7 +295,7 @@ def _dismiss(review: Review, given: _Given) -> Done:
         return _resolved(review, given.note, given, dismissed=True)
     with locked_order(review.order_id):
         review.refresh_from_db(fields=["facts", "version", "reported_paid"])
-        if given.read and given.read != review.version:  # the order's lock keeps it from being told anew
+        if given.read and given.read != review.version:  # no update can come now: this process has the order's lock
             raise _says_something_else(review)
         # It would go out although the money is to stay.
         if ReviewAction.REFUND in _fitting(review) and (unsent := _unsent(review).first()):
@@ -314,7 +309,7 @@ def _force_expire(review: Review, given: _Given) -> Done:
     if not given.note:
         raise ActionNotPossible("a note must say how it is known that nobody paid, or where the money is settled")
     newest = review.payment.reviews.latest("pk").pk
-    # Asked once more, since what a person saw there may be an hour old.
+    # A second query: the staff's reading may be an hour old.
     answer, done = _ask_about(review, review.payment, given)
     if answer is None or done.resolved:
         return done

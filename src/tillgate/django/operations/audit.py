@@ -1,8 +1,8 @@
-"""The audit: the ledger, compared with what the gateway and the shops say. It changes no row, and sends nothing but signed queries.
+"""The audit: it compares the ledger with the gateway and the shops. It changes no row, and sends nothing but signed queries.
 
-Payments are read in batches, asked about as the worker asks, and judged by `books`. While that goes on others go on writing, so nothing
-counts as a difference at the first look: a payment that changed while the gateway was asked is asked about again, and the ledger of an
-order are read again under its lock, where nobody is in the middle of a change.
+It reads payments in batches, queries them as the worker does, and judges them by `ledger`. Other processes go on writing, so no first
+finding counts: a payment that changed during its query is queried again, and the rows of an order are read again under its lock, where no
+change is half done.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def audit(
 ) -> Iterator[Difference]:
     """Yield every difference about the payments that were started in a period: at `since` or later, and before `until`.
 
-    What could not be asked is yielded too, as `not-asked`: what was not polled is not known to be right. `account` limits the audit to
-    one account; `connections` bounds the queries under way, as `POLL_CONNECTIONS` unless given, and with 1 everything happens in this
+    A failed query is a difference too, `not-asked`: such a payment is not known to be right. `account` limits the audit to
+    one account; `connections` bounds the queries at a time, as `POLL_CONNECTIONS` unless given, and with 1 everything happens in this
     thread; `progress` hears after every batch how far it is; once `stop` says so, it ends early.
     """
     started = Payment.objects.filter(created_at__gte=since, created_at__lt=until)
@@ -106,7 +106,7 @@ def audit(
 
 
 class _Unasked:
-    """What could not be asked about, for one reason."""
+    """The payments or orders without an answer, for one reason."""
 
     def __init__(self) -> None:
         self._count, self._named, self._detail = 0, list[str](), ""
@@ -220,7 +220,7 @@ class _Audit:
             self.audited.paid_there_amount = money.total([self.audited.paid_there_amount, answer.transaction.amount or NOTHING])
 
     def _of_order(self, ledger: OrderLedger) -> Iterator[Difference]:
-        """Yield where the ledger of an order differ among themselves or from what its shop says."""
+        """Yield where the rows of an order differ from each other or from the shop."""
         found, fault = _judge_order(ledger)
         if found:
             with locked_order(ledger.order.pk):
@@ -239,7 +239,7 @@ def _reviews_of(payment: Payment) -> Iterable[Review]:
 
 
 def _doubles(batch: list[Payment]) -> Iterator[Difference]:
-    """Yield the payments of a batch that are paid by a transaction of the gateway by which an earlier one is paid too."""
+    """Yield the payments of a batch that share their transaction of the gateway with an earlier one."""
     numbers = [payment.transaction_no for payment in batch if payment.transaction_no]
     paid = Payment.objects.filter(transaction_no__in=numbers, status=PaymentStatus.PAID)
     by_number: dict[tuple[bool, str | None], list[Payment]] = defaultdict(list)  # a sandbox and a live gateway count for themselves
@@ -288,14 +288,14 @@ def _grouped(rows: QuerySet[Any], order_of: Callable[[Any], int]) -> dict[int, l
 
 
 def _judge_order(ledger: OrderLedger) -> tuple[list[Difference], Exception | None]:
-    """Return the differences about an order, and what its shop raised if it could not be asked."""
+    """Return the differences about an order, and the shop's exception if there was one."""
     found, order = list(examine(ledger)), ledger.order
     if not is_held_as_paid(ledger):
         return found, None
     try:
-        with transaction.atomic(using=database()):  # as at start and outbox event: a plugin may lock what it looks at
+        with transaction.atomic(using=database()):  # as at start and delivery: a plugin may lock the rows that it reads
             described = hooks.call_owner(order.plugin, "tillgate_describe_order", order_key=order.key)
-            transaction.set_rollback(True, using=database())  # whatever it wrote meanwhile is not kept
+            transaction.set_rollback(True, using=database())  # writes of the plugin are not kept
     except Exception as error:  # a shop's plugin may raise anything
         return found, error
     if difference := compare_with_shop(ledger, described):

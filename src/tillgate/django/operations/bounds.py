@@ -1,17 +1,15 @@
-"""What keeps one thing from holding up the others: turns of bounded length, shared quotas, a pace, and an ear for silence."""
+"""The bounds that keep one account or payment from holding up the others: time budgets, quotas, a rate, and a count of failures."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from typing import Final
 
-from tillgate.django import clock
 from tillgate.lifecycle import Answer, Inconclusive, ReviewReason
 
-__all__ = ["TURN_SECONDS", "CircuitBreaker", "PollLimit", "RateLimiter", "Rest", "Stop", "TimeBudget"]
+__all__ = ["TURN_SECONDS", "CircuitBreaker", "PollLimit", "RateLimiter", "Stop", "TimeBudget"]
 
 Stop = Callable[[], bool]
 
@@ -22,7 +20,7 @@ TURN_SECONDS: Final = 60.0
 
 
 class TimeBudget:
-    """The time in which somebody may begin something: so many seconds, a turn's own unless given."""
+    """The time in which new work may begin; its default length is that of a turn."""
 
     def __init__(self, stop: Stop, seconds: float | None = None) -> None:
         self._stop = stop
@@ -56,14 +54,14 @@ class PollLimit:
             return taken
 
     def give_back(self, unused: int) -> None:
-        """Refund what was not used."""
+        """Return the unused part."""
         with self._lock:
             if self._left is not None:
                 self._left += unused
 
 
 class RateLimiter:
-    """Lets so many pass in a second, whoever asks."""
+    """Lets so many calls pass in a second, for all threads together."""
 
     def __init__(self, per_second: float) -> None:
         self._gap = 1 / per_second if per_second else 0.0
@@ -82,26 +80,6 @@ class RateLimiter:
             self._next = mine + self._gap
         time.sleep(mine - now)
         return True
-
-
-class Rest:
-    """How long a process leaves something alone that it has done; it is over at once when its clock was put forward or back."""
-
-    def __init__(self, interval: timedelta) -> None:
-        self._interval = interval
-        self._began: tuple[float, datetime] | None = None
-
-    def begin(self, now: datetime) -> None:
-        """Note that it was done."""
-        self._began = time.monotonic(), now
-
-    def is_over(self, now: datetime) -> bool:
-        """Tell whether it may be done."""
-        if self._began is None:
-            return True
-        instant, at = self._began
-        passed = timedelta(seconds=time.monotonic() - instant)
-        return passed >= self._interval or abs(now - at - passed) > clock.SKEW
 
 
 class CircuitBreaker:
@@ -124,7 +102,7 @@ class CircuitBreaker:
         return self._in_a_row >= _SILENCES_BEFORE_PAUSE
 
     def hear(self, answer: Answer) -> None:
-        """Count. A payment whose account is gone says nothing of the gateway: nobody was asked."""
+        """Count an answer. A payment whose account is gone is no evidence about the gateway: no query was sent."""
         if isinstance(answer, Inconclusive) and answer.review is ReviewReason.ACCOUNT_GONE:
             return
         if isinstance(answer, Inconclusive):

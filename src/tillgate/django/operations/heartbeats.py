@@ -1,4 +1,4 @@
-"""Heartbeats: rows that several workers write at once, by single statements, so that none waits for another's lock.
+"""Heartbeats: rows that several workers write at the same time, by single statements, so that none waits for another's lock.
 
 `update_or_create` and a locking `get_or_create` of a missing row deadlock on InnoDB when two workers meet.
 """
@@ -8,12 +8,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Q
-
-from tillgate.django.clock import SKEW
 from tillgate.django.models import Heartbeat
 
-__all__ = ["begin", "is_fresh", "set_heartbeat", "take_turn"]
+__all__ = ["begin", "set_heartbeat", "take_turn"]
 
 
 def begin(name: str, at: datetime, detail: dict[str, Any] | None = None) -> None:
@@ -28,15 +25,6 @@ def set_heartbeat(name: str, at: datetime, detail: dict[str, Any]) -> None:
 
 
 def take_turn(name: str, now: datetime, interval: timedelta) -> bool:
-    """Take the right to do something that is done once in an interval; one worker gets it.
-
-    A turn that lies further ahead than an interval was taken by a clock that was wrong, and holds nobody up.
-    """
+    """Take the right to do something that is done once in an interval; one worker gets it."""
     begin(name, now - 2 * interval)
-    is_free = Q(at__lte=now - interval) | Q(at__gt=now + interval)
-    return bool(Heartbeat.objects.filter(is_free, name=name).update(at=now))
-
-
-def is_fresh(name: str, now: datetime, interval: timedelta) -> bool:
-    """Tell whether a heartbeat was written in the last interval, for what may be done twice but must not be left undone."""
-    return Heartbeat.objects.filter(name=name, at__gt=now - interval, at__lte=now + SKEW).exists()
+    return bool(Heartbeat.objects.filter(name=name, at__lte=now - interval).update(at=now))

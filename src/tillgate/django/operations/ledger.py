@@ -1,7 +1,7 @@
-"""What the ledger should say, and where they differ. Pure: rows and answers in, differences out; no network, and no query of its own.
+"""The rules of the ledger check. Pure: rows and answers in, differences out; no network, and no query of its own.
 
-An answer of the gateway is judged by `lifecycle.decide` as everywhere: whatever it would move or show to a person is a difference. Our
-own books are judged one order at a time, against what the operations promise to have written together.
+`lifecycle.interpret` judges an answer of the gateway as everywhere: each change or review that would follow is a difference. Tillgate's own
+rows are judged one order at a time, against the operations' promise to write them together.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 
 
 class DifferenceKind(StrEnum):
-    """What differs. What `decide` would show to a person has the name of its `ReviewReason` instead."""
+    """The kinds of differences. A review that `interpret` would open has the name of its `ReviewReason` instead."""
 
     PAID_THERE = "paid-there"
     """The gateway holds it as paid, and the ledger do not."""
@@ -63,11 +63,11 @@ class DifferenceKind(StrEnum):
     SHOP_UNAWARE = "shop-unaware"
     """The order is paid, and the shop does not know it."""
     NOT_DELIVERED = "not-delivered"
-    """The shop was not told of a paid payment or a refund."""
+    """The event about a paid payment or a refund was not delivered to the shop."""
     NOT_RECORDED = "not-recorded"
     """The shop has applied a payment, and the ledger do not hold the order to be paid by it."""
     NOT_SHOWN = "not-shown"
-    """A paid payment was not applied to its order, and no person was told."""
+    """A paid payment was not applied to its order, and there is no review."""
     DELIVERED_UNPAID = "delivered-unpaid"
     """An order is paid by a payment that is not paid, or is another order's."""
     REFUNDS_EXCEED = "refunds-exceed"
@@ -78,9 +78,9 @@ class DifferenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One difference, in words for a staff: what we believe, what the other side says, and what to do.
+    """One difference, in words for staff: Tillgate's statement, that of the other side, and the remedy.
 
-    `told` says who knows of it already: it is empty when no person was told. `reference` and `order` are empty where it is about neither.
+    `told` names the open review about it, and is empty without one. `reference` and `order` are empty where it is about neither.
     """
 
     kind: DifferenceKind | ReviewReason
@@ -133,7 +133,7 @@ def _difference(
     remedy: str,
     reviews: Iterable[Review] = (),
 ) -> Difference:
-    """Return a difference; those of the `reviews` that are about it say who knows of it, and then what is left to do."""
+    """Return a difference; its `reviews` give the value of `told`, and then the remedy."""
     told = ""
     for review in reviews:
         if review.resolved_at is None:
@@ -208,7 +208,7 @@ def _what_to_do(kind: DifferenceKind | ReviewReason, payment: Payment) -> str:
 
 
 def is_held_as_paid(ledger: OrderLedger) -> bool:
-    """Tell whether the shop must hold the order to be paid. One whose money was all refunded it may sell again."""
+    """Return whether the shop must hold the order to be paid. It may sell an entirely refunded order again."""
     payment = ledger.order.paid_by
     if payment is None:
         return False
@@ -258,7 +258,7 @@ def _examine_timeline(ledger: OrderLedger, row: Payment | Refund, payment: Payme
 
 
 def _examine_outbox_event(ledger: OrderLedger, payment: Payment) -> Iterator[Difference]:
-    """Tell whether exactly the right payment was delivered as paid, and a person told of every other that is paid (I2, I3, I4)."""
+    """Return whether exactly the right payment was delivered as paid, and each other paid one has a review (I2, I3, I4)."""
     outbox_events = [one for one in ledger.outbox_events if one.kind == OutboxEventKind.PAYMENT_PAID and one.payment_id == payment.pk]
     is_applied = any(one.done_at and one.outcome == PaidOutcome.APPLIED for one in outbox_events)
     is_payer = ledger.order.paid_by_id == payment.pk

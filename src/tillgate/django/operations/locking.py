@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from django.db import connections, transaction
 
+from tillgate.django import clock
 from tillgate.django.models import Order, database
 
 __all__ = [
@@ -30,7 +31,7 @@ class InsideTransaction(RuntimeError):
 
 
 def durable() -> transaction.Atomic:
-    """Return a transaction that is committed when it ends: never one nested in the host's, nor one that the host commits by hand."""
+    """Return a transaction that is committed when it ends: it is not nested in the host's, and the host does not commit it by hand."""
     _refuse_by_hand("this")
     return transaction.atomic(using=database(), durable=True)
 
@@ -59,7 +60,7 @@ def outside_transactions(operation: str) -> None:
 
 @contextmanager
 def network() -> Iterator[None]:
-    """Use the network, and find the database again afterwards: what was learnt must be kept, though the connection was cut meanwhile."""
+    """Use the network, and reconnect to the database afterwards: the result must be kept, though the connection was cut."""
     try:
         yield
     finally:
@@ -84,8 +85,8 @@ def without_atomic_requests(view: _View) -> _View:
 def in_the_shops_hands() -> Iterator[None]:
     """Let the shop's own code work within our transaction; raise when it has swallowed a failure of the database.
 
-    What it wrote is then undone, though it says nothing: Django goes back to the savepoint without a word where a statement had failed, and
-    at a deadlock InnoDB gives up the whole transaction, so that the savepoint is gone and leaving it fails.
+    Its writes are then undone without a word: Django goes back to the savepoint where a statement had failed, and at a deadlock InnoDB
+    rolls the whole transaction back, so that the savepoint is gone and leaving it fails.
     """
     with transaction.atomic(using=database()):
         yield
@@ -95,6 +96,6 @@ def in_the_shops_hands() -> Iterator[None]:
 
 @contextmanager
 def locked_order(order_id: int) -> Iterator[Order]:
-    """Hold an order's lock in a durable transaction; whatever concerns its payments is read again under it."""
+    """Hold an order's lock in a durable transaction; read everything about its payments again under it."""
     with durable():
-        yield Order.objects.select_for_update().get(pk=order_id)
+        yield clock.get_and_measure(Order.objects.select_for_update().filter(pk=order_id))

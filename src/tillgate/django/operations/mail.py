@@ -1,4 +1,4 @@
-"""The owner's mail: what needs review, not more often than the settings say."""
+"""The owner's mail about open reviews, no more often than the settings say."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ HEARTBEAT: Final = "review-mail"
 """When the last mail had its turn."""
 _MOST_IN_ONE_MAIL: Final = 20
 _MOST_AT_ONCE: Final = 500
-"""Told in one mail, most of them by their number alone."""
+"""The reviews of one mail; most of them are only counted there."""
 
 
 def mail_reviews() -> int:
-    """Mail what was raised since the last mail, if it is time and there is somebody to mail; return the number of mails sent.
+    """Mail the reviews since the last mail, if mail is due and has recipients; return the number of mails sent.
 
-    What a mail server refuses stays unmailed, and is tried again when the next mail may go.
+    Reviews that a mail server refuses stay unmailed, and the next mail carries them.
     """
     outside_transactions("mail_reviews")
     interval = timedelta(minutes=get_settings().review_mail_minutes)
@@ -69,7 +69,7 @@ def _where() -> str:
 
 
 def recipients_of_reviews() -> list[str]:
-    """Return whom to mail."""
+    """Return the recipients of the mail."""
     chosen = get_settings().review_mail_to
     if chosen:
         return list(chosen)

@@ -1,7 +1,7 @@
-"""Notifications: what arrives from outside is kept within a bound, acknowledged, and leads to `reconcile`. Evidence, not truth (I7).
+"""Notifications: the app stores a bounded number, acknowledges each, and reconciles the payment. Evidence, not truth (I7).
 
-Gateways repeat their notifications, so what each one costs decides how many a shop can bear. The statements that every notification needs
-are therefore written in SQL here, or by the ORM once: building them anew took most of a notification's time.
+Gateways repeat their notifications, so the cost of each one decides how many a shop can bear. The statements for every notification are
+therefore written in SQL here, or built by the ORM once: building them again took most of a notification's time.
 """
 
 from __future__ import annotations
@@ -63,16 +63,19 @@ def _sql(statement: str, alias: str) -> str:
 
 
 def receive_payment_notification(key: str, received: Received, method: str) -> Payment | None:
-    """Keep a payment notification and look at its payment; return the payment, or None when nobody has that address."""
+    """Store a payment notification and reconcile its payment; return the payment, or None for an unknown address."""
     payment = _find(key)
     if payment is None:
         return None
-    signature = _signature(maker_if_known(payment), received)
-    return _receive(payment, NotificationKind.PAYMENT, received, method, signature, actor="webhook")
+    payment.maker = account = maker_if_known(payment)
+    signature = _signature(account, received)
+    answered = _receive(payment, NotificationKind.PAYMENT, received, method, signature, actor="webhook")
+    answered.maker = account
+    return answered
 
 
 def receive_return(key: str, received: Received, method: str) -> Payment | None:
-    """Keep a shopper's return and look at the payment; return the payment, or None when nobody has that address."""
+    """Store a shopper's return and reconcile the payment; return the payment, or None for an unknown address."""
     payment = Payment.objects.select_related("order").filter(return_key=key).first()
     if payment is None:
         return None
@@ -80,14 +83,14 @@ def receive_return(key: str, received: Received, method: str) -> Payment | None:
 
 
 def receive_refund_notification(key: str, received: Received, method: str) -> Refund | None:
-    """Keep a refund notification; it may settle a refund of unknown outcome, since only the gateway knows the address (I7, unspecified 14).
+    """Store a refund notification; it may settle a refund of unknown outcome: only the gateway knows the address (I7, unspecified 14).
 
-    What it says is kept and believed together, or not at all: raises `CannotBeJudged` when nobody can tell what its signature is worth.
+    Storing and believing happen together, or not at all. Raises `CannotBeJudged` when the account for its signature cannot be found.
     """
     refund = Refund.objects.select_related("payment__order").filter(notification_key=key).first()
     if refund is None:
         return None
-    account = maker_if_known(refund.payment)
+    refund.payment.maker = account = maker_if_known(refund.payment)
     if account is None:
         _tell_of_unjudged(refund)
         raise CannotBeJudged(refund.payment.reference)
@@ -95,12 +98,12 @@ def receive_refund_notification(key: str, received: Received, method: str) -> Re
     payment = refund.payment
     says_done = confirms_refund(_bounded(received), account.dialect, payment.reference, refund.amount, payment.transaction_no)
     confirms = says_done and signature is not NotificationSignature.FORGED
-    with locked_order(refund.payment.order_id) as order:  # before the refund's own row, like everybody who wants both
+    with locked_order(refund.payment.order_id) as order:  # before the refund's own row, as everywhere
         rows = Refund.objects.filter(pk=refund.pk)
         refund.notifications = rows.select_for_update().values_list("notifications", flat=True).get() + 1
         rows.update(notifications=refund.notifications, **({"confirmed": True} if confirms else {}))
         _keep(refund.payment, NotificationKind.REFUND, received, method, signature, refund=refund, count=refund.notifications)
-        # Together with keeping it: nobody would come back to what it says.
+        # In the transaction that stores it: no later run reads a stored notification.
         has_settled = confirms and settle_by_notification(order, refund.pk)
     with _kept_all_the_same(refund.payment.reference):
         if has_settled:
@@ -109,7 +112,7 @@ def receive_refund_notification(key: str, received: Received, method: str) -> Re
 
 
 def _tell_of_unjudged(refund: Refund) -> None:
-    """Tell a person of a notification that nobody can judge: gateways do not repeat theirs for ever."""
+    """Open a review about a notification that cannot be judged: gateways do not repeat theirs for ever."""
     payment = refund.payment
     facts = {"case": "refund", "amount": refund.amount, "payment": payment.reference}
     with durable():
@@ -126,7 +129,7 @@ def _find(key: str) -> Payment | None:
 
 @functools.cache
 def _look_up(alias: str) -> tuple[str, Callable[[tuple[Any, ...]], Payment]]:
-    """Return the ORM's statement that finds a payment by its notifications' address, and what makes a payment of its answer."""
+    """Return the ORM's statement that finds a payment by its notifications' address, and a function that reads its answer."""
     fields = Payment._meta.concrete_fields
     compiler = Payment.objects.using(alias).filter(notification_key="").query.get_compiler(alias)
     statement, _ = compiler.as_sql()
@@ -150,7 +153,7 @@ def _receive(
         return payment
     counted = {"notifications": 1, "forged_notifications": 1} if is_forged else {"notifications": 1}
     with durable():
-        # The payment's row first: a notification that refers to it takes a lock on it too, which InnoDB could not raise for two at once.
+        # The payment's row first: the insert of a notification locks it too, and InnoDB could not raise that lock for two at the same time.
         may_ask = not _is_late(payment, said, is_forged=is_forged) and claim_poll(payment, said, **counted)
         _keep(payment, kind, received, method, signature, count=payment.notifications)
     with _kept_all_the_same(payment.reference):
@@ -164,7 +167,7 @@ def _receive(
 
 @contextmanager
 def _kept_all_the_same(reference: str) -> Iterator[None]:
-    """Let nothing fail whoever sent what is kept by now: a lock may be held too long, and the worker does what is left."""
+    """Log every error: the sender's notification is stored. A lock may be held too long, and the worker does the remaining work."""
     try:
         yield
     except Exception:
@@ -178,7 +181,7 @@ def _digest(kind: NotificationKind, received: Received, method: str, signature: 
 
 
 def _signature(account: Account | None, received: Received) -> NotificationSignature:
-    """Return what a notification's signature says, by the dialect of the account that made the payment (unspecified 8)."""
+    """Return the state of a notification's signature, by the dialect of the account that made the payment (unspecified 8)."""
     if account is None:
         return NotificationSignature.ABSENT
     rule = account.dialect.notification_signature

@@ -27,7 +27,7 @@ from tillgate.django.operations.locking import (
     outside_transactions,
 )
 from tillgate.django.operations.reviews import open_review, settle
-from tillgate.django.operations.status import abandon_event, deliver_event, fail_event, pay_order
+from tillgate.django.operations.status import abandon_event, deliver_event, fail_event, pay_order, queue_event
 from tillgate.django.operations.timeline import record
 from tillgate.django.operations.values import order_value, payment_value, refund_value, remote_event_value, review_value
 from tillgate.errors import ConfigurationError
@@ -59,7 +59,7 @@ def deliver(order_id: int) -> int:
 
 
 def deliver_due(order_id: int) -> None:
-    """Return when the shop was told what is due about an order: whoever brought the news may be at it still, or have died before it."""
+    """Deliver the due events of an order: the process that wrote them may still deliver them, or has died before it."""
     waiting = OutboxEvent.objects.filter(order_id=order_id, done_at__isnull=True)
     if waiting.exclude(kind=OutboxEventKind.REMOTE).exists():
         deliver(order_id)  # waits for the order's lock
@@ -77,10 +77,10 @@ def _deliver_next(order_id: int) -> tuple[bool, bool]:
                 return False, False
             outbox_event = oldest[0]
             _carry_out(order, outbox_event)
-    except Exception as error:  # whatever a shop's handler raises, the payment stays what it truly is
+    except Exception as error:  # the shop's handler may raise anything, and the payment keeps its true status
         if outbox_event is None:
             raise
-        # In a transaction of its own: a database that found a deadlock has given up the whole of the other.
+        # In a transaction of its own: after a deadlock the database has rolled the whole other one back.
         _log.exception("outbox event %s of order %s failed", outbox_event.event_id, order_id)
         _note_failure(order_id, outbox_event.pk, error)
         return False, False
@@ -88,7 +88,7 @@ def _deliver_next(order_id: int) -> tuple[bool, bool]:
 
 
 def _carry_out(order: Order, outbox_event: OutboxEvent) -> None:
-    # Whoever brought the news may read another language than the shop's staff.
+    # The notification's request may have another language than the shop's staff.
     with translation.override(settings.LANGUAGE_CODE), in_the_shops_hands():
         outcome = _HANDLERS[OutboxEventKind(outbox_event.kind)](order, outbox_event)
     deliver_event(outbox_event, clock.now(), outcome)
@@ -130,7 +130,7 @@ def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
         raise ConfigurationError("tillgate_payment_paid", outcome, f"of plugin {order.plugin} must return a PaidOutcome")
     if outcome == hooks.PaidOutcome.APPLIED:
         pay_order(order, payment)
-        if AGAIN in outbox_event.data:  # whatever had kept it from being applied
+        if AGAIN in outbox_event.data:  # staff have decided about the former refusal
             held = Review.objects.filter(payment=payment, reason__in=_NOT_APPLIED_REASONS)
             settle(held, "the shop was told again, and has applied the payment")
         if described.amount < payment.amount:
@@ -148,17 +148,17 @@ def _payment_paid(order: Order, outbox_event: OutboxEvent) -> str:
 
 def _over(outbox_event: OutboxEvent, payment: Payment) -> str:
     """Say why there is nothing to deliver any more, or nothing if there is."""
-    # Payments that have no refund, nearly all, are told apart by the statement that found the outbox event.
+    # The statement that found the event tells of refunds; nearly all payments have none.
     if vars(outbox_event)["has_refunds"] and (AGAIN in outbox_event.data or payment.refunded_amount >= payment.amount):
-        return "given-back"  # it pays nothing any more, and what a person wished told again must be whole
+        return "given-back"  # it pays nothing any more, and a payment that staff redeliver must be whole
     if AGAIN in outbox_event.data and Review.objects.filter(pk=outbox_event.data[AGAIN], resolved_at__isnull=False).exists():
-        return "settled-otherwise"  # while it waited; whoever resolves the matter has the order's lock too
+        return "settled-otherwise"  # while it waited; resolving takes the order's lock too
     return ""
 
 
 def _settle_failing(outbox_event: OutboxEvent) -> None:
-    """Take back what a person was told of an outbox event that has failed and is done now."""
-    if outbox_event.attempts >= get_settings().delivery_tries_before_review:  # otherwise nobody was told
+    """Close the review about an outbox event that had failed and is delivered now."""
+    if outbox_event.attempts >= get_settings().delivery_tries_before_review:  # otherwise there is no review
         settle(outbox_event.reviews.all(), f"the shop was told at attempt {outbox_event.attempts}")
 
 
@@ -171,7 +171,7 @@ def _hold(order: Order, payment: Payment, reason: ReviewReason, facts: Mapping[s
 
 
 def is_unpaid(order: Order) -> bool:
-    """Tell whether nobody paid an order and no payment of it is open. Money that never paid it and was refunded entirely is not held."""
+    """Return whether no payment has paid an order and none of it is open. Entirely refunded money that never paid it does not count."""
     if order.paid_by_id or order.payments.filter(status__in=OPEN_PAYMENT_STATUSES).exists():
         return False
     return all(payment.refunded_amount >= payment.amount for payment in order.payments.filter(status=PaymentStatus.PAID))
@@ -198,6 +198,8 @@ def _review_opened(order: Order, outbox_event: OutboxEvent) -> str:
     review = outbox_event.review
     assert review is not None
     review.order = order
+    if review.payment is not None:
+        review.payment.order = order
     hooks.call_owner(order.plugin, "tillgate_review_opened", review=review_value(review))
     return ""
 
@@ -251,17 +253,8 @@ def enqueue_remote(
     Called by a plugin inside its own local handler, so that both happen or neither.
     """
     order = Order.objects.get(plugin=plugin, key=order_key)
-    outbox_event = OutboxEvent(
-        order=order,
-        payment=Payment(pk=int(payment_id)) if payment_id else None,
-        refund=Refund(pk=int(refund_id)) if refund_id else None,
-        kind=OutboxEventKind.REMOTE,
-        name=name,
-        data=data or {},
-        created_at=clock.now(),
-        due_at=clock.now(),
-    )
-    outbox_event.save(force_insert=True)
+    payment, refund = Payment(pk=int(payment_id)) if payment_id else None, Refund(pk=int(refund_id)) if refund_id else None
+    outbox_event = queue_event(order, OutboxEventKind.REMOTE, payment=payment, refund=refund, name=name, data=data or {})
     return str(outbox_event.event_id)
 
 
@@ -273,7 +266,7 @@ def deliver_remote(order_id: int) -> int:
         try:
             with network(), translation.override(settings.LANGUAGE_CODE):
                 hooks.call_owner(outbox_event.order.plugin, "tillgate_deliver", outbox_event=remote_event_value(outbox_event))
-        except Exception as error:  # whatever a plugin raises, it is tried again
+        except Exception as error:  # a plugin may raise anything, and the delivery is tried again
             _log.exception("remote outbox event %s of order %s failed", outbox_event.event_id, outbox_event.order)
             _note_failure(order_id, outbox_event.pk, error)
             break
@@ -290,7 +283,7 @@ def deliver_remote(order_id: int) -> int:
 
 
 def abandon(outbox_event: OutboxEvent, staff: str, detail: str) -> None:
-    """Let a remote outbox event that fails be, as a person wishes, so that what waits behind it has its turn."""
+    """Abandon a failing remote event, as staff decided, so that the event behind it has its turn."""
     with locked_order(outbox_event.order_id) as order:
         row = order.outbox_events.select_related("payment").get(pk=outbox_event.pk)
         if row.done_at is not None:
@@ -316,6 +309,6 @@ def _claim_remote(order_id: int) -> OutboxEvent | None:
 
 
 def retry(outbox_event_id: int) -> None:
-    """Make an outbox event due at once, as a person wishes."""
+    """Make an outbox event due now, as staff decided."""
     with durable():
         OutboxEvent.objects.filter(pk=outbox_event_id, done_at__isnull=True).update(due_at=clock.now())

@@ -15,7 +15,7 @@ from django.db import connections, transaction
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Review
+from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Review
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
 from tillgate.django.operations.outbox import deliver, deliver_due
@@ -31,7 +31,7 @@ from tillgate.django.operations.reviews import (
     resolve,
     version_of,
 )
-from tillgate.django.operations.status import write_status
+from tillgate.django.operations.status import queue_event, write_status
 from tillgate.django.operations.timeline import ACCEPTED, FORCE_EXPIRE, record
 from tillgate.errors import InvalidRequest, TillgateError
 from tillgate.lifecycle import (
@@ -74,7 +74,7 @@ _QUICK_SECONDS: Final = 5.0
 _POLL_LEASE: Final = timedelta(minutes=1)
 """Longer than a quick look takes: if its process dies, the worker looks then."""
 _CLAIMED: Final = ("status_since", "last_polled_at", "next_poll_at", "notifications", "forged_notifications")
-"""What tells that a payment's row has changed. None has an index: InnoDB would come to the row by the index, against others' lock order."""
+"""A changed row of a payment has another value here. None has an index: InnoDB would lock by the index first, against the lock order."""
 
 
 def _look_for_duplicate(order: Order, payment: Payment, transaction_no: str, actor: str) -> None:
@@ -93,17 +93,16 @@ def reconcile(payment: Payment, actor: str) -> Payment:
     """
     outside_transactions("reconcile")
     if not claim_poll(payment):
-        return _fresh(payment)
+        return Payment.objects.select_related("order").get(pk=payment.pk)
     return apply_answer(payment, ask(payment, quickly=True), actor)
 
 
 def claim_poll(payment: Payment, said: str = "", **counted: int) -> bool:
-    """Take the right to query a payment now, and tell whether it was given: not when the payment was queried just now.
+    """Take the right to query a payment now, and return whether it was given: not when the payment was queried just now.
 
-    Either way the worker looks soon, should this process die or the right be denied (I7). `counted` are counters of notifications to raise
-    in
-    the same statement, and `said` is a hash of what the notification said. The row is changed as it was read, unless it has changed since:
-    then it is read again, under its lock.
+    In both cases the worker polls soon, should this process die or the right be denied (I7). `counted` are counters of notifications to
+    raise in the same statement, and `said` is a hash of the notification. The statement changes the row only as it was read; a row that
+    has changed since is read again, under its lock.
     """
     rows = Payment.objects.filter(pk=payment.pk)
     changes, may_ask = _claim(payment, said, counted)
@@ -124,7 +123,7 @@ def _claim(payment: Payment, said: str, counted: dict[str, int]) -> tuple[dict[s
     if said:
         changes["last_notification"] = said
     if counted and payment.status == PaymentStatus.PAID:
-        return changes, False  # it learns nothing from a notification; its tail looks notification what changes later
+        return changes, False  # a paid payment learns nothing from a notification; its tail polls find later changes
     now, throttle = clock.now(), timedelta(seconds=get_settings().notification_throttle_seconds)
     if payment.last_polled_at is None or payment.last_polled_at <= now - throttle:
         return changes | {"last_polled_at": now, "next_poll_at": now + throttle + _POLL_LEASE}, True
@@ -133,15 +132,15 @@ def _claim(payment: Payment, said: str, counted: dict[str, int]) -> tuple[dict[s
 
 
 def assign(payment: Payment, values: Mapping[str, object]) -> None:
-    """Give a payment in memory what was just written to its row."""
+    """Give a payment in memory the new values of its row."""
     for name, value in values.items():
         setattr(payment, name, value)
 
 
 def ask(payment: Payment, *, quickly: bool = False) -> Answer:
-    """Ask the gateway about a payment, through the account that made it. Uses no database transaction; never raises.
+    """Query the gateway about a payment, through the account that made it. Uses no database transaction; never raises.
 
-    `quickly` is for when somebody waits, a shopper or the gateway's notification: one short attempt, since the worker asks again.
+    `quickly` is for a waiting shopper or gateway: one short attempt, since the worker polls again.
     """
     asked_at = clock.now()
     try:
@@ -180,7 +179,7 @@ def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
 
 
 def is_unchanged(payment: Payment, decision: Decision, told: Mapping[str, str] = _NOBODY_KNOWS) -> bool:
-    """Tell whether a decision leaves everything about a payment as it is; `told` is what persons know of already, by the matters' keys."""
+    """Return whether a decision leaves everything about a payment as it is; `told` has the versions of its open reviews, by their keys."""
     if decision.status != payment.status or decision.transaction_no != payment.transaction_no:
         return False
     if decision.review is None:
@@ -195,7 +194,7 @@ def matter_of(payment: Payment, reason: ReviewReason) -> str:
 
 
 def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
-    """Apply an answer of the gateway to a payment, under its order's lock, and deliver what follows to the shop."""
+    """Apply an answer of the gateway to a payment, under its order's lock, and deliver the events to the shop."""
     decision = interpret(facts_of(payment), (), answer)
     if is_unchanged(payment, decision):
         if decision.is_conclusive and not isinstance(answer, Inconclusive):
@@ -215,27 +214,25 @@ def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
             return fresh
         if not is_unchanged(fresh, decision):
             _write(order, fresh, decision, answer, actor, heard=payment.notifications)
-    tell = deliver if fresh.status != payment.status else deliver_due  # of what does not move there is seldom anything to tell
+    tell = deliver if fresh.status != payment.status else deliver_due  # a payment that does not move seldom has an event
     tell(order.pk)
     return fresh
 
 
 def decide_about(payment: Payment, answer: Answer) -> Decision:
-    """Decide what an answer means for a payment, by what is known of it."""
+    """Return the decision about an answer, with the payment's open reviews."""
     return interpret(facts_of(payment), open_reviews_of(payment.reviews.filter(resolved_at__isnull=True)), answer)
 
 
 def _is_stale(read: Payment, payment: Payment, decision: Decision, answer: Answer) -> bool:
     """Tell whether the gateway was asked before the payment came to its status, and moves it nowhere.
 
-    So it is when it has come to it since it was read, whatever two machines' clocks say; `read` is older than the question.
+    So it is when it has come to it since it was read; `read` is older than the question.
     """
     has_moved = payment.status_since != read.status_since
     is_earlier = not isinstance(answer, Inconclusive) and answer.asked_at < payment.status_since
-    # A clock that ran far ahead may have said when it came to its status.
-    is_stale = decision.status == payment.status and (has_moved or (is_earlier and payment.status_since <= clock.now() + clock.SKEW))
-    # What is over unpaid may be so by a person's word, or since the gateway did not know it: that it reports it paid is told, late as it
-    # is.
+    is_stale = decision.status == payment.status and (has_moved or is_earlier)
+    # An unpaid payment may be settled by staff, or because the gateway did not know it: a late report that it is paid counts.
     return is_stale and not (decision.reported_paid and payment.status in _OVER_UNPAID)
 
 
@@ -287,7 +284,7 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, a
 
 
 def _who(actor: str) -> str:
-    """Return who asked, by the cause of a change."""
+    """Return the name for the closed reviews, by the actor."""
     return actor.removeprefix(_BY_STAFF) if actor.startswith(_BY_STAFF) else ITSELF
 
 
@@ -312,11 +309,11 @@ def _compared(payment: Payment, decision: Decision) -> tuple[dict[str, str], str
 
 
 def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
-    """Let a payment expire that no answer settles, as a person wishes; should money come all the same, it is found.
+    """Mark a payment as expired that no answer settles, as staff decided; money that arrives later is still found.
 
-    `about` is the matter that the person answers for, as it was read, and `newest` the last of the payment's matters at that time. Raises
-    `InvalidRequest` when it is not open any more, when more is known of the payment than it says, and when the payment can still be paid or
-    is settled.
+    `about` is the review that staff answer for, as they read it, and `newest` the last of the payment's reviews at that time. Raises
+    `InvalidRequest` when the review is not open any more, when another review says more, and when the payment can still be paid or is
+    settled.
     """
     assert about.payment is not None
     row = about.payment
@@ -330,8 +327,7 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
             raise InvalidRequest("payment", payment.reference, f"is known to the gateway by now: {more.message}")
         if not payment.is_open:
             raise InvalidRequest("payment", payment.reference, f"is {payment.status} by now")
-        now = clock.now()
-        if payment.created_at <= now + clock.SKEW and now < payment.expires_at:  # a clock that ran ahead has said nothing of use
+        if clock.now() < payment.expires_at:
             raise InvalidRequest("payment", payment.reference, f"can still be paid, until {clock.local(payment.expires_at):%Y-%m-%d %H:%M}")
         detail = f"a person marks it as expired: {note}"
         decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, detail=detail)
@@ -343,9 +339,9 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
 
 
 def _said_beyond(about: Review, newest: int, matters: Iterable[Review]) -> Review | None:
-    """Return which of a payment's open matters claims more than the one that a person has read, or as much of being paid and is newer.
+    """Return the open review of a payment that claims more than the one that staff read, or as much of being paid and is newer.
 
-    Once the gateway has called the payment paid, whatever it says or does not say since, it takes a person who has read that.
+    Once the gateway has reported the payment paid, only staff who have read that can end it, no matter what later answers say.
     """
     most = max(matters, key=lambda one: (one.claim, one.pk))
     is_unread = most.claim > Claim.UNPAID and most.pk > newest
@@ -382,14 +378,9 @@ def accept_as_paid(about: Review, staff: str, answer: Answer) -> Payment:
 
 
 def after_change(order: Order, payment: Payment) -> None:
-    """Queue what the shop must hear of a payment's new status, in the same transaction."""
-    now = clock.now()
+    """Queue the shop event about a payment's new status, in the same transaction."""
     if payment.status == PaymentStatus.PAID:
-        OutboxEvent(order=order, payment=payment, kind=OutboxEventKind.PAYMENT_PAID, created_at=now, due_at=now).save(force_insert=True)
+        queue_event(order, OutboxEventKind.PAYMENT_PAID, payment=payment)
     elif not payment.is_open:
-        order.unpaid_check_at = now + timedelta(minutes=get_settings().order_unpaid_after_minutes)
+        order.unpaid_check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
         order.save(update_fields=["unpaid_check_at"])
-
-
-def _fresh(payment: Payment) -> Payment:
-    return Payment.objects.select_related("order").get(pk=payment.pk)

@@ -41,7 +41,7 @@ class Asker:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody is asked any more."""
+        """Whether no further query is sent."""
         return self._budget.is_over or self.breaker.too_many
 
     def about(self, batch: list[Payment]) -> list[Answer | None]:
@@ -72,7 +72,7 @@ class Asker:
             return None
         try:
             answer = self._ask(payment)
-        except Exception as error:  # whatever a plugin raises about its account, it is inconclusive
+        except Exception as error:  # a plugin may raise anything about its account, and that is inconclusive
             _log.exception("the look at %s failed", payment.reference)
             answer = Inconclusive(detail=f"{type(error).__name__} in a plugin")
         self.breaker.hear(answer)

@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, new_key
+from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Refund, Review, new_key
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.locking import (
     database,
@@ -27,7 +27,7 @@ from tillgate.django.operations.locking import (
 )
 from tillgate.django.operations.outbox import deliver
 from tillgate.django.operations.reviews import ITSELF, open_review, resolve, settle
-from tillgate.django.operations.status import write_status
+from tillgate.django.operations.status import queue_event, write_status
 from tillgate.django.operations.timeline import record
 from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, TillgateError
 from tillgate.lifecycle import BOUND_REFUND_STATUSES, End, PaymentStatus, RefundStatus, ReviewReason, decide_refund, reasons
@@ -54,13 +54,13 @@ _UNDER_WAY: Final = (RefundStatus.SENDING, RefundStatus.UNKNOWN)
 """From these an answer of the gateway settles a refund."""
 _OVER_ONCE_REFUNDED: Final = reasons(ends=End.FULL_REFUND)
 _ELSEWHERE_REASONS: Final = reasons(blocks_refunds=True)
-"""Reasons that say that money may have left of which no refund here tells."""
+"""Reasons by which money may have left without a refund here."""
 _LOST_AFTER: Final = timedelta(minutes=15)
 """A refund that is still *sending* after this was cut off by a crash: longer than any call may take."""
 _SEND_AGAIN_AFTER: Final = timedelta(minutes=1)
 _LONGEST_PAUSE: Final = timedelta(hours=1)
 _TOLD_AFTER: Final = timedelta(hours=3)
-"""A refund that could not be sent for so long is told to a person."""
+"""A refund that could not leave for so long opens a review."""
 
 
 class RefundNotPossible(Exception):
@@ -97,9 +97,9 @@ def refund(
 ) -> Refund:
     """Refund part or all of a payment now, and return the refund with its outcome.
 
-    `seen` is the id of the newest refund that the person knew of, 0 for none: when there is a newer one by now (a second press of the
-    button, or a colleague who was quicker), nothing is sent and `RefundNotPossible` is raised. So it is when `about`, the matter that the
-    refund is to resolve, is resolved by now: the shop may have been told again, and hold its order to be paid by this money.
+    `seen` is the id of the newest refund on the form, 0 for none: if there is a newer one by now (a second press of the button, or a
+    colleague), nothing is sent and `RefundNotPossible` is raised. The same happens if `about`, the review that the refund is to resolve, is
+    resolved: the event may have been delivered again, so that this money pays the order.
     """
     outside_transactions("refund")
     queued = _queue(payment_id, amount, staff, reason, data or {}, seen, about)
@@ -115,7 +115,7 @@ def queue_refund(
     data: Mapping[str, Any] | None = None,
     seen: int | None = None,
 ) -> Refund:
-    """Queue a refund inside whatever transaction is running; it is sent on commit, or by the worker. `seen` is as in `refund`."""
+    """Queue a refund inside the running transaction; it is sent on commit, or by the worker. `seen` is as in `refund`."""
     with transaction.atomic(using=database()):  # where the host commits by hand, only in here can something be done on commit
         queued = _queue(payment_id, amount, staff, reason, data or {}, seen)
         transaction.on_commit(lambda: _send_quietly(queued.pk), using=database())
@@ -170,18 +170,18 @@ def _may_be_refunded_elsewhere(payment: Payment) -> bool:
 
 
 def _elsewhere(payment: Payment) -> QuerySet[Review]:
-    """Return what is open and says that money may have gone back that no refund here stands for."""
+    """Return the open reviews by which money may have been refunded without a refund here."""
     return Review.objects.filter(payment=payment, reason__in=_ELSEWHERE_REASONS, resolved_at__isnull=True)
 
 
 def _check_seen(payment: Payment, seen: int | None) -> None:
-    """Raise when there is a refund that the person who asks for one has not seen."""
+    """Raise when there is a newer refund than the newest on the form."""
     if seen is not None and (newer := payment.refunds.filter(pk__gt=seen).first()):
         raise RefundNotPossible(f"a refund of USD {newer.amount} of payment {payment.reference} was asked for in the meantime")
 
 
 def _check_open(about: Review | None) -> None:
-    """Raise when the matter that a refund is to resolve is resolved, or says something else by now. Both need the order's lock too."""
+    """Raise when the review that a refund is to resolve is resolved, or has other facts by now. Both need the order's lock too."""
     if about is None:
         return
     by_now = Review.objects.select_for_update().get(pk=about.pk)
@@ -192,7 +192,7 @@ def _check_open(about: Review | None) -> None:
 
 
 def _send_quietly(refund_id: int) -> None:
-    """Send after the host's commit, where an exception would look like a failure of what was committed."""
+    """Send after the host's commit, where an exception would look like a failure of the host's transaction."""
     try:
         send_refund(refund_id)
     except Exception:  # the worker sends it
@@ -221,7 +221,7 @@ def send_refund(refund_id: int) -> Refund:
 
 
 def _send(claimed: Refund) -> Refunded | TillgateError:
-    """Send a refund, and return what the gateway answered or what kept it from answering."""
+    """Send a refund, and return the gateway's answer or the error in its place."""
     try:
         account = account_of(claimed.payment)
         request = RefundRequest(
@@ -230,7 +230,7 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
             ipn_url=get_settings().address("tillgate:refund-notification", claimed.notification_key),
         )
         if not _is_under_way(claimed):
-            # By now a person may have decided what became of it.
+            # Staff may have settled it by now.
             detail = "the process slept until others took it for dead, a notification has confirmed it just now, or the database is away"
             return NotSent("refund", request.reference, detail)
         with network():
@@ -243,13 +243,16 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
 
 
 def _is_under_way(claimed: Refund) -> bool:
-    """Tell whether a refund is still this process's to send: by its own clock, and by the row, since another's clock may run ahead."""
-    in_time = claimed.due_at is None or clock.now() < claimed.due_at
+    """Return whether a refund is still this process's to send: the row says so, and the time has not come at which it counts as lost."""
     try:
-        return in_time and Refund.objects.filter(pk=claimed.pk, status=RefundStatus.SENDING, confirmed=False).exists()
-    except DatabaseFault:
-        reconnect_if_cut()  # nothing has left yet, and that is noted next
+        # The machine may have slept since the last measurement.
+        clock.get_and_measure(Refund.objects.filter(pk=claimed.pk, status=RefundStatus.SENDING, confirmed=False))
+    except Refund.DoesNotExist:
         return False
+    except DatabaseFault:
+        reconnect_if_cut()  # no request has left yet, and the next step notes that
+        return False
+    return claimed.due_at is None or clock.now() < claimed.due_at
 
 
 def _claim(refund_id: int) -> Refund | None:
@@ -297,9 +300,9 @@ def _settle_locked(
     only_from: Collection[RefundStatus],
     staff: str = ITSELF,
 ) -> tuple[Refund, bool]:
-    """Write a refund's new status, its timeline entry, its outbox event and what a person must look at, or need not any more, together.
+    """Write a refund's new status, its timeline entry, its outbox event and its reviews together.
 
-    Return it as it is then, and whether it has moved.
+    Return the refund as it is then, and whether it has moved.
     """
     refund = Refund.objects.select_related("payment").get(pk=refund_id)
     refund.payment.order = order
@@ -313,13 +316,12 @@ def _settle_locked(
         status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notification had confirmed it"
     changed = write_status(refund, status, now)
     refund.answer = answer[:255]
-    # Twice as long each time. A clock that ran ahead may have said when it was queued.
-    pause = min(max(_SEND_AGAIN_AFTER, abs(now - refund.created_at)), _LONGEST_PAUSE)
+    pause = min(max(_SEND_AGAIN_AFTER, now - refund.created_at), _LONGEST_PAUSE)  # twice as long each time
     refund.due_at = now + pause if status is RefundStatus.QUEUED else None
     refund.save(update_fields=[*changed, "answer", "due_at"])
     record(f"refund.{status}", order, actor, answer or f"USD {refund.amount}", payment=refund.payment, refund=refund)
     if was is RefundStatus.UNKNOWN:
-        _resolve_unknown(refund, answer, staff)
+        settle(Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_UNKNOWN), answer, staff)
     _tell_of_waiting(order, refund, answer)
     if status is RefundStatus.UNKNOWN:
         _raise(ReviewReason.REFUND_UNKNOWN, {"answer": answer}, actor, order, refund)
@@ -338,60 +340,48 @@ def _tell_of_waiting(order: Order, refund: Refund, answer: str) -> None:
         settle(Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT), f"it waits no longer: {refund.status}")
         return
     waited = refund.status_since - refund.created_at
-    if abs(waited) < _TOLD_AFTER or Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT).exists():
+    if waited < _TOLD_AFTER or Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_NOT_SENT).exists():
         return
-    hours = int(abs(waited).total_seconds() // 3600)
+    hours = int(waited.total_seconds() // 3600)
     _raise(ReviewReason.REFUND_NOT_SENT, {"answer": answer, "hours": hours}, "refund", order, refund)
 
 
 def _conclude_refund(refund: Refund) -> None:
-    """Conclude what money that has been refunded leaves nobody to decide about."""
+    """Resolve the reviews that a refund has ended."""
     staff = refund.requested_by or ITSELF
     if refund.reason == ReviewReason.OVERPAID:
-        overpaid = Review.objects.filter(payment=refund.payment, reason=ReviewReason.OVERPAID, resolved_at__isnull=True)
-        for review in overpaid:
-            resolve(review.pk, f"USD {refund.amount} was refunded", staff)
+        settle(Review.objects.filter(payment=refund.payment, reason=ReviewReason.OVERPAID), f"USD {refund.amount} was refunded", staff)
     # Behind two orders there may be the same money: refunded for another reason, it leaves the other order without.
     asked = {ReviewReason.DUPLICATE_TRANSACTION_NO} if refund.reason == ReviewReason.DUPLICATE_TRANSACTION_NO else set()
     _conclude_refunded(refund.payment, staff, _OVER_ONCE_REFUNDED | asked)
 
 
 def _conclude_refunded(payment: Payment, staff: str, over: Collection[ReviewReason]) -> None:
-    """Conclude what a payment that has been refunded entirely leaves nobody to decide about (I4).
+    """Resolve the reviews that an entirely refunded payment has ended (I4).
 
-    `over` says which reasons: all, where a person entered what was made. Beside a refund of ours that refunded the rest, one that was held
-    to be refused and was made has refunded more than was paid.
+    `over` has their reasons: all of them where staff entered an external refund. A refund of ours that completes the amount may follow
+    a *failed* one that was made after all, and then more than the paid amount was refunded.
 
-    If it never paid its order, the order may be unpaid by now, and what that holds is to be released.
+    If the payment never paid its order, the order may be unpaid by now, and its stock is to be released.
     """
     refunded_amount, order = payment.refunded_amount, payment.order
     if refunded_amount < payment.amount:
         return
-    for review in Review.objects.filter(payment=payment, reason__in=over, resolved_at__isnull=True).order_by("pk"):
-        resolve(review.pk, f"all of it was refunded: USD {refunded_amount:.2f}", staff)
+    settle(Review.objects.filter(payment=payment, reason__in=over), f"all of it was refunded: USD {refunded_amount:.2f}", staff)
     if order.paid_by_id is None:
         order.unpaid_check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
         order.save(update_fields=["unpaid_check_at"])
 
 
 def _tell_shop(order: Order, refund: Refund) -> None:
-    now = clock.now()
-    OutboxEvent(
-        order=order,
-        payment=refund.payment,
-        refund=refund,
-        kind=OutboxEventKind.REFUND_CHANGED,
-        data={"status": str(refund.status)},
-        created_at=now,
-        due_at=now,
-    ).save(force_insert=True)
+    queue_event(order, OutboxEventKind.REFUND_CHANGED, payment=refund.payment, refund=refund, data={"status": str(refund.status)})
 
 
 def settle_by_notification(order: Order, refund_id: int) -> bool:
-    """Let a notification on the refund's own address settle an unknown outcome: the one thing a notification may do by itself (I7).
+    """Let a notification on the refund's own address settle an unknown outcome: the one thing that a notification settles alone (I7).
 
-    Under the order's lock, in the transaction that keeps the notification; tells whether the shop has something to hear. One that is
-    queued, since its request was taken not to have left, is booked at once by the worker.
+    Under the order's lock, in the transaction that stores the notification; returns whether there is an event for the shop. The worker
+    books a queued refund soon, whose request was taken not to have left.
     """
     Refund.objects.filter(pk=refund_id, status=RefundStatus.QUEUED).update(due_at=clock.now())
     answer = "the gateway's notification confirmed it"
@@ -420,11 +410,6 @@ def settle_by_staff(refund_id: int, *, done: bool, staff: str) -> Refund:
     return _settle(refund, status, answer, f"staff:{staff}", only_from=(RefundStatus.UNKNOWN,), staff=staff)
 
 
-def _resolve_unknown(refund: Refund, resolution: str, staff: str) -> None:
-    for review in Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_UNKNOWN, resolved_at__isnull=True):
-        resolve(review.pk, resolution, staff)
-
-
 def record_external_refund(
     payment_id: int,
     amount: Decimal | str,
@@ -434,12 +419,12 @@ def record_external_refund(
     about: Review | None = None,
     read: str | None = None,
 ) -> Refund:
-    """Enter a refund that was made elsewhere, so that what can still be refunded is right again (I5). `seen` is as in `refund`.
+    """Enter a refund that was made elsewhere, so that the refundable amount is right again (I5). `seen` is as in `refund`.
 
-    What was refunded is a fact, and what is queued a wish: queued refunds for which nothing is left are withdrawn, the newest first. One
-    that a notification has confirmed is a fact as well. `about` is the matter that is resolved by it, the payment's `changed-after-paid`
-    unless given: each refund that was held to be refused and was made is entered for itself. `read` is the mark of that matter when it was
-    shown, or empty where there was none: what says something else by now is not resolved.
+    A made refund is a fact and a queued one a wish: queued refunds without a refundable amount are withdrawn, the newest first. A queued
+    one that a notification has confirmed is a fact as well. `about` is the review that it resolves, by default the payment's
+    `changed-after-paid`: each *failed* refund that was made after all is entered alone. `read` is the version of that review on the form,
+    or empty without one: a review with other facts is not resolved.
     """
     exact = money.amount(amount)
     payment = Payment.objects.get(pk=payment_id)

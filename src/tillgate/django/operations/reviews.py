@@ -1,6 +1,6 @@
-"""Reviews: cases for staff, opened once, updated by later answers, and closed by an answer, by the machine of their subject or by staff.
+"""Reviews: cases for staff. Later answers update them, and an answer, the machine of their subject or staff close them.
 
-The table in `tillgate.lifecycle.review` says what follows from each reason; this module applies it to rows.
+The table in `tillgate.lifecycle.review` has a policy for each reason; this module applies it to rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tillgate import hooks
 from tillgate.django import clock
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
 from tillgate.django.operations.locking import database
-from tillgate.django.operations.status import write_status, write_status_of
+from tillgate.django.operations.status import queue_event, write_status, write_status_of
 from tillgate.django.operations.timeline import record
 from tillgate.lifecycle import (
     POLICIES,
@@ -59,7 +59,7 @@ TELLING_REASONS: Final = reasons(updates=True)
 UNAPPLIED_REASONS: Final = TELLING_REASONS - reasons(blocks_refunds=True)
 """Reasons why an answer about a payment is not applied to it."""
 HELD_REASONS: Final = reasons(holds_money=True)
-"""Reasons of a paid payment whose money pays nothing, or not all of it."""
+"""Reasons of a paid payment whose money does not pay, or not all of it."""
 
 ITSELF: Final = "tillgate"
 """The name under which Tillgate closes a review without staff."""
@@ -158,26 +158,19 @@ def open_review(
         with transaction.atomic(using=database()):
             review.save(force_insert=True)
     except IntegrityError:
-        # A locking read sees what another worker has committed, whatever this transaction saw before. It comes second, since on InnoDB
-        # all who were refused hold a lock of that row already, and would wait for each other's.
+        # A locking read sees the other worker's commit, though this transaction began before. It comes second: on InnoDB all refused
+        # workers hold a lock of that row already, and would wait for each other's.
         known_by_now = Review.objects.filter(open_key=key)
         if known_by_now.first() is None and known_by_now.select_for_update().first() is None:
             raise
         return None  # another worker opened it in the same moment
     if order and outbox_event is None:
         # A failing delivery is not announced by another event, which would wait behind it.
-        OutboxEvent(
-            order=order,
-            payment=payment,
-            review=review,
-            kind=OutboxEventKind.REVIEW_OPENED,
-            created_at=review.opened_at,
-            due_at=review.opened_at,
-        ).save(force_insert=True)
+        queue_event(order, OutboxEventKind.REVIEW_OPENED, payment=payment, review=review)
     about = {"reason": str(reason)}
     if order:
         record("review.opened", order, actor, review.message, payment=payment, refund=refund, evidence=about, told=about)
-    else:  # an account's review is in no order's timeline, and observers hear of it all the same
+    else:  # an account's review is in no order's timeline, and observers receive its event too
         fields = {**about, "account": account, "actor": actor, "message": review.message}
         said = hooks.Event(name="review.opened", at=review.opened_at, fields=fields)
         transaction.on_commit(lambda: hooks.emit(said), using=database())
@@ -205,8 +198,8 @@ def _update(known: Review, facts: dict[str, str], version: str, actor: str, orde
 def _is_dismissed(reason: ReviewReason, version: str, *, account: str, **about: Any) -> bool:
     """Return whether staff dismissed the very same facts.
 
-    A case of an open payment cannot be dismissed. Nor does a dismissal silence an account whose gateway may answer and then not; only a
-    missing account stays as it is.
+    A case of an open payment cannot be dismissed. A dismissal does not cover an account whose gateway answers now and then either; only
+    a missing account stays as it is.
     """
     if reason in UNAPPLIED_REASONS and about["payment"] is not None and about["payment"].is_open:
         return False
@@ -233,7 +226,7 @@ class Heard:
 
 
 def conclude(heard: Collection[Heard], by: str = ITSELF) -> None:
-    """Close the reviews that answers of the gateway end, if they are older than the query. `by` is the name of who asked.
+    """Close the reviews that answers of the gateway end, if they are older than the query. `by` is the name of the asker.
 
     After an answer in order a dismissal counts no more: the same facts open a new review.
     """
@@ -258,7 +251,7 @@ def _is_older(reason: str, opened_at: datetime, heard: Heard) -> bool:
     """Return whether a review is older than the query. A settled payment is unknown no more in any case."""
     if POLICIES[ReviewReason(reason)].says_nothing and not heard.payment.is_open:
         return True
-    return opened_at < heard.answer.asked_at or opened_at > clock.now() + clock.SKEW
+    return opened_at < heard.answer.asked_at
 
 
 def resolve(review_id: int, resolution: str, staff: str, *, dismissed: bool = False) -> Review:

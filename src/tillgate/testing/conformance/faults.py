@@ -10,6 +10,7 @@ from decimal import Decimal
 from hashlib import md5
 from itertools import count
 from typing import Any, Final, TypeVar
+from unittest import mock
 
 from django.db import connection
 
@@ -28,8 +29,6 @@ from tillgate.testing.conformance.judging import (
 )
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World
-
-__all__ = ["Faults"]
 
 _T = TypeVar("_T")
 _MOST_POINTS: Final = 200
@@ -244,17 +243,15 @@ def _everything_logged() -> Iterator[list[str]]:
     ear, root = Ear(), logging.getLogger()
     loggers: list[logging.Logger] = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
     before: list[tuple[Any, int, bool]] = [(one, one.level, one.propagate) for one in [root, *loggers]]
-    was_forced = connection.force_debug_cursor
     for one in loggers:
         one.setLevel(logging.NOTSET)
         one.propagate = True
     root.setLevel(logging.DEBUG)
     root.addHandler(ear)
-    connection.force_debug_cursor = True
     try:
-        yield lines
+        with mock.patch.object(connection, "force_debug_cursor", True):  # noqa: FBT003  # the new value
+            yield lines
     finally:
-        connection.force_debug_cursor = was_forced
         root.removeHandler(ear)
         for one, level, propagates in before:
             one.setLevel(level)

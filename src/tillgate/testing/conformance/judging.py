@@ -13,22 +13,6 @@ from tillgate.django.conf import get_settings
 from tillgate.django.models import Payment
 from tillgate.testing.world import World
 
-__all__ = [
-    "at_gateway",
-    "at_payment_page",
-    "expect_landing",
-    "expect_no_payment_page",
-    "expect_paid_once",
-    "expect_released",
-    "expect_still_waiting",
-    "expect_unpaid",
-    "needs_review",
-    "paid",
-    "paid_at_gateway",
-    "pay",
-    "token_on",
-]
-
 _TOKEN: Final = re.compile(rb"""name=["']?csrfmiddlewaretoken["']?\s+value=["']?([A-Za-z0-9]+)""")
 
 

@@ -21,8 +21,6 @@ from tillgate.testing.conformance.judging import (
 )
 from tillgate.testing.world import World
 
-__all__ = ["Money"]
-
 
 class Money:
     """Scenarios in which the order or the gateway's answer is not as it should be."""

@@ -21,8 +21,6 @@ from tillgate.testing.conformance.judging import (
 )
 from tillgate.testing.world import World, together
 
-__all__ = ["Notifications"]
-
 
 class Notifications:
     """Scenarios of notifications and returns that are doubled, disordered, late, forged or lying."""
@@ -41,18 +39,11 @@ class Notifications:
         """Notifications, returns and worker runs that collide pay the order once, and none of them fails."""
         order, payment = paid_at_gateway(world)
         world.time.advance(seconds=10)
-        notification, back = (reverse(f"tillgate:{name}", args=[key]) for name, key in _addresses(payment))
+        notification = reverse("tillgate:payment-notification", args=[payment.notification_key])
+        back = reverse("tillgate:return", args=[payment.return_key])
 
-        def hears() -> int:
-            return Client().post(notification).status_code
-
-        def returns() -> int:
-            return Client().get(back).status_code
-
-        def worker_runs() -> int:
-            return len(world.run_worker().faults)
-
-        answers = together(hears, returns, worker_runs, hears, returns)
+        acts = [lambda: Client().post(notification).status_code, lambda: Client().get(back).status_code]
+        answers = together(*acts, lambda: len(world.run_worker().faults), *acts)
         assert [answer for answer in answers if answer not in (0, 200, 302)] == []
         expect_paid_once(world, order)
 
@@ -128,10 +119,6 @@ class Notifications:
         assert answer.status_code >= 500, f"the notification was lost, and acknowledged with HTTP {answer.status_code}"
         assert client.post(address).content == b"success"
         expect_paid_once(world, order)
-
-
-def _addresses(payment: Any) -> tuple[tuple[str, str], tuple[str, str]]:
-    return ("payment-notification", payment.notification_key), ("return", payment.return_key)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from unittest import mock
 from urllib.parse import urlsplit
 
 from django.db import connections
@@ -19,12 +20,11 @@ from tillgate.testing.conformance.judging import (
     expect_released,
     expect_still_waiting,
     expect_unpaid,
+    paid_at_gateway,
     pay,
     token_on,
 )
 from tillgate.testing.world import World, together
-
-__all__ = ["Paying"]
 
 
 class Paying:
@@ -191,28 +191,22 @@ class Paying:
 
     def test_atomic_requests(self, world: World) -> None:
         """A project that runs every request in a transaction can take money, and no transaction is open during a network call."""
-        configured = connections.settings["default"]
-        before = configured["ATOMIC_REQUESTS"]
-        configured["ATOMIC_REQUESTS"] = True
-        try:
-            noticed, returned = world.order(), world.order()
-            for order in (noticed, returned):
-                world.shopper_pays(world.pay_page(order))
-            world.gateway_notification(at_gateway(world, noticed)[0])
-            world.come_back(at_gateway(world, returned)[0])
-        finally:
-            configured["ATOMIC_REQUESTS"] = before
-        expect_paid_once(world, noticed)
+        with mock.patch.dict(connections.settings["default"], ATOMIC_REQUESTS=True):
+            (notified, first), (returned, second) = paid_at_gateway(world), paid_at_gateway(world)
+            world.gateway_notification(first)
+            world.come_back(second)
+        expect_paid_once(world, notified)
         expect_paid_once(world, returned)
 
     def test_other_payment_methods_are_undisturbed(self, world: World) -> None:
         """An order that is paid otherwise stays as the shop has it, and no request about it reaches the gateway."""
         order = world.shop.place_order_paid_otherwise(Decimal("12.50"))
-        before = (world.shop.is_paid(order), world.shop.times_paid(order), world.shop.is_released(order), world.shop.refunded(order))
+        shop = world.shop
+        before = (shop.is_paid(order), shop.times_paid(order), shop.is_released(order), shop.refunded(order))
         assert before[0], "the driver says that the order is not paid"
         operations.open_order(world.shop.plugin, order)  # the shopper began to pay with Tillgate, and then chose another way
         world.a_day_passes()
-        after = (world.shop.is_paid(order), world.shop.times_paid(order), world.shop.is_released(order), world.shop.refunded(order))
+        after = (shop.is_paid(order), shop.times_paid(order), shop.is_released(order), shop.refunded(order))
         assert after == before, (
             f"an order that was paid otherwise was {before} (paid, how often, released, refunded) and is {after} now: the hooks, "
             "tillgate_order_unpaid first of all, must change open orders only"

@@ -19,8 +19,6 @@ from tillgate.errors import OutcomeUnknown
 from tillgate.testing.conformance.judging import expect_paid_once, needs_review, paid
 from tillgate.testing.world import World, together
 
-__all__ = ["Refunds"]
-
 
 class Refunds:
     """Scenarios of refunds."""

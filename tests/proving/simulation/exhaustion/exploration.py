@@ -6,7 +6,6 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
-from unittest import mock
 
 from django.db import connection
 
@@ -19,7 +18,6 @@ from tests.proving.simulation.exhaustion.unread import keeping
 from tests.proving.simulation.network import Violated
 from tests.proving.simulation.stand_ins import in_place
 from tests.proving.simulation.world import empty_tables
-from tillgate.django.operations import wrong_clocks
 from tillgate.testing.driver import ShopDriver
 
 __all__ = ["Counts", "Exploration", "explore"]
@@ -226,9 +224,7 @@ def explore(shop: ShopDriver, parts: Sequence[Scope], progress: Callable[[Counts
     exploration = Exploration(small, parts[0], progress)
     keep_all()
     gc.disable()
-    # No clock is wrong there: what a worker looks for once an hour would only add steps.
-    unasked = mock.patch.object(wrong_clocks, "poll_now")
-    with in_place(small), keeping(), unasked, hearing_the_end_of_transactions(stepping.hear_end):
+    with in_place(small), keeping(), hearing_the_end_of_transactions(stepping.hear_end):
         connection.execute_wrappers.append(stepping.executing)
         try:
             for part in parts:

@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-import tillgate.django.models
+import tillgate.shop
 
 
 class Migration(migrations.Migration):
@@ -18,7 +18,7 @@ class Migration(migrations.Migration):
             name="Installation",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("api_url", tillgate.django.models.ExactField(max_length=255, unique=True, verbose_name="address of its API")),
+                ("api_url", tillgate.shop.ExactField(max_length=255, unique=True, verbose_name="address of its API")),
                 ("app_id", models.CharField(max_length=128, verbose_name="the App's id there")),
                 ("token", models.TextField(blank=True)),
                 ("keys", models.JSONField(default=dict)),
@@ -36,12 +36,12 @@ class Migration(migrations.Migration):
             name="Purchase",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("source", tillgate.django.models.ExactField(max_length=100)),
+                ("source", tillgate.shop.ExactField(max_length=100)),
                 ("part", models.PositiveIntegerField(default=0)),
                 ("number", models.CharField(max_length=32)),
                 ("channel", models.CharField(max_length=255)),
-                ("amount", tillgate.django.models.MoneyField(decimal_places=2, max_digits=15)),
-                ("costs", tillgate.django.models.MoneyField(blank=True, decimal_places=2, max_digits=15, null=True)),
+                ("amount", tillgate.shop.MoneyField(decimal_places=2, max_digits=15)),
+                ("costs", tillgate.shop.MoneyField(blank=True, decimal_places=2, max_digits=15, null=True)),
                 ("currency", models.CharField(default="USD", max_length=3)),
                 ("paid_reference", models.CharField(blank=True, max_length=32)),
                 ("given_up_at", models.DateTimeField(blank=True, null=True)),
@@ -62,10 +62,10 @@ class Migration(migrations.Migration):
             name="Transaction",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("transaction_id", tillgate.django.models.ExactField(max_length=100)),
+                ("transaction_id", tillgate.shop.ExactField(max_length=100)),
                 ("idempotency_key", models.CharField(max_length=512)),
                 ("method", models.CharField(max_length=32)),
-                ("amount", tillgate.django.models.MoneyField(decimal_places=2, max_digits=15)),
+                ("amount", tillgate.shop.MoneyField(decimal_places=2, max_digits=15)),
                 ("return_url", models.TextField(blank=True)),
                 ("canceled_at", models.DateTimeField(blank=True, null=True)),
                 ("created_at", models.DateTimeField()),

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import dj_database_url
 from django.conf.locale import LANG_INFO
 
-from tillgate.errors import ConfigurationError
+from tillgate import ConfigurationError
 from tillgate_saleor.conf import origin_of
 
 _missing: dict[str, str] = {}

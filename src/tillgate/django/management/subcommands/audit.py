@@ -28,8 +28,6 @@ from tillgate.django.operations.ledger import Difference, DifferenceKind
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.wire.texts import printable
 
-__all__ = ["add_arguments", "run"]
-
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 _DIFFERS, _NOT_ASKED = 1, 2
 _YEARS: Final = (1900, 9998)  # at the ends of the calendar the next day, or the same time in another zone, does not exist
@@ -145,7 +143,7 @@ def _summary(since: datetime, until: datetime, done: Audited, found: list[Differ
     lines = [
         f"{done.compared:,} of {_counted(done.total, 'payment')} compared, started from {_shown(since)} until {_shown(until)}: "
         + (_counted(len(differing), "difference") if differing else "no difference" if done.compared else "nothing was compared")
-        + (f", {known:,} of them known to a person" if known else ""),
+        + (f", {known:,} of them under review" if known else ""),
         f"paid here: {done.paid_here:,} with USD {done.paid_here_amount:,}; "
         f"at the gateway: {done.paid_there:,} with USD {done.paid_there_amount:,}",
     ]
@@ -153,7 +151,7 @@ def _summary(since: datetime, until: datetime, done: Audited, found: list[Differ
         refunds = f"{_counted(done.refunds, 'refund')} with USD {done.refunded_amount:,}"
         lines.append(f"refunded here: {refunds}; the interface has no query for refunds: compare with the gateway's back office")
     if len(differing) < len(found):
-        lines.append("not everything could be asked: see not-asked")
+        lines.append("some queries failed: see not-asked")
     return lines
 
 

@@ -11,8 +11,6 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from tillgate.django.management.terminal import say
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: CommandParser) -> None:
     """Add the doctor's options."""

@@ -19,8 +19,6 @@ from tillgate.django.management.terminal import Stop, Voice, require_tables, sto
 from tillgate.django.operations.bounds import TimeBudget
 from tillgate.django.operations.worker import Progress, WorkDone, run_worker
 
-__all__ = ["add_arguments", "run"]
-
 _log = logging.getLogger("tillgate")
 
 _FIRST_PAUSE_SECONDS: Final = 1.0
@@ -110,11 +108,11 @@ def _progress(voice: Voice) -> Progress:
 def _message(work_done: WorkDone) -> str:
     counts = {
         "changed": work_done.changed,
-        "without news": work_done.inconclusive,
+        "inconclusive": work_done.inconclusive,
         "refund{s} sent": work_done.refunds_sent,
         "refund{s} lost": work_done.refunds_lost,
         "order{s} unpaid": work_done.orders_unpaid,
-        "told to shops": work_done.outbox_events,
+        "event{s} delivered": work_done.outbox_events,
         "mail{s}": work_done.mails,
         "fault{s}": len(work_done.faults),
     }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import IntegrityError
+from django.utils.timezone import is_aware, localtime
 
-from tillgate.django.clock import local
-from tillgate.errors import ConfigurationError
+from tillgate import ConfigurationError
 from tillgate_saleor.api import SaleorError
 from tillgate_saleor.installing import OriginNotAllowed, move, rotate, uninstall
 from tillgate_saleor.models import Installation
@@ -41,7 +42,7 @@ class Command(BaseCommand):
     def _list(self, _: dict[str, Any]) -> None:
         for installation in Installation.objects.order_by("api_url"):
             end = installation.uninstalled_at
-            since = f"uninstalled {local(end):%Y-%m-%d %H:%M}" if end else f"since {local(installation.installed_at):%Y-%m-%d %H:%M}"
+            since = f"uninstalled {_minute(end)}" if end else f"since {_minute(installation.installed_at)}"
             self.stdout.write(f"{installation.api_url} as {installation.app_id}, {since}")
 
     def _uninstall(self, options: dict[str, Any]) -> None:
@@ -67,3 +68,7 @@ class Command(BaseCommand):
 
     def _rotate(self, _: dict[str, Any]) -> None:
         self.stdout.write(f"{rotate()} encrypted with the newest key")
+
+
+def _minute(moment: datetime) -> str:
+    return f"{localtime(moment) if is_aware(moment) else moment:%Y-%m-%d %H:%M}"

@@ -1,0 +1,18 @@
+"""Accounts: found by their names, and checked with a query that moves no money."""
+
+from __future__ import annotations
+
+from tillgate import doctor
+from tillgate.account import Account
+from tillgate.configuration import Configured
+from tillgate.django.operations.accounts import find_account
+from tillgate.doctor import Check
+
+__all__ = ["Check", "check_account", "find_account"]
+
+
+def check_account(account: Account, *, seconds: float) -> Check:
+    """Send one signed query to the gateway of an account, and return whether it was understood. Uses the network, for `seconds` at most."""
+    quick = account.model_copy(update={"deadline_seconds": min(account.deadline_seconds, seconds), "query_attempts": 1})
+    source = dict.fromkeys(("base_url", "merchant_no", "token"), "TILLGATE['ACCOUNTS']")
+    return next(one for one in doctor.examine(Configured(account=quick, sources=source)) if one.name == "credentials")

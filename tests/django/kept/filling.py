@@ -1,0 +1,184 @@
+"""The acts of shopper, gateway, staff and worker that fill the kept database."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+from unittest import mock
+
+from django.apps import apps
+from django.core import serializers
+
+from tests.django.kept.gateway import ANSWERS, PLUGIN, Answering, Moment, failing_shop, running
+from tests.smallest_shop.models import ShopOrder
+from tillgate import (
+    NotSent,
+    OutcomeUnknown,
+    PaymentRequest,
+    Refused,
+    SignatureMismatch,
+    TransactionStatus,
+    read_notification,
+)
+from tillgate.django import operations
+from tillgate.django.models import Payment
+from tillgate.django.operations.locking import locked_order
+from tillgate.django.operations.outbox import deliver_remote
+from tillgate.django.operations.reviews import UNAPPLIED_REASONS, open_review
+from tillgate.django.operations.worker import run_account
+from tillgate.lifecycle import ReviewReason
+
+__all__ = ["fill", "same_randomness", "serialized"]
+
+_FAILED = {"status": TransactionStatus.FAILED, "status_text": "failed"}
+_PENDING = {"status": TransactionStatus.PENDING, "status_text": "pending"}
+
+
+@contextmanager
+def same_randomness() -> Iterator[None]:
+    """Let keys, references and event ids be the same in every run."""
+    source = random.Random(1)
+    with mock.patch("os.urandom", source.randbytes), mock.patch("random._urandom", source.randbytes):
+        yield
+
+
+def serialized() -> str:
+    """Return all rows of the shop and of Tillgate as one of Django's fixtures."""
+    rows: list[Any] = []
+    for label in ("smallest_shop", "tillgate"):
+        for model in apps.get_app_config(label).get_models():
+            rows += model._default_manager.order_by("pk")
+    return str(serializers.serialize("json", rows, indent=1)) + "\n"
+
+
+def fill() -> None:
+    """Open reviews of every reason in an empty database."""
+    moment = Moment()
+    with running(moment) as gateway:
+        acts = _Acts(moment, gateway)
+        acts.answers_that_do_not_fit()
+        acts.accounts_that_do_not_answer()
+        for has_refund in (False, True):
+            acts.money_that_is_held(has_refund=has_refund)
+        acts.refunds_in_doubt()
+        acts.failing_deliveries()
+        acts.forged_notification()
+        lost = acts.start(account="closed")
+    with running(moment, without="closed"):
+        operations.reconcile(lost, "return")
+
+
+class _Acts:
+    def __init__(self, moment: Moment, gateway: Answering) -> None:
+        self.moment, self.gateway = moment, gateway
+
+    def start(self, *, key: str = "", account: str = "default", method: str = "alipay") -> Payment:
+        """Start a payment of an order that costs 12.50: of a new one unless a key is given."""
+        self.moment.advance(minutes=1)
+        order_key = key or str(ShopOrder.objects.create(total=Decimal("12.50")).pk)
+        return operations.start_payment(PLUGIN, order_key, method=method, account=account).payment
+
+    def hear(self, payment: Payment, said: Mapping[str, Any] | Exception) -> Payment:
+        """Let a notification come, and the gateway answer the query after it."""
+        self.gateway.says[payment.reference] = said
+        self.moment.advance(seconds=5)
+        heard = operations.receive_payment_notification(payment.notification_key, read_notification(), "POST")
+        assert heard
+        return heard
+
+    def paid(self) -> Payment:
+        return self.hear(self.start(), {})
+
+    def answers_that_do_not_fit(self) -> None:
+        """Open a review of each answer that is not applied, about an open payment and about one that has ended."""
+        for reason in sorted(UNAPPLIED_REASONS - {ReviewReason.PAYMENT_UNANSWERED}):
+            payment = self.start()
+            if reason is ReviewReason.UNRECOGNISED_STATUS:
+                self.moment.advance(hours=3)  # an unknown word counts after the time to pay
+            self.hear(payment, ANSWERS[reason])
+            payment = self.start()
+            self.hear(payment, _FAILED)
+            self.hear(payment, ANSWERS[reason])
+        for reason in (ReviewReason.CHANGED_AFTER_PAID, ReviewReason.PAYMENT_UNKNOWN):
+            payment = self.paid()
+            self.gateway.says[payment.reference] = ANSWERS[reason]
+            self.moment.advance(seconds=5)
+            operations.reconcile(payment, "worker")
+        payment = self.start(account="unanswered")
+        self.gateway.says[payment.reference] = ANSWERS[ReviewReason.PAYMENT_UNANSWERED]
+        self.moment.advance(hours=9)
+        run_account("unanswered")
+        payment = self.hear(self.start(), _FAILED)
+        with locked_order(payment.order_id) as order:  # no other operation leaves this review open when its payment ends
+            open_review(ReviewReason.PAYMENT_UNANSWERED, {}, "worker", order=order, payment=payment, account=payment.account)
+
+    def accounts_that_do_not_answer(self) -> None:
+        """Open reviews of accounts whose gateway refuses queries, signs wrongly or is silent."""
+        self.hear(self.start(account="unknown-merchant"), ANSWERS[ReviewReason.WRONG_CREDENTIALS])
+        self.hear(self.start(account="unsigned"), ANSWERS[ReviewReason.SIGNATURE_MISMATCH])
+
+        def unsigned(request: PaymentRequest) -> str:
+            raise OutcomeUnknown("pay", request.reference, "its answer is not signed") from SignatureMismatch("the answer is not signed")
+
+        with mock.patch.object(self.gateway, "creates", unsigned):
+            self.start(account="unsigned-creation")
+        payment = self.start(account="silent")
+        self.gateway.says[payment.reference] = NotSent("query", payment.reference, "connection refused")
+        for _ in range(6):
+            self.moment.advance(minutes=10)
+            run_account("silent")
+
+    def money_that_is_held(self, *, has_refund: bool) -> None:
+        """Open reviews of paid payments whose money pays nothing or too much; where wanted, a refund of each waits to be sent."""
+        first = self.start()
+        self.gateway.says[first.reference] = _PENDING
+        second = self.start(key=first.order.key, method="gcash")
+        self.hear(first, {})
+        held = [self.hear(second, {})]
+        for change in ({"status": "cancelled"}, {"total": Decimal("15.00")}, {"total": Decimal("10.00")}):
+            payment = self.start()
+            ShopOrder.objects.filter(pk=payment.order.key).update(**change)
+            held.append(self.hear(payment, {}))
+        with mock.patch.object(self.gateway, "creates", return_value="T-TWICE-2" if has_refund else "T-TWICE-1"):
+            one, other = self.start(), self.start()
+        self.hear(one, {})
+        held.append(self.hear(other, {}))
+        with self.refunds_end_with(NotSent("refund", "R", "no route to host")):
+            for payment in held if has_refund else ():
+                operations.refund(payment.pk, "1.00", staff="ann")
+
+    @contextmanager
+    def refunds_end_with(self, error: Exception) -> Iterator[None]:
+        with mock.patch.object(self.gateway, "refunds", error):
+            yield
+
+    def refunds_in_doubt(self) -> None:
+        """Open reviews of refunds: of unknown outcome, unable to leave, and refused but done all the same."""
+        with self.refunds_end_with(OutcomeUnknown("refund", "R", "the connection broke")):
+            operations.refund(self.paid().pk, "2.50", staff="ann")
+        with self.refunds_end_with(NotSent("refund", "R", "no route to host")):
+            waiting = operations.refund(self.paid().pk, "2.50", staff="ann")
+            self.moment.advance(hours=4)
+            operations.send_refund(waiting.pk)
+        with self.refunds_end_with(Refused("000020", "not allowed", 400)):
+            refused = operations.refund(self.paid().pk, "2.50", staff="ann")
+        operations.receive_refund_notification(refused.notification_key, read_notification(query="status=success"), "POST")
+
+    def failing_deliveries(self) -> None:
+        """Open reviews of shop events that fail: in the shop, and over the network."""
+        with failing_shop("tillgate_payment_paid"):
+            self.paid()
+        payment = self.paid()
+        operations.enqueue_remote(PLUGIN, payment.order.key, "invoice")
+        with failing_shop("tillgate_deliver"):
+            deliver_remote(payment.order_id)
+
+    def forged_notification(self) -> None:
+        """Open the review of notifications that are signed wrongly."""
+        forged = read_notification(query="status=success&verifySign=0000")
+        payment = self.start()
+        self.gateway.says[payment.reference] = _PENDING
+        operations.receive_payment_notification(payment.notification_key, forged, "POST")
