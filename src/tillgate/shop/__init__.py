@@ -13,7 +13,7 @@ from tillgate.wire import money
 if TYPE_CHECKING:
     from tillgate.shop.checks import CheckSet, Found
     from tillgate.shop.fields import ExactField, MoneyField, OneDatabase, now
-    from tillgate.shop.orders import close_order, open_order, pay_url, set_order_data, start_url
+    from tillgate.shop.orders import close_order, open_order, order_data, pay_path, pay_url, set_order_data, start_url
     from tillgate.shop.payments import MethodChoice, StartedPayment, StartOutcome, payment_methods, poll, start_payment
     from tillgate.shop.refunds import RefundNotPossible, refund, refund_order, settle_refund, withdraw_refund
     from tillgate.shop.remote import RemoteState, deliver_remote, enqueue_remote, remote_events, set_remote_data
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ReviewAction,
         ReviewReason,
         close_reviews,
+        count_open_reviews,
         find_review,
         open_review,
         open_reviews,
@@ -103,6 +104,7 @@ __all__ = [
     "badge_of",
     "close_order",
     "close_reviews",
+    "count_open_reviews",
     "database",
     "deliver_remote",
     "enqueue_remote",
@@ -118,9 +120,11 @@ __all__ = [
     "open_review",
     "open_reviews",
     "open_to_all",
+    "order_data",
     "order_state",
     "order_states",
     "outside_transactions",
+    "pay_path",
     "pay_url",
     "payment_methods",
     "poll",
@@ -159,6 +163,8 @@ MODULES: Final = {
     "orders": (
         "close_order",
         "open_order",
+        "order_data",
+        "pay_path",
         "pay_url",
         "set_order_data",
         "start_url",
@@ -193,6 +199,7 @@ MODULES: Final = {
         "ReviewAction",
         "ReviewReason",
         "close_reviews",
+        "count_open_reviews",
         "find_review",
         "open_review",
         "open_reviews",

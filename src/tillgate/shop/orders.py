@@ -13,7 +13,7 @@ from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, database
 from tillgate.errors import ConfigurationError
 
-__all__ = ["close_order", "open_order", "pay_url", "set_order_data", "start_url"]
+__all__ = ["close_order", "open_order", "order_data", "pay_path", "pay_url", "set_order_data", "start_url"]
 
 
 def open_order(plugin: str, order_key: str, *, actor: str = "shop", even_if_closed: bool = False) -> None:
@@ -46,6 +46,16 @@ def set_order_data(plugin: str, order_key: str, **data: Any) -> None:
         order = Order.objects.select_for_update().get(plugin=plugin, key=order_key)
         order.data = {name: value for name, value in {**order.data, **data}.items() if value is not None}
         order.save(update_fields=["data"])
+
+
+def order_data(plugin: str, order_key: str) -> dict[str, Any]:
+    """Return the data that `set_order_data` stored with an order, in one statement; empty for an order that Tillgate does not know."""
+    return Order.objects.filter(plugin=plugin, key=order_key).values_list("data", flat=True).first() or {}
+
+
+def pay_path(plugin: str, order_key: str) -> str:
+    """Return the path of the address of `pay_url`, for a page or a redirect of the shop itself. The plugin knows the order already."""
+    return tickets.pay_url(plugin, order_key)
 
 
 def pay_url(plugin: str, order_key: str) -> str:

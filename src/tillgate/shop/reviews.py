@@ -30,6 +30,7 @@ __all__ = [
     "ReviewAction",
     "ReviewReason",
     "close_reviews",
+    "count_open_reviews",
     "find_review",
     "open_review",
     "open_reviews",
@@ -117,6 +118,11 @@ def open_reviews(
     if wanted := list(reasons):
         found = found.filter(reason__in=wanted)
     return tuple(map(_value, found.select_related("order", "payment__order", "refund__payment__order", "outbox_event").order_by("pk")))
+
+
+def count_open_reviews() -> int:
+    """Return the number of all open reviews: of every plugin's orders, and of accounts."""
+    return Review.objects.filter(resolved_at__isnull=True).count()
 
 
 def find_review(review_id: str) -> OpenReview | None:

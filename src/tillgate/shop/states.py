@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Prefetch, Q, QuerySet
 
 from tillgate import hooks
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, database
@@ -38,13 +38,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefundState(hooks.Refund):
-    """A refund as it stands. `answer` is the gateway's own text, without secrets.
+    """A refund as it stands. `answer` is the gateway's own text, without secrets. `reason` is for staff only.
 
     `confirmed`: a notification on the refund's own address says that it succeeded. `external`: staff entered it, made elsewhere.
     """
 
     answer: str
     requested_by: str
+    reason: str
     external: bool
     confirmed: bool
     created_at: datetime
@@ -57,11 +58,12 @@ class PaymentState(hooks.Payment):
 
     The gateway holds `held_amount`: paid and not refunded. Staff can still refund `refundable_amount`, without queued refunds and refunds
     of unknown outcome. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid", though a check failed, so
-    the shopper should not pay again. `payment_url` is the gateway's payment page, or empty.
+    the shopper should not pay again. `payment_url` is the gateway's payment page, or empty. `sandbox`: no real money.
     """
 
     account: str
     terminal: str
+    sandbox: bool
     created_at: datetime
     payment_url: str
     held_amount: Decimal
@@ -150,7 +152,7 @@ def locked_order(plugin: str, order_key: str) -> Iterator[OrderState]:
     `ObjectDoesNotExist` for an order that Tillgate does not know.
     """
     with transaction.atomic(using=database()):
-        yield _state(Order.objects.select_for_update().get(plugin=plugin, key=order_key))
+        yield _state(Order.objects.select_for_update().get(plugin=plugin, key=order_key), is_locked=True)
 
 
 def find_payment(plugin: str, *, payment_id: str | None = None, reference: str | None = None) -> PaymentState | None:
@@ -183,6 +185,7 @@ def refund_state(refund: Refund) -> RefundState:
         **_values(refund_value(refund)),
         answer=Mask([refund.payment], [refund]).text(refund.answer),
         requested_by=refund.requested_by,
+        reason=refund.reason,
         external=refund.external,
         confirmed=refund.confirmed,
         created_at=refund.created_at,
@@ -190,20 +193,23 @@ def refund_state(refund: Refund) -> RefundState:
     )
 
 
-def _state(order: Order) -> OrderState:
+def _state(order: Order, *, is_locked: bool = False) -> OrderState:
     return OrderState(
         **_values(order_value(order)),
         status=order.status,
         is_closed=order.closed_at is not None,
         is_paid=is_order_paid(order),
         waits_since=order.created_at if order.unpaid_check_at else None,
-        payments=tuple(_payment_states(Payment.objects.filter(order=order))),
+        payments=tuple(_payment_states(Payment.objects.filter(order=order), is_locked=is_locked)),
         data=order.data,
     )
 
 
-def _payment_states(chosen: QuerySet[Payment]) -> Iterator[PaymentState]:
-    payments = list(chosen.select_related("order").prefetch_related("refunds").order_by("pk"))
+def _payment_states(chosen: QuerySet[Payment], *, is_locked: bool = False) -> Iterator[PaymentState]:
+    refunds_read = Refund.objects.all()
+    if is_locked:  # a transaction of the host may see an old snapshot where it reads without a lock
+        chosen, refunds_read = chosen.select_for_update(), refunds_read.select_for_update()
+    payments = list(chosen.select_related("order").prefetch_related(Prefetch("refunds", refunds_read)).order_by("pk"))
     reported = reported_paid([payment.pk for payment in payments]) if payments else set()
     for payment in payments:
         refunds = sorted(payment.refunds.all(), key=lambda refund: refund.pk)
@@ -215,6 +221,7 @@ def _payment_states(chosen: QuerySet[Payment]) -> Iterator[PaymentState]:
             **_values(payment_value(payment)),
             account=payment.account,
             terminal=payment.terminal,
+            sandbox=payment.sandbox,
             created_at=payment.created_at,
             payment_url=payment.payment_url,
             held_amount=max(NOTHING, money.left_of(payment.amount, [refunded])) if is_paid else NOTHING,
