@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tillgate.shop.checks import CheckSet, Found
     from tillgate.shop.fields import ExactField, MoneyField, OneDatabase, now
     from tillgate.shop.http import DeadlineTransport, keep_to
-    from tillgate.shop.orders import close_order, open_order, paid_order_keys, pay_url, set_order_data, start_url
+    from tillgate.shop.orders import close_order, open_order, order_data, paid_order_keys, pay_path, pay_url, set_order_data, start_url
     from tillgate.shop.payments import (
         MethodChoice,
         StartedPayment,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         ReviewAction,
         ReviewReason,
         close_reviews,
+        count_open_reviews,
         find_review,
         newest_reviews,
         open_review,
@@ -124,6 +125,7 @@ __all__ = [
     "check_account",
     "close_order",
     "close_reviews",
+    "count_open_reviews",
     "database",
     "deliver_remote",
     "enqueue_remote",
@@ -148,10 +150,12 @@ __all__ = [
     "open_review",
     "open_reviews",
     "open_to_all",
+    "order_data",
     "order_state",
     "order_states",
     "outside_transactions",
     "paid_order_keys",
+    "pay_path",
     "pay_url",
     "payment_methods",
     "poll",
@@ -205,7 +209,9 @@ MODULES: Final = {
     "orders": (
         "close_order",
         "open_order",
+        "order_data",
         "paid_order_keys",
+        "pay_path",
         "pay_url",
         "set_order_data",
         "start_url",
@@ -246,6 +252,7 @@ MODULES: Final = {
         "ReviewAction",
         "ReviewReason",
         "close_reviews",
+        "count_open_reviews",
         "find_review",
         "newest_reviews",
         "open_review",
