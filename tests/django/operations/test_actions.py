@@ -639,7 +639,9 @@ def found(gateway: dict[str, Callable[[], object]], forgotten: Payment, monkeypa
 
     def find(**changes: Any) -> None:
         gateway.pop(forgotten.reference, None)
-        monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: replace(real(account, reference), **changes))
+        monkeypatch.setattr(
+            "tillgate.hooks.query", lambda account, reference, **bounds: replace(real(account, reference, **bounds), **changes)
+        )
 
     return find
 
@@ -906,7 +908,9 @@ def test_i2_a_payment_that_a_notification_finds_to_be_called_paid_while_a_person
 def test_what_says_something_else_each_time_is_ended_all_the_same(world: World, waiting: Review, monkeypatch: pytest.MonkeyPatch) -> None:
     """An amount in another currency, at the rate of the day."""
     real = hooks.query
-    monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: replace(real(account, reference), amount=Decimal("10.01")))
+    monkeypatch.setattr(
+        "tillgate.hooks.query", lambda account, reference, **bounds: replace(real(account, reference, **bounds), amount=Decimal("10.01"))
+    )
     world.time.advance(minutes=1)
     assert not_paid(waiting, read=waiting.version).resolved
 
@@ -917,7 +921,9 @@ def test_i2_a_payment_of_which_the_gateway_waits_for_the_shopper_is_not_let_expi
     real = hooks.query
     with clock_ahead(monkeypatch, 10 / 1440):
         payment = world.start(world.order())
-    monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: replace(real(account, reference), amount=Decimal("10.00")))
+    monkeypatch.setattr(
+        "tillgate.hooks.query", lambda account, reference, **bounds: replace(real(account, reference, **bounds), amount=Decimal("10.00"))
+    )
     with clock_ahead(monkeypatch, 4 / 1440):
         payments.apply_answer(payment, payments.ask(payment), "worker")
     monkeypatch.setattr("tillgate.hooks.query", real)
@@ -1003,7 +1009,9 @@ def test_i2_a_word_that_nobody_knows_ends_nothing_though_there_is_time_to_learn_
     payment, real = world.start(world.order()), hooks.query
     world.shopper_pays(payment)
     for answer in (PAID_WITH_ANOTHER_AMOUNT, ODD):
-        monkeypatch.setattr("tillgate.hooks.query", lambda account, reference, says=answer: replace(real(account, reference), **says))
+        monkeypatch.setattr(
+            "tillgate.hooks.query", lambda account, reference, says=answer, **bounds: replace(real(account, reference, **bounds), **says)
+        )
         world.time.advance(minutes=2)
         world.run_worker()
     assert operations.poll_now(payment, "bob").resolved is False

@@ -168,9 +168,8 @@ def _test(alias: str) -> dict[str, Any]:
     account = _account(alias)
     if account is None:
         return {"account": alias, "passed": False, "finding": _("This account is not configured.")}
-    quick = account.model_copy(update={"deadline_seconds": min(account.deadline_seconds, _TEST_SECONDS), "query_attempts": 1})
     source = dict.fromkeys(("base_url", "merchant_no", "token"), "TILLGATE['ACCOUNTS']")
-    checks = doctor.examine(Configured(account=quick, sources=source))
+    checks = doctor.examine(Configured(account=account, sources=source), deadline_seconds=_TEST_SECONDS, attempts=1)
     credentials = next(check for check in checks if check.name == "credentials")
     return {"account": alias, "passed": credentials.passed, "finding": credentials.finding}
 
