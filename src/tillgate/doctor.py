@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from tillgate import hooks
 from tillgate.configuration import Configured
 from tillgate.errors import AnswerNotUnderstood, NotSent, OrderNotFound, OutcomeUnknown, Refused, TillgateError
+from tillgate.wire.messages import Transaction
 from tillgate.wire.references import new_reference
 from tillgate.wire.texts import described
 
@@ -23,9 +25,14 @@ class Check:
     finding: str
 
 
-def examine(configured: Configured) -> list[Check]:
-    """Check the account's settings, the plugins and the gateway, in this order."""
-    return [*_settings(configured), _plugins(), _credentials(configured)]
+def examine(configured: Configured, *, deadline_seconds: float | None = None, attempts: int | None = None) -> list[Check]:
+    """Check the account's settings, the plugins and the gateway, in this order. The keywords bound the query, as in `Gateway.query`."""
+    account = configured.account
+    return [
+        *_settings(configured),
+        _plugins(),
+        _credentials(partial(hooks.query, account, deadline_seconds=deadline_seconds, attempts=attempts)),
+    ]
 
 
 def _settings(configured: Configured) -> Iterator[Check]:
@@ -51,14 +58,14 @@ def _plugins() -> Check:
     return Check(name="plugins", passed=True, finding=", ".join(name for name, _ in plugins))
 
 
-def _credentials(configured: Configured) -> Check:
+def _credentials(query: Callable[[str], Transaction]) -> Check:
     reference = new_reference("DOCTOR")
 
     def failed(finding: str) -> Check:
         return Check(name="credentials", passed=False, finding=finding)
 
     try:
-        hooks.query(configured.account, reference)
+        query(reference)
     except OrderNotFound as answer:
         return Check(
             name="credentials", passed=True, finding=f"a signed query was understood: {answer.ret_code} {answer.ret_msg!r}, as it must be"
@@ -68,8 +75,7 @@ def _credentials(configured: Configured) -> Check:
     except (NotSent, OutcomeUnknown) as error:
         return failed(f"the gateway cannot be reached ({error.detail}): check base_url and the network")
     except AnswerNotUnderstood as error:
-        status = error.http_status or 0
-        if status == 429 or status >= 500:
+        if error.is_overload:
             return failed(f"the gateway is out of order ({error}): look again later; if it has never answered, check base_url")
         return failed(f"{error}: look again later, and check base_url and dialect if it stays so")
     except TillgateError as error:
