@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from tillgate.shop.settings import SettingsLoader, is_web_address, read_settings, setting_names
     from tillgate.shop.staff import (
         MAY_REFUND,
-        MAY_RESOLVE,
-        Line,
         RefundForm,
         admin_url,
         badge_of,
@@ -90,7 +88,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAY_REFUND",
-    "MAY_RESOLVE",
     "MONEY_REASONS",
     "ActionNotPossible",
     "ActionResult",
@@ -100,7 +97,6 @@ __all__ = [
     "ExactField",
     "Found",
     "InsideTransaction",
-    "Line",
     "MethodChoice",
     "MethodForm",
     "MoneyField",
@@ -267,8 +263,6 @@ MODULES: Final = {
     ),
     "staff": (
         "MAY_REFUND",
-        "MAY_RESOLVE",
-        "Line",
         "RefundForm",
         "admin_url",
         "badge_of",

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
-from django.utils.translation import gettext, gettext_noop
+from django.utils.translation import gettext, gettext_lazy
 from oscar.apps.order.exceptions import InvalidPaymentEvent
 from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_class, get_model
@@ -144,8 +144,8 @@ def _reference(refund: Refund) -> str:
 
 
 _NOTES: Final = {
-    RefundStatus.FAILED: gettext_noop("USD %(amount)s was not refunded (%(reference)s)."),
-    RefundStatus.UNKNOWN: gettext_noop("Nobody knows whether USD %(amount)s was refunded (%(reference)s): it waits for a person."),
+    RefundStatus.FAILED: gettext_lazy("USD %(amount)s was not refunded (%(reference)s)."),
+    RefundStatus.UNKNOWN: gettext_lazy("Nobody knows whether USD %(amount)s was refunded (%(reference)s): it waits for a person."),
 }
 
 
@@ -157,7 +157,7 @@ def changed(refund: Refund) -> None:
     handler = get_class("order.processing", "EventHandler")()
     reference = _reference(refund)
     if refund.status is not RefundStatus.SUCCEEDED:
-        handler.create_note(order, gettext(_NOTES[refund.status]) % {"amount": refund.amount, "reference": reference})
+        handler.create_note(order, str(_NOTES[refund.status]) % {"amount": refund.amount, "reference": reference})
         return
     if order.notes.filter(message__contains=f"({reference})").exists():  # a failed or unknown refund
         said = gettext("USD %(amount)s was refunded after all (%(reference)s).")
