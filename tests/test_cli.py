@@ -281,6 +281,18 @@ def test_the_doctor_ends_with_1_and_says_what_to_check(arguments: list[str], fin
 
 
 @pytest.mark.usefixtures("account")
+@pytest.mark.parametrize(("paths", "used", "named"), [("examples", "reference", "examples"), ("online", "examples", "reference")])
+def test_the_doctor_names_the_dialect_whose_paths_the_gateway_knows(
+    paths: str, used: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Sandbox(Options(prefixes=paths)) as gateway:
+        monkeypatch.setenv("TILLGATE_BASE_URL", gateway.base_url)
+        result = run("doctor", "--dialect", used)
+        assert (result.exit_code, f"set dialect to '{named}'" in result.output) == (1, True), result.output
+        assert run("doctor", "--dialect", named).exit_code == 0
+
+
+@pytest.mark.usefixtures("account")
 @pytest.mark.parametrize(
     ("status", "finding"),
     [(429, "look again later; if"), (503, "look again later; if"), (418, "look again later, and check base_url and dialect")],
@@ -288,7 +300,7 @@ def test_the_doctor_ends_with_1_and_says_what_to_check(arguments: list[str], fin
 def test_the_doctor_blames_no_setting_for_a_gateway_that_is_out_of_order(
     status: int, finding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def out_of_order(account: object, reference: str) -> None:
+    def out_of_order(account: object, reference: str, **bounds: object) -> None:
         raise errors.AnswerNotUnderstood(f"HTTP {status}", status)
 
     monkeypatch.setattr("tillgate.hooks.query", out_of_order)
@@ -298,13 +310,13 @@ def test_the_doctor_blames_no_setting_for_a_gateway_that_is_out_of_order(
 
 @pytest.mark.usefixtures("account")
 def test_the_doctor_sees_a_gateway_that_finds_everything(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: object())
+    monkeypatch.setattr("tillgate.hooks.query", lambda account, reference, **bounds: object())
     assert "cannot exist" in run("doctor").output
 
 
 @pytest.mark.usefixtures("account")
 def test_the_doctor_names_what_a_plugin_raises_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def faulty(account: object, reference: str) -> None:
+    def faulty(account: object, reference: str, **bounds: object) -> None:
         raise KeyError("region")
 
     monkeypatch.setattr("tillgate.hooks.query", faulty)

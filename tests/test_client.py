@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+import stamina
 
 from tests.scripted_gateway import Cut, Received, ScriptedGateway, Step, always, http, in_turn
 from tests.support import (
@@ -39,11 +40,13 @@ from tests.support import (
 )
 from tillgate import (
     EXAMPLES,
+    Account,
     AnswerNotUnderstood,
     AsyncGateway,
     CreatedPayment,
     Gateway,
     GatewayError,
+    InvalidRequest,
     NotSent,
     OrderNotFound,
     OutcomeUnknown,
@@ -66,8 +69,9 @@ def scripted() -> Iterator[ScriptedGateway]:
 
 
 @pytest.fixture
-def quick_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tillgate.client._FIRST_PAUSE_SECONDS", 0.005)
+def no_pauses() -> Iterator[None]:
+    with stamina.set_testing(True, attempts=100, cap=True):
+        yield
 
 
 # --- pay and refund are sent once (I6, I8)
@@ -107,7 +111,7 @@ def test_i6_i8_a_kept_connection_that_dies_under_a_request_is_not_tried_again(
     scripted.script = in_turn([GOOD["query"]], [how], [GOOD[operation]])
     with pytest.raises(OutcomeUnknown):
         carry_out(kind, account(base_url=scripted.url, **FAST), "query", operation)
-    assert (len(scripted.requests), scripted.connections) == (2, 1)
+    assert (len(scripted.requests), scripted.connections) == (2, 1 if operation == "pay" else 2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,7 +126,7 @@ def test_a_refusal_is_final_and_sent_once(scripted: ScriptedGateway, kind: str, 
 # --- a query is repeated within bounds
 
 
-@pytest.mark.usefixtures("quick_pauses")
+@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("failure", [(Cut.CLOSE,), (Cut.RESET,), (http(b"", 429),), (http(b"", 500),), (http(b"<html>", 503),)])
 def test_a_query_is_tried_again_after_a_failed_connection_429_and_5xx(
@@ -134,7 +138,7 @@ def test_a_query_is_tried_again_after_a_failed_connection_429_and_5xx(
     assert len({request.body for request in scripted.requests}) == 1
 
 
-@pytest.mark.usefixtures("quick_pauses")
+@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("attempts", [1, 2, 5])
 def test_a_query_stops_at_its_attempts_and_tells_what_happened(scripted: ScriptedGateway, kind: str, attempts: int) -> None:
@@ -154,7 +158,7 @@ def test_a_query_stops_at_its_deadline(
     scripted.script = always(*failure)
     with within(5), pytest.raises((AnswerNotUnderstood, OutcomeUnknown)):
         carry_out(kind, account(base_url=scripted.url, **SLOW, query_attempts=10), "query")
-    assert 1 <= len(scripted.requests) < 4
+    assert 1 <= len(scripted.requests) <= 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -164,7 +168,7 @@ def test_a_query_that_ran_out_of_time_was_sent_and_does_not_say_otherwise(script
         carry_out(kind, account(base_url=scripted.url, **SLOW), "query")
 
 
-@pytest.mark.usefixtures("quick_pauses")
+@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("answer", "error"),
@@ -184,7 +188,7 @@ def test_a_query_that_was_answered_is_not_repeated(scripted: ScriptedGateway, ki
     assert len(scripted.requests) == 1
 
 
-@pytest.mark.usefixtures("quick_pauses")
+@pytest.mark.usefixtures("no_pauses")
 def test_a_query_is_tried_again_when_no_connection_could_be_made() -> None:
     tried = []
 
@@ -197,18 +201,78 @@ def test_a_query_is_tried_again_when_no_connection_could_be_made() -> None:
     assert len(tried) == 3
 
 
-def test_pauses_grow_and_are_drawn_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[tuple[float, float]] = []
-
-    def uniform(low: float, high: float) -> float:
-        drawn.append((low, high))
-        return 0.0
-
-    monkeypatch.setattr(random, "uniform", uniform)
+def test_pauses_grow_and_have_a_random_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    paused: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", paused.append)
     transport = httpx.MockTransport(lambda _: httpx.Response(503))
-    with Gateway(account(query_attempts=5), transport=transport) as gateway, pytest.raises(AnswerNotUnderstood):
-        gateway.query(REFERENCE)
-    assert drawn == [(0, 0.2), (0, 0.4), (0, 0.8), (0, 1.6)]
+    with Gateway(account(query_attempts=5), transport=transport) as gateway:
+        for _ in range(20):
+            with pytest.raises(AnswerNotUnderstood):
+                gateway.query(REFERENCE)
+    for number, shortest in enumerate((0.1, 0.2, 0.4, 0.8)):
+        same = paused[number::4]
+        assert shortest <= min(same) < max(same) <= shortest + 0.4
+        assert max(same) - min(same) > 0.1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("given", "sent"), [(1, 1), (2, 2), (9, 3), (None, 3)])
+@pytest.mark.usefixtures("no_pauses")
+def test_a_query_can_be_given_fewer_attempts_than_the_account(scripted: ScriptedGateway, kind: str, given: int | None, sent: int) -> None:
+    scripted.script = always(http(b"", 503))
+    with pytest.raises(AnswerNotUnderstood):
+        query(kind, account(base_url=scripted.url, **FAST), attempts=given)
+    assert len(scripted.requests) == sent
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("own", "given"), [(20.0, 0.3), (0.3, 20.0), (0.3, None)])
+def test_a_query_can_be_given_a_deadline_before_that_of_the_account(
+    scripted: ScriptedGateway, kind: str, own: float, given: float | None
+) -> None:
+    scripted.script = always(60.0)
+    with within(5), pytest.raises(OutcomeUnknown):
+        query(kind, account(base_url=scripted.url, sandbox=True, deadline_seconds=own), deadline_seconds=given)
+    assert len(scripted.requests) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bounds", [{"attempts": 0}, {"deadline_seconds": 0}, {"deadline_seconds": float("nan")}])
+def test_a_query_without_an_attempt_or_without_time_is_refused(kind: str, bounds: dict[str, Any]) -> None:
+    ((name, value),) = bounds.items()
+    with pytest.raises(InvalidRequest, match=rf"^{name}: {value} must be .* or None for the account's") as caught:
+        query(kind, account(), **bounds)
+    assert caught.value.field == name
+
+
+def query(kind: str, at: Account, **bounds: Any) -> Any:
+    """Query with bounds of the call's own."""
+    if kind == "sync":
+        with Gateway(at) as gateway:
+            return gateway.query(REFERENCE, **bounds)
+
+    async def work(gateway: AsyncGateway) -> list[Any]:
+        return [await gateway.query(REFERENCE, **bounds)]
+
+    return run_async(kind, at, work)[0]
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_cancelled_query_ends_at_once_and_is_not_tried_again(scripted: ScriptedGateway, kind: str) -> None:
+    scripted.script = always(60.0)
+
+    async def work(gateway: AsyncGateway) -> list[Any]:
+        waiting = asyncio.create_task(gateway.query(REFERENCE))
+        while not scripted.requests:
+            await asyncio.sleep(0.01)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        return []
+
+    with within(5):
+        run_async(kind, account(base_url=scripted.url, **FAST), work)
+    assert len(scripted.requests) == 1
 
 
 # --- what goes over the wire
@@ -342,7 +406,7 @@ SITUATIONS: dict[str, Callable[[Received], Any]] = {
 }
 
 
-@pytest.mark.usefixtures("quick_pauses")
+@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_i11_no_call_shows_a_secret_in_its_outcome_its_traceback_or_a_log(

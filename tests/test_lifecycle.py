@@ -473,11 +473,6 @@ def test_an_open_payment_is_looked_at_after_5_15_30_60_120_300_seconds_then_ever
     assert looks == [5, 15, 30, 60, 120, 300, 900, 1200]
 
 
-def test_an_open_payment_that_a_clock_running_ahead_has_begun_is_looked_at_every_ten_minutes() -> None:
-    begun = NOW + timedelta(days=1)
-    assert lifecycle.next_poll(PaymentStatus.PENDING, begun, begun + timedelta(minutes=20), NOW) == NOW + timedelta(minutes=10)
-
-
 @pytest.mark.parametrize("status", [PaymentStatus.FAILED, PaymentStatus.CLOSED, PaymentStatus.EXPIRED, PaymentStatus.PAID])
 def test_a_settled_payment_gets_tail_looks_for_thirty_days(status: PaymentStatus) -> None:
     moment, looks = NOW, []

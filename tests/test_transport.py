@@ -19,7 +19,7 @@ import httpcore
 import httpx
 import pytest
 
-from tests.scripted_gateway import Cut, PastTls, Received, ScriptedGateway, always, http
+from tests.scripted_gateway import Cut, PastTls, Received, ScriptedGateway, Step, always, http, in_turn
 from tests.support import (
     GOOD_BODIES,
     KINDS,
@@ -38,7 +38,18 @@ from tests.support import (
     run_async,
     within,
 )
-from tillgate import Account, AsyncGateway, ConfigurationError, Gateway, NotSent, OutcomeUnknown, Refused, new_reference, transport
+from tillgate import (
+    AnswerNotUnderstood,
+    AsyncGateway,
+    ConfigurationError,
+    Gateway,
+    NotSent,
+    OutcomeUnknown,
+    Refused,
+    client,
+    new_reference,
+    transport,
+)
 
 CERTIFICATES = Path(__file__).parent / "certificates"
 FAST: dict[str, Any] = {"sandbox": True, "deadline_seconds": 20.0, "query_attempts": 1}
@@ -62,7 +73,7 @@ def server() -> Iterator[ScriptedGateway]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_twenty_calls_use_one_connection(server: ScriptedGateway, kind: str) -> None:
-    carry_out(kind, account(base_url=server.url, **FAST), *(["pay", "query", "refund", "query"] * 5))
+    carry_out(kind, account(base_url=server.url, **FAST), *(["pay", "query"] * 10))
     assert (len(server.requests), server.connections) == (20, 1)
 
 
@@ -167,59 +178,82 @@ def test_a_connection_with_an_unread_answer_is_not_used_again(server: ScriptedGa
 
 # --- answers that nobody asked for
 
-FOUND, DONE = http(GOOD_BODIES["query"]), http(GOOD_BODIES["refund"])
 REFUSED = http(envelope(code="000020", message="no"))
-LEFTOVERS: dict[str, tuple[list[float | bytes], list[float | bytes]]] = {
-    "whole": ([FOUND + DONE], [REFUSED]),
-    "whole, and no other": ([FOUND + DONE], []),
-    "half": ([FOUND + DONE[:30]], [DONE[30:]]),
-    "its first letter": ([FOUND + DONE[:1]], [DONE[1:]]),
-    "all but its last letter": ([FOUND + DONE[:-1]], [DONE[-1:]]),
-    "while idle": ([FOUND, 0.1, DONE], [REFUSED]),
-    "half while idle": ([FOUND, 0.1, DONE[:30]], [DONE[30:]]),
-    "in a TLS record of its own": ([http(b" " * (16384 - len(FOUND) - 2) + FOUND.partition(b"\r\n\r\n")[2]) + DONE], [REFUSED]),
-}
-"""What is sent in answer to a query, with a refund's answer that nobody asked for in it, and what in answer to the refund after it."""
+SPURIOUS = http(GOOD_BODIES["refund"])
 
 
-def query_then_refund(kind: str, at: Account) -> None:
-    """Find the order, wait until what is on its way has come, and fail to make sure of a refund, which then works the next time."""
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("first", ["pay", "query", "refund"])
+@pytest.mark.parametrize("pause", [(), (0.1,)])
+@pytest.mark.parametrize("over", ["server", "tls_server"])
+def test_i6_an_answer_left_over_from_another_request_is_never_taken_for_that_of_a_refund(
+    over: str, pause: tuple[float, ...], first: str, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_ssl_context", trusting)
+    server: ScriptedGateway = request.getfixturevalue(over)
+    answer = http(GOOD_BODIES[first])
+    too_much: list[Step] = [answer, *pause, SPURIOUS] if pause else [answer + SPURIOUS]
+    server.script = in_turn(too_much, [REFUSED])
+    at = account(**{**FAST, "base_url": server.url})
+
+    async def work(gateway: AsyncGateway) -> list[Any]:
+        await call(gateway, first)
+        await asyncio.sleep(0.25)
+        with pytest.raises(Refused):
+            await gateway.refund(refund())
+        return []
+
     if kind == "sync":
         with Gateway(at) as gateway:
-            gateway.query(REFERENCE)
+            call(gateway, first)
             time.sleep(0.25)
-            with pytest.raises((OutcomeUnknown, Refused)):
+            with pytest.raises(Refused):
                 gateway.refund(refund())
-            gateway.query(REFERENCE)
     else:
+        run_async(kind, at, work)
+    assert (len(server.requests), server.connections) == (2, 2)
 
-        async def work(gateway: AsyncGateway) -> list[Any]:
-            await gateway.query(REFERENCE)
-            await asyncio.sleep(0.25)
-            with pytest.raises((OutcomeUnknown, Refused)):
-                await gateway.refund(refund())
-            await gateway.query(REFERENCE)
-            await gateway.close()
-            await asyncio.sleep(0.05)  # a loop that ends earlier leaves connections half closed
-            return []
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("operation", ["pay", "query"])
+def test_an_answer_left_over_from_another_reference_is_never_taken(server: ScriptedGateway, kind: str, operation: str) -> None:
+    """A payment or a query may meet it on a kept connection, and knows it by the reference."""
+    server.script = lambda _request: [http(GOOD_BODIES[operation]) * 2]
+    other = new_reference("OTHER")
+    at = account(base_url=server.url, **FAST)
+
+    async def work(gateway: AsyncGateway) -> list[Any]:
+        await call(gateway, operation)
+        with pytest.raises((AnswerNotUnderstood, OutcomeUnknown), match=f"is about the reference .{REFERENCE}. instead of .{other}"):
+            await (gateway.pay(payment(reference=other)) if operation == "pay" else gateway.query(other))
+        return []
+
+    if kind == "sync":
+        with Gateway(at) as gateway:
+            call(gateway, operation)
+            with pytest.raises((AnswerNotUnderstood, OutcomeUnknown), match=f"is about the reference .{REFERENCE}. instead of .{other}"):
+                _ = gateway.pay(payment(reference=other)) if operation == "pay" else gateway.query(other)
+    else:
         run_async(kind, at, work)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("leftover", LEFTOVERS)
-@pytest.mark.parametrize("over", ["server", "tls_server"])
-def test_a_leftover_answer_is_never_taken_for_that_of_a_refund(
-    over: str, leftover: str, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transport, "_ssl_context", trusting)
-    server: ScriptedGateway = request.getfixturevalue(over)
-    to_query, to_refund = LEFTOVERS[leftover]
-    server.script = lambda received: to_query if received.operation == "query" else to_refund
-    query_then_refund(kind, account(**{**FAST, "base_url": server.url, "max_connections": 1, "deadline_seconds": 1.0}))
-    assert server.wait_until_none_is_open(), "a busy server may hear of the refund after its deadline"
-    assert sorted(received.operation for received in server.requests) == ["query", "query", "refund"], "nothing is sent twice"
-    assert server.connections > 1, "a connection with a leftover is closed"
+def test_each_refund_opens_a_connection_and_closes_it(server: ScriptedGateway, kind: str) -> None:
+    at = account(base_url=server.url, **FAST)
+
+    async def work(gateway: AsyncGateway) -> list[Any]:
+        for _ in range(3):
+            await gateway.refund(refund())
+        return [await asyncio.to_thread(server.wait_until_none_is_open)]
+
+    if kind == "sync":
+        with Gateway(at) as gateway:
+            for _ in range(3):
+                gateway.refund(refund())
+            assert server.wait_until_none_is_open()
+    else:
+        assert run_async(kind, at, work) == [True]
+    assert (len(server.requests), server.connections) == (3, 3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -232,7 +266,7 @@ def test_an_answer_may_come_letter_by_letter(server: ScriptedGateway, kind: str)
 
     server.script = slowly
     carry_out(kind, account(base_url=server.url, **FAST), *OPERATIONS)
-    assert (len(server.requests), server.connections) == (3, 1)
+    assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
@@ -305,7 +339,7 @@ def test_a_call_that_waits_too_long_for_a_connection_was_not_sent(server: Script
             first = threads.submit(gateway.pay, payment())
             assert entered.wait(5)
             with pytest.raises(NotSent):
-                gateway.refund(refund())
+                gateway.pay(payment(reference=new_reference("OTHER")))
             assert first.result().reference == REFERENCE
     else:
 
@@ -313,7 +347,7 @@ def test_a_call_that_waits_too_long_for_a_connection_was_not_sent(server: Script
             first = asyncio.create_task(gateway.pay(payment()))
             assert await asyncio.to_thread(entered.wait, 5)
             with pytest.raises(NotSent):
-                await gateway.refund(refund())
+                await gateway.pay(payment(reference=new_reference("OTHER")))
             return [await first]
 
         assert run_async(kind, at, work)[0].reference == REFERENCE
@@ -323,7 +357,7 @@ def test_a_call_that_waits_too_long_for_a_connection_was_not_sent(server: Script
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_call_whose_time_is_up_before_it_begins_is_not_sent(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Gateway(account(query_attempts=1), transport=NothingMayBeSent()) as gateway:
-        monkeypatch.setattr(gateway, "_deadline", lambda: time.monotonic() - 1)
+        monkeypatch.setattr(client, "_deadline", lambda *_: time.monotonic() - 1)
         with pytest.raises(NotSent, match="the deadline passed"):
             call(gateway, operation)
 
@@ -359,9 +393,9 @@ def test_a_wait_for_a_connection_ends_with_the_deadline(server: ScriptedGateway,
     with Gateway(account(base_url=server.url, **FAST, max_connections=1)) as gateway, ThreadPoolExecutor(1) as threads:
         first = threads.submit(gateway.pay, payment())
         assert entered.wait(5)
-        monkeypatch.setattr(gateway, "_deadline", lambda: time.monotonic() + 0.3)
+        monkeypatch.setattr(client, "_deadline", lambda *_: time.monotonic() + 0.3)
         with within(3), pytest.raises(NotSent):
-            gateway.refund(refund())
+            gateway.pay(payment(reference=new_reference("OTHER")))
         answered.set()
         assert first.result().reference == REFERENCE
     assert len(server.requests) == 1
@@ -454,7 +488,7 @@ from tillgate import Account, Gateway, new_reference
 
 gateway = Gateway(Account(base_url=sys.argv[1], merchant_no="200043", token="not-a-secret", sandbox=True, query_attempts=1))
 gateway.query(new_reference("BEFORE"))
-with gateway._transport._transport._pool._optional_thread_lock:  # as another thread of the parent may hold it while this one forks
+with gateway._transport._kept._pool._optional_thread_lock:  # as another thread of the parent may hold it while this one forks
     child = os.fork()
     if not child:
         gateway.close()
@@ -496,7 +530,9 @@ def test_the_pools_together_keep_to_the_connections_of_the_account(most: int, mo
 
     monkeypatch.setattr(httpcore, "AsyncConnectionPool", lambda **arguments: sizes.append(arguments["max_connections"]))
     transport.AsyncTransport(account(max_connections=most), None)
-    assert most / 2 < sum(sizes) <= most
+    *pools, for_refunds = sizes
+    assert most / 2 < sum(pools) <= most
+    assert for_refunds == most
 
 
 # --- TLS
@@ -536,7 +572,7 @@ def test_a_certificate_for_another_host_means_that_nothing_was_sent(
 @pytest.mark.parametrize("kind", KINDS)
 def test_calls_over_tls_share_a_connection(tls_server: ScriptedGateway, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "_ssl_context", trusting)
-    carry_out(kind, account(base_url=tls_server.url), *OPERATIONS)
+    carry_out(kind, account(base_url=tls_server.url), "pay", "query", "pay")
     assert (len(tls_server.requests), tls_server.connections) == (3, 1)
 
 

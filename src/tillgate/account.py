@@ -54,7 +54,7 @@ class Account(BaseModel):
     `sandbox=True` allows http addresses. `dialect` is a `Dialect` or the name of a preset, `reference` or `examples`. A connection
     must be made within `connect_timeout_seconds`, each read must bring data within `read_timeout_seconds`, and a whole call, its
     retries included, ends within `deadline_seconds`. A query is tried `query_attempts` times; pay and refund are never repeated.
-    `max_connections` bounds the connections kept to the gateway.
+    `max_connections` bounds the connections for payments and queries, and those for refunds.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)

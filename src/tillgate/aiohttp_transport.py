@@ -1,4 +1,8 @@
-"""The transport of `tillgate[async]`: aiohttp, behind the same two methods as httpx's. The only module that imports aiohttp."""
+"""The transport of `tillgate[async]`: aiohttp, behind the same two methods as httpx's. The only module that imports aiohttp.
+
+The package httpx-aiohttp cannot take its place: it reports a connection that was cut after the request had arrived as a `ConnectTimeout`,
+which means here that nothing was sent.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ import ssl
 import time
 
 import aiohttp
-from aiohttp.client_proto import ResponseHandler
 from multidict import CIMultiDict
 
 from tillgate.account import Account
@@ -21,17 +24,6 @@ __all__ = ["AiohttpTransport"]
 _NEVER_LEFT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 
 
-class _Connection(ResponseHandler):
-    """A connection that does not count as connected once bytes came that nobody asked for.
-
-    aiohttp looks for such bytes when a connection becomes idle, but not again when it is taken for the next request: an answer that
-    came meanwhile would be taken for that request's, and say that a refund was made.
-    """
-
-    def is_connected(self) -> bool:
-        return super().is_connected() and not self.should_close
-
-
 class _Body(bytes):
     """A signed body, kept out of what error reports print of aiohttp's frames (I11)."""
 
@@ -39,38 +31,45 @@ class _Body(bytes):
 
 
 class AiohttpTransport:
-    """Send over one aiohttp session, opened on first use in the running loop. aiohttp repeats no POST by itself."""
+    """Send over aiohttp sessions, opened on first use in the running loop: one keeps its connections, one opens each refund's anew.
+
+    aiohttp repeats no POST by itself.
+    """
 
     def __init__(self, account: Account, *, verification: ssl.SSLContext | bool) -> None:
         self._account = account
         self._verification = verification
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _open(self, *, is_fresh: bool) -> aiohttp.ClientSession:
         account = self._account
         # "connect" includes the wait for a free connection: who waits too long for one has certainly sent nothing.
         timeouts = aiohttp.ClientTimeout(connect=account.connect_timeout_seconds, sock_read=account.read_timeout_seconds)
-        connector = aiohttp.TCPConnector(limit=account.max_connections, keepalive_timeout=15, ssl=self._verification)
-        # aiohttp offers no other way to choose the class. Should it stop heeding this one, the tests of leftover answers fail.
-        connector._factory = functools.partial(_Connection, loop=asyncio.get_running_loop())  # type: ignore[assignment]
-        self._session = aiohttp.ClientSession(
+        connector = aiohttp.TCPConnector(
+            limit=account.max_connections,
+            keepalive_timeout=None if is_fresh else 15,
+            force_close=is_fresh,
+            ssl=self._verification,
+        )
+        return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=timeouts,
             auto_decompress=False,
             trust_env=False,
         )
-        return self._session
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._session:
-            session, self._session = self._session, None
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
             await session.close()
 
     async def send(self, request: HttpRequest, deadline: float) -> HttpAnswer:
         """Send once and read the answer before the deadline, which is on the clock of `time.monotonic`."""
-        session = self._session or self._open()
+        is_fresh = request.needs_fresh_connection
+        if not (session := self._sessions.get(is_fresh)):
+            session = self._sessions[is_fresh] = self._open(is_fresh=is_fresh)
         failure: NotSent | OutcomeUnknown
         try:
             async with asyncio.timeout(deadline - time.monotonic()):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import shlex
 import sys
@@ -68,6 +69,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # characters that the terminal lacks must not raise after money has moved
+    logging.getLogger("stamina").addHandler(logging.NullHandler())  # a repeated query prints only its result
 
 
 def account_options(command: Command) -> Command:

@@ -1,21 +1,20 @@
 """Gateway and AsyncGateway: two thin shells that carry the wire's requests over a transport.
 
-`pay` and `refund` send once in every case. `query` changes nothing, so it is tried again after a failed connection, HTTP 429 and
-5xx. The pauses are random and grow, until the attempts or the call's deadline are used up.
+`pay` and `refund` send once in every case. `query` changes nothing, so stamina tries it again after a failed connection, HTTP 429 and
+5xx. The pauses grow and have a random part, until the attempts or the call's deadline are used up.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar
 
 from tillgate.account import Account
 from tillgate.dispatch import moving_money
-from tillgate.errors import ConfigurationError, NotSent, OutcomeUnknown
+from tillgate.errors import AnswerNotUnderstood, ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown
 from tillgate.wire import exchange
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
 
@@ -24,19 +23,47 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncGateway", "Gateway"]
 
-_FIRST_PAUSE_SECONDS = 0.2
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_JITTER_SECONDS: Final = 0.4
+"""The random part of each pause: it spreads the clients that lost the gateway at the same time."""
+_LONGEST_PAUSE_SECONDS: Final = 2.0
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
-def _pauses(attempts: int, deadline: float) -> Iterator[float]:
-    """Yield the seconds to wait before each further attempt that the deadline allows.
+def _retrying(account: Account, attempts: int | None, deadline: float) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
+    """Return the decorator that tries a function or a coroutine function again: the one policy of both clients.
 
-    "Full jitter" spreads the clients that lost the gateway at the same time.
+    A pause never outlasts the deadline: while less time is left than the longest pause, no further attempt is made.
     """
-    for attempt in range(attempts - 1):
-        pause = random.uniform(0, _FIRST_PAUSE_SECONDS * 2**attempt)  # noqa: S311  # spreads load, guards nothing
-        if time.monotonic() + pause >= deadline:
-            return
-        yield pause
+    import stamina  # imported late, like httpx: many processes never query
+
+    if attempts is not None and attempts < 1:
+        raise InvalidRequest("attempts", attempts, "must be 1 or more, or None for the account's query_attempts")
+    longest_pause = min(_LONGEST_PAUSE_SECONDS, (deadline - time.monotonic()) / 4)
+
+    def is_worth_another(error: Exception) -> bool:
+        is_passing = isinstance(error, NotSent | OutcomeUnknown) or (isinstance(error, AnswerNotUnderstood) and error.is_overload)
+        return is_passing and time.monotonic() + longest_pause < deadline
+
+    return stamina.retry(
+        on=is_worth_another,
+        attempts=min(attempts or account.query_attempts, account.query_attempts),
+        timeout=None,  # stamina would start a pause that outlasts it
+        wait_initial=_FIRST_PAUSE_SECONDS,
+        wait_jitter=_JITTER_SECONDS,
+        wait_max=longest_pause,
+    )
+
+
+def _deadline(account: Account, seconds: float | None = None) -> float:
+    """Return when a call must end, on the clock of `time.monotonic`. `seconds` can only lower the account's."""
+    if seconds is None:
+        return time.monotonic() + account.deadline_seconds
+    if not seconds > 0:
+        raise InvalidRequest("deadline_seconds", seconds, "must be above 0, or None for the account's deadline_seconds")
+    return time.monotonic() + min(seconds, account.deadline_seconds)
 
 
 class Gateway:
@@ -74,27 +101,23 @@ class Gateway:
         credentials = self._credentials
         sent = exchange.write_pay(credentials, request)
         with moving_money(sent):
-            return exchange.read_pay(credentials, request, self._transport.send(sent, self._deadline()))
+            return exchange.read_pay(credentials, request, self._transport.send(sent, _deadline(self.account)))
 
-    def query(self, reference: str) -> Transaction:
+    def query(self, reference: str, *, deadline_seconds: float | None = None, attempts: int | None = None) -> Transaction:
         """Query a payment (2. Query transaction).
 
-        Raises `OrderNotFound`; any other `GatewayError` is inconclusive and proves nothing.
+        `deadline_seconds` and `attempts` can lower the account's `deadline_seconds` and `query_attempts` for this call. Raises
+        `OrderNotFound`; any other `GatewayError` is inconclusive and proves nothing.
         """
         credentials = self._credentials
         request = exchange.write_query(credentials, reference)
-        deadline = self._deadline()
-        circuit_breaker = _pauses(self.account.query_attempts, deadline)
-        while True:
-            try:
-                answer = self._transport.send(request, deadline)
-            except (NotSent, OutcomeUnknown):
-                if (pause := next(circuit_breaker, None)) is None:
-                    raise
-            else:
-                if not answer.is_overload or (pause := next(circuit_breaker, None)) is None:
-                    return exchange.read_query(credentials, reference, answer)
-            time.sleep(pause)
+        deadline = _deadline(self.account, deadline_seconds)
+
+        @_retrying(self.account, attempts, deadline)
+        def query() -> Transaction:
+            return exchange.read_query(credentials, reference, self._transport.send(request, deadline))
+
+        return query()
 
     def refund(self, request: RefundRequest) -> Refunded:
         """Refund part or all of a payment (3. Refund).
@@ -104,10 +127,7 @@ class Gateway:
         credentials = self._credentials
         sent = exchange.write_refund(credentials, request)
         with moving_money(sent):
-            return exchange.read_refund(credentials, request, self._transport.send(sent, self._deadline()))
-
-    def _deadline(self) -> float:
-        return time.monotonic() + self.account.deadline_seconds
+            return exchange.read_refund(credentials, request, self._transport.send(sent, _deadline(self.account)))
 
 
 class AsyncGateway:
@@ -141,31 +161,26 @@ class AsyncGateway:
         credentials = self._credentials
         sent = exchange.write_pay(credentials, request)
         with moving_money(sent):
-            return exchange.read_pay(credentials, request, await self._send(sent, self._deadline()))
+            return exchange.read_pay(credentials, request, await self._send(sent, _deadline(self.account)))
 
-    async def query(self, reference: str) -> Transaction:
+    async def query(self, reference: str, *, deadline_seconds: float | None = None, attempts: int | None = None) -> Transaction:
         """Query a payment; see `Gateway.query`."""
         credentials = self._credentials
         request = exchange.write_query(credentials, reference)
-        deadline = self._deadline()
-        circuit_breaker = _pauses(self.account.query_attempts, deadline)
-        while True:
-            try:
-                answer = await self._send(request, deadline)
-            except (NotSent, OutcomeUnknown):
-                if (pause := next(circuit_breaker, None)) is None:
-                    raise
-            else:
-                if not answer.is_overload or (pause := next(circuit_breaker, None)) is None:
-                    return exchange.read_query(credentials, reference, answer)
-            await asyncio.sleep(pause)
+        deadline = _deadline(self.account, deadline_seconds)
+
+        @_retrying(self.account, attempts, deadline)
+        async def query() -> Transaction:
+            return exchange.read_query(credentials, reference, await self._send(request, deadline))
+
+        return await query()
 
     async def refund(self, request: RefundRequest) -> Refunded:
         """Refund part or all of a payment; see `Gateway.refund`."""
         credentials = self._credentials
         sent = exchange.write_refund(credentials, request)
         with moving_money(sent):
-            return exchange.read_refund(credentials, request, await self._send(sent, self._deadline()))
+            return exchange.read_refund(credentials, request, await self._send(sent, _deadline(self.account)))
 
     async def _send(self, request: exchange.HttpRequest, deadline: float) -> exchange.HttpAnswer:
         # A connection works only in the loop that opened it. In another loop it fails after the request has left.
@@ -174,6 +189,3 @@ class AsyncGateway:
             raise ConfigurationError("gateway", type(self).__name__, "belongs to the event loop that first used it: make one for each loop")
         self._loop = loop
         return await self._transport.send(request, deadline)
-
-    def _deadline(self) -> float:
-        return time.monotonic() + self.account.deadline_seconds

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from tillgate import hooks
+from tillgate.account import Account
 from tillgate.configuration import Configured
 from tillgate.errors import AnswerNotUnderstood, NotSent, OrderNotFound, OutcomeUnknown, Refused, TillgateError, WrongCredentials
+from tillgate.wire.dialects import DIALECTS
+from tillgate.wire.messages import Transaction
 from tillgate.wire.references import new_reference
 from tillgate.wire.texts import described
 
@@ -23,9 +28,14 @@ class Check:
     finding: str
 
 
-def examine(configured: Configured) -> list[Check]:
-    """Check the account's settings, the plugins and the gateway, in this order."""
-    return [*_settings(configured), _plugins(), _credentials(configured)]
+def examine(configured: Configured, *, deadline_seconds: float | None = None, attempts: int | None = None) -> list[Check]:
+    """Check the account's settings, the plugins and the gateway, in this order. The keywords bound the query, as in `Gateway.query`."""
+    account = configured.account
+    return [
+        *_settings(configured),
+        _plugins(),
+        _credentials(account, partial(hooks.query, deadline_seconds=deadline_seconds, attempts=attempts)),
+    ]
 
 
 def _settings(configured: Configured) -> Iterator[Check]:
@@ -51,33 +61,48 @@ def _plugins() -> Check:
     return Check(name="plugins", passed=True, finding=", ".join(name for name, _ in plugins))
 
 
-def _credentials(configured: Configured) -> Check:
+def _credentials(account: Account, query: Callable[[Account, str], Transaction]) -> Check:
     reference = new_reference("DOCTOR")
 
     def failed(finding: str) -> Check:
         return Check(name="credentials", passed=False, finding=finding)
 
     try:
-        hooks.query(configured.account, reference)
+        query(account, reference)
     except OrderNotFound as answer:
         return Check(
             name="credentials", passed=True, finding=f"a signed query was understood: {answer.ret_code} {answer.ret_msg!r}, as it must be"
         )
     except WrongCredentials as answer:
-        if answer.ret_code in configured.account.dialect.rights_codes:
+        if answer.ret_code in account.dialect.rights_codes:
             return failed(f"the account has no rights ({answer.ret_code} {answer.ret_msg!r}): check merchant_no, and its rights")
         return failed(f"the token does not fit the merchant number ({answer.ret_code} {answer.ret_msg!r}): check merchant_no and token")
     except Refused as answer:
+        if answer.http_status == 404 and (preset := _preset_that_answers(account, query)):
+            return failed(f"the gateway has no path {account.dialect.query_path}: set dialect to {preset!r}, whose paths it knows")
         return failed(f"the gateway refused a signed query with {answer.ret_code} {answer.ret_msg!r}: check merchant_no and token")
     except (NotSent, OutcomeUnknown) as error:
         return failed(f"the gateway cannot be reached ({error.detail}): check base_url and the network")
     except AnswerNotUnderstood as error:
-        status = error.http_status or 0
-        if status == 429 or status >= 500:
+        if error.is_overload:
             return failed(f"the gateway is out of order ({error}): look again later; if it has never answered, check base_url")
+        if error.http_status == 404 and (preset := _preset_that_answers(account, query)):
+            return failed(f"the gateway has no path {account.dialect.query_path}: set dialect to {preset!r}, whose paths it knows")
         return failed(f"{error}: look again later, and check base_url and dialect if it stays so")
     except TillgateError as error:
         return failed(str(error))
     except Exception as error:  # noqa: BLE001  # the project's address configuration may raise anything
         return failed(f"a plugin raised {described(error)}: correct it, or remove it (see `tillgate plugins`)")
     return failed(f"the gateway found {reference}, which cannot exist: this is not the gateway of the interface")
+
+
+def _preset_that_answers(account: Account, query: Callable[[Account, str], Transaction]) -> str | None:
+    """Return the name of another preset whose query path the gateway knows, or None."""
+    for name, dialect in DIALECTS.items():
+        if dialect.query_path != account.dialect.query_path:
+            with suppress(Exception):  # the first answer is the one to report
+                try:
+                    query(account.model_copy(update={"dialect": dialect}), new_reference("DOCTOR"))
+                except OrderNotFound:
+                    return name
+    return None

@@ -118,6 +118,11 @@ class AnswerNotUnderstood(GatewayError):
         self.detail = detail
         self.http_status = http_status
 
+    @property
+    def is_overload(self) -> bool:
+        """Whether the gateway says that it cannot answer now: HTTP 429 or 5xx."""
+        return self.http_status is not None and (self.http_status == 429 or self.http_status >= 500)
+
     def __str__(self) -> str:
         return f"the gateway's answer was not understood: {self.detail}"
 

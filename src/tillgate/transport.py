@@ -3,6 +3,9 @@
 `SyncTransport` and `AsyncTransport` send one `HttpRequest` and return one `HttpAnswer`, or raise `NotSent` when no byte of the request
 left and `OutcomeUnknown` when one may have. Neither repeats, follows a redirect, keeps a cookie or reads a proxy from the environment.
 
+A refund opens a connection of its own. A kept connection may still hold an answer to an earlier request, and the answer to a refund names
+no reference by which to tell the two apart.
+
 The errors are raised outside the `except` blocks that saw the cause: error reports print the local variables of a traceback,
 and those of httpx hold the signed body (I11).
 """
@@ -34,7 +37,6 @@ __all__ = ["AsyncTransport", "DeadlineTransport", "SyncTransport", "async_transp
 _USER_AGENT = "tillgate"
 _NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
 _NEVER_WHOLE = (httpx.WriteError, httpx.WriteTimeout)  # of blocking sockets; asyncio's keep a buffer that may still be sent
-_OPENING = b"HTTP/"
 _KEEPALIVE_SECONDS = 15.0
 _CONNECTIONS_PER_POOL = 2
 
@@ -52,7 +54,7 @@ def _verification(account: Account) -> ssl.SSLContext | bool:
 
 
 class SyncTransport:
-    """Send over httpx and httpcore. One pool per process, shared by threads; a forked child opens its own."""
+    """Send over httpx and httpcore. Threads share the pools, one of them for refunds; a forked child opens its own."""
 
     def __init__(self, account: Account, transport: httpx.BaseTransport | None) -> None:
         self._account = account
@@ -60,22 +62,25 @@ class SyncTransport:
         self._open()
 
     def _open(self) -> None:
-        account = self._account
-        self._transport = self._given or DeadlineTransport(account.max_connections, is_secure=is_https(account.base_url))
+        most, is_secure = self._account.max_connections, is_https(self._account.base_url)
+        self._kept = self._given or DeadlineTransport(most, is_secure=is_secure)
+        self._fresh = self._given or DeadlineTransport(most, is_secure=is_secure, keeps_connections=False)
         self._process_id = os.getpid()
 
-    def _own(self) -> httpx.BaseTransport:
+    def _open_in_a_child(self) -> None:
         if self._given is None and self._process_id != os.getpid():
             self._open()  # a socket shared with the parent process would mix up two conversations
-        return self._transport
 
     def close(self) -> None:
         """Close the connections."""
-        self._own().close()
+        self._open_in_a_child()
+        for transport in {self._kept, self._fresh}:
+            transport.close()
 
     def send(self, request: HttpRequest, deadline: float) -> HttpAnswer:
         """Send once and read the answer before the deadline, which is on the clock of `time.monotonic`."""
-        transport = self._own()
+        self._open_in_a_child()
+        transport = self._fresh if request.needs_fresh_connection else self._kept
         keep_to(deadline)
         try:
             response = transport.handle_request(_httpx_request(request, self._account, deadline))
@@ -89,27 +94,40 @@ class SyncTransport:
 
 
 class AsyncTransport:
-    """Send over several small httpx pools: one large pool spends its time searching itself (64 in flight: a fifth of the rate)."""
+    """Send over several small httpx pools: one large pool spends its time searching itself (64 in flight: a fifth of the rate).
+
+    Another pool, which keeps no connection, is for refunds.
+    """
 
     def __init__(self, account: Account, transport: httpx.AsyncBaseTransport | None) -> None:
         self._account = account
-        count = max(1, account.max_connections // _CONNECTIONS_PER_POOL)
-        self._pools = [transport] if transport else [_AsyncPool(account) for _ in range(count)]
+        most = account.max_connections
+        size = min(_CONNECTIONS_PER_POOL, most)
+        self._pools = [transport] if transport else [_async_pool(account, size, kept=size) for _ in range(most // size)]
+        self._fresh = transport or _async_pool(account, most, kept=0)
         self._in_flight = [0] * len(self._pools)
 
     async def close(self) -> None:
         """Close the connections."""
-        for pool in self._pools:
+        for pool in {*self._pools, self._fresh}:
             await pool.aclose()
 
     async def send(self, request: HttpRequest, deadline: float) -> HttpAnswer:
         """Send once, on the least busy pool, and read the answer before the deadline."""
+        if request.needs_fresh_connection:
+            return await self._send_over(self._fresh, request, deadline)
         chosen = self._in_flight.index(min(self._in_flight))
         self._in_flight[chosen] += 1
+        try:
+            return await self._send_over(self._pools[chosen], request, deadline)
+        finally:
+            self._in_flight[chosen] -= 1
+
+    async def _send_over(self, pool: httpx.AsyncBaseTransport, request: HttpRequest, deadline: float) -> HttpAnswer:
         failure: NotSent | OutcomeUnknown
         try:
             with anyio.fail_after(deadline - time.monotonic()):
-                response = await self._pools[chosen].handle_async_request(_httpx_request(request, self._account, deadline))
+                response = await pool.handle_async_request(_httpx_request(request, self._account, deadline))
                 try:
                     return await _read_async(response)
                 finally:
@@ -118,9 +136,12 @@ class AsyncTransport:
             failure = OutcomeUnknown(request.operation, request.reference, "the deadline passed before the answer was whole")
         except (httpx.TransportError, OSError) as error:  # httpcore lets what TLS raises after the handshake through
             failure = _failure(request, error)
-        finally:
-            self._in_flight[chosen] -= 1
         raise failure
+
+
+def _async_pool(account: Account, size: int, *, kept: int) -> httpx.AsyncHTTPTransport:
+    limits = httpx.Limits(max_connections=size, max_keepalive_connections=kept, keepalive_expiry=_KEEPALIVE_SECONDS)
+    return httpx.AsyncHTTPTransport(verify=_verification(account), limits=limits, trust_env=False)
 
 
 class AsyncSender(Protocol):
@@ -166,7 +187,6 @@ def _httpx_request(request: HttpRequest, account: Account, deadline: float) -> h
 
 
 def _read(response: httpx.Response, deadline: float) -> HttpAnswer:
-    _refuse_leftovers(response)
     assert isinstance(response.stream, Iterable)
     body = bytearray()
     for chunk in response.stream:
@@ -179,7 +199,6 @@ def _read(response: httpx.Response, deadline: float) -> HttpAnswer:
 
 
 async def _read_async(response: httpx.Response) -> HttpAnswer:
-    _refuse_leftovers(response)
     assert isinstance(response.stream, AsyncIterable)
     body = bytearray()
     async for chunk in response.stream:
@@ -189,31 +208,10 @@ async def _read_async(response: httpx.Response) -> HttpAnswer:
     return HttpAnswer(status=response.status_code, body=bytes(body))
 
 
-def _refuse_leftovers(response: httpx.Response) -> None:
-    stream = response.extensions.get("network_stream")  # none where a test or a cassette answers
-    if isinstance(stream, _Listening) and stream.opening != _OPENING:
-        raise httpx.RemoteProtocolError("the connection still held bytes from before the request")
-
-
 def _failure(request: HttpRequest, error: httpx.TransportError | OSError, *, may_have_arrived: bool = True) -> NotSent | OutcomeUnknown:
     if isinstance(error, _NEVER_LEFT):
         return NotSent(request.operation, request.reference, described(error))
     return OutcomeUnknown(request.operation, request.reference, described(error), may_have_arrived=may_have_arrived)
-
-
-class _Listening:
-    """A connection that knows with which bytes the gateway began to speak after the last write.
-
-    httpcore keeps what it read beyond the end of an answer and takes it for the answer to the next request, whatever that asks for:
-    a whole answer too many would then say that a refund was made. The answer to a request opens what is read after it was written.
-    """
-
-    opening = b""
-
-    def _heard(self, data: bytes) -> bytes:
-        if len(self.opening) < len(_OPENING):
-            self.opening = (self.opening + data)[: len(_OPENING)]
-        return data
 
 
 def keep_to(deadline: float) -> None:
@@ -227,12 +225,12 @@ class DeadlineTransport(httpx.HTTPTransport):
     A read time-out alone bounds the wait for each byte, so that a server dripping a byte now and then would hold a worker for hours.
     """
 
-    def __init__(self, max_connections: int, *, is_secure: bool = True) -> None:
+    def __init__(self, max_connections: int, *, is_secure: bool = True, keeps_connections: bool = True) -> None:
         # In place of the parent's, which would build an SSL context of its own and cannot be given a network backend.
         self._pool = httpcore.ConnectionPool(
             ssl_context=_ssl_context() if is_secure else None,
             max_connections=max_connections,
-            max_keepalive_connections=max_connections,
+            max_keepalive_connections=max_connections if keeps_connections else 0,
             keepalive_expiry=_KEEPALIVE_SECONDS,
             network_backend=_DeadlineBackend(),
         )
@@ -258,18 +256,17 @@ def _addresses(host: str, port: int) -> list[str]:
         raise httpcore.ConnectError(str(error)) from error
 
 
-class _DeadlineStream(_Listening, httpcore.NetworkStream):
+class _DeadlineStream(httpcore.NetworkStream):
     def __init__(self, stream: httpcore.NetworkStream) -> None:
         self._stream = stream
         self.close = stream.close  # type: ignore[method-assign]  # the rest needs no deadline
         self.get_extra_info = stream.get_extra_info  # type: ignore[method-assign]
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._heard(self._stream.read(max_bytes, _time_left(timeout, httpcore.ReadTimeout)))
+        return self._stream.read(max_bytes, _time_left(timeout, httpcore.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         if buffer:  # the end of a request is an empty write, and nothing must time out when all has left
-            self.opening = b""
             self._stream.write(buffer, _time_left(timeout, httpcore.WriteTimeout))
 
     def start_tls(
@@ -284,60 +281,3 @@ def _time_left(timeout: float | None, too_late: type[httpcore.TimeoutException])
     if left <= 0:
         raise too_late("the deadline passed")
     return left if timeout is None else min(left, timeout)
-
-
-class _AsyncPool(httpx.AsyncHTTPTransport):
-    """httpx's own transport over a small pool whose connections tell an answer from a leftover."""
-
-    def __init__(self, account: Account) -> None:
-        count = min(_CONNECTIONS_PER_POOL, account.max_connections)
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=_ssl_context() if is_https(account.base_url) else None,
-            max_connections=count,
-            max_keepalive_connections=count,
-            keepalive_expiry=_KEEPALIVE_SECONDS,
-            network_backend=_AsyncBackend(),
-        )
-
-
-class _AsyncBackend(httpcore.AnyIOBackend):
-    async def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore.AsyncNetworkStream:
-        return _AsyncStream(await super().connect_tcp(*args, **kwargs))
-
-
-class _AsyncStream(_Listening, httpcore.AsyncNetworkStream):
-    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
-        self._stream = stream
-        self.aclose = stream.aclose  # type: ignore[method-assign]
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._heard(await self._stream.read(max_bytes, timeout))
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        if buffer:
-            self.opening = b""
-            await self._stream.write(buffer, timeout)
-
-    async def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.AsyncNetworkStream:
-        return _AsyncStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
-
-    def get_extra_info(self, info: str) -> Any:
-        known = self._stream.get_extra_info(info)
-        if info == "is_readable" and not known:  # the pool drops an idle connection that is
-            return _has_record(self._stream.get_extra_info("ssl_object"))
-        return known
-
-
-def _has_record(tls: ssl.SSLObject | None) -> bool:
-    # anyio takes from the socket all there is, so that a second TLS record may wait where looking at the socket does not show it.
-    if tls is None:
-        return False
-    try:
-        tls.read(1)
-    except ssl.SSLWantReadError:
-        return False
-    except ssl.SSLError:
-        pass  # the other side said farewell
-    return True

@@ -64,12 +64,12 @@ def kill_when(monkeypatch: pytest.MonkeyPatch, queries: int, number: int) -> Non
     """Send this process a signal at so many queries."""
     real, seen, lock = hooks.query, [0], threading.Lock()
 
-    def query(account: Account, reference: str) -> Any:
+    def query(account: Account, reference: str, **bounds: Any) -> Any:
         with lock:
             seen[0] += 1
             if seen[0] == queries:
                 os.kill(os.getpid(), number)
-        return real(account, reference)
+        return real(account, reference, **bounds)
 
     monkeypatch.setattr("tillgate.hooks.query", query)
 
@@ -258,10 +258,10 @@ def test_the_loop_survives_a_database_that_drops_its_connections(world: World, m
     real = hooks.query
     dropped: list[int] = []
 
-    def query(account: Account, reference: str) -> Any:
+    def query(account: Account, reference: str, **bounds: Any) -> Any:
         if not dropped:
             dropped.append(drop_connections())
-        return real(account, reference)
+        return real(account, reference, **bounds)
 
     def wait_until_paid() -> None:
         try:

@@ -27,10 +27,10 @@ def main() -> None:
         return compile_it(compiler, *arguments)
 
     SQLCompiler.as_sql = counting  # type: ignore[assignment, method-assign]  # compiled_once() stands before it
-    remembering = world.simulate(SmallestShopDriver(), 11, 40)
+    remembering = world.simulate(SmallestShopDriver(), 11, 80)
     once, compiled = compiled, 0
     with mock.patch.object(stand_ins, "compiled_once", partial(compiled_once, compared_every=1)):
-        comparing = world.simulate(SmallestShopDriver(), 11, 40)
+        comparing = world.simulate(SmallestShopDriver(), 11, 80)
     assert remembering.digest == comparing.digest
     assert compiled > 3 * once, (once, compiled)
 

@@ -472,9 +472,9 @@ def starts_without_looking_at_open_payments(patch: pytest.MonkeyPatch) -> None:
 def holds_a_transaction_across_the_query(patch: pytest.MonkeyPatch) -> None:
     real = hooks.query
 
-    def query(account: Account, reference: str) -> Transaction:
+    def query(account: Account, reference: str, **bounds: Any) -> Transaction:
         with transaction.atomic():
-            return real(account, reference)
+            return real(account, reference, **bounds)
 
     patch.setattr(hooks, "query", query)
 
@@ -483,9 +483,9 @@ def holds_a_transaction_across_the_query(patch: pytest.MonkeyPatch) -> None:
 def logs_the_token(patch: pytest.MonkeyPatch) -> None:
     real = hooks.query
 
-    def query(account: Account, reference: str) -> Transaction:
+    def query(account: Account, reference: str, **bounds: Any) -> Transaction:
         _log.debug("asking as %s", account.token.get_secret_value())
-        return real(account, reference)
+        return real(account, reference, **bounds)
 
     patch.setattr(hooks, "query", query)
 

@@ -17,8 +17,8 @@ README = Path(__file__).parents[1] / "README.md"
 
 
 def found() -> dict[str, str]:
-    prefix = f"{checks.TAG}."
-    return {str(message.id).removeprefix(prefix): f"{message.msg} {message.hint}" for message in run_checks(tags=[checks.TAG])}
+    prefix = f"{checks.CHECKS.label}."
+    return {str(message.id).removeprefix(prefix): f"{message.msg} {message.hint}" for message in run_checks(tags=[checks.CHECKS.label])}
 
 
 def test_a_shop_that_followed_the_readme_has_nothing_to_hear() -> None:
@@ -102,6 +102,7 @@ def test_neither_settings_nor_apps_are_needed_to_import_what_settings_import() -
 
 def test_the_readme_lists_every_check() -> None:
     source = Path(checks.__file__).read_text()
-    numbers = {f"{kind[0].upper()}{int(number):03}" for kind, number in re.findall(r"yield _(error|warning)\((\d+)", source)}
+    given = re.findall(r"yield (?:from CHECKS\.check_tillgate|_(error|warning))\((\d+)", source)
+    numbers = {f"{(kind or 'error')[0].upper()}{int(number):03}" for kind, number in given}
     assert len(numbers) == 7
     assert set(re.findall(r"^\| `tillgate_django_payments\.([EW]\d{3})`", README.read_text(), re.MULTILINE)) == numbers

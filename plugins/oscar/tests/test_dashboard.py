@@ -19,8 +19,8 @@ from oscar.core.loading import get_model
 from tests import urls
 from tests.shopper import fields_of
 from tests.test_refunds import Bought
+from tillgate import shop
 from tillgate.django.models import Refund
-from tillgate.django.operations.refunds import settle_by_staff
 from tillgate.testing.world import World, together
 from tillgate_oscar.refunds import refund_event_type
 
@@ -124,13 +124,13 @@ def test_what_needs_a_person_is_on_the_orders_page_with_the_way_to_resolve_it(bo
     bought.world.sandbox.control.fault("lost_response", occasion="refund")
     refund = bought.ask(Decimal("8.00"))
     page = text_of(ann.get(url_of(bought.order)))
-    review = refund.reviews.get()
-    assert f'href="/admin/tillgate/review/{review.pk}/change/"' in page
+    (review,) = shop.open_reviews("oscar", order_keys=[bought.order.number])
+    assert f'href="/admin/tillgate/review/{review.id}/change/"' in page
     assert review.message[:40] in page
     assert "Do not send it again" in page
     assert "Do not send it again" not in text_of(ann.get(url_of(Order.objects.get(number=bought.world.order("5.00")))))
-    settle_by_staff(refund.pk, done=False, staff="ann")
-    assert f"/review/{review.pk}/" not in text_of(ann.get(url_of(bought.order)))
+    shop.settle_refund(refund.id, done=False, staff="ann")
+    assert f"/review/{review.id}/" not in text_of(ann.get(url_of(bought.order)))
 
 
 def test_a_partner_sees_the_review_of_an_order_but_no_way_into_the_admin(bought: Bought) -> None:

@@ -16,9 +16,10 @@ from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_class, get_model
 
 from tests.shopper import Shopper
+from tillgate import shop
 from tillgate.django import operations
 from tillgate.django.models import NOTHING, Refund, Review
-from tillgate.django.operations.refunds import record_external_refund, settle_by_staff
+from tillgate.django.operations.refunds import record_external_refund
 from tillgate.django.operations.values import refund_value
 from tillgate.testing.world import World, together
 from tillgate_oscar import refunds
@@ -154,7 +155,7 @@ def test_i6_a_refund_of_unknown_outcome_writes_nothing_and_blocks_its_money_and_
     with pytest.raises(PaymentError, match=r"USD 24\.01 is more than the USD 24\.00"):
         bought.ask(Decimal("24.01"))
     assert Refund.objects.count() == 1
-    settle_by_staff(refund.pk, done=True, staff="ann")
+    shop.settle_refund(refund.id, done=True, staff="ann")
     assert bought.refunded_amount() == Decimal("8.00")
     assert bought.events() == [(Decimal("8.00"), {"Tea": 2})]
     assert "USD 8.00 was refunded after all" in bought.notes()[-1]

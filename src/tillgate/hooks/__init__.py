@@ -45,9 +45,11 @@ def pay(account: Account, request: PaymentRequest) -> CreatedPayment:
     return _moving_money(CreatedPayment, "pay", account, request)
 
 
-def query(account: Account, reference: str) -> Transaction:
-    """Query a transaction through the hooks; raises as `Gateway.query` does."""
-    answer = plugin_manager().hook.tillgate_query(account=account, reference=reference)
+def query(account: Account, reference: str, *, deadline_seconds: float | None = None, attempts: int | None = None) -> Transaction:
+    """Query a transaction through the hooks, with the arguments and the errors of `Gateway.query`."""
+    answer = plugin_manager().hook.tillgate_query(
+        account=account, reference=reference, deadline_seconds=deadline_seconds, attempts=attempts
+    )
     if not isinstance(answer, Transaction):
         raise ConfigurationError("tillgate_query", type(answer).__name__, _DROPPED.format("a Transaction"))
     return answer

@@ -28,9 +28,9 @@ class GatewayAdapter:
         return self._gateway(account).pay(request)
 
     @hookimpl
-    def tillgate_query(self, account: Account, reference: str) -> Transaction:
+    def tillgate_query(self, account: Account, reference: str, deadline_seconds: float | None, attempts: int | None) -> Transaction:
         """Query a transaction over HTTP."""
-        return self._gateway(account).query(reference)
+        return self._gateway(account).query(reference, deadline_seconds=deadline_seconds, attempts=attempts)
 
     @hookimpl
     def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded:

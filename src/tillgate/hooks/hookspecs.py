@@ -31,11 +31,12 @@ def tillgate_pay(account: Account, request: PaymentRequest) -> CreatedPayment | 
 
 
 @hookspec(firstresult=True)
-def tillgate_query(account: Account, reference: str) -> Transaction | None:
-    """Ask the gateway what became of the payment of a reference, and return what it says; None leaves it to the next plugin.
+def tillgate_query(account: Account, reference: str, deadline_seconds: float | None, attempts: int | None) -> Transaction | None:
+    """Query the payment of a reference at the gateway, and return its answer; None leaves the query to the next plugin.
 
-    Called by `tillgate.hooks.query`, whenever somebody asks what became of a payment, the doctor included. Raises as `Gateway.query` does:
-    `OrderNotFound` when the gateway knows of no such payment; whatever else is raised is inconclusive.
+    Called by `tillgate.hooks.query` for every query, those of the doctor included. Raises as `Gateway.query` does: `OrderNotFound` when the
+    gateway knows of no such payment; any other error is inconclusive. A shopper or the gateway may be waiting: end the call within
+    `deadline_seconds`, and try at most `attempts` times. None stands for the account's own `deadline_seconds` and `query_attempts`.
     """
 
 

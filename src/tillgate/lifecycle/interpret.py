@@ -25,6 +25,7 @@ __all__ = [
     "Inconclusive",
     "NotFound",
     "PaymentFacts",
+    "account_reason",
     "answer_of",
     "in_context",
     "interpret",
@@ -121,12 +122,14 @@ def answer_of(outcome: Transaction | TillgateError, asked_at: datetime, dialect:
         return Found(transaction=outcome, asked_at=asked_at)
     if isinstance(outcome, OrderNotFound):
         return NotFound(asked_at=asked_at, expired_is_forgotten=dialect.expired_is_forgotten)
-    review = None
-    if isinstance(outcome, SignatureMismatch):
-        review = ReviewReason.SIGNATURE_MISMATCH
-    elif isinstance(outcome, WrongCredentials):
-        review = ReviewReason.WRONG_CREDENTIALS
-    return Inconclusive(detail=str(outcome), review=review)
+    return Inconclusive(detail=str(outcome), review=account_reason(outcome))
+
+
+def account_reason(error: BaseException) -> ReviewReason | None:
+    """Return the reason of the review of an account that an error of the gateway opens, or None."""
+    if isinstance(error, SignatureMismatch):
+        return ReviewReason.SIGNATURE_MISMATCH
+    return ReviewReason.WRONG_CREDENTIALS if isinstance(error, WrongCredentials) else None
 
 
 _MOVES_NOTHING: Final = frozenset({TransactionStatus.PAID, TransactionStatus.UNRECOGNISED})

@@ -88,11 +88,10 @@ def next_poll(status: PaymentStatus, since: datetime, expires_at: datetime, now:
     often at first, and once at its expiry. After that the answers settle nothing, and the pauses grow. The others get a few late polls.
     """
     if status not in OPEN_PAYMENT_STATUSES:
-        came = min(since, now)  # a fast clock may have written it
-        return next((moment for after in _TAIL_POLLS if (moment := came + after) > now), None)
+        return next((moment for after in _TAIL_POLLS if (moment := since + after) > now), None)
     if now >= expires_at:
         return now + min(max(_OVERDUE_POLL, (now - expires_at) / _TAIL_RETRIES), LONGEST_BETWEEN_POLLS)
-    early = (since + after for after in _EARLY_POLLS if since <= now)  # a fast clock may have written `since`
+    early = (since + after for after in _EARLY_POLLS)
     moment = next((moment for moment in early if moment > now), now + _POLL)
     return min(moment, max(expires_at, now + timedelta(seconds=1)))
 

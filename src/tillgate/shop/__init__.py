@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tillgate.shop.checks import CheckSet, Found
     from tillgate.shop.fields import ExactField, MoneyField, OneDatabase, now
     from tillgate.shop.http import DeadlineTransport, keep_to
-    from tillgate.shop.orders import close_order, open_order, paid_order_keys, pay_url, set_order_data, start_url
+    from tillgate.shop.orders import close_order, open_order, order_data, paid_order_keys, pay_path, pay_url, set_order_data, start_url
     from tillgate.shop.payments import (
         MethodChoice,
         StartedPayment,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         ReviewAction,
         ReviewReason,
         close_reviews,
+        count_open_reviews,
         find_review,
         newest_reviews,
         open_review,
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     from tillgate.shop.settings import SettingsLoader, is_web_address, read_settings, setting_names
     from tillgate.shop.staff import (
         MAY_REFUND,
-        MAY_RESOLVE,
-        Line,
         RefundForm,
         admin_url,
         badge_of,
@@ -89,7 +88,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAY_REFUND",
-    "MAY_RESOLVE",
     "MONEY_REASONS",
     "ActionNotPossible",
     "ActionResult",
@@ -99,7 +97,6 @@ __all__ = [
     "ExactField",
     "Found",
     "InsideTransaction",
-    "Line",
     "MethodChoice",
     "MethodForm",
     "MoneyField",
@@ -124,6 +121,7 @@ __all__ = [
     "check_account",
     "close_order",
     "close_reviews",
+    "count_open_reviews",
     "database",
     "deliver_remote",
     "enqueue_remote",
@@ -148,10 +146,12 @@ __all__ = [
     "open_review",
     "open_reviews",
     "open_to_all",
+    "order_data",
     "order_state",
     "order_states",
     "outside_transactions",
     "paid_order_keys",
+    "pay_path",
     "pay_url",
     "payment_methods",
     "poll",
@@ -205,7 +205,9 @@ MODULES: Final = {
     "orders": (
         "close_order",
         "open_order",
+        "order_data",
         "paid_order_keys",
+        "pay_path",
         "pay_url",
         "set_order_data",
         "start_url",
@@ -246,6 +248,7 @@ MODULES: Final = {
         "ReviewAction",
         "ReviewReason",
         "close_reviews",
+        "count_open_reviews",
         "find_review",
         "newest_reviews",
         "open_review",
@@ -260,8 +263,6 @@ MODULES: Final = {
     ),
     "staff": (
         "MAY_REFUND",
-        "MAY_RESOLVE",
-        "Line",
         "RefundForm",
         "admin_url",
         "badge_of",

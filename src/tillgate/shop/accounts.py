@@ -13,6 +13,6 @@ __all__ = ["Check", "check_account", "find_account"]
 
 def check_account(account: Account, *, seconds: float) -> Check:
     """Send one signed query to the gateway of an account, and return whether it was understood. Uses the network, for `seconds` at most."""
-    quick = account.model_copy(update={"deadline_seconds": min(account.deadline_seconds, seconds), "query_attempts": 1})
     source = dict.fromkeys(("base_url", "merchant_no", "token"), "TILLGATE['ACCOUNTS']")
-    return next(one for one in doctor.examine(Configured(account=quick, sources=source)) if one.name == "credentials")
+    found = doctor.examine(Configured(account=account, sources=source), deadline_seconds=seconds, attempts=1)
+    return next(one for one in found if one.name == "credentials")

@@ -14,7 +14,7 @@ from tillgate.django.models import Order, database
 from tillgate.errors import ConfigurationError
 from tillgate.lifecycle import PaymentStatus
 
-__all__ = ["close_order", "open_order", "paid_order_keys", "pay_url", "set_order_data", "start_url"]
+__all__ = ["close_order", "open_order", "order_data", "paid_order_keys", "pay_path", "pay_url", "set_order_data", "start_url"]
 
 
 def open_order(plugin: str, order_key: str, *, actor: str = "shop", even_if_closed: bool = False) -> None:
@@ -53,6 +53,16 @@ def paid_order_keys(plugin: str, since: datetime) -> tuple[str, ...]:
     """Return the keys of the orders that a payment started after `since` has paid."""
     paid = Order.objects.filter(plugin=plugin, paid_by__status=PaymentStatus.PAID, paid_by__created_at__gt=since)
     return tuple(paid.values_list("key", flat=True))
+
+
+def order_data(plugin: str, order_key: str) -> dict[str, Any]:
+    """Return the data that `set_order_data` stored with an order, in one statement; empty for an order that Tillgate does not know."""
+    return Order.objects.filter(plugin=plugin, key=order_key).values_list("data", flat=True).first() or {}
+
+
+def pay_path(plugin: str, order_key: str) -> str:
+    """Return the path of the address of `pay_url`, for a page or a redirect of the shop itself. The plugin knows the order already."""
+    return tickets.pay_url(plugin, order_key)
 
 
 def pay_url(plugin: str, order_key: str) -> str:

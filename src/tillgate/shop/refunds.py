@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from django.db import connections
-
 from tillgate.django import operations
-from tillgate.django.models import Order, Refund, TimelineEntry, database
+from tillgate.django.models import Order, Refund, TimelineEntry
+from tillgate.django.operations.locking import InsideTransaction
 from tillgate.django.operations.refunds import RefundNotPossible, settle_by_staff, withdraw
 from tillgate.shop.states import RefundState, refund_state
 
@@ -34,8 +33,10 @@ def refund(
     """
     seen = None if newest_refund is None else int(newest_refund or 0)
     about: dict[str, Any] = {"staff": staff, "reason": reason, "data": data, "seen": seen}
-    is_inside = connections[database()].in_atomic_block
-    row = operations.queue_refund(int(payment_id), amount, **about) if is_inside else operations.refund(int(payment_id), amount, **about)
+    try:
+        row = operations.refund(int(payment_id), amount, **about)
+    except InsideTransaction:  # of any database, and before anything is queued
+        row = operations.queue_refund(int(payment_id), amount, **about)
     return _state(row.pk)
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "ReviewAction",
     "ReviewReason",
     "close_reviews",
+    "count_open_reviews",
     "find_review",
     "newest_reviews",
     "open_review",
@@ -129,6 +130,11 @@ def newest_reviews(plugin: str, *, prefix: str, accounts: Iterable[str], at_most
     found = Review.objects.filter(chosen, resolved_at__isnull=True).order_by("-opened_at", "-pk")
     shown = found.select_related("order", "payment__order", "refund__payment__order", "outbox_event")[:at_most]
     return found.count(), tuple(map(_value, shown))
+
+
+def count_open_reviews() -> int:
+    """Return the number of all open reviews: of every plugin's orders, and of accounts."""
+    return Review.objects.filter(resolved_at__isnull=True).count()
 
 
 def find_review(review_id: str) -> OpenReview | None:

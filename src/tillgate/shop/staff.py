@@ -13,13 +13,11 @@ from tillgate.django.forms import RefundForm
 from tillgate.django.models import Order, Payment, Refund
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
-from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE, Line, badge, refund_outcome, row_id, timeline_of
+from tillgate.django.staff.showing import MAY_REFUND, Line, badge, refund_outcome, row_id, timeline_of
 from tillgate.shop.states import PaymentState, RefundState
 
 __all__ = [
     "MAY_REFUND",
-    "MAY_RESOLVE",
-    "Line",
     "RefundForm",
     "admin_url",
     "badge_of",

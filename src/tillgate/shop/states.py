@@ -37,13 +37,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefundState(hooks.Refund):
-    """A refund as it stands. `answer` is the gateway's own text, without secrets.
+    """A refund as it stands. `answer` is the gateway's own text, without secrets. `reason` is for staff only.
 
     `confirmed`: a notification on the refund's own address says that it succeeded. `external`: staff entered it, made elsewhere.
     """
 
     answer: str
     requested_by: str
+    reason: str
     external: bool
     confirmed: bool
     created_at: datetime
@@ -57,11 +58,12 @@ class PaymentState(hooks.Payment):
     The gateway holds `held_amount`: paid and not refunded. Staff can still refund `refundable_amount`, without queued refunds and refunds
     of unknown outcome. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid", though a check failed, so
     the shopper should not pay again. `awaits_delivery`: it is paid, and the shop has not applied or refused it yet. `payment_url` is the
-    gateway's payment page, or empty.
+    gateway's payment page, or empty. `sandbox`: no real money.
     """
 
     account: str
     terminal: str
+    sandbox: bool
     created_at: datetime
     status_since: datetime
     payment_url: str
@@ -195,6 +197,7 @@ def refund_state(refund: Refund) -> RefundState:
         **_values(refund_value(refund)),
         answer=Mask([refund.payment], [refund]).text(refund.answer),
         requested_by=refund.requested_by,
+        reason=refund.reason,
         external=refund.external,
         confirmed=refund.confirmed,
         created_at=refund.created_at,
@@ -243,6 +246,7 @@ def _payment_states(chosen: QuerySet[Payment], *, is_locked: bool = False) -> It
             **_values(payment_value(payment)),
             account=payment.account,
             terminal=payment.terminal,
+            sandbox=payment.sandbox,
             created_at=payment.created_at,
             status_since=payment.status_since,
             payment_url=payment.payment_url,

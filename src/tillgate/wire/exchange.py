@@ -63,6 +63,11 @@ class HttpRequest:
     content_type: str
     body: bytes = field(repr=False)
 
+    @property
+    def needs_fresh_connection(self) -> bool:
+        """Whether the request must open a connection: the answer to a refund names no reference, so it must be the first one there."""
+        return self.operation == "refund"
+
 
 @dataclass(slots=True, kw_only=True)
 class HttpAnswer:
@@ -71,11 +76,6 @@ class HttpAnswer:
     status: int
     body: bytes = field(repr=False)
     too_long: bool = False
-
-    @property
-    def is_overload(self) -> bool:
-        """Whether the gateway says that it cannot answer now: HTTP 429 or 5xx."""
-        return self.status == 429 or self.status >= 500
 
 
 class _Envelope(NamedTuple):
@@ -212,7 +212,7 @@ def _refusal(credentials: Credentials, envelope: _Envelope, answer: HttpAnswer) 
 
 
 def _read_envelope(credentials: Credentials, answer: HttpAnswer, *, has_result: bool = True) -> _Envelope:
-    if answer.is_overload or not (200 <= answer.status < 300 or 400 <= answer.status < 500):
+    if answer.status == 429 or not (200 <= answer.status < 300 or 400 <= answer.status < 500):
         raise AnswerNotUnderstood(f"it came with HTTP {answer.status}, which is neither success nor refusal", answer.status)
     if answer.too_long:
         raise AnswerNotUnderstood(f"it is longer than {LARGEST_ANSWER_BYTES} bytes", answer.status)
@@ -322,7 +322,7 @@ def _read_created(credentials: Credentials, request: PaymentRequest, result: Map
     created = CreatedPayment(
         transaction_no=_text(result, "transactionNo") or "",
         payment_url=_text(result, "cashierUrl", _LONGEST_ADDRESS) or "",
-        reference=_text(result, "reference") or request.reference,
+        reference=_text(result, "reference") or "",
         amount=money.read_amount(result.get("amount")),
         currency=_text(result, "currency"),
         settle_currency=_text(result, "settleCurrency"),
@@ -335,7 +335,7 @@ def _read_created(credentials: Credentials, request: PaymentRequest, result: Map
     if not created.transaction_no:
         raise AnswerNotUnderstood("transactionNo is missing")
     if created.reference != request.reference:
-        raise AnswerNotUnderstood(f"it echoes the reference {created.reference[:40]!r} instead of {request.reference!r}")
+        raise AnswerNotUnderstood(f"it is about the reference {created.reference[:40]!r} instead of {request.reference!r}")
     if created.amount != request.amount and result.get("amount") not in (None, ""):
         raise AnswerNotUnderstood(f"it echoes the amount {str(result['amount'])[:40]!r} instead of {request.amount}")
     if created.currency not in (None, request.currency):

@@ -36,11 +36,11 @@ def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Callable[[], 
     before: dict[str, Callable[[], object]] = {}
     real = hooks.query
 
-    def query(account: Account, reference: str) -> Any:
+    def query(account: Account, reference: str, **bounds: Any) -> Any:
         before.get("*", lambda: None)()
         before.get(reference, lambda: None)()
         before.get(account.base_url.rpartition("//")[2].partition(":")[0], lambda: None)()
-        return real(account, reference)
+        return real(account, reference, **bounds)
 
     monkeypatch.setattr("tillgate.hooks.query", query)
     return before  # type: ignore[return-value]

@@ -639,7 +639,9 @@ def found(gateway: dict[str, Callable[[], object]], forgotten: Payment, monkeypa
 
     def find(**changes: Any) -> None:
         gateway.pop(forgotten.reference, None)
-        monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: replace(real(account, reference), **changes))
+        monkeypatch.setattr(
+            "tillgate.hooks.query", lambda account, reference, **bounds: replace(real(account, reference, **bounds), **changes)
+        )
 
     return find
 
@@ -895,7 +897,9 @@ def test_i2_a_payment_that_a_notification_finds_to_be_called_paid_while_a_person
 def test_what_says_something_else_each_time_is_ended_all_the_same(world: World, waiting: Review, monkeypatch: pytest.MonkeyPatch) -> None:
     """An amount in another currency, at the rate of the day."""
     real = hooks.query
-    monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: replace(real(account, reference), amount=Decimal("10.01")))
+    monkeypatch.setattr(
+        "tillgate.hooks.query", lambda account, reference, **bounds: replace(real(account, reference, **bounds), amount=Decimal("10.01"))
+    )
     world.time.advance(minutes=1)
     assert not_paid(waiting, read=waiting.version).resolved
 
@@ -903,7 +907,9 @@ def test_what_says_something_else_each_time_is_ended_all_the_same(world: World, 
 def test_i2_a_payment_of_which_the_gateway_waits_for_the_shopper_is_not_let_expire(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     real = hooks.query
     payment = world.start(world.order())
-    monkeypatch.setattr("tillgate.hooks.query", lambda account, reference: replace(real(account, reference), amount=Decimal("10.00")))
+    monkeypatch.setattr(
+        "tillgate.hooks.query", lambda account, reference, **bounds: replace(real(account, reference, **bounds), amount=Decimal("10.00"))
+    )
     payments.apply_answer(payment, payments.ask(payment), "worker")
     monkeypatch.setattr("tillgate.hooks.query", real)
     Payment.objects.update(last_polled_at=None)
@@ -988,7 +994,9 @@ def test_i2_a_word_that_nobody_knows_ends_nothing_though_there_is_time_to_learn_
     payment, real = world.start(world.order()), hooks.query
     world.shopper_pays(payment)
     for answer in (PAID_WITH_ANOTHER_AMOUNT, ODD):
-        monkeypatch.setattr("tillgate.hooks.query", lambda account, reference, says=answer: replace(real(account, reference), **says))
+        monkeypatch.setattr(
+            "tillgate.hooks.query", lambda account, reference, says=answer, **bounds: replace(real(account, reference, **bounds), **says)
+        )
         world.time.advance(minutes=2)
         world.run_worker()
     assert operations.poll_now(payment, "bob").resolved is False

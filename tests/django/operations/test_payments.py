@@ -397,26 +397,20 @@ def test_reconcile_returns_the_payment_as_it_stands_when_it_was_looked_at_just_n
         operations.reconcile(payment, "test")
 
 
-def test_who_waits_gets_one_short_attempt_and_the_worker_takes_its_time(
-    world: World, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[float, int, str]] = []
+def test_who_waits_gets_one_short_attempt_and_the_worker_takes_its_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, Any, Any]] = []
     real = hooks.query
 
-    def query(account: Account, reference: str) -> Any:
-        asked.append((account.deadline_seconds, account.query_attempts, reference))
-        return real(account, reference)
+    def query(account: Account, reference: str, **bounds: Any) -> Any:
+        asked.append((reference, bounds["deadline_seconds"], bounds["attempts"]))
+        return real(account, reference, **bounds)
 
     monkeypatch.setattr(hooks, "query", query)
-    configure({"DEADLINE_SECONDS": 50, "QUERY_ATTEMPTS": 3})
     payment = world.start(world.order())
     ask(payment)
     operations.reconcile(payment, "test")
     world.notification(payment)
-    configure({"DEADLINE_SECONDS": 2, "QUERY_ATTEMPTS": 3})
-    ask(payment, quickly=True)
-    reference = payment.reference
-    assert asked == [(50.0, 3, reference), (5.0, 1, reference), (5.0, 1, reference), (2.0, 1, reference)]
+    assert asked == [(payment.reference, None, None), (payment.reference, 5.0, 1), (payment.reference, 5.0, 1)]
 
 
 def test_what_keeps_a_payment_from_being_asked_about_is_no_news(

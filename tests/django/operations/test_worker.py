@@ -484,10 +484,10 @@ def test_payments_that_never_bring_news_do_not_keep_the_others_from_being_looked
     hopeless = {payment.reference for payment in payments[:8]}
     real = hooks.query
 
-    def query(account: Account, reference: str) -> Any:
+    def query(account: Account, reference: str, **bounds: Any) -> Any:
         if reference in hopeless:
             raise OutcomeUnknown("query", reference, "HTTP 500", 500)
-        return real(account, reference)
+        return real(account, reference, **bounds)
 
     monkeypatch.setattr("tillgate.hooks.query", query)
     for _ in range(4):

@@ -98,10 +98,10 @@ def test_i2_payments_about_which_the_gateway_fails_do_not_keep_others_from_being
     broken = {world.start(world.order()).reference for _ in range(count)}
     real = hooks.query
 
-    def query(account: Any, reference: str) -> Any:
+    def query(account: Any, reference: str, **bounds: Any) -> Any:
         if reference in broken:
             raise TillgateError("HTTP 500")
-        return real(account, reference)
+        return real(account, reference, **bounds)
 
     monkeypatch.setattr(hooks, "query", query)
     for _ in range(6):

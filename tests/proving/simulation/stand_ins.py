@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
+import tenacity
 from django.conf import settings
 from django.core import signing
 from django.db import connection, transaction
@@ -63,9 +64,9 @@ def in_place(world: SimulatedWorld) -> Iterator[None]:
         put(mock.patch.object(clock, "now", scheduler.now))
         put(mock.patch.dict(clock._EPOCH_SECONDS, dict.fromkeys(clock._EPOCH_SECONDS, "0.0")))  # an actor hears the same in every run
         put(mock.patch.dict(clock._measurements))
-        for module in (bounds, starting, client, transport, signing):
+        for module in (bounds, starting, client, transport, signing, tenacity.nap):
             put(mock.patch.object(module, "time", scheduler))
-        put(mock.patch.object(client, "random", chance))
+        put(mock.patch("stamina._core.random", chance))
         put(mock.patch.object(references, "secrets", chance))
         put(mock.patch.object(models, "secrets", chance))
         put(mock.patch.object(event_id, "_get_default", chance.uuid4))
@@ -141,9 +142,9 @@ class _Adapter(GatewayAdapter):
         return super().tillgate_pay(account, request)
 
     @hookimpl(tryfirst=True)
-    def tillgate_query(self, account: Any, reference: str) -> Any:
+    def tillgate_query(self, account: Any, reference: str, deadline_seconds: float | None, attempts: int | None) -> Any:
         """Query a transaction."""
-        return super().tillgate_query(account, reference)
+        return super().tillgate_query(account, reference, deadline_seconds, attempts)
 
     @hookimpl(tryfirst=True)
     def tillgate_refund(self, account: Any, request: Any) -> Any:

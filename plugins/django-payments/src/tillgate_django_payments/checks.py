@@ -3,45 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from django.apps import apps
 from django.conf import settings as project
-from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import router
 from payments import get_payment_model
 
-from tillgate.django.conf import get_settings
-from tillgate.errors import ConfigurationError
+from tillgate import ConfigurationError, shop
 
-__all__ = ["AREAS", "TAG"]
+__all__ = ["CHECKS"]
 
-TAG: Final = "tillgate_django_payments"
+CHECKS: Final = shop.CheckSet("tillgate_django_payments")
+_error, _warning = CHECKS.error, CHECKS.warning
 
 _STATIC_NAME: Final = re.compile(r"[a-z-]+", re.ASCII)
 """The variant names that the library's static addresses accept."""
 
-Found = Iterator[checks.CheckMessage]
 
-
-def _error(number: int, message: str, hint: str) -> checks.Error:
-    return checks.Error(message, hint=hint, id=f"tillgate_django_payments.E{number:03}")
-
-
-def _warning(number: int, message: str, hint: str) -> checks.Warning:
-    return checks.Warning(message, hint=hint, id=f"tillgate_django_payments.W{number:03}")
-
-
-def check_apps() -> Found:
+@CHECKS.area
+def check_apps() -> shop.Found:
     """Whether Tillgate's own app is there."""
-    if not apps.is_installed("tillgate.django"):
-        hint = 'Add "tillgate.django" to INSTALLED_APPS, before "tillgate_django_payments".'
-        yield _error(1, "Tillgate's own app is not installed.", hint)
+    yield from CHECKS.check_tillgate(1)
 
 
-def check_model() -> Found:
+@CHECKS.area
+def check_model() -> shop.Found:
     """Whether the shop's payments are found, and change in one transaction with Tillgate's rows."""
     try:
         model = get_payment_model()
@@ -50,13 +38,14 @@ def check_model() -> Found:
         return
     if not apps.is_installed("tillgate.django"):
         return
-    theirs, ours = router.db_for_write(model), router.db_for_write(apps.get_model("tillgate", "Order"))
+    theirs, ours = router.db_for_write(model), shop.database()
     if theirs != ours:
         message = f"The shop's payments are in database {theirs!r} and Tillgate's rows in {ours!r}: they cannot change together."
         yield _error(3, message, "Let DATABASE_ROUTERS send both to one database.")
 
 
-def check_variants() -> Found:
+@CHECKS.area
+def check_variants() -> shop.Found:
     """Whether there is a variant of ours, and whether each can be used."""
     if getattr(project, "PAYMENT_VARIANT_FACTORY", None) or not apps.is_installed("tillgate.django"):
         return
@@ -70,7 +59,7 @@ def check_variants() -> Found:
         yield from _check_variant(name, options)
 
 
-def _check_variant(name: str, options: dict[str, Any]) -> Found:
+def _check_variant(name: str, options: dict[str, Any]) -> shop.Found:
     from tillgate_django_payments.provider import TillgateProvider  # for the same reason
 
     if not _STATIC_NAME.fullmatch(name):
@@ -83,21 +72,9 @@ def _check_variant(name: str, options: dict[str, Any]) -> Found:
         yield _error(5, f"PAYMENT_VARIANTS[{name!r}] cannot be used: {error}", hint)
         return
     try:
-        offered = get_settings().payment_methods
+        offered = [one.code for one in shop.payment_methods()]
     except ConfigurationError:
         return  # Tillgate's own checks report it
     if method and method not in offered:
         message = f"PAYMENT_VARIANTS[{name!r}]: {method} is not among TILLGATE['PAYMENT_METHODS'], so its shoppers must choose another."
         yield _warning(2, message, f"Add {method!r} to TILLGATE['PAYMENT_METHODS'], or remove the variant.")
-
-
-AREAS: Final[Sequence[Callable[[], Found]]] = (check_apps, check_model, check_variants)
-"""All areas that the checks cover."""
-
-
-@checks.register(TAG)
-def run_checks(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.CheckMessage]:
-    """Check the settings and apps that a shop on django-payments needs."""
-    if app_configs is not None and not any(config.label == "tillgate_django_payments" for config in app_configs):
-        return []
-    return [message for area in AREAS for message in area()]

@@ -13,24 +13,13 @@ from typing import Any, Final, NoReturn
 
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
-from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from payments import PaymentError, PaymentStatus, RedirectNeeded
 from payments.core import BasicProvider
 
-from tillgate.django import operations
-from tillgate.django.models import Payment as Attempt
-from tillgate.django.models import Refund
-from tillgate.django.operations.locking import InsideTransaction
-from tillgate.django.operations.refunds import refundable
-from tillgate.django.operations.starting import is_closed
-from tillgate.django.tickets import pay_url, start_url
-from tillgate.django.views import acknowledgement
-from tillgate.errors import ConfigurationError, InvalidRequest
-from tillgate.lifecycle import RefundStatus
-from tillgate.wire import money
-from tillgate.wire.messages import PaymentMethod
-from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
+from tillgate import ConfigurationError, InvalidRequest, Notification, PaymentMethod, shop
+from tillgate.hooks import RefundStatus
+from tillgate.shop import money
 from tillgate_django_payments import rows
 from tillgate_django_payments.plugin import PLUGIN
 
@@ -66,8 +55,8 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             raise PaymentError(_("The payment has not been saved: save it before its form is asked for."))
         if row.status == PaymentStatus.CONFIRMED:  # the shopper went back to the page, or pressed twice
             raise RedirectNeeded(row.get_success_url())
-        detail = described.not_payable_detail
-        if detail is None and is_closed(PLUGIN, key):
+        detail, ours = described.not_payable_detail, rows.state_of(key)
+        if detail is None and ours and ours.is_closed:
             detail = _("it was cancelled")  # although the shop set it to waiting again
         if detail is not None:
             raise PaymentError(_("Payment %(key)s cannot be paid: %(detail)s.") % {"key": key, "detail": detail})
@@ -78,8 +67,8 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             money.amount(described.amount, "total")
         except InvalidRequest as error:
             raise PaymentError(str(error)) from None
-        operations.open_order(PLUGIN, key)  # if the browser dies on its way, the shop learns that the payment is unpaid
-        raise RedirectNeeded(start_url(PLUGIN, key, self.method) if self.method else pay_url(PLUGIN, key))
+        shop.open_order(PLUGIN, key)  # if the browser dies on its way, the shop learns that the payment is unpaid
+        raise RedirectNeeded(shop.start_url(PLUGIN, key, self.method) if self.method else shop.pay_path(PLUGIN, key))
 
     def process_data(self, payment: Any, request: HttpRequest) -> HttpResponse:
         """Answer requests to the library's own addresses. Tillgate hands out its own addresses instead of these.
@@ -90,21 +79,21 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
         money.
         """
         if request.method in ("GET", "HEAD"):
-            attempt = rows.newest_attempt(payment)
-            return redirect("tillgate:return", attempt.return_key) if attempt else HttpResponseRedirect(rows.home(payment))
+            ours = rows.state_of(str(payment.pk))
+            return HttpResponseRedirect(shop.return_path(ours.payments[-1].id) if ours and ours.payments else rows.home(payment))
         if request.method != "POST":
             return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
-        received = _received(request)
-        attempt = _named(received)
-        if attempt is None or attempt.order.key != str(payment.pk):
+        received = shop.read_request(request)
+        named = _named(received)
+        if named is None or named.order.key != str(payment.pk):
             return HttpResponse(status=404)
-        transaction.on_commit(partial(operations.receive_payment_notification, attempt.notification_key, received, request.method))
-        return acknowledgement(attempt)
+        transaction.on_commit(partial(shop.receive_notification, named.id, received, request.method))
+        return shop.acknowledge(named.id)
 
     def get_token_from_request(self, payment: Any, request: HttpRequest) -> str:
         """Return the token of the payment that a notification at a variant's static address names by its reference."""
-        attempt = _named(_received(request))
-        row = rows.find(attempt.order.key) if attempt else None
+        named = _named(shop.read_request(request))
+        row = rows.find(named.order.key) if named else None
         if row is None:
             raise PaymentError(_("There is no payment of that reference."), code=404)
         return str(row.token)
@@ -115,14 +104,18 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
         """Prevent further payments; `PaymentError` when the payment was paid first, and then nothing changes."""
         key = str(payment.pk)
         with transaction.atomic(using=rows.database()):
-            operations.close_order(PLUGIN, key, "cancel")  # under its lock no outbox event can confirm the row, and later events will not
+            try:
+                shop.close_order(PLUGIN, key, actor="cancel")  # under its lock no outbox event can confirm the row, and later ones will not
+            except ConfigurationError as error:  # the row is gone
+                raise PaymentError(str(error)) from None
             row = rows.locked(key)
             if row is None or row.status not in rows.WAITING:
                 told = _("Payment %(key)s cannot be cancelled any more: its status is “%(status)s”.")
                 raise PaymentError(told % {"key": key, "status": row.get_status_display() if row else "-"})
-            if (held := rows.held_for(key)) is not None:  # an older copy of the row was saved over its amounts
+            ours = rows.state_of(key)
+            if ours and ours.is_paid and ours.held:  # an older copy of the row was saved over its amounts
                 told = _("Payment %(key)s cannot be cancelled: %(reference)s has paid it. Give that money back first.")
-                raise PaymentError(told % {"key": key, "reference": held.reference})
+                raise PaymentError(told % {"key": key, "reference": ours.held[0].reference})
 
     def capture(self, payment: Any, amount: Decimal | None = None) -> NoReturn:
         """Raise: nothing is authorized only."""
@@ -142,7 +135,8 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
         succeeded, and never before.
         """
         key = str(payment.pk)
-        row, held = rows.find(key), rows.paid_by(key)
+        row, ours = rows.find(key), rows.state_of(key)
+        held = ours.paid_by if ours else None
         if row is None or held is None:
             raise PaymentError(_("Payment %(key)s was not paid with Tillgate: nothing can be refunded here.") % {"key": key})
         if row.status != PaymentStatus.CONFIRMED:  # the library checked the copy in memory, which may be older
@@ -150,39 +144,24 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             raise PaymentError(told % {"key": key, "status": row.get_status_display()})
         copy = _Copy(payment, row)  # before money moves: an error must not raise afterwards
         try:
-            asked = _ask_for(held, refundable(held) if amount is None else amount)
-        except (InvalidRequest, operations.RefundNotPossible) as error:
+            asked = shop.refund(held.id, held.refundable_amount if amount is None else amount)
+        except (InvalidRequest, shop.RefundNotPossible) as error:
             raise PaymentError(str(error)) from None
+        facts = {"amount": asked.amount, "reference": held.reference, "answer": asked.answer}
         if asked.status == RefundStatus.UNKNOWN:
             told = _("Nobody knows whether USD %(amount)s of %(reference)s went back (%(answer)s): do not ask again, a person settles it.")
-            raise PaymentError(told % _facts(held, asked), code=REFUND_UNKNOWN, gateway_message=asked.answer)
+            raise PaymentError(told % facts, code=REFUND_UNKNOWN, gateway_message=asked.answer)
         if asked.status == RefundStatus.FAILED:
             told = _("USD %(amount)s of %(reference)s was not refunded: the payment service refused (%(answer)s).")
-            raise PaymentError(told % _facts(held, asked), code=REFUND_REFUSED, gateway_message=asked.answer)
+            raise PaymentError(told % facts, code=REFUND_REFUSED, gateway_message=asked.answer)
         refunded_amount: Decimal = asked.amount
         copy.leave_the_row_alone(refunded_amount)
         return refunded_amount
 
 
-def _received(request: HttpRequest) -> Notification:
-    body = request.body[: LARGEST_NOTIFICATION_BYTES + 1]  # one byte more shows that it is too long
-    return read_notification(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), body)
-
-
-def _named(received: Notification) -> Attempt | None:
+def _named(received: Notification) -> shop.PaymentState | None:
     reference = received.parameters.get("reference", "")
-    return Attempt.objects.select_related("order").filter(order__plugin=PLUGIN, reference=reference).first() if reference else None
-
-
-def _ask_for(held: Attempt, amount: Decimal) -> Refund:
-    try:
-        return operations.refund(held.pk, amount)
-    except InsideTransaction:
-        return operations.queue_refund(held.pk, amount)
-
-
-def _facts(held: Attempt, asked: Refund) -> dict[str, Any]:
-    return {"amount": asked.amount, "reference": held.reference, "answer": asked.answer}
+    return shop.find_payment(PLUGIN, reference=reference) if reference else None
 
 
 class _Copy:

@@ -7,7 +7,6 @@ This code writes inside an outbox event's transaction, under the row's lock, and
 from __future__ import annotations
 
 import logging
-from decimal import Decimal
 from typing import Any, Final
 
 from django.db import router, transaction
@@ -15,35 +14,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 from payments import PaymentStatus, get_payment_model
 
-from tillgate import Goods
-from tillgate.django.models import Order as PaidOrder
-from tillgate.django.models import Payment as Attempt
-from tillgate.django.models import Refund as RefundRow
-from tillgate.django.operations.reviews import reported_paid
-from tillgate.django.operations.starting import is_order_paid
-from tillgate.errors import InvalidRequest
-from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund
-from tillgate.lifecycle import PaymentStatus as AttemptStatus
-from tillgate.lifecycle import RefundStatus
-from tillgate.wire import money
+from tillgate import Goods, InvalidRequest, shop
+from tillgate.hooks import Order, OrderDescription, PaidOutcome, Payment, Refund, RefundStatus
+from tillgate.hooks import PaymentStatus as TillgateStatus
 from tillgate_django_payments.plugin import PLUGIN
 from tillgate_django_payments.variants import is_ours, variant_for
 
-__all__ = [
-    "WAITING",
-    "database",
-    "describe",
-    "find",
-    "held_for",
-    "home",
-    "locked",
-    "newest_attempt",
-    "paid",
-    "paid_by",
-    "refund_changed",
-    "return_url",
-    "unpaid",
-]
+__all__ = ["WAITING", "database", "describe", "find", "home", "locked", "paid", "refund_changed", "return_url", "state_of", "unpaid"]
 
 _log = logging.getLogger("tillgate")
 
@@ -72,24 +49,9 @@ def _rows() -> Any:
     return get_payment_model()._base_manager.using(database())
 
 
-def newest_attempt(row: Any) -> Attempt | None:
-    """Return Tillgate's newest payment of a row, or None if none has started."""
-    return Attempt.objects.select_related("order").filter(order__plugin=PLUGIN, order__key=str(row.pk)).order_by("-pk").first()
-
-
-def paid_by(key: str) -> Attempt | None:
-    """Return Tillgate's payment that paid a row, or None."""
-    order = PaidOrder.objects.select_related("paid_by").filter(plugin=PLUGIN, key=key).first()
-    return order.paid_by if order else None
-
-
-def held_for(key: str) -> Attempt | None:
-    """Return a payment of Tillgate's that has paid a row or is about to, or None if there is none or it was refunded entirely."""
-    order = PaidOrder.objects.filter(plugin=PLUGIN, key=key).first()
-    if order is None or not is_order_paid(order):
-        return None
-    paid = order.payments.filter(status=AttemptStatus.PAID).order_by("pk")
-    return next((attempt for attempt in paid if _kept(attempt) > 0), None)
+def state_of(key: str) -> shop.OrderState | None:
+    """Return Tillgate's state of the order of a row, or None if no payment of the row was ever asked for here."""
+    return shop.order_state(PLUGIN, key)
 
 
 def describe(key: str) -> OrderDescription | None:
@@ -164,12 +126,13 @@ _SENTENCES: Final = {
 
 def refund_changed(refund: Refund) -> None:
     """Record the result of a refund: subtract the money once it succeeded; until then only the message mentions the refund."""
-    row, held = locked(refund.payment.order.key), paid_by(refund.payment.order.key)
-    if row is None or held is None or str(held.pk) != refund.payment.id:
+    row = locked(refund.payment.order.key)
+    if row is None or not refund.payment_paid_the_order:
         return  # the row never contained that money
     message = _(_SENTENCES[refund.status]) % {"amount": refund.amount}
     if refund.status is RefundStatus.SUCCEEDED:
-        row.captured_amount = _kept(held)
+        held = shop.find_payment(PLUGIN, payment_id=refund.payment.id)  # all refunds of it count, so that none is subtracted twice
+        row.captured_amount = held.held_amount if held else 0
         row.save(update_fields=["captured_amount", "modified"])
         is_waiting = row.status in WAITING and is_ours(row) is not False  # an old copy may have been saved over it
         if row.captured_amount <= 0 and (is_waiting or row.status == PaymentStatus.CONFIRMED):
@@ -179,33 +142,23 @@ def refund_changed(refund: Refund) -> None:
     row.save(update_fields=["message", "modified"])
 
 
-def _kept(held: Attempt | Payment) -> Decimal:
-    """Return the remaining money of a payment, computed from scratch each time, so that no refund is subtracted twice."""
-    refunds = RefundRow.objects.filter(payment__reference=held.reference, status=RefundStatus.SUCCEEDED)
-    return money.left_of(held.amount, refunds.values_list("amount", flat=True))
-
-
-def home(row: Any, payment: Payment | None = None) -> str:
-    """Return the shop's page for the shopper of a settled payment; an entirely refunded payment has paid nothing."""
-    is_paid = row.status in _PAID
-    if not is_paid and payment and payment.status is AttemptStatus.PAID:  # the shop event may not be delivered yet
-        is_paid = _kept(payment) > 0
-    return str(row.get_success_url() if is_paid else row.get_failure_url())
+def home(row: Any) -> str:
+    """Return the shop's page for the shopper of a settled payment."""
+    return str(row.get_success_url() if row.status in _PAID else row.get_failure_url())
 
 
 def return_url(payment: Payment) -> str | None:
     """Return the shop's page for the shopper of one of Tillgate's payments, or None if the shop has none.
 
     Its row may be gone. For money that paid nothing, and for a payment that is only reported paid, the pages for success and failure are
-    both wrong: Tillgate's own page shows the state.
+    both wrong: Tillgate's own page shows the state. An entirely refunded payment has paid nothing.
     """
-    row = find(payment.order.key)
-    if row is None:
+    row, ours = find(payment.order.key), state_of(payment.order.key)
+    asked = next((one for one in ours.payments if one.id == payment.id), None) if ours else None
+    if row is None or ours is None or asked is None:
         return None
     if row.status in _PAID:
-        by = paid_by(payment.order.key)
-        is_another = payment.status is AttemptStatus.PAID and (by is None or str(by.pk) != payment.id)
-        return None if is_another and _kept(payment) > 0 else home(row, payment)
-    if payment.status is not AttemptStatus.PAID:
-        return None if reported_paid([int(payment.id)]) else home(row, payment)
-    return None if _kept(payment) > 0 and held_for(payment.order.key) is None else home(row, payment)
+        return None if asked.held_amount > 0 and not asked.paid_the_order else home(row)
+    if asked.held_amount > 0:  # the shop event may not be delivered yet
+        return str(row.get_success_url()) if ours.is_paid else None
+    return None if asked.reported_paid and asked.status is not TillgateStatus.PAID else home(row)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from tillgate.errors import ConfigurationError
-from tillgate.wire.messages import PaymentMethod
+from tillgate import ConfigurationError, PaymentMethod
 
 __all__ = ["PROVIDER", "is_ours", "method_variants", "own_variants", "variant_for"]
 

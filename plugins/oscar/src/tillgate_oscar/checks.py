@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from django.apps import apps
 from django.conf import settings as project
-from django.core import checks
-from django.db import DatabaseError, router
+from django.db import router
 from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 from oscar.core.loading import get_class, get_model
 
-from tillgate.django.conf import get_settings as get_tillgate_settings
-from tillgate.errors import ConfigurationError
-from tillgate.wire.money import CURRENCY
+from tillgate import ConfigurationError, shop
 from tillgate_oscar.classes import OVERLAYS
-from tillgate_oscar.conf import Settings, get_settings
+from tillgate_oscar.conf import get_settings
 
-__all__ = ["AREAS", "TAG"]
+__all__ = ["CHECKS"]
 
-TAG: Final = "tillgate_oscar"
-
-Found = Iterator[checks.CheckMessage]
-
-
-def _error(number: int, message: str, hint: str) -> checks.Error:
-    return checks.Error(message, hint=hint, id=f"tillgate_oscar.E{number:03}")
+CHECKS: Final = shop.CheckSet("tillgate_oscar")
+_error, _warning = CHECKS.error, CHECKS.warning
 
 
-def _warning(number: int, message: str, hint: str) -> checks.Warning:
-    return checks.Warning(message, hint=hint, id=f"tillgate_oscar.W{number:03}")
-
-
-def _settings() -> Settings | None:
-    try:
-        return get_settings()
-    except ConfigurationError:
-        return None  # check_settings reports it
-
-
-def check_settings() -> Found:
+@CHECKS.area
+def check_settings() -> shop.Found:
     """Whether TILLGATE_OSCAR can be read."""
     try:
         get_settings()
@@ -51,13 +31,14 @@ def check_settings() -> Found:
         yield _error(1, str(error), "Correct TILLGATE_OSCAR in the project's settings, or remove it: none of it is needed.")
 
 
-def check_apps() -> Found:
+@CHECKS.area
+def check_apps() -> shop.Found:
     """Whether Tillgate's own app is there."""
-    if not apps.is_installed("tillgate.django"):
-        yield _error(2, "Tillgate's own app is not installed.", 'Add "tillgate.django" to INSTALLED_APPS, before "tillgate_oscar".')
+    yield from CHECKS.check_tillgate(2)
 
 
-def check_classes() -> Found:
+@CHECKS.area
+def check_classes() -> shop.Found:
     """Whether Oscar uses our mixins."""
     if not apps.is_installed("tillgate.django"):
         return
@@ -69,7 +50,8 @@ def check_classes() -> Found:
         yield _error(3, message, hint)
 
 
-def check_addresses() -> Found:
+@CHECKS.area
+def check_addresses() -> shop.Found:
     """Whether the pages have addresses."""
     try:
         reverse("tillgate_oscar:order", args=["ticket"])
@@ -78,11 +60,13 @@ def check_addresses() -> Found:
         yield _error(4, "The pages have no address: no shopper could pay.", hint)
 
 
-def check_statuses() -> Found:
+@CHECKS.area
+def check_statuses() -> shop.Found:
     """Whether an order can wait for its payment, and then become paid or cancelled."""
-    settings = _settings()
-    if settings is None:
-        return
+    try:
+        settings = get_settings()
+    except ConfigurationError:
+        return  # check_settings reports it
     pipeline = get_model("order", "Order").pipeline
     pending, others = settings.pending_status, (settings.paid_status, settings.cancelled_status)
     missing = [status for status in others if status not in pipeline.get(pending, ()) or status not in pipeline]
@@ -95,11 +79,12 @@ def check_statuses() -> Found:
         yield _error(5, message, hint)
 
 
-def check_databases() -> Found:
+@CHECKS.area
+def check_databases() -> shop.Found:
     """Whether an order and Tillgate's rows change in one transaction."""
     if not apps.is_installed("tillgate.django"):
         return
-    oscars, ours = get_model("order", "Order"), router.db_for_write(apps.get_model("tillgate", "Order"))
+    oscars, ours = get_model("order", "Order"), shop.database()
     hint = "Let DATABASE_ROUTERS send both to one database, whether they are written or read."
     if (written := router.db_for_write(oscars)) != ours:
         yield _error(7, f"Oscar's orders are in database {written!r} and Tillgate's rows in {ours!r}: they cannot change together.", hint)
@@ -107,63 +92,36 @@ def check_databases() -> Found:
         yield _error(7, f"Oscar's orders are written in database {ours!r} and read in {read!r}: one just paid could seem to wait.", hint)
 
 
-def check_currency() -> Found:
+@CHECKS.area
+def check_currency() -> shop.Found:
     """Whether baskets are in the one currency that can be paid."""
-    if project.OSCAR_DEFAULT_CURRENCY != CURRENCY:
-        message = f"OSCAR_DEFAULT_CURRENCY is {project.OSCAR_DEFAULT_CURRENCY}: only orders in {CURRENCY} can be paid with Tillgate."
-        yield _warning(1, message, f'Set OSCAR_DEFAULT_CURRENCY = "{CURRENCY}", or silence this if some products are sold in {CURRENCY}.')
+    ours, theirs = shop.money.CURRENCY, project.OSCAR_DEFAULT_CURRENCY
+    if theirs != ours:
+        message = f"OSCAR_DEFAULT_CURRENCY is {theirs}: only orders in {ours} can be paid with Tillgate."
+        yield _warning(1, message, f'Set OSCAR_DEFAULT_CURRENCY = "{ours}", or silence this if some products are sold in {ours}.')
 
 
-def check_site() -> Found:
+@CHECKS.area
+def check_site() -> shop.Found:
     """Whether mail knows the shop's address without a request."""
     if not getattr(project, "SITE_ID", None):
         message = "SITE_ID is not set: mail about paid orders is sent without a request and cannot name the shop's address."
         yield _error(6, message, "Set SITE_ID = 1, and the domain of that site in the admin.")
 
 
-def check_domain() -> Found:
+@CHECKS.database_area
+def check_domain() -> shop.Found:
     """Whether mail leads to the shop: Oscar takes the host from the site, which is example.com in a new database."""
+    if not apps.is_installed("tillgate.django"):
+        return
     from django.contrib.sites.models import Site  # models cannot be imported while the apps are being loaded
 
     try:
-        host = urlsplit(get_tillgate_settings().public_url).netloc
-    except ConfigurationError:
-        return  # Tillgate's own checks report it
+        host = urlsplit(shop.absolute_url("tillgate_oscar:order", "ticket")).netloc
+    except (ConfigurationError, NoReverseMatch):
+        return  # Tillgate's own checks report it, or check_addresses does
     site = Site.objects.filter(pk=getattr(project, "SITE_ID", None) or 0).first()
     if site is not None and site.domain != host:
         message = f"The links in Oscar's mails lead to {site.domain!r}, the domain of the site, and the shop is at {host!r} by PUBLIC_URL."
         hint = f'Set the domain of site {site.pk} to "{host}", in the admin under Sites, or silence this if both are right.'
         yield _warning(2, message, hint)
-
-
-AREAS: Final[Sequence[Callable[[], Found]]] = (
-    check_settings,
-    check_apps,
-    check_classes,
-    check_addresses,
-    check_statuses,
-    check_databases,
-    check_currency,
-    check_site,
-)
-"""All areas that the checks cover."""
-
-
-@checks.register(TAG)
-def run_checks(app_configs: Sequence[Any] | None, **_: Any) -> list[checks.CheckMessage]:
-    """Check the settings and apps that an Oscar shop needs."""
-    return [message for area in AREAS for message in area()] if _is_asked(app_configs) else []
-
-
-@checks.register(TAG, checks.Tags.database)
-def run_database_checks(app_configs: Sequence[Any] | None, databases: Sequence[str] | None, **_: Any) -> list[checks.CheckMessage]:
-    """Check the rows of the database; before the first migration there are none."""
-    if not databases or not _is_asked(app_configs):
-        return []
-    with suppress(DatabaseError):
-        return list(check_domain())
-    return []
-
-
-def _is_asked(app_configs: Sequence[Any] | None) -> bool:
-    return app_configs is None or any(config.label == "tillgate_oscar" for config in app_configs)

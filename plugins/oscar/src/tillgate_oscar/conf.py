@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Final
 
-from django.conf import settings
-from django.core.signals import setting_changed
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from tillgate.errors import ConfigurationError
+from tillgate import shop
 
-__all__ = ["Settings", "get_settings"]
+__all__ = ["PLUGIN", "Settings", "get_settings"]
+
+PLUGIN: Final = "oscar"
+"""The entry point's name, which Tillgate's orders carry."""
 
 _Name = Annotated[str, Field(min_length=1, max_length=100, strict=True)]
 
@@ -38,28 +37,4 @@ class Settings(BaseModel):
     """Whether the shop takes other payments too. If not set: true for a shop that wrote its own checkout step for other payments."""
 
 
-@functools.cache
-def get_settings() -> Settings:
-    """Return the project's settings, read once; raise `ConfigurationError` naming the wrong one."""
-    given = getattr(settings, "TILLGATE_OSCAR", {})
-    known = {name.upper(): name for name in Settings.model_fields}
-    if not isinstance(given, Mapping):
-        raise ConfigurationError("TILLGATE_OSCAR", given, "must be a dictionary")
-    for name in given:
-        if name not in known:
-            raise ConfigurationError("TILLGATE_OSCAR", name, f"is not a setting; the settings are {', '.join(sorted(known))}")
-    try:
-        return Settings(**{known[name]: value for name, value in given.items()})
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        name = str(first["loc"][0]).upper()
-        fault = ConfigurationError(f"TILLGATE_OSCAR[{name!r}]", given.get(name), f"cannot be used: {first['msg']}")
-    raise fault
-
-
-def _forget(*, setting: str, **_: Any) -> None:
-    if setting == "TILLGATE_OSCAR":
-        get_settings.cache_clear()
-
-
-setting_changed.connect(_forget)
+get_settings: Final = shop.SettingsLoader("TILLGATE_OSCAR", Settings)

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
-from django.db import router, transaction
 from django.utils.translation import gettext
 from oscar.core.loading import get_class
 
-from tillgate.django import clock, operations
-from tillgate.django.conf import get_settings as get_tillgate_settings
-from tillgate.django.models import Order as PaidOrder
-from tillgate.django.models import Payment
-from tillgate.django.operations.reviews import open_review
-from tillgate.lifecycle import ReviewReason
+from tillgate import shop
 from tillgate_oscar import mail
-from tillgate_oscar.conf import get_settings
+from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.orders import is_marked_paid, paid_by, status_once_paid, statuses_of_unpaid
 from tillgate_oscar.payments import locked, take_again
-from tillgate_oscar.plugin import PLUGIN
 
 __all__ = ["follow", "follow_written"]
 
@@ -30,48 +22,38 @@ def follow(number: str, old_status: str, new_status: str) -> None:
     The function locks Tillgate's order and then Oscar's, in the same order as outbox events.
     """
     settings, actor = get_settings(), f"status:{new_status}"
-    with transaction.atomic(using=router.db_for_write(PaidOrder)):
-        PaidOrder.objects.select_for_update().get(plugin=PLUGIN, key=number)
+    with shop.locked_order(PLUGIN, number) as ours:
         if new_status == settings.paid_status:
-            _go_on(number)
+            _go_on(ours)
             return
         if old_status == settings.pending_status:
-            if _was_paid_meanwhile(number, new_status):
+            if _was_paid_meanwhile(ours, new_status):
                 return
         elif new_status in (settings.pending_status, settings.cancelled_status):
-            # Its time-out may have passed while it did not wait; without a new one the order would hold its stock forever.
-            operations.open_order(PLUGIN, number, actor)
-            if old_status != settings.cancelled_status:  # it was paid by hand, and its status may have changed since
-                _expect_what_was_given_up(number)
+            # Its time-out may have passed while it did not wait; without a new one the order would hold its stock forever. An order that
+            # was paid by hand may have changed its status since it was closed.
+            shop.open_order(PLUGIN, number, actor=actor, even_if_closed=old_status != settings.cancelled_status)
         if new_status == settings.cancelled_status:
-            operations.close_order(PLUGIN, number, actor)
+            shop.close_order(PLUGIN, number, actor=actor)
 
 
-def _go_on(number: str) -> None:
+def _go_on(ours: shop.OrderState) -> None:
     """Allocate again the stock of an order that was cancelled before it was paid, and queue the shopper's mail."""
-    order, settings = locked(number), get_settings()
+    order, settings = locked(ours.key), get_settings()
     # This runs after the commit, so the order may have changed once more.
     if order is None or order.status in (settings.pending_status, settings.cancelled_status):
         return
     take_again(order)
-    mail.confirm(number)
+    mail.confirm(ours.key, mail.newest_payment(ours))
 
 
-def _expect_what_was_given_up(number: str) -> None:
-    """Schedule a poll of an order that was cancelled, then marked paid by hand, and is no longer paid: it holds its stock again."""
-    check_at = clock.now() + timedelta(minutes=get_tillgate_settings().order_unpaid_after_minutes)
-    given_up = PaidOrder.objects.filter(plugin=PLUGIN, key=number, closed_at__isnull=False, paid_by=None, unpaid_check_at=None)
-    given_up.update(unpaid_check_at=check_at)
-
-
-def _was_paid_meanwhile(number: str, status: str) -> bool:
+def _was_paid_meanwhile(ours: shop.OrderState, status: str) -> bool:
     """Tell whether an order was cancelled or held back from a copy that was read before the payment. It stays paid, and a note says why."""
-    order = locked(number)
-    payment = paid_by(order) if order is not None and order.status == status else None
-    if payment is None:
+    order, payment = locked(ours.key), paid_by(ours)
+    if order is None or payment is None or order.status != status:
         return False
     type(order)._base_manager.filter(pk=order.pk).update(status=status_once_paid(order))
-    mail.confirm(number)  # a mail that was due in between was dropped
+    mail.confirm(ours.key, mail.newest_payment(ours))  # a mail that was due in between was dropped
     said = gettext(
         "This order was changed to “%(status)s” as unpaid by somebody who had not seen that payment %(reference)s has paid it: "
         "it stays paid."
@@ -86,13 +68,12 @@ def follow_written(number: str, old_status: str, new_status: str) -> None:
     Staff may have typed the status, or an old page may have written it while another field changed. For a paid order Tillgate cannot tell
     which. So the status stands, Tillgate does not react, and a note informs staff.
     """
-    with transaction.atomic(using=router.db_for_write(PaidOrder)):
-        PaidOrder.objects.select_for_update().get(plugin=PLUGIN, key=number)
+    with shop.locked_order(PLUGIN, number) as ours:
         order = locked(number)
         last = order.status_changes.order_by("-pk").first() if order is not None else None
         if order is None or order.status != new_status or (last and last.new_status == new_status):
             return  # it has changed since, or Oscar has recorded it
-        payment = paid_by(order)
+        payment = paid_by(ours)
         if (payment or is_marked_paid(order)) and new_status in statuses_of_unpaid(order):
             _tell_of_a_paid_order(order, old_status, payment)
             return
@@ -100,7 +81,7 @@ def follow_written(number: str, old_status: str, new_status: str) -> None:
         follow(number, old_status, new_status)
 
 
-def _tell_of_a_paid_order(order: Any, old_status: str, payment: Payment | None) -> None:
+def _tell_of_a_paid_order(order: Any, old_status: str, payment: shop.PaymentState | None) -> None:
     said = gettext(
         "The status of this order was changed from “%(old)s” to “%(new)s”, though it is paid, perhaps by a page that was opened before. "
         "If that was not meant, set it back."
@@ -108,8 +89,7 @@ def _tell_of_a_paid_order(order: Any, old_status: str, payment: Payment | None) 
     _note(order, said % {"old": old_status, "new": order.status})
     if payment is not None and order.status == get_settings().cancelled_status:
         message = f"Payment {payment.reference}: it has paid order {order.number}, which was made {order.status} past the dashboard."
-        about: dict[str, Any] = {"order": payment.order, "payment": payment, "account": payment.account}
-        open_review(ReviewReason.PAID_NOT_PAYABLE, message, f"status:{order.status}", **about)
+        shop.open_review(payment.id, message, actor=f"status:{order.status}")
 
 
 def _note(order: Any, said: str) -> None:

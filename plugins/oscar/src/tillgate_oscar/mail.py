@@ -6,23 +6,16 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from django.contrib.auth.models import AnonymousUser
-from django.contrib.sites.models import Site
-from django.db import router, transaction
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import get_language, override
 from oscar.core.loading import get_class
 
-from tillgate.django import operations
-from tillgate.django.conf import get_settings as get_tillgate_settings
-from tillgate.django.models import Order, OutboxEvent, OutboxEventKind, Payment
-from tillgate.hooks import RemoteEvent
-from tillgate.lifecycle import OPEN_PAYMENT_STATUSES
+from tillgate import shop
+from tillgate.hooks import Event, RemoteEvent
 from tillgate_oscar import orders
-from tillgate_oscar.conf import get_settings
-from tillgate_oscar.plugin import PLUGIN
+from tillgate_oscar.conf import PLUGIN, get_settings
 
-__all__ = ["confirm", "deliver", "is_confirmed", "remind"]
+__all__ = ["confirm", "confirm_again", "deliver", "remind", "remind_of_failed"]
 
 _log = logging.getLogger("oscar.checkout")
 
@@ -32,29 +25,37 @@ _DROPPED: Final = "dropped"
 """The key in the data of a mail that Tillgate dropped, because the order waits again or was cancelled before the mail was sent."""
 REMINDER_CODE: Final = "TILLGATE_ORDER_WAITS"
 """Oscar's code of the reminder: its templates are `oscar/communication/emails/commtype_tillgate_order_waits_*`."""
+_CAME_TO_NOTHING: Final = frozenset({"payment.failed", "payment.closed", "payment.expired", "payment.force-expired"})
 
 
-def is_confirmed(number: str) -> bool:
-    """Tell whether Oscar's mail about an order was queued or sent."""
-    return _is_queued(PAID_MAIL, number)
+def confirm(number: str, payment_id: str | None) -> None:
+    """Queue Oscar's mail about an order that is paid, through Tillgate or by hand. Call it under the order's lock.
+
+    The shopper gets it once, even if staff change the status back and forth. Any payment knows the shopper's language.
+    """
+    if not _is_queued(PAID_MAIL, number):
+        shop.enqueue_remote(PLUGIN, number, PAID_MAIL, payment_id=payment_id)
+
+
+def confirm_again(number: str) -> None:
+    """Queue Oscar's mail about a paid order outside an event, under the order's lock."""
+    with shop.locked_order(PLUGIN, number) as ours:
+        confirm(number, newest_payment(ours))
+
+
+def newest_payment(ours: shop.OrderState) -> str | None:
+    """Return the id of an order's newest payment, or None if none has started."""
+    return ours.payments[-1].id if ours.payments else None
 
 
 def _is_queued(name: str, number: str) -> bool:
-    mails = OutboxEvent.objects.filter(order__plugin=PLUGIN, order__key=number, kind=OutboxEventKind.REMOTE, name=name)
-    return any(_DROPPED not in data for data in mails.values_list("data", flat=True))
+    return any(_DROPPED not in queued.data for queued in shop.remote_events(PLUGIN, order_key=number, name=name))
 
 
-def confirm(number: str, payment_id: str | None = None) -> None:
-    """Queue Oscar's mail about an order that is paid, through Tillgate or by hand.
-
-    The shopper gets it once, even if staff change the status back and forth.
-    """
-    with transaction.atomic(using=router.db_for_write(OutboxEvent)):
-        order = Order.objects.select_for_update().get(plugin=PLUGIN, key=number)
-        if not is_confirmed(number):
-            # Any payment knows the shopper's language.
-            known = payment_id or order.payments.order_by("-pk").values_list("pk", flat=True).first()
-            operations.enqueue_remote(PLUGIN, number, PAID_MAIL, payment_id=str(known) if known else None)
+def remind_of_failed(event: Event) -> None:
+    """Remind the shopper of an order after its payment failed or expired."""
+    if event.name in _CAME_TO_NOTHING and event.reference and str(event.fields.get("order", "")).startswith(f"{PLUGIN}:"):
+        remind(event.reference)
 
 
 def remind(reference: str) -> None:
@@ -63,19 +64,13 @@ def remind(reference: str) -> None:
     While another payment is open the shopper may be using it, and a reminder could make them pay twice. If that one fails too, its reminder
     follows then.
     """
-    payment = Payment.objects.select_related("order").get(reference=reference)
-    number = payment.order.key
-    order = orders.find(number)
-    if order is None or not orders.waits_for_payment(order):
+    payment = shop.find_payment(PLUGIN, reference=reference)
+    order = orders.find(payment.order.key) if payment else None
+    if payment is None or order is None or not orders.waits_for_payment(order, orders.state_of(order)):
         return
-    with transaction.atomic(using=router.db_for_write(OutboxEvent)):
-        locked = Order.objects.select_for_update().get(pk=payment.order_id)  # two payments may fail at the same moment
-        if not _is_being_paid(locked) and not _is_queued(REMINDER_MAIL, number):
-            operations.enqueue_remote(PLUGIN, number, REMINDER_MAIL, payment_id=str(payment.pk))
-
-
-def _is_being_paid(order: Order) -> bool:
-    return order.payments.filter(status__in=OPEN_PAYMENT_STATUSES).exists()
+    with shop.locked_order(PLUGIN, payment.order.key) as ours:  # two payments may fail at the same moment
+        if not ours.open_payments and not _is_queued(REMINDER_MAIL, ours.key):
+            shop.enqueue_remote(PLUGIN, ours.key, REMINDER_MAIL, payment_id=payment.id)
 
 
 def deliver(outbox_event: RemoteEvent) -> None:
@@ -97,42 +92,43 @@ def _was_undone(order: Any, outbox_event: RemoteEvent) -> bool:
     """Tell whether an order waits again, is held back or was cancelled before its mail was sent. A later payment queues another mail."""
     settings = get_settings()
 
-    def is_undone(_: Order) -> bool:
+    def is_undone(ours: shop.OrderState) -> bool:
         order.refresh_from_db(fields=["status"])
-        return order.status in (settings.pending_status, settings.cancelled_status) or orders.is_held_back(order)
+        return order.status in (settings.pending_status, settings.cancelled_status) or orders.is_held_back(order, ours)
 
     return _is_dropped(outbox_event, is_undone)
 
 
-def _may_be_reminded(order: Any, ours: Order) -> bool:
+def _may_be_reminded(order: Any, ours: shop.OrderState) -> bool:
     order.refresh_from_db(fields=["status"])
-    return orders.waits_for_payment(order) and not _is_being_paid(ours)
+    return orders.waits_for_payment(order, ours) and not ours.open_payments
 
 
-def _is_dropped(outbox_event: RemoteEvent, detail: Callable[[Order], bool]) -> bool:
+def _is_dropped(outbox_event: RemoteEvent, detail: Callable[[shop.OrderState], bool]) -> bool:
     """Tell whether this mail is dropped, now or earlier, because the order's status forbids it.
 
-    Another mail is due once the status allows it.
-
-    The mail is marked under the lock of `confirm` and `remind`, which count the mails that were not dropped.
+    Another mail is due once the status allows it. The mail is marked under the lock of `confirm` and `remind`, which count the mails that
+    were not dropped.
     """
-    with transaction.atomic(using=router.db_for_write(OutboxEvent)):
-        order = Order.objects.select_for_update().get(plugin=PLUGIN, key=outbox_event.order.key)
-        if _DROPPED not in outbox_event.data and not detail(order):
+    with shop.locked_order(PLUGIN, outbox_event.order.key) as ours:
+        if _DROPPED not in outbox_event.data and not detail(ours):
             return False
-        OutboxEvent.objects.filter(event_id=outbox_event.event_id).update(data={**outbox_event.data, _DROPPED: True})
+        shop.set_remote_data(outbox_event.event_id, **{_DROPPED: True})
         return True
 
 
 def _send_reminder(order: Any) -> None:
     dispatcher = get_class("order.utils", "OrderDispatcher")(logger=_log)
-    pay_url = get_tillgate_settings().public_url + orders.pay_url(order)
-    messages = dispatcher.dispatcher.get_messages(REMINDER_CODE, {**_context(order), "pay_url": pay_url})
+    context = {**_context(order), "pay_url": shop.pay_url(PLUGIN, order.number)}
+    messages = dispatcher.dispatcher.get_messages(REMINDER_CODE, context)
     dispatcher.dispatch_order_messages(order, messages, REMINDER_CODE)
 
 
 def _context(order: Any) -> dict[str, Any]:
     """Return the context that Oscar's own checkout passes to its mail, where it has a request."""
+    from django.contrib.auth.models import AnonymousUser  # models cannot be imported without a Django project
+    from django.contrib.sites.models import Site
+
     context = {"user": order.user or AnonymousUser(), "order": order, "lines": order.lines.all()}
     try:
         if order.user_id:

@@ -6,39 +6,29 @@ from datetime import timedelta
 from typing import Any, Final
 
 from django.core import signing
-from django.db.models import F, Q
+from django.db.models import Q
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from oscar.core.loading import get_model
 
-from tillgate import Goods
-from tillgate.django.models import Order as PaidOrder
-from tillgate.django.models import Payment
-from tillgate.django.operations.starting import is_under_review
-from tillgate.django.tickets import pay_url as ticket_to_pay
-from tillgate.django.tickets import start_url as ticket_to_start
-from tillgate.errors import InvalidRequest
-from tillgate.hooks import OrderDescription
-from tillgate.lifecycle import PaymentStatus
-from tillgate.wire.money import CURRENCY
-from tillgate_oscar.conf import get_settings
-from tillgate_oscar.plugin import PLUGIN
+from tillgate import Goods, InvalidRequest, shop
+from tillgate.hooks import OrderDescription, Payment
+from tillgate_oscar.conf import PLUGIN, get_settings
 
 __all__ = [
     "describe",
     "find",
-    "held_payment",
     "is_expected",
     "is_held_back",
     "is_marked_paid",
     "is_of_shopper",
     "paid_by",
-    "pay_url",
     "read_preview",
     "read_status",
+    "return_url",
     "sign_preview",
-    "start_url",
+    "state_of",
     "status_once_paid",
     "status_url",
     "statuses_of_unpaid",
@@ -58,9 +48,9 @@ def find(number: str) -> Any:
     return get_model("order", "Order")._default_manager.filter(number=number).first()
 
 
-def describe(number: str) -> OrderDescription | None:
+def describe(order_key: str) -> OrderDescription | None:
     """Return an order's amount and lines; it may be paid while it has the pending status."""
-    order = find(number)
+    order = find(order_key)
     if order is None:
         return None
     return OrderDescription(
@@ -89,47 +79,42 @@ def _why_not(order: Any) -> str | None:
         return _("the order was cancelled")
     if order.status != settings.pending_status:
         return _("the order has the status “%(status)s”") % {"status": order.status}
-    if order.currency != CURRENCY:
+    if order.currency != shop.money.CURRENCY:
         return _("the order is in %(currency)s, and only US dollars can be paid") % {"currency": order.currency}
     return None
 
 
+def state_of(order: Any) -> shop.OrderState | None:
+    """Return Tillgate's state of an order, or None for an order that is not to be paid through Tillgate."""
+    return shop.order_state(PLUGIN, order.number)
+
+
 def is_expected(order: Any) -> bool:
     """Tell whether an order is to be paid through Tillgate; a shop may take other payments too."""
-    return PaidOrder.objects.filter(plugin=PLUGIN, key=order.number).exists()
+    return state_of(order) is not None
 
 
-def held_payment(order: Any) -> Payment | None:
-    """Return a paid payment of the order that is not entirely refunded, or None. Its shop event may not be delivered yet."""
-    payments = Payment.objects.select_related("order").filter(order__plugin=PLUGIN, order__key=order.number)
-    paid = payments.filter(status=PaymentStatus.PAID).order_by("pk")
-    return next((payment for payment in paid if payment.refunded_amount < payment.amount), None)
-
-
-def paid_by(order: Any) -> Payment | None:
+def paid_by(ours: shop.OrderState | None) -> shop.PaymentState | None:
     """Return the payment that paid an order, or None if there is none or it was refunded entirely."""
-    payment = Payment.objects.filter(order__plugin=PLUGIN, order__key=order.number, order__paid_by=F("pk")).first()
-    return payment if payment and payment.refunded_amount < payment.amount else None
+    payment = ours.paid_by if ours else None
+    return payment if payment and payment.held_amount > 0 else None
 
 
-def waits_for_payment(order: Any) -> bool:
+def waits_for_payment(order: Any, ours: shop.OrderState | None) -> bool:
     """Tell whether a shopper should pay an order through Tillgate now.
 
     An order that was closed, or that a payment has paid, cannot be paid again, even if staff reopened it by hand. An order that the gateway
     reports paid must not be paid again either: staff review it.
     """
-    ours = PaidOrder.objects.filter(plugin=PLUGIN, key=order.number, closed_at__isnull=True, paid_by__isnull=True)
-    if order.status != get_settings().pending_status or not ours.exists():
+    if order.status != get_settings().pending_status or ours is None:
         return False
-    return held_payment(order) is None and not is_under_review(PLUGIN, order.number)
+    return not (ours.is_closed or ours.paid_by or ours.held or ours.reported_paid)
 
 
-def is_held_back(order: Any) -> bool:
+def is_held_back(order: Any, ours: shop.OrderState | None) -> bool:
     """Tell whether an unpaid order of Tillgate's has a status of the shop's own, without a payment and not permanently marked paid."""
     settings = get_settings()
-    if order.status in (settings.pending_status, settings.paid_status, settings.cancelled_status):
-        return False
-    if not PaidOrder.objects.filter(plugin=PLUGIN, key=order.number, paid_by__isnull=True).exists():
+    if ours is None or ours.paid_by or order.status in (settings.pending_status, settings.paid_status, settings.cancelled_status):
         return False
     return not is_marked_paid(order)
 
@@ -171,16 +156,6 @@ def is_of_shopper(order: Any, request: HttpRequest) -> bool:
     return bool(request.user.is_authenticated and order.user_id == request.user.pk)
 
 
-def pay_url(order: Any) -> str:
-    """Return the address where an order can be paid, or paid again; hand it only to its shopper."""
-    return ticket_to_pay(PLUGIN, order.number)
-
-
-def start_url(order: Any, method: str) -> str:
-    """Return the address that starts the payment with the method that the shopper just chose."""
-    return ticket_to_start(PLUGIN, order.number, method)
-
-
 def sign_preview(basket: Any, method: str) -> str:
     """Return a ticket that proves for an hour that its holder saw the preview of a basket with a payment method."""
     return signing.dumps([basket.pk, method], salt=_PREVIEW_SALT)
@@ -198,6 +173,11 @@ def read_preview(ticket: str) -> tuple[int, str] | None:
 def status_url(number: str) -> str:
     """Return the address that shows the state of an order, and nothing else of it, to every holder of the address."""
     return reverse("tillgate_oscar:order", args=[signing.Signer(salt=_STATUS_SALT).sign_object(number)])
+
+
+def return_url(payment: Payment) -> str:
+    """Return the address of the order's page for the shopper of a payment."""
+    return status_url(payment.order.key)
 
 
 def read_status(ticket: str) -> str | None:

@@ -6,25 +6,20 @@ from collections import Counter
 from contextvars import ContextVar
 from typing import Any, Final
 
-from django.contrib.auth.models import AnonymousUser
-from django.db.models import QuerySet
 from django.utils.translation import gettext
 from oscar.core.loading import get_class, get_model
 
-from tillgate.django.forms import METHOD_LABELS
-from tillgate.django.models import OutboxEvent, OutboxEventKind
+from tillgate import shop
 from tillgate.hooks import Order, PaidOutcome, Payment
-from tillgate.wire.messages import PaymentMethod
 from tillgate_oscar import mail
-from tillgate_oscar.conf import get_settings
+from tillgate_oscar.conf import PLUGIN, get_settings
 from tillgate_oscar.orders import is_marked_paid
-from tillgate_oscar.plugin import PLUGIN
 
 __all__ = ["is_being_paid", "locked", "paid", "source_of", "take_again", "unpaid"]
 
 _being_paid: ContextVar[str | None] = ContextVar("number of the order that is being paid", default=None)
 _RELEASED: Final = "released"
-"""The key in the data of the outbox event that cancelled an order: how many of each line it released, until they are allocated again."""
+"""The key in the data of Tillgate's order: how many of each line cancellations released, until they are allocated again."""
 
 
 def locked(number: str) -> Any:
@@ -73,7 +68,7 @@ def _record(order: Any, payment: Payment) -> None:
     kinds = get_model("payment", "SourceType")._default_manager
     # The name is not unique: two first payments may both write it at the same time, and `get_or_create` would then fail forever.
     kind = kinds.filter(name=settings.source_type).order_by("pk").first() or kinds.create(name=settings.source_type)
-    label = str(METHOD_LABELS.get(PaymentMethod(payment.method), payment.method))
+    label = shop.method_label(payment.method)
     source = order.sources.create(source_type=kind, currency=payment.currency, reference=payment.reference, label=label)
     source.allocate(payment.amount, reference=payment.reference, status=payment.status.value)
     source.debit(payment.amount, reference=payment.reference, status=payment.status.value)
@@ -84,23 +79,24 @@ def _record(order: Any, payment: Payment) -> None:
     handler.create_payment_event(order, event_type, payment.amount, lines, quantities, reference=payment.reference)
 
 
-def unpaid(paid_for: Order) -> None:
+def unpaid(order: Order) -> None:
     """Cancel an unpaid order: release everything that it holds, and set its status.
 
     An order that staff cancelled is released as well, because Oscar leaves that to the shop. An order that was paid in another way stays as
     it is, also if an old page of Django's admin was saved over it.
     """
-    order, settings = locked(paid_for.key), get_settings()
-    if order is None or order.status not in (settings.pending_status, settings.cancelled_status):
+    found, settings = locked(order.key), get_settings()
+    if found is None or found.status not in (settings.pending_status, settings.cancelled_status):
         return
-    if order.status == settings.pending_status and is_marked_paid(order):
+    if found.status == settings.pending_status and is_marked_paid(found):
         said = gettext("This order waits to be paid, though it was marked paid: it is not given up. Mark it paid again, or cancel it.")
-        get_class("order.processing", "EventHandler")().create_note(order, said)
+        get_class("order.processing", "EventHandler")().create_note(found, said)
         return
-    _release_discounts(order)
-    _note_released(order, _release_stock(order))
-    if order.status == settings.pending_status:
-        get_class("order.processing", "EventHandler")().handle_order_status_change(order, settings.cancelled_status)
+    _release_discounts(found)
+    released = Counter(shop.order_data(PLUGIN, order.key).get(_RELEASED, {})) + Counter(_release_stock(found))
+    shop.set_order_data(PLUGIN, order.key, **{_RELEASED: released})
+    if found.status == settings.pending_status:
+        get_class("order.processing", "EventHandler")().handle_order_status_change(found, settings.cancelled_status)
 
 
 def _release_stock(order: Any) -> dict[str, int]:
@@ -116,17 +112,6 @@ def _release_stock(order: Any) -> dict[str, int]:
         handler.cancel_stock_allocations(order, lines, list(held.values()))
     left = order.lines.filter(pk__in=held).values_list("pk", "num_allocated")
     return {str(line): held[line] - quantity for line, quantity in left if quantity < held[line]}
-
-
-def _note_released(order: Any, released: dict[str, int]) -> None:
-    told = _given_up_by(order).filter(done_at__isnull=True).order_by("pk").first()  # the outbox event that is running
-    if told is not None:
-        told.data[_RELEASED] = released
-        told.save(update_fields=["data"])
-
-
-def _given_up_by(order: Any) -> QuerySet[OutboxEvent]:
-    return OutboxEvent.objects.filter(order__plugin=PLUGIN, order__key=order.number, kind=OutboxEventKind.ORDER_UNPAID)
 
 
 def _release_discounts(order: Any) -> None:
@@ -168,19 +153,15 @@ def _locked_offer(discount: Any) -> Any:
 
 
 def take_again(order: Any) -> None:
-    """Allocate again the stock that a cancellation released, once, for an order that was paid after all.
-
-    Return the lines that are no longer in stock.
+    """Allocate again the stock that cancellations released, once, for an order that was paid after all. A note names lines out of stock.
 
     Items that staff shipped or released by hand stay as they are, and a note names them.
     """
-    told = [outbox_event for outbox_event in _given_up_by(order) if _RELEASED in outbox_event.data]
-    if not told:
+    data = shop.order_data(PLUGIN, order.number)
+    if _RELEASED not in data:
         return
-    released: Counter[int] = Counter()
-    for outbox_event in told:
-        released.update({int(line): quantity for line, quantity in outbox_event.data.pop(_RELEASED).items()})
-        outbox_event.save(update_fields=["data"])
+    released = {int(line): quantity for line, quantity in data[_RELEASED].items()}
+    shop.set_order_data(PLUGIN, order.number, **{_RELEASED: None})
     _count_discounts_again(order)
     lines = order.lines.filter(pk__in=released).order_by("stockrecord_id")
     if gone := [line.title for line in lines if not _allocate_again(line, released[line.pk])]:
@@ -211,6 +192,8 @@ def _allocate_again(line: Any, quantity: int) -> bool:
 
 def _count_discounts_again(order: Any) -> None:
     """Count vouchers and offers again, with Oscar's own methods. Oscar does not store how often an offer was applied, so it counts once."""
+    from django.contrib.auth.models import AnonymousUser  # models cannot be imported without a Django project
+
     discounts = list(order.discounts.filter(frequency=0).order_by("pk"))
     vouchers = _locked_vouchers({discount.voucher_id for discount in discounts})
     for discount in discounts:

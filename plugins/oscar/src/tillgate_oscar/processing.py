@@ -14,12 +14,10 @@ from django.utils.translation import gettext
 from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_model
 
-from tillgate.django.models import Order as PaidOrder
-from tillgate.django.staff.showing import MAY_REFUND
+from tillgate import shop
 from tillgate_oscar import refunds
 from tillgate_oscar.conf import get_settings
-from tillgate_oscar.orders import is_expected, statuses_of_unpaid
-from tillgate_oscar.plugin import PLUGIN
+from tillgate_oscar.orders import is_expected, paid_by, state_of, statuses_of_unpaid
 
 __all__ = ["EventHandlerMixin"]
 
@@ -42,27 +40,27 @@ class EventHandlerMixin:
         *,
         reason: str = "",
         press: str = "",
-        seen: int | None = None,
+        newest_refund: str | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Queue a refund, which Tillgate sends after the running transaction commits, and return its row.
+        """Queue a refund, which Tillgate sends after the running transaction commits, and return it.
 
-        Tillgate writes Oscar's payment event when the refund succeeded. `reason` is for staff only. The form carries `press` and `seen`:
-        its idempotency key, and the id of the newest refund that the form showed. Raises `PaymentError` or `InvalidPaymentEvent`, and then
-        nothing is queued.
+        Tillgate writes Oscar's payment event when the refund succeeded. `reason` is for staff only. The form carries `press` and
+        `newest_refund`: its idempotency key, and the id of the newest refund that the form showed. Raises `PaymentError` or
+        `InvalidPaymentEvent`, and then nothing is queued.
         """
-        if not refunds.is_refund(event_type) or not refunds.refunded_here(order):
+        if not refunds.is_refund(event_type) or not refunds.refunded_here(order, state_of(order)):
             shops_own = super().handle_payment_event  # type: ignore[misc]  # a mixin of Oscar's handler
             return shops_own(order, event_type, amount, lines, line_quantities, **kwargs)
-        if self.user is not None and not self.user.has_perm(MAY_REFUND):
+        if self.user is not None and not self.user.has_perm(shop.MAY_REFUND):
             raise PaymentError(gettext("refunding money needs the permission “Can refund payments”"))
-        payment = refunds.payment_to_refund(order)
         quantities = dict(zip(lines, line_quantities, strict=True)) if lines and line_quantities else {}
         self.validate_payment_event(  # type: ignore[attr-defined]  # of Oscar's handler
             order, event_type, amount, list(quantities), list(quantities.values()), **kwargs
         )
         staff = self.user.get_username() if self.user is not None else ""
-        return refunds.queue(payment, order, event_type, amount, quantities, staff=staff, reason=reason, press=press, seen=seen)
+        about = {"staff": staff, "reason": reason, "press": press}
+        return refunds.queue(order, event_type, amount, quantities, newest_refund=newest_refund, **about)
 
     def handle_order_status_change(self, order: Any, new_status: str, *arguments: Any, **options: Any) -> Any:
         """Change the status as Oscar does. Raise `PaymentError` if the caller sets an order to waiting or cancelled from an outdated copy.
@@ -104,13 +102,12 @@ def _refuse_what_has_moved_on(order: Any, *, lock: bool) -> None:
 
 def _refuse_what_was_paid(order: Any, new_status: str) -> None:
     """Raise when a paid order would wait again, or would be cancelled as a waiting order before its money is refunded."""
-    settings = get_settings()
-    expected = PaidOrder.objects.select_related("paid_by").filter(plugin=PLUGIN, key=order.number).first()
-    payment = expected.paid_by if expected else None
+    settings, ours = get_settings(), state_of(order)
+    payment = ours.paid_by if ours else None
     if payment is None:
         return
     detail = None
-    if payment.refunded_amount < payment.amount and new_status in (settings.pending_status, settings.cancelled_status):
+    if paid_by(ours) and new_status in (settings.pending_status, settings.cancelled_status):
         detail = gettext("payment %(reference)s has paid order %(number)s: give the money back first")
     elif new_status == settings.pending_status:
         detail = gettext("payment %(reference)s had paid order %(number)s and was refunded: it cannot be paid anew, only cancelled")

@@ -12,38 +12,24 @@ from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
-from django.db import router, transaction
-from django.utils.translation import gettext, gettext_noop
+from django.utils.translation import gettext, gettext_lazy
 from oscar.apps.order.exceptions import InvalidPaymentEvent
 from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_class, get_model
 
-from tillgate import hooks
-from tillgate.django import operations
-from tillgate.django.models import NOTHING, Order, Payment, Refund
-from tillgate.django.staff.masking import Mask
-from tillgate.errors import InvalidRequest
-from tillgate.lifecycle import RefundStatus
-from tillgate.wire import money
-from tillgate_oscar.conf import get_settings
-from tillgate_oscar.orders import held_payment
-from tillgate_oscar.payments import source_of
-from tillgate_oscar.plugin import PLUGIN
+from tillgate import InvalidRequest, shop
+from tillgate.hooks import Refund, RefundStatus
+from tillgate.shop import money
+from tillgate_oscar.conf import PLUGIN, get_settings
+from tillgate_oscar.orders import state_of
+from tillgate_oscar.payments import locked, source_of
 
-__all__ = [
-    "changed",
-    "is_refund",
-    "paid_for",
-    "payment_to_refund",
-    "payments_of",
-    "queue",
-    "refund_event_type",
-    "refunded_here",
-]
+__all__ = ["changed", "is_refund", "paid_for", "queue", "refund_event_type", "refunded_here"]
+
+_NOTHING: Final = Decimal("0.00")
 
 
 def queue(
-    payment: Payment,
     order: Any,
     event_type: Any,
     amount: Decimal,
@@ -52,20 +38,25 @@ def queue(
     staff: str,
     reason: str,
     press: str,
-    seen: int | None,
-) -> Refund:
-    """Queue a refund of money and of so many of each line; raise `PaymentError` or `InvalidPaymentEvent`, and then nothing is queued."""
+    newest_refund: str | None,
+) -> shop.RefundState:
+    """Queue a refund of money and of so many of each line; raise `PaymentError` or `InvalidPaymentEvent`, and then nothing is queued.
+
+    The refund belongs to the payment that paid the order. Staff handle other payments of the same order in their reviews.
+    """
     data: dict[str, Any] = {"press": press} if press else {}
     if quantities:
         data["lines"] = {str(line.pk): quantity for line, quantity in quantities.items()}
-    with transaction.atomic(using=router.db_for_write(Refund)):
+    with shop.locked_order(PLUGIN, order.number) as ours:
+        if ours.paid_by is None:
+            raise PaymentError(_why_nothing_is_refunded(order, ours))
         try:
-            queued = operations.queue_refund(payment.pk, amount, staff=staff, reason=reason, data=data, seen=seen)
+            queued = shop.refund(ours.paid_by.id, amount, staff=staff, reason=reason, data=data, newest_refund=newest_refund)
         except InvalidRequest as error:
             raise PaymentError(f"USD {error.value} {error.remedy}") from None
-        except operations.RefundNotPossible as error:
-            raise PaymentError(Mask([payment]).text(str(error))) from None
-        _check_quantities(order, event_type, quantities, queued)
+        except shop.RefundNotPossible as error:
+            raise PaymentError(str(error)) from None
+        _check_quantities(order, event_type, quantities, ours.paid_by.refunds)
     return queued
 
 
@@ -80,45 +71,30 @@ def refund_event_type() -> Any:
     return get_model("order", "PaymentEventType")._default_manager.get_or_create(name=get_settings().refund_event)[0]
 
 
-def payments_of(order: Any) -> Order | None:
-    """Return Tillgate's row of an Oscar order, which its payments belong to, or None if no payment of it ever started here."""
-    return Order.objects.select_related("paid_by").filter(plugin=PLUGIN, key=order.number).first()
-
-
-def refunded_here(order: Any) -> bool:
+def refunded_here(order: Any, ours: shop.OrderState | None) -> bool:
     """Tell whether Tillgate refunds this order. The shop's own handler refunds orders that were paid in another way.
 
     A payment that did not pay the order and was refunded entirely, such as a late one, does not count.
     """
-    ours = payments_of(order)
-    if ours is None:
-        return False
-    return bool(ours.paid_by_id or held_payment(order) or not order.sources.exists())
+    return ours is not None and bool(ours.paid_by or ours.held or not order.sources.exists())
 
 
-def payment_to_refund(order: Any) -> Payment:
-    """Return the payment that paid the order. Staff handle other payments of the same order in their reviews."""
-    ours = payments_of(order)
-    assert ours is not None
-    if ours.paid_by:
-        return ours.paid_by
-    held = held_payment(order)
-    if held is None:
-        raise PaymentError(gettext("nothing has been paid for order %(number)s") % {"number": order.number})
-    if held.reviews.filter(resolved_at__isnull=True).exists():
+def _why_nothing_is_refunded(order: Any, ours: shop.OrderState) -> str:
+    if not ours.held:
+        return gettext("nothing has been paid for order %(number)s") % {"number": order.number}
+    held = ours.held[0]
+    if any(review.payment_id == held.id for review in shop.open_reviews(PLUGIN, order_keys=[ours.key])):
         detail = gettext("payment %(reference)s did not pay order %(number)s: it waits under “needs review”, where it can be refunded")
     else:  # staff closed its review
         detail = gettext("payment %(reference)s did not pay order %(number)s: it can be refunded on its own page in the admin")
-    raise PaymentError(detail % {"reference": held.reference, "number": order.number})
+    return detail % {"reference": held.reference, "number": order.number}
 
 
-def _check_quantities(order: Any, event_type: Any, quantities: dict[Any, int], queued: Refund) -> None:
+def _check_quantities(order: Any, event_type: Any, quantities: dict[Any, int], others: Iterable[shop.RefundState]) -> None:
     """Raise when more of a line would be refunded than was bought. Refunds that are still on their way count too.
 
-    The caller holds the lock of the queued refund, so if two people refund the same line, the second gets the error.
+    The caller read the other refunds under the order's lock, so if two people refund the same line, the second gets the error.
     """
-    # Locked, since the host's transaction may see an old snapshot where it reads without.
-    others = Refund.objects.select_for_update().filter(payment=queued.payment_id).exclude(pk=queued.pk)
     on_their_way = _quantities_on_their_way(order, others)
     for line, quantity in quantities.items():
         if not line.is_payment_event_permitted(event_type, quantity + on_their_way[line.pk]):
@@ -132,8 +108,9 @@ def paid_for(order: Any, lines: Iterable[Any], quantities: Iterable[int]) -> Dec
     Each item has its share of the line's price, so that all refunds of a line add up to it. The prices of single items, which Oscar keeps
     too, are rounded with tax and discounts: together they may be more than the shopper paid.
     """
-    on_their_way = _quantities_on_their_way(order, Refund.objects.filter(payment__order=payments_of(order)).select_related("payment"))
-    total = NOTHING
+    ours = state_of(order)
+    on_their_way = _quantities_on_their_way(order, [one for payment in ours.payments for one in payment.refunds] if ours else [])
+    total = _NOTHING
     for line, quantity in zip(lines, quantities, strict=True):
         before = line.payment_event_quantity(refund_event_type()) + on_their_way[line.pk]
         total = money.total([total, money.left_of(_share(line, before + quantity), [_share(line, before)])])
@@ -142,41 +119,45 @@ def paid_for(order: Any, lines: Iterable[Any], quantities: Iterable[int]) -> Dec
 
 def _share(line: Any, quantity: int) -> Decimal:
     if not quantity:  # the line may have none either
-        return NOTHING
+        return _NOTHING
     share = money.EXACT.divide(money.EXACT.multiply(line.line_price_incl_tax, quantity), line.quantity)
-    return share.quantize(NOTHING, ROUND_HALF_UP, money.EXACT)
+    return share.quantize(_NOTHING, ROUND_HALF_UP, money.EXACT)
 
 
-def _quantities_on_their_way(order: Any, refunds: Iterable[Refund]) -> Counter[int]:
+def _quantities_on_their_way(order: Any, refunds: Iterable[shop.RefundState]) -> Counter[int]:
     """Return how many of each line are in refunds that may have moved money and are not written in Oscar's events yet."""
     written = set(order.payment_events.values_list("reference", flat=True))
     counted: Counter[int] = Counter()
     for refund in refunds:
-        if refund.status != RefundStatus.FAILED and _reference(refund.payment.reference, refund.pk) not in written:
-            counted.update({int(line): quantity for line, quantity in refund.data.get("lines", {}).items()})
+        if refund.status is not RefundStatus.FAILED and _reference(refund) not in written:
+            counted.update(_lines_of(refund))
     return counted
 
 
-def _reference(payment_reference: str, refund_id: int | str) -> str:
+def _lines_of(refund: Refund) -> dict[int, int]:
+    return {int(line): quantity for line, quantity in refund.data.get("lines", {}).items()}
+
+
+def _reference(refund: Refund) -> str:
     """Return the name of a refund in Oscar's records: the same however often it is reported."""
-    return f"{payment_reference}/{refund_id}"
+    return f"{refund.payment.reference}/{refund.id}"
 
 
 _NOTES: Final = {
-    RefundStatus.FAILED: gettext_noop("USD %(amount)s was not refunded (%(reference)s)."),
-    RefundStatus.UNKNOWN: gettext_noop("Nobody knows whether USD %(amount)s was refunded (%(reference)s): it waits for a person."),
+    RefundStatus.FAILED: gettext_lazy("USD %(amount)s was not refunded (%(reference)s)."),
+    RefundStatus.UNKNOWN: gettext_lazy("Nobody knows whether USD %(amount)s was refunded (%(reference)s): it waits for a person."),
 }
 
 
-def changed(refund: hooks.Refund) -> None:
+def changed(refund: Refund) -> None:
     """Record the result of a refund in Oscar: the money and the lines if it succeeded, else a note. It does so once per refund."""
-    order = get_model("order", "Order")._base_manager.select_for_update().filter(number=refund.payment.order.key).first()
+    order = locked(refund.payment.order.key)
     if order is None:  # deleted, and its records with it
         return
     handler = get_class("order.processing", "EventHandler")()
-    reference = _reference(refund.payment.reference, refund.id)
+    reference = _reference(refund)
     if refund.status is not RefundStatus.SUCCEEDED:
-        handler.create_note(order, gettext(_NOTES[refund.status]) % {"amount": refund.amount, "reference": reference})
+        handler.create_note(order, str(_NOTES[refund.status]) % {"amount": refund.amount, "reference": reference})
         return
     if order.notes.filter(message__contains=f"({reference})").exists():  # a failed or unknown refund
         said = gettext("USD %(amount)s was refunded after all (%(reference)s).")
@@ -189,7 +170,7 @@ def changed(refund: hooks.Refund) -> None:
     if source.transactions.filter(reference=reference).exists():
         return
     source.refund(refund.amount, reference=reference, status=refund.status.value)
-    asked = {int(line): quantity for line, quantity in refund.data.get("lines", {}).items()}
+    asked = _lines_of(refund)
     lines = list(order.lines.filter(pk__in=asked))
     quantities = [asked[line.pk] for line in lines]
     handler.create_payment_event(order, refund_event_type(), refund.amount, lines, quantities, reference=reference)

@@ -9,11 +9,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from tillgate.django.operations.starting import is_order_paid, is_under_review
-from tillgate.django.views import open_to_all
+from tillgate import shop
 from tillgate_oscar import orders
-from tillgate_oscar.conf import get_settings
-from tillgate_oscar.plugin import PLUGIN
+from tillgate_oscar.conf import PLUGIN, get_settings
 
 __all__ = ["order"]
 
@@ -21,7 +19,7 @@ _SECONDS_BETWEEN_LOOKS: Final = 2
 _MOST_LOOKS: Final = 15
 
 
-@open_to_all
+@shop.open_to_all
 @never_cache
 @require_safe
 def order(request: HttpRequest, ticket: str) -> HttpResponse:
@@ -35,29 +33,31 @@ def order(request: HttpRequest, ticket: str) -> HttpResponse:
     found = orders.find(number)
     if found is None:
         return _private(render(request, "tillgate_oscar/order.html", {"order": {"number": number}, "is_deleted": True}, status=410))
-    is_shopper, waits = orders.is_of_shopper(found, request), orders.waits_for_payment(found)
-    settings = get_settings()
-    is_held_back = orders.is_held_back(found)
-    if is_shopper and not is_held_back and found.status not in (settings.pending_status, settings.cancelled_status):
+    ours, settings = orders.state_of(found), get_settings()
+    is_shopper, waits = orders.is_of_shopper(found, request), orders.waits_for_payment(found, ours)
+    is_held_back = orders.is_held_back(found, ours)
+    is_pending = found.status == settings.pending_status
+    if is_shopper and not is_held_back and not is_pending and found.status != settings.cancelled_status:
         if request.session.get(orders.SESSION_KEY) == found.pk:
             return redirect("checkout:thank-you")
         return redirect("customer:order", order_number=found.number)
-    held = None if waits else orders.held_payment(found)
-    has_arrived, has_paid = held is not None, held is not None and is_order_paid(held.order)
+    has_arrived = ours is not None and bool(ours.held)
+    has_paid = ours is not None and has_arrived and ours.is_paid
     # The payment is paid and the order has not got its status yet. That takes a moment, unless the shop's own code fails.
-    is_arriving = found.status == settings.pending_status and has_paid
-    under_review = found.status == settings.pending_status and not waits and not has_arrived and is_under_review(PLUGIN, found.number)
+    is_arriving = is_pending and has_paid
+    is_stopped = is_pending and not waits and not has_arrived
+    under_review = is_stopped and ours is not None and ours.reported_paid
     page = {
         "order": found,
         "is_arriving": is_arriving,
         "is_under_review": under_review,
-        "is_closed": found.status == settings.pending_status and not waits and not has_arrived and not under_review,
+        "is_closed": is_stopped and not under_review,
         "is_held_back": is_held_back and not has_arrived,
         "is_cancelled": found.status == settings.cancelled_status,
         "is_paid": has_arrived or found.status == settings.paid_status,
         "has_paid_nothing": has_arrived and not has_paid,
         "waits": waits,
-        "pay_url": orders.pay_url(found) if waits and is_shopper else None,
+        "pay_url": shop.pay_path(PLUGIN, found.number) if waits and is_shopper else None,
     }
     response = render(request, "tillgate_oscar/order.html", page)
     if is_arriving and (looks := _looks(request)) < _MOST_LOOKS:

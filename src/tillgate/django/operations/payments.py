@@ -150,11 +150,11 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
     except Exception as error:  # a plugin that keeps the account may raise anything
         _log.exception("the account of %s could not be found", payment.reference)
         return Inconclusive(detail=f"{type(error).__name__} in a plugin")
-    if quickly:
-        account = account.model_copy(update={"deadline_seconds": min(account.deadline_seconds, _QUICK_SECONDS), "query_attempts": 1})
+    deadline_seconds, attempts = (_QUICK_SECONDS, 1) if quickly else (None, None)
     try:
         with network():
-            return answer_of(hooks.query(account, payment.reference), asked_at, account.dialect)
+            found = hooks.query(account, payment.reference, deadline_seconds=deadline_seconds, attempts=attempts)
+        return answer_of(found, asked_at, account.dialect)
     except TillgateError as error:
         return answer_of(error, asked_at, account.dialect)
     except Exception as error:  # a plugin around the gateway may raise anything, and none of it is news

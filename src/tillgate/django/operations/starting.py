@@ -35,11 +35,11 @@ from tillgate.django.operations.payments import after_change, assign, reconcile
 from tillgate.django.operations.reviews import open_review, reported_paid
 from tillgate.django.operations.status import close_order_row, write_status_of
 from tillgate.django.operations.timeline import record
-from tillgate.errors import ConfigurationError, InvalidRequest, SignatureMismatch, TillgateError
+from tillgate.errors import ConfigurationError, InvalidRequest, TillgateError
 from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
     PaymentStatus,
-    ReviewReason,
+    account_reason,
     decide_creation,
     next_poll,
 )
@@ -364,10 +364,10 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, actor: 
             payment.transaction_no = payment.transaction_no or known.get("transaction_no") or None
             payment.save(update_fields=["payment_url", "transaction_no"])
             record("payment.answered-late", order, actor, message, payment=payment, evidence=evidence)
-        if isinstance(outcome, TillgateError) and isinstance(outcome.__cause__, SignatureMismatch):
+        if isinstance(outcome, TillgateError) and (reason := account_reason(outcome.__cause__ or outcome)):
             # A case of the account and not of this payment (unspecified behaviour 7): an answer in order about it does not end the case.
             facts, about = {"error": outcome}, {"reference": payment.reference}
-            open_review(ReviewReason.SIGNATURE_MISMATCH, facts, actor, account=payment.account, evidence=about)
+            open_review(reason, facts, actor, account=payment.account, evidence=about)
     return _as_started(payment, outcome)
 
 

@@ -9,8 +9,7 @@ import oscar
 from django.utils.translation import gettext as _
 from oscar.core.loading import get_class
 
-from tillgate.django.conf import get_settings as get_tillgate_settings
-from tillgate.wire.money import CURRENCY
+from tillgate import shop
 from tillgate_oscar.conf import get_settings
 
 __all__ = [
@@ -58,7 +57,7 @@ def initial(checkout_session: Any) -> dict[str, str]:
 
 def offered() -> tuple[str, ...]:
     """Return the payment methods that the owner enabled."""
-    return tuple(method.value for method in get_tillgate_settings().payment_methods)
+    return tuple(method.code for method in shop.payment_methods())
 
 
 def is_free(total: Any) -> bool:
@@ -70,7 +69,7 @@ def why_not_offered(total: Any) -> str | None:
     """Return why Tillgate cannot take an order's payment, for the shopper, or None when it can."""
     if not offered():
         return _("No way to pay is offered at the moment. Please ask the shop.")
-    if total is not None and total.currency != CURRENCY:
+    if total is not None and total.currency != shop.money.CURRENCY:
         return _("Only orders in US dollars can be paid here, and this one is in %(currency)s.") % {"currency": total.currency}
     return None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from copy import copy
-from decimal import ROUND_HALF_EVEN
+from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any, Final
 
 from django.apps import apps
@@ -20,14 +20,10 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from oscar.core.loading import get_class, get_model
 
-from tillgate.django import operations
-from tillgate.django.forms import METHOD_LABELS, MethodForm
-from tillgate.django.models import NOTHING
-from tillgate.wire.messages import PaymentMethod
+from tillgate import shop
 from tillgate_oscar import orders
 from tillgate_oscar.checkout import choice
-from tillgate_oscar.conf import get_settings
-from tillgate_oscar.plugin import PLUGIN
+from tillgate_oscar.conf import PLUGIN, get_settings
 
 __all__ = ["OrderPageMixin", "PaymentDetailsMixin", "PaymentMethodMixin", "ThankYouMixin"]
 
@@ -61,7 +57,7 @@ class _CheckoutMixin:
         """
         total = f"{order.currency} {order.total_incl_tax:.2f}"
         if seen == total and method in choice.offered():
-            return orders.start_url(order, method)
+            return shop.start_url(PLUGIN, order.number, method)
         if seen and seen != total:
             said = _("You have placed this order in another window already. Its total is %(total)s.")
             messages.warning(self.request, said % {"total": total})
@@ -85,7 +81,7 @@ def _waiting_order(request: HttpRequest) -> tuple[Any, str | None]:
     elif not request.basket.is_empty:  # type: ignore[attr-defined]  # set by Oscar's middleware
         return None, None
     order = get_model("order", "Order")._default_manager.filter(**known).first()
-    return (order, method) if order and orders.waits_for_payment(order) else (None, None)
+    return (order, method) if order and orders.waits_for_payment(order, orders.state_of(order)) else (None, None)
 
 
 def _failed_precondition(url: str, message: str | None = None) -> Exception:
@@ -108,12 +104,12 @@ class PaymentMethodMixin(_CheckoutMixin):
         if choice.has_other_ways() and (choice.OTHERS in request.GET or refused):
             choice.forget(self.checkout_session)
             return self._others("get", request, *arguments, **options)
-        return self._page(MethodForm(prefix=_OURS, initial=choice.initial(self.checkout_session)), refused)
+        return self._page(shop.MethodForm(prefix=_OURS, initial=choice.initial(self.checkout_session)), refused)
 
     def post(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
         """Remember the chosen payment method."""
         refused = choice.why_not_offered(self._order_total())
-        form = MethodForm(request.POST, prefix=_OURS)
+        form = shop.MethodForm(request.POST, prefix=_OURS)
         if f"{_OURS}-method" not in request.POST and choice.has_other_ways():
             choice.forget(self.checkout_session)
             return self._others("post", request, *arguments, **options)
@@ -126,7 +122,7 @@ class PaymentMethodMixin(_CheckoutMixin):
     def get_context_data(self, **options: Any) -> dict[str, Any]:
         """Pass the form to the shop's own page, in case it shows the payment methods."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
-        context.setdefault("method_form", MethodForm(prefix=_OURS, initial=choice.initial(self.checkout_session)))
+        context.setdefault("method_form", shop.MethodForm(prefix=_OURS, initial=choice.initial(self.checkout_session)))
         return context
 
     def _others(self, method: str, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
@@ -134,7 +130,7 @@ class PaymentMethodMixin(_CheckoutMixin):
         response: HttpResponse = handler(request, *arguments, **options)
         return response
 
-    def _page(self, form: MethodForm, refused: str | None) -> HttpResponse:
+    def _page(self, form: shop.MethodForm, refused: str | None) -> HttpResponse:
         others = f"{reverse('checkout:payment-method')}?{choice.OTHERS}=1" if choice.has_other_ways() else None
         context = self.get_context_data(method_form=form)
         context |= {"refused": refused, "others_url": others}
@@ -205,7 +201,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
         if self.preview and method and context.get("order_total") and not choice.is_free(context["order_total"]):
             context |= {
                 "preview_page": select_template(super().get_template_names()),  # type: ignore[misc]  # a mixin of Oscar's view
-                "tillgate_method": METHOD_LABELS.get(PaymentMethod(method), method),
+                "tillgate_method": shop.method_label(method),
                 "tillgate_total": _as_shown(context["order_total"]),
                 "tillgate_preview": orders.sign_preview(context["basket"], method),
             }
@@ -282,7 +278,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
                 detail = _("The number %(number)s was another order's before. Please tell the shop, which must never use one twice.")
                 raise get_class("order.exceptions", "UnableToPlaceOrder")(detail % {"number": placed.number})
             order["basket"].submit()  # with the order: a basket left frozen by a crash would be placed again
-            operations.open_order(PLUGIN, placed.number)
+            shop.open_order(PLUGIN, placed.number)
             return placed
 
     def handle_successful_order(self, order: Any) -> HttpResponse:
@@ -318,7 +314,7 @@ def _in_cents(total: Any) -> Any:
     """
     rounded = copy(total)
     for price in ("excl_tax", "incl_tax"):
-        setattr(rounded, price, getattr(total, price).quantize(NOTHING, ROUND_HALF_EVEN))
+        setattr(rounded, price, getattr(total, price).quantize(Decimal("0.01"), ROUND_HALF_EVEN))
     return rounded
 
 
@@ -328,10 +324,10 @@ class ThankYouMixin:
     def get(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
         """Redirect the shopper of an unpaid order to the page where they can pay it, or to the page that says why they cannot."""
         order, settings = self.get_object(), get_settings()  # type: ignore[attr-defined]  # of Oscar's view
-        if order and orders.is_expected(order):
-            is_unpaid = order.status in (settings.pending_status, settings.cancelled_status) or orders.is_held_back(order)
-            if is_unpaid:
-                return redirect(orders.status_url(order.number))
+        ours = orders.state_of(order) if order else None
+        is_unpaid = ours and order.status in (settings.pending_status, settings.cancelled_status)
+        if is_unpaid or orders.is_held_back(order, ours):
+            return redirect(orders.status_url(order.number))
         response: HttpResponse = super().get(request, *arguments, **options)  # type: ignore[misc]  # a mixin of Oscar's view
         return response
 
@@ -344,13 +340,17 @@ class OrderPageMixin:
     def get_context_data(self, **options: Any) -> dict[str, Any]:
         """Add the address to pay at; only the order's shopper sees this page."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
-        if orders.waits_for_payment(self.object):
-            context |= {"tillgate_pay_url": orders.pay_url(self.object), "order_page": select_template(self._own_template_names())}
+        if self._waits():
+            pay_path = shop.pay_path(PLUGIN, self.object.number)
+            context |= {"tillgate_pay_url": pay_path, "order_page": select_template(self._own_template_names())}
         return context
 
     def get_template_names(self) -> list[str]:
         """Show the shop's page with Tillgate's part."""
-        return ["tillgate_oscar/order_page.html"] if orders.waits_for_payment(self.object) else self._own_template_names()
+        return ["tillgate_oscar/order_page.html"] if self._waits() else self._own_template_names()
+
+    def _waits(self) -> bool:
+        return orders.waits_for_payment(self.object, orders.state_of(self.object))
 
     def _own_template_names(self) -> list[str]:
         names: list[str] = super().get_template_names()  # type: ignore[misc]  # a mixin of Oscar's view

@@ -9,7 +9,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext
 from oscar.core.loading import get_class
 
-from tillgate.django.models import Review
+from tillgate import shop
 
 __all__ = ["with_needs_person"]
 
@@ -33,6 +33,6 @@ def _needs_person(user: Any) -> list[Any]:
         reverse(_PAGE)
     except NoReverseMatch:  # a shop without the admin
         return []
-    count = Review.objects.filter(resolved_at__isnull=True).count()
+    count = shop.count_open_reviews()
     label = gettext("Needs review (%(count)s)") % {"count": count} if count else gettext("Needs review")
     return [get_class("dashboard.nav", "Node")(label=label, url_name=_PAGE, icon="fas fa-bell")]

@@ -1,0 +1,47 @@
+"""A wrong token or missing rights: the owner is told at the first answer that says so, and no other trouble is blamed on the account."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.django.conftest import World
+from tillgate import Refused, WrongCredentials
+from tillgate.django import operations
+from tillgate.django.models import Review
+
+
+def test_a_wrong_token_opens_a_review_at_the_first_query_that_names_the_signature(world: World, configure: Callable[..., None]) -> None:
+    order = world.order()
+    world.configure({"TOKEN": "another-token-that-the-gateway-does-not-know"})
+    started = operations.start_payment(world.shop.plugin, order, method="alipay")
+    assert started.outcome is operations.StartOutcome.UNKNOWN, "the documented answer to a creation says only 000000"
+    world.time.advance(minutes=1)
+    world.run_worker()
+    assert world.reviews() == ["wrong-credentials"]
+    assert "verifySign" in Review.objects.get().message
+
+
+@pytest.mark.parametrize("operation", ["pay", "query"])
+def test_missing_rights_open_a_review_at_once(world: World, monkeypatch: pytest.MonkeyPatch, operation: str) -> None:
+    def denied(*_: object, **__: object) -> None:
+        raise WrongCredentials("000030", "no rights", 400)
+
+    monkeypatch.setattr(f"tillgate.hooks.{operation}", denied)
+    operations.start_payment(world.shop.plugin, world.order(), method="alipay")
+    world.time.advance(minutes=1)
+    world.run_worker()
+    assert world.reviews() == ["wrong-credentials"]
+
+
+def test_a_trouble_of_the_gateways_supplier_blames_no_account(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.start(world.order())
+
+    def trouble(*_: object, **__: object) -> None:
+        raise Refused("000080", "supplier system error", 400)
+
+    monkeypatch.setattr("tillgate.hooks.query", trouble)
+    world.time.advance(minutes=1)
+    world.run_worker()
+    assert (world.reviews(), world.fresh(payment).is_open) == ([], True)
