@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import os
 import shlex
 import sys
@@ -69,7 +68,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # characters that the terminal lacks must not raise after money has moved
-    logging.getLogger("stamina").addHandler(logging.NullHandler())  # a repeated query prints only its result
 
 
 def account_options(command: Command) -> Command:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -27,6 +28,8 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _JITTER_SECONDS: Final = 0.4
 """The random part of each pause: it spreads the clients that lost the gateway at the same time."""
 _LONGEST_PAUSE_SECONDS: Final = 2.0
+
+logging.getLogger("stamina").addHandler(logging.NullHandler())  # its warnings reach the handlers of the program, and not a bare stderr
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

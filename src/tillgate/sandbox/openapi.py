@@ -120,7 +120,7 @@ def _envelope(result: Schema | None, *, success: bool) -> Schema:
         fields["result"] = result
     schema: Schema = {"type": "object", "required": list(fields), "properties": fields}
     if not success:  # the answer to a wrong signature names its message retMsg
-        schema = {**schema, "required": ["ret_code"], "properties": {**fields, "retMsg": _WORD}}
+        schema = {**schema, "required": ["ret_code"], "properties": {**fields, "ret_msg": {"type": "string"}, "retMsg": _WORD}}
     return schema if result is not None else {**schema, "not": {"required": ["result"]}}
 
 

@@ -431,7 +431,7 @@ def test_what_keeps_a_payment_from_being_asked_about_is_no_news(
     assert f"the account of {payment.reference} could not be found" in caplog.text
     with monkeypatch.context() as patch:
         error = NotSent("query", "x", "connection refused")
-        patch.setattr(hooks, "query", lambda *_: (_ for _ in ()).throw(error))
+        patch.setattr(hooks, "query", lambda *_, **__: (_ for _ in ()).throw(error))
         assert ask(payment) == Inconclusive(detail=str(error))
     configure({"MERCHANT_NO": "999"})
     gone = ask(payment)
