@@ -25,13 +25,13 @@ _NEVER_LEFT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aio
 
 
 class _Body(bytes):
-    """A signed body, kept out of what error reports print of aiohttp's frames (I11)."""
+    """A signed body, kept out of the reports of errors in aiohttp's frames (I11)."""
 
     __repr__ = object.__repr__
 
 
 class AiohttpTransport:
-    """Send over aiohttp sessions, opened on first use in the running loop: one keeps its connections, one opens each refund's anew.
+    """Send over aiohttp sessions, opened on first use in the running loop: one keeps its connections, one opens a new one for each refund.
 
     aiohttp repeats no POST by itself.
     """

@@ -145,7 +145,7 @@ def _async_pool(account: Account, size: int, *, kept: int) -> httpx.AsyncHTTPTra
 
 
 class AsyncSender(Protocol):
-    """What `AsyncGateway` needs of a transport."""
+    """The transport of an `AsyncGateway`."""
 
     async def send(self, request: HttpRequest, deadline: float) -> HttpAnswer:
         """Send once and read the answer before the deadline."""
@@ -215,7 +215,7 @@ def _failure(request: HttpRequest, error: httpx.TransportError | OSError, *, may
 
 
 def keep_to(deadline: float) -> None:
-    """Bind whatever this thread sends over a `DeadlineTransport` from now on; `deadline` is on the clock of `time.monotonic`."""
+    """Bind all that this thread sends over a `DeadlineTransport` from now on; `deadline` is on the clock of `time.monotonic`."""
     _deadline.set(deadline)
 
 

@@ -40,11 +40,11 @@ if apps.get_containing_app_config(__name__) is None:
     raise ImproperlyConfigured("Tillgate needs its Django app: put 'tillgate.django' into INSTALLED_APPS (it is missing).")
 
 MOST_DIGITS = 15
-"""Of an amount, two of them cents: what every database keeps exactly, SQLite included."""
+"""Of an amount, two of them cents: every database keeps so many exactly, SQLite included."""
 
 
 _PERMISSIONS = ("view",)
-"""Nobody adds, changes or deletes a row by hand: only operations do, and what a person may start has permissions of its own."""
+"""Only operations add, change or delete rows. The actions of staff have permissions of their own."""
 
 
 def new_key() -> str:
@@ -60,7 +60,7 @@ _Row_co = TypeVar("_Row_co", bound=models.Model, covariant=True)
 
 
 class OneDatabase(models.Manager[_Row_co]):
-    """Reads and writes on one database, the one to which the project's router sends an order's writes: a replica may lag behind (I1)."""
+    """Reads and writes on the database that the project's router names for an order's writes: a replica may lag behind (I1)."""
 
     def get_queryset(self) -> models.QuerySet[_Row_co]:
         """Return rows of that database."""
@@ -93,7 +93,7 @@ class ExactField(models.CharField):  # type: ignore[type-arg]  # generic only fo
 
 
 class Order(models.Model):
-    """What a shop wants money for. Its row is the lock that serialises everything about its payments."""
+    """An order of a shop. Its row is the lock that serialises everything about its payments."""
 
     objects: ClassVar[OneDatabase[Order]] = OneDatabase()
 
@@ -104,7 +104,7 @@ class Order(models.Model):
     paid_by = models.OneToOneField("Payment", models.PROTECT, null=True, blank=True, related_name="+")
     """The one payment that was delivered to the shop as paid (I4)."""
     unpaid_check_at = models.DateTimeField(null=True, blank=True, db_index=True)
-    """When to look whether the shop must be told that the order is unpaid."""
+    """When the worker checks whether the order is unpaid."""
     data = models.JSONField(default=dict, blank=True)
     """The plugin's own."""
 
@@ -167,7 +167,7 @@ class Payment(models.Model):
     repeated_notifications = models.PositiveIntegerField(default=0)
     """Those that came when it was paid already and said no more than the one before; they are counted here alone, and not kept."""
     last_notification = models.CharField(max_length=32, blank=True)
-    """A hash of what the last one said that was kept."""
+    """A hash of the newest kept notification."""
 
     class Meta:
         default_permissions = _PERMISSIONS
@@ -258,7 +258,7 @@ class Notification(models.Model):
 
 
 class TimelineEntry(models.Model):
-    """What changed, when, because of what. Append-only (I10)."""
+    """One change: its time, its actor and its cause. Append-only (I10)."""
 
     objects: ClassVar[OneDatabase[TimelineEntry]] = OneDatabase()
 
@@ -282,7 +282,7 @@ class TimelineEntry(models.Model):
 
 
 class Review(models.Model):
-    """A case that staff must decide: a reason, the compared facts and how it was closed. `tillgate.lifecycle.review` says what follows."""
+    """A case that staff must decide: a reason, the compared facts and how it was closed. `tillgate.lifecycle.review` has the policies."""
 
     objects: ClassVar[OneDatabase[Review]] = OneDatabase()
 
@@ -323,17 +323,17 @@ class Review(models.Model):
 
     @property
     def message(self) -> str:
-        """What happened, in the active language. For people only."""
+        """The case in words, in the active language. For people only."""
         return message_of(self.reason, self.facts, reported_paid=self.reported_paid)
 
     @property
     def claim(self) -> Claim:
-        """What the gateway claims of the payment by these facts."""
+        """The gateway's claim about the payment, by these facts."""
         return claim_of(self.reason, self.facts, reported_paid=self.reported_paid)
 
 
 class OutboxEventKind(models.TextChoices):
-    """What a shop is told. The last is carried over the network by the plugin, the others change only the database."""
+    """The kinds of events. A plugin carries the last over the network; the others change only the database."""
 
     PAYMENT_PAID = "payment-paid", _("payment is paid")
     ORDER_UNPAID = "order-unpaid", _("order is unpaid")

@@ -1,7 +1,7 @@
 """Every hook of Tillgate. A plugin implements those it needs, with `tillgate.hooks.hookimpl`, under the entry-point group `tillgate`.
 
 Three kinds: the gateway's side (the first plugin that returns a result answers), the shop's side (only the plugin that owns the order is
-called, never all of them), and observers (all are called, after commit, and what one raises disturbs nobody).
+called, never all of them), and observers (all are called, after commit, and an error of one disturbs none of the others).
 
 The docstrings are the reference of the hooks: `make reference` writes them into docs/reference/hooks.md.
 """
@@ -26,7 +26,7 @@ def tillgate_pay(account: Account, request: PaymentRequest) -> CreatedPayment | 
 
     Called by `tillgate.hooks.pay`, once for each creation. Raises as `Gateway.pay` does: `NotSent` or `Refused` when nothing was created,
     and `OutcomeUnknown` when it may have been. A wrapper must never call twice. A plugin that sends with `Gateway` or `AsyncGateway` does
-    so in the thread that called it, or in one that `asyncio.to_thread` runs: what is sent in another is not seen, and could be sent again.
+    so in the calling thread, or in one that `asyncio.to_thread` runs: Tillgate does not see a request of another thread, and may repeat it.
     """
 
 
@@ -42,12 +42,10 @@ def tillgate_query(account: Account, reference: str, deadline_seconds: float | N
 
 @hookspec(firstresult=True)
 def tillgate_refund(account: Account, request: RefundRequest) -> Refunded | None:
-    """Ask the gateway to refund money, and return what was refunded; None leaves it to the next plugin.
+    """Refund money at the gateway, and return the refund; None leaves it to the next plugin.
 
-    Called by `tillgate.hooks.refund`, once for each refund. Raises as `Gateway.refund` does: `NotSent` or `Refused` when nothing was given
-    back, and `OutcomeUnknown` when it may have been. A wrapper must never call twice. A plugin that sends with `Gateway` or `AsyncGateway`
-    does so in the thread that called it, or in one that `asyncio.to_thread` runs: what is sent in another is not seen, and could be sent
-    again.
+    Called by `tillgate.hooks.refund`, once for each refund. Raises as `Gateway.refund` does: `NotSent` or `Refused` when nothing was
+    refunded, and `OutcomeUnknown` when money may have been. A wrapper must never call twice. For threads see `tillgate_pay`.
     """
 
 
@@ -64,11 +62,11 @@ def tillgate_account(alias: str) -> Account | None:
 
 @hookspec(firstresult=True)
 def tillgate_describe_order(order_key: str) -> OrderDescription | None:
-    """Return what an order is, what it costs in US dollars and whether it may be paid now; None when the shop does not know it.
+    """Return an order's lines, its price in US dollars and whether it may be paid now; None when the shop does not know it.
 
     Called when a payment of the order is started and again when its money has come, both under the order's lock and inside a database
-    transaction: an order that was edited or closed in between is noticed. What it raises is tried again, and loses no money. The pages on
-    which a shopper can pay, or go on paying, ask it as well, outside of both.
+    transaction, so Tillgate sees that an order was edited or closed in between. After an error it is called again, and no money is lost.
+    The pages on which a shopper can pay call it as well, outside of both.
     """
 
 
@@ -77,9 +75,8 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome | None:
     """Mark the order paid in the shop's database, and return whether the payment could be applied.
 
     Called when the gateway's own query has verified the payment, inside the outbox event's database transaction: both happen or neither.
-    Touch
-    the database only. `NOT_PAYABLE` and `UNDERPAID` leave the order as it is and open a review; whatever is raised takes everything back
-    and is tried again. Every plugin of a shop must implement it.
+    Touch the database only. `NOT_PAYABLE` and `UNDERPAID` leave the order as it is and open a review; after an error the transaction is
+    rolled back and the hook is called again. Every plugin of a shop must implement it.
     """
 
 
@@ -87,9 +84,9 @@ def tillgate_payment_paid(payment: Payment) -> PaidOutcome | None:
 def tillgate_order_unpaid(order: Order) -> None:
     """Release what the order holds: no payment of it is open or paid any more.
 
-    Called inside the outbox event's database transaction, `ORDER_UNPAID_AFTER_MINUTES` after the last payment came to nothing, or after the
-    order was expected and nobody paid, or after money that never paid the order was refunded entirely; never before. Money may still
-    come later, and then waits for a person if the order is given up.
+    Called inside the outbox event's database transaction, `ORDER_UNPAID_AFTER_MINUTES` after the last payment failed or expired, after the
+    order was opened without a payment, or after money that never paid the order was refunded entirely; never before. Money may still come
+    later: it opens a review if the order was released.
     """
 
 
@@ -97,17 +94,17 @@ def tillgate_order_unpaid(order: Order) -> None:
 def tillgate_refund_changed(refund: Refund) -> None:
     """Let a refund take effect in the shop: the one place for that, wherever the refund was asked for.
 
-    Called inside the outbox event's database transaction, once for each id and status: *succeeded*, *refused*, or *unknown*, which a person
-    settles and which must not be taken for money refunded.
+    Called inside the outbox event's database transaction, once for each id and status: *succeeded*, *failed*, or *unknown*. Staff
+    settle an unknown refund, and it does not mean that money was refunded.
     """
 
 
 @hookspec(firstresult=True)
 def tillgate_review_opened(review: Review) -> None:
-    """Show the shop's staff something of their order that a person must look at.
+    """Show the shop's staff a review of their order.
 
-    Called inside the outbox event's database transaction, once for each review about an order. Only a failing outbox event is not told of,
-    since that would wait behind it.
+    Called inside the outbox event's database transaction, once for each review about an order, except one about a failing outbox event: its
+    event would wait behind that one.
     """
 
 
@@ -116,16 +113,16 @@ def tillgate_return_url(payment: Payment) -> str | None:
     """Return the shop's page, a path or an http(s) address, where the shopper lands after paying, failing or leaving.
 
     Called when the shopper comes back; `payment.status` tells how. The page must work without a session, since wallets return in another
-    browser. None, or whatever is raised, leaves the shopper on Tillgate's own page.
+    browser. None, or an error, leaves the shopper on Tillgate's own page.
     """
 
 
 @hookspec(firstresult=True)
 def tillgate_deliver(outbox_event: RemoteEvent) -> None:
-    """Carry something that `operations.enqueue_remote` has queued over the network, as HTTP or mail.
+    """Carry an event that `tillgate.shop.enqueue_remote` has queued over the network, as HTTP or mail.
 
-    Called outside any transaction, at least once, the oldest of an order first. What it raises is tried again later with the same
-    `event_id`, by which the receiver knows a repetition.
+    Called outside any transaction, at least once, the oldest of an order first. After an error it is called again later with the same
+    `event_id`, so the receiver can recognise a repetition.
     """
 
 
@@ -136,6 +133,6 @@ def tillgate_deliver(outbox_event: RemoteEvent) -> None:
 def tillgate_event(event: Event) -> None:
     """Note that something has happened, for metrics, logs and mail.
 
-    Called by `tillgate.hooks.emit` after commit, on all plugins. What one raises is logged and disturbs nobody. The core itself emits
-    nothing; the Django app does.
+    Called by `tillgate.hooks.emit` after commit, on all plugins. An error of one is logged and disturbs none of the others. The core itself
+    emits nothing; the Django app does.
     """

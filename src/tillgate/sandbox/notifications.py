@@ -48,7 +48,7 @@ class Notification:
     first_at: float
     signature: str
     sends: int = 0
-    state: Literal["waiting", "sending", "acknowledged", "given up"] = "waiting"
+    state: Literal["waiting", "sending", "acknowledged", "abandoned"] = "waiting"
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class Outbox:
         if acknowledged:
             notification.state = "acknowledged"
         elif notification.sends >= len(schedule):
-            notification.state = "given up"
+            notification.state = "abandoned"
         else:
             self._wait(notification, max(now, notification.first_at + schedule[notification.sends] - schedule[0]))
         return notification

@@ -146,7 +146,7 @@ class Service(Ledger):
         if notification is not None:
             outcome = {
                 "waiting": f"not acknowledged, send {notification.sends + 1} follows",
-                "given up": f"not acknowledged, given up after {notification.sends}",
+                "abandoned": f"not acknowledged, abandoned after {notification.sends}",
             }.get(notification.state, notification.state)
             title = f"{notification.kind} notification {notification.notification_no}: {outcome}" + (f" ({error})" if error else "")
             self.journal.add(now, "in", title, notification.transaction, http_status=http_status, detail=body[:2000])

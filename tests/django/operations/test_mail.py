@@ -36,10 +36,10 @@ def matters(count: int) -> list[Review]:
 @pytest.mark.parametrize(
     ("count", "subject", "more"),
     [
-        (1, "1 payment matter needs review", []),
-        (20, "20 payment matters need review", []),
-        (21, "21 payment matters need review", ["... and 1 more."]),
-        (600, "500 payment matters need review", ["... and 480 more."]),
+        (1, "1 payment needs review", []),
+        (20, "20 payments need review", []),
+        (21, "21 payments need review", ["... and 1 more."]),
+        (600, "500 payments need review", ["... and 480 more."]),
     ],
 )
 def test_the_mail_tells_the_oldest_matters_first_and_where_the_others_are(count: int, subject: str, more: list[str]) -> None:
@@ -72,7 +72,7 @@ def test_what_was_mailed_or_resolved_is_not_mailed_and_takes_no_turn() -> None:
     assert mail_reviews() == 0
     matters(1)
     assert mail_reviews() == 1, "the turn was not taken for nothing"
-    assert mail.outbox[0].subject == "1 payment matter needs review"
+    assert mail.outbox[0].subject == "1 payment needs review"
 
 
 def test_a_mail_goes_once_in_an_interval(world: World) -> None:

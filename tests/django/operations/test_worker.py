@@ -1229,8 +1229,8 @@ def test_what_needs_a_person_is_mailed_and_not_more_often_than_set(world: World,
     world.time.advance(minutes=31)
     assert world.run_worker().mails == 0
     first, second = mail.outbox
-    assert (first.to, first.subject) == (["owner@shop.example"], "1 payment matter needs review")
-    assert second.subject == "2 payment matters need review"
+    assert (first.to, first.subject) == (["owner@shop.example"], "1 payment needs review")
+    assert second.subject == "2 payments need review"
     assert second.body.count("- Refund of USD") == 2
 
 

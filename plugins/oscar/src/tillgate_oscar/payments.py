@@ -89,7 +89,7 @@ def unpaid(order: Order) -> None:
     if found is None or found.status not in (settings.pending_status, settings.cancelled_status):
         return
     if found.status == settings.pending_status and is_marked_paid(found):
-        said = gettext("This order waits to be paid, though it was marked paid: it is not given up. Mark it paid again, or cancel it.")
+        said = gettext("This order waits to be paid, though it was marked paid: it is not released. Mark it paid again, or cancel it.")
         get_class("order.processing", "EventHandler")().create_note(found, said)
         return
     _release_discounts(found)
@@ -170,7 +170,7 @@ def take_again(order: Any) -> None:
     if loose := [line.title for line in order.lines.filter(allocation_cancelled=True).exclude(pk__in=released)]:
         _note(
             order,
-            gettext("This order was paid after it had been given up. No stock is held for what was released by hand: %(products)s."),
+            gettext("This order was paid after it had been released. No stock is held for what was released by hand: %(products)s."),
             loose,
         )
 

@@ -39,7 +39,7 @@ def mail_reviews() -> int:
     waiting = list(unmailed.order_by("id")[:_MOST_AT_ONCE])
     if not waiting:
         return 0  # a person was quicker
-    subject = ngettext("%(count)d payment matter needs review", "%(count)d payment matters need review", len(waiting))
+    subject = ngettext("%(count)d payment needs review", "%(count)d payments need review", len(waiting))
     lines = [f"- {review.message}" for review in waiting[:_MOST_IN_ONE_MAIL]]
     if more := len(waiting) - len(lines):
         lines.append(ngettext("... and %(count)d more.", "... and %(count)d more.", more) % {"count": more})
