@@ -320,10 +320,10 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
     with locked_order(row.order_id) as order:
         payment = Payment.objects.select_for_update().get(pk=row.pk)
         payment.order = order
-        matters = Review.objects.filter(payment=payment, reason__in=UNAPPLIED_REASONS, resolved_at__isnull=True).order_by("pk")
-        if not matters.filter(pk=about.pk).exists():
+        open_rows = Review.objects.filter(payment=payment, reason__in=UNAPPLIED_REASONS, resolved_at__isnull=True).order_by("pk")
+        if not open_rows.filter(pk=about.pk).exists():
             raise InvalidRequest("review", about.pk, "was resolved by somebody else in the meantime")
-        if more := _said_beyond(about, newest, matters):
+        if more := _said_beyond(about, newest, open_rows):
             raise InvalidRequest("payment", payment.reference, f"is known to the gateway by now: {more.message}")
         if not payment.is_open:
             raise InvalidRequest("payment", payment.reference, f"is {payment.status} by now")
@@ -331,19 +331,19 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
             raise InvalidRequest("payment", payment.reference, f"can still be paid, until {clock.local(payment.expires_at):%Y-%m-%d %H:%M}")
         detail = f"a person marks it as expired: {note}"
         decision = Decision(status=PaymentStatus.EXPIRED, transaction_no=payment.transaction_no, detail=detail)
-        for pk, version in matters.values_list("pk", "version"):
+        for pk, version in open_rows.values_list("pk", "version"):
             resolve(pk, detail, staff, dismissed=(pk, version) == (about.pk, about.version))
         _write(order, payment, decision, Inconclusive(detail=detail), f"{_BY_STAFF}{staff}", heard=row.notifications, event=FORCE_EXPIRE)
     deliver_due(row.order_id)
     return payment
 
 
-def _said_beyond(about: Review, newest: int, matters: Iterable[Review]) -> Review | None:
+def _said_beyond(about: Review, newest: int, open_rows: Iterable[Review]) -> Review | None:
     """Return the open review of a payment that claims more than the one that staff read, or as much of being paid and is newer.
 
-    Once the gateway has reported the payment paid, only staff who have read that can end it, no matter what later answers say.
+    Once the gateway has reported the payment paid, only staff who have read that can end it, whichever answers follow.
     """
-    most = max(matters, key=lambda one: (one.claim, one.pk))
+    most = max(open_rows, key=lambda one: (one.claim, one.pk))
     is_unread = most.claim > Claim.UNPAID and most.pk > newest
     return most if is_unread or most.claim > about.claim else None
 

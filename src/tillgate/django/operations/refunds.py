@@ -433,11 +433,11 @@ def record_external_refund(
         payment.order = order
         _check_seen(payment, seen)
         _check_open(about)
-        matters = Review.objects.filter(payment=payment, resolved_at__isnull=True)
-        matters = matters.filter(pk=about.pk) if about else matters.filter(reason=ReviewReason.CHANGED_AFTER_PAID)
-        matter = matters.first()
-        if read is not None and matter is not None and matter.version != read:
-            raise RefundNotPossible(f"it says something else by now: {matter.message}")
+        open_rows = Review.objects.filter(payment=payment, resolved_at__isnull=True)
+        chosen = {"pk": about.pk} if about else {"reason": ReviewReason.CHANGED_AFTER_PAID}
+        review = open_rows.filter(**chosen).first()
+        if read is not None and review is not None and review.version != read:
+            raise RefundNotPossible(f"it says something else by now: {review.message}")
         left = refundable(payment)
         waiting = list(payment.refunds.filter(status=RefundStatus.QUEUED, confirmed=False).order_by("-pk"))
         most = money.total([left, *(refund.amount for refund in waiting)])
@@ -462,8 +462,8 @@ def record_external_refund(
         )
         entered.save(force_insert=True)
         record("refund.external", order, f"staff:{staff}", f"USD {exact} was refunded elsewhere", payment=payment, refund=entered)
-        if matter is not None:
-            resolve(matter.pk, f"USD {exact} was refunded elsewhere", staff)
+        if review is not None:
+            resolve(review.pk, f"USD {exact} was refunded elsewhere", staff)
         _conclude_refunded(payment, staff, _OVER_ONCE_REFUNDED | _ELSEWHERE_REASONS)
         _tell_shop(order, entered)
     deliver(order.pk)
