@@ -118,8 +118,8 @@ def take_action(
     """Do an action that staff chose for a review.
 
     `amount` is for the two actions about refunds, `note` for dismissing and for marking as expired; `seen` is as in `refund`, and the
-    refund stores `press`. `read` is the review's `version` from the form: staff cannot resolve a review with other facts. `withdraws` is the
-    refund from the form, by `to_withdraw`: a second press withdraws no other refund.
+    refund stores `press`. `read` is the review's `version` from the form: staff cannot resolve a review with other facts. `withdraws` is
+    the refund from the form, by `to_withdraw`: a second press withdraws no other refund.
 
     Raises `ActionNotPossible`, `RefundNotPossible` or `InvalidRequest` without any change.
     """
