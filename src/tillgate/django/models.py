@@ -151,7 +151,7 @@ class Payment(models.Model):
     data = models.JSONField(default=dict, blank=True)
 
     status = models.CharField(max_length=16, choices=_choices(PaymentStatus), default=PaymentStatus.CREATED.value)
-    transaction_no = models.CharField(max_length=64, null=True, blank=True, db_index=True)  # null, since '' would be a number
+    transaction_no = models.CharField(max_length=255, null=True, blank=True, db_index=True)  # null, since '' would be a number
     payment_url = models.TextField(blank=True)
 
     created_at = models.DateTimeField(_("started"), db_index=True)

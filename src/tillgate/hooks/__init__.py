@@ -11,7 +11,9 @@ from typing import TypeVar
 from tillgate.account import Account
 from tillgate.dispatch import dispatching
 from tillgate.errors import ConfigurationError, OutcomeUnknown, TillgateError
+from tillgate.hooks.boundary import fault_in
 from tillgate.hooks.hookspecs import hookimpl
+from tillgate.hooks.manager import ADAPTER_NAME as _ADAPTER
 from tillgate.hooks.manager import build_plugin_manager, emit, plugin_manager
 from tillgate.hooks.manager import call_owner as call_owner  # for the app alone: these two are no public names
 from tillgate.hooks.manager import implements as implements
@@ -52,6 +54,8 @@ def query(account: Account, reference: str, *, deadline_seconds: float | None = 
     )
     if not isinstance(answer, Transaction):
         raise ConfigurationError("tillgate_query", type(answer).__name__, _DROPPED.format("a Transaction"))
+    if fault := fault_in(account, answer):
+        raise ConfigurationError(f"tillgate_query of {_implementors('tillgate_query')}: {fault[0]}", fault[1], fault[2])
     return answer
 
 
@@ -60,7 +64,7 @@ def refund(account: Account, request: RefundRequest) -> Refunded:
     return _moving_money(Refunded, "refund", account, request)
 
 
-_T = TypeVar("_T")
+_T = TypeVar("_T", CreatedPayment, Refunded)
 _DROPPED = "must be answered with {}: a plugin blocks the built-in adapter, or forgets to return what it wraps"
 
 
@@ -77,4 +81,12 @@ def _moving_money(kind: type[_T], operation: str, account: Account, request: Pay
     if not isinstance(answer, kind):
         detail = f"{hook} returned {type(answer).__name__}; it {_DROPPED.format(f'a {kind.__name__}')}"
         raise OutcomeUnknown(operation, request.reference, detail)
+    if fault := fault_in(account, answer):
+        raise OutcomeUnknown(operation, request.reference, f"{hook} of {_implementors(hook)} returned {fault[0]} {fault[1]}: it {fault[2]}")
     return answer
+
+
+def _implementors(hook: str) -> str:
+    """Return the names of the plugins of which one has answered: those that implement a hook, without the built-in adapter if possible."""
+    names = [one.plugin_name for one in getattr(plugin_manager().hook, hook).get_hookimpls()]
+    return ", ".join([name for name in names if name != _ADAPTER] or names)

@@ -39,6 +39,7 @@ LARGEST_ANSWER_BYTES: Final = 256 * 1024
 
 _LONGEST_CODE = 40
 _LONGEST_WORD = 64
+_LONGEST_NUMBER = 255
 _LONGEST_ADDRESS = 4096
 
 
@@ -320,7 +321,7 @@ def _text(result: Mapping[str, Any], name: str, longest: int = _LONGEST_WORD) ->
 
 def _read_created(credentials: Credentials, request: PaymentRequest, result: Mapping[str, Any]) -> CreatedPayment:
     created = CreatedPayment(
-        transaction_no=_text(result, "transactionNo") or "",
+        transaction_no=_text(result, "transactionNo", _LONGEST_NUMBER) or "",
         payment_url=_text(result, "cashierUrl", _LONGEST_ADDRESS) or "",
         reference=_text(result, "reference") or "",
         amount=money.read_amount(result.get("amount")),
@@ -353,7 +354,7 @@ def _read_transaction(credentials: Credentials, reference: str, result: Mapping[
         reference=reference,
         status=credentials.dialect.status(word),
         status_text=word,
-        transaction_no=_text(result, "transactionNo"),
+        transaction_no=_text(result, "transactionNo", _LONGEST_NUMBER),
         amount=money.read_amount(result.get("amount")),  # unreadable is None: a paid answer is then held for review (row 5)
         currency=_text(result, "currency"),
         settle_currency=_text(result, "settleCurrency"),
