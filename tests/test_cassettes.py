@@ -33,6 +33,7 @@ from tillgate import (
     SignatureMismatch,
     SignatureRule,
     TransactionStatus,
+    WrongCredentials,
 )
 from tillgate.sandbox import Sandbox
 from tillgate.testing import find_leaks
@@ -142,16 +143,19 @@ def test_query_of_an_unknown_reference_async(gateway_account: Account, fresh_ref
     assert (answer.value.http_status, answer.value.ret_code) == (400, "000022")
 
 
-def test_pay_with_another_token_is_refused(gateway_account: Account, fresh_reference: FreshReference) -> None:
+def test_another_token_leaves_a_creation_unknown_and_a_query_says_why(gateway_account: Account, fresh_reference: FreshReference) -> None:
     stranger = Account(
         base_url=gateway_account.base_url,
         merchant_no=gateway_account.merchant_no,
         token="another token",
         sandbox=gateway_account.sandbox,
     )
-    with Gateway(stranger) as gateway, pytest.raises(Refused) as refusal:
-        gateway.pay(order(fresh_reference("100017")))
-    assert refusal.value.ret_code not in ("000100", "000000")
+    wanted = order(fresh_reference("100017"))
+    with Gateway(stranger) as gateway:
+        with pytest.raises(OutcomeUnknown, match="000000"):
+            gateway.pay(wanted)
+        with pytest.raises(WrongCredentials, match="verifySign"):
+            gateway.query(wanted.reference)
 
 
 def test_pay_can_be_refused(gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None) -> None:
