@@ -38,7 +38,7 @@ _KEPT_CALL_HEADERS = ("content-type",)
 _KEPT_ANSWER_HEADERS = ("content-type", "retry-after")
 _INTERFACE = frozenset(
     [
-        *("ret_code", "ret_msg", "result", "transactionNo", "reference", "amount", "currency", "settleCurrency", "cashierUrl"),
+        *("ret_code", "ret_msg", "retMsg", "result", "transactionNo", "reference", "amount", "currency", "settleCurrency", "cashierUrl"),
         *("status", "merchantNo", "verifySign", "method", "terminal", "ipnUrl", "callbackUrl", "description", "timeout", "goodsInfo"),
     ]
 )
