@@ -17,8 +17,8 @@ from pretix.base.services.orders import cancel_order
 
 from tests.shopping import at, bought, event_of, logged_in, order_of, payments_of, staff
 from tests.test_paying import expired, underpaid
-from tillgate import NotSent, hooks
-from tillgate.django import clock, operations
+from tillgate import NotSent, hooks, shop
+from tillgate.django import operations
 from tillgate.django.models import Payment, Refund, Review
 from tillgate.testing.world import World
 from tillgate_pretix import orders, signals
@@ -149,7 +149,7 @@ def test_money_that_was_too_little_needs_no_review_once_the_order_costs_no_more(
     world.shop.edit_total(key, Decimal("12.50"))
     assert world.shop.is_paid(key), "pretix sees to it that nothing is due"
     assert world.reviews() == []
-    assert list(operations.audit(clock.now() - timedelta(days=2), clock.now() + timedelta(seconds=1))) == []
+    assert list(operations.audit(shop.now() - timedelta(days=2), shop.now() + timedelta(seconds=1))) == []
     world.a_day_passes()
     assert world.shop.is_paid(key)
     assert payments_of(order_of(world, key))[-1] == ("alipay", "confirmed")
@@ -320,7 +320,7 @@ def test_i5_staff_who_have_not_seen_a_colleagues_refund_make_none(world: World, 
     browser = staff(world, "event.orders:read", "event.orders:write")
     asked = {"review": Review.objects.get().pk, "action": "refund", "amount": "5.00", "newest_refund": ""}
     page = browser.post(PAGE, asked).content.decode()
-    operations.refund(Payment.objects.latest("pk").pk, "5.00", staff="bob")
+    shop.refund(str(Payment.objects.latest("pk").pk), "5.00", staff="bob")
     for fields in (fields_of(page), fields_of(browser.post(PAGE, asked).content.decode())):
         assert "Nothing was done" in browser.post(PAGE, fields, follow=True).content.decode()
     assert world.refunded_amount(Payment.objects.latest("pk")) == Decimal("5.00")
