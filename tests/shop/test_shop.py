@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from django.contrib.messages import get_messages
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import transaction
+from django.db import connection, transaction
 from django.test import RequestFactory
+from django.test.utils import CaptureQueriesContext
 from django.utils import translation
 
 from tests.django.conftest import World
@@ -221,6 +222,38 @@ def test_a_payment_is_found_by_id_and_reference_of_the_plugins_own_orders_only(w
     assert shop.find_payment(PLUGIN, reference="100017-AAAAAAAAAAAAA") is None
 
 
+def test_an_account_has_payments_once_one_was_started_with_it(world: World) -> None:
+    key = world.order("10.00")
+    assert not shop.has_payments("default")
+    world.start(key)
+    assert (shop.has_payments("default"), shop.has_payments("another")) == (True, False)
+
+
+def test_paid_orders_are_found_by_the_time_at_which_their_payment_started(world: World) -> None:
+    before = shop.now()
+    world.time.advance(minutes=1)
+    key = paid_order(world)
+    world.start(world.order("1.00"))
+    assert shop.paid_order_keys(PLUGIN, before) == (key,)
+    assert shop.paid_order_keys("another", before) == ()
+    world.time.advance(minutes=1)
+    assert shop.paid_order_keys(PLUGIN, shop.now()) == ()
+
+
+def test_the_worker_polls_what_is_due(world: World) -> None:
+    key = world.order("10.00")
+    world.shopper_pays(world.start(key))
+    world.time.advance(hours=1)
+    shop.run_worker(seconds=60)
+    assert state(key).is_paid
+
+
+def test_i11_a_text_is_masked_for_the_secrets_of_its_payment(world: World) -> None:
+    payment = world.start(world.order("10.00"))
+    assert payment.notification_key not in shop.masked(f"Look at {payment.notification_key}.", str(payment.pk))
+    assert shop.masked("Look at it.") == "Look at it."
+
+
 # Refunds ----------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -251,10 +284,19 @@ def test_a_refund_that_waits_can_be_withdrawn_and_a_sent_one_cannot(world: World
     with transaction.atomic():
         queued = shop.refund_order(PLUGIN, key, "4.00")
         transaction.get_connection().run_on_commit.clear()
+    assert not shop.was_withdrawn(queued.id)
     assert shop.withdraw_refund(queued.id, staff="ann").status is RefundStatus.FAILED
+    assert shop.was_withdrawn(queued.id)
     sent = shop.refund_order(PLUGIN, key, "4.00")
     with pytest.raises(shop.RefundNotPossible):
         shop.withdraw_refund(sent.id, staff="ann")
+
+
+def test_a_refund_that_the_gateway_refused_was_not_withdrawn(world: World) -> None:
+    key = paid_order(world)
+    world.sandbox.control.fault("refused", occasion="refund")
+    refused = shop.refund_order(PLUGIN, key, "4.00")
+    assert (refused.status, shop.was_withdrawn(refused.id)) == (RefundStatus.FAILED, False)
 
 
 # Reviews ----------------------------------------------------------------------------------------------------------------------------------
@@ -286,6 +328,35 @@ def test_reviews_are_found_by_order_prefix_account_and_reason(world: World) -> N
     assert shop.open_reviews(PLUGIN, order_keys=[f"{key}0"]) == ()
     assert shop.open_reviews(PLUGIN, reasons=[ReviewReason.UNDERPAID]) == ()
     assert shop.open_reviews("another") == ()
+
+
+def test_more_open_reviews_cost_no_more_statements(world: World) -> None:
+    def statements() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            shop.open_reviews(PLUGIN)
+        return len(captured)
+
+    counts = []
+    for _ in range(2):
+        shop.open_review(state(paid_order(world)).payments[0].id, "The seat was sold twice.", actor=PLUGIN)
+        counts.append(statements())
+    assert counts == [2, 2]
+
+
+def test_a_review_names_the_newest_refund_and_the_queued_one_that_staff_can_withdraw(world: World) -> None:
+    key = paid_order(world)
+    payment = state(key).payments[0]
+    sent = shop.refund(payment.id, "1.00")
+    shop.open_review(payment.id, "The seat was sold twice.", actor=PLUGIN)
+    (review,) = shop.open_reviews(PLUGIN)
+    assert (review.newest_refund, review.withdraws) == (sent.id, None)
+    assert ReviewAction.WITHDRAW not in review.actions
+    with transaction.atomic():
+        queued = shop.refund(payment.id, "2.00")
+        transaction.get_connection().run_on_commit.clear()
+    (review,) = shop.open_reviews(PLUGIN)
+    assert (review.newest_refund, review.withdraws) == (queued.id, queued)
+    assert ReviewAction.WITHDRAW in review.actions
 
 
 def test_the_same_case_is_open_once_and_ends_without_staff(world: World) -> None:

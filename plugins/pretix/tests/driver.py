@@ -15,8 +15,8 @@ from pretix.base.services.orders import OrderChangeManager, cancel_order
 from pretix.base.signals import order_placed
 from pretix.multidomain.urlreverse import eventreverse
 
+from tillgate import PaymentMethod
 from tillgate.testing.driver import ShopDriver
-from tillgate.wire.messages import PaymentMethod
 from tillgate_pretix.accounts import settings_of
 
 

@@ -71,7 +71,7 @@ def test_a_shopper_buys_a_ticket_through_pretixs_own_checkout(world: World, clie
     assert ["payment" in message.subject.lower() for message in mail.outbox].count(True) == 1
 
 
-def test_the_money_is_told_of_with_both_numbers(world: World) -> None:
+def test_booked_money_shows_both_numbers(world: World) -> None:
     order, payment = bought(world)
     theirs = newest_payment(order)
     with at(order):
@@ -194,7 +194,7 @@ def test_a_shopper_who_pressed_twice_is_waited_for(world: World, client: Client)
     assert "We are waiting for your payment" in page_of(world, key, client)
 
 
-def test_nobody_is_told_that_nothing_was_charged_of_what_the_service_calls_paid(world: World, client: Client) -> None:
+def test_no_page_says_that_nothing_was_charged_for_a_payment_reported_paid(world: World, client: Client) -> None:
     key = world.order()
     payment = world.pay_page(key)
     world.sandbox.control.decline(payment.reference)
@@ -209,7 +209,7 @@ def test_nobody_is_told_that_nothing_was_charged_of_what_the_service_calls_paid(
     assert "Please ask before you pay again" in page
 
 
-def test_a_shopper_whose_money_waits_for_a_person_is_not_told_that_it_will_be_confirmed(world: World) -> None:
+def test_a_shopper_whose_money_needs_review_reads_no_promise_that_it_will_be_confirmed(world: World) -> None:
     _, payment = expired(world, places=0)
     world.gateway_notification(payment)
     world.run_worker()
@@ -249,7 +249,7 @@ def test_money_for_an_order_that_has_expired_pays_it_while_there_are_places(worl
     assert world.reviews() == []
 
 
-def test_money_for_an_order_whose_places_are_gone_is_booked_and_a_person_is_told(world: World) -> None:
+def test_money_for_an_order_whose_places_are_gone_is_booked_and_needs_review(world: World) -> None:
     order, payment = expired(world, places=0)
     world.gateway_notification(payment)
     world.run_worker()
@@ -298,7 +298,7 @@ def test_a_lock_that_pretix_does_not_get_is_tried_again(world: World, monkeypatc
 
 
 @pytest.mark.parametrize("otherwise", ["cancelled", "paid"])
-def test_a_confirmation_that_pretix_swallows_is_told(world: World, monkeypatch: pytest.MonkeyPatch, otherwise: str) -> None:
+def test_a_confirmation_that_pretix_swallows_opens_a_review(world: World, monkeypatch: pytest.MonkeyPatch, otherwise: str) -> None:
     key = world.order()
     payment = world.pay_page(key)
     order = order_of(world, key)
@@ -425,9 +425,7 @@ def test_i2_an_order_of_two_payments_that_pretix_calls_unpaid_stays_paid(world: 
     assert world.shop.is_paid(key)
 
 
-def test_a_person_is_told_of_a_paid_order_whose_seat_was_taken_and_all_others_are_looked_at(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_paid_order_whose_seat_was_taken_needs_review_and_all_others_are_checked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     taken, other = bought(world)[0], bought(world)[0]
     mark_order_paid = OrderPayment._mark_order_paid
 
@@ -481,7 +479,7 @@ def test_a_second_payment_is_booked_and_pretix_gives_it_back(world: World) -> No
     assert world.reviews() == []
 
 
-def test_i5_what_a_person_was_told_of_is_over_when_pretix_gives_back_the_other_payment(world: World) -> None:
+def test_i5_a_review_closes_when_pretix_refunds_the_other_payment(world: World) -> None:
     key = world.order()
     for payment in (world.pay_page(key), world.pay_page(key, "paypal")):
         world.shopper_pays(payment)
@@ -499,7 +497,7 @@ def test_i5_what_a_person_was_told_of_is_over_when_pretix_gives_back_the_other_p
     assert Review.objects.get().resolution == "pretix counts as much as the order costs"
 
 
-def test_i5_what_a_person_was_told_of_is_not_over_while_money_is_still_on_its_way_back(world: World) -> None:
+def test_i5_a_review_stays_open_while_a_refund_is_under_way(world: World) -> None:
     key = world.order()
     for payment in (world.pay_page(key), world.pay_page(key, "paypal")):
         world.shopper_pays(payment)
@@ -528,7 +526,7 @@ def test_i5_what_a_person_was_told_of_is_not_over_while_money_is_still_on_its_wa
 
 
 @pytest.mark.parametrize("state", ["done", "created"])
-def test_i5_what_a_person_was_told_of_is_over_when_the_money_is_given_back_in_another_way(world: World, state: str) -> None:
+def test_i5_a_review_closes_when_the_money_is_refunded_in_another_way(world: World, state: str) -> None:
     key = world.order()
     for payment in (world.pay_page(key), world.pay_page(key, "paypal")):
         world.shopper_pays(payment)

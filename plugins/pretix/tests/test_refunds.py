@@ -16,9 +16,10 @@ from pretix.base.shredder import PaymentInfoShredder
 
 from tests.shopping import at, bought, newest_payment, order_of, refunds_of, staff
 from tests.test_paying import expired, underpaid
-from tillgate.django import clock, operations
+from tillgate import shop
+from tillgate.django import operations
 from tillgate.django.models import Refund, Review
-from tillgate.django.operations.refunds import mark_lost, settle_by_staff, withdraw
+from tillgate.django.operations.refunds import mark_lost
 from tillgate.testing.world import World
 from tillgate_pretix.orders import REVIEW_LOGGED
 
@@ -164,7 +165,7 @@ def test_the_services_notification_settles_it_in_pretix(world: World) -> None:
 
 def test_one_that_is_settled_as_not_done_fails_in_pretix(world: World) -> None:
     order, _, _ = unknown(world)
-    settle_by_staff(Refund.objects.get().pk, done=False, staff="ann")
+    shop.settle_refund(str(Refund.objects.get().pk), done=False, staff="ann")
     assert refunds_of(order) == [("5.00", "failed")]
 
 
@@ -251,7 +252,7 @@ def test_i6_of_one_whose_outcome_was_unknown_only_afterwards_staff_have_not_said
 ) -> None:
     order, _, refund = queued(world)
     ours = Refund.objects.get()
-    Refund.objects.update(status="sending", status_since=clock.now())
+    Refund.objects.update(status="sending", status_since=shop.now())
     pressed(world, order, refund, press)
     for _ in range(minutes):
         world.time.advance(minutes=1)
@@ -269,11 +270,11 @@ def test_i5_one_that_comes_back_unsent_just_when_the_decision_is_carried_out_nev
     world: World, monkeypatch: pytest.MonkeyPatch, press: str
 ) -> None:
     order, payment, refund = queued(world)
-    Refund.objects.update(status="sending", status_since=clock.now())
+    Refund.objects.update(status="sending", status_since=shop.now())
 
     def too_early(*_: Any, **__: Any) -> None:
         Refund.objects.update(status="queued")
-        raise operations.RefundNotPossible("it is being sent")
+        raise shop.RefundNotPossible("it is being sent")
 
     with monkeypatch.context() as patched:
         patched.setattr("tillgate.shop.refunds.withdraw_refund", too_early)
@@ -295,7 +296,7 @@ def test_i5_one_that_has_succeeded_stays_done_when_staff_cancel_what_they_saw_in
 
 def test_one_made_elsewhere_that_staff_ignore_stays_as_they_decided(world: World) -> None:
     order, payment = bought(world)
-    operations.refund(payment.pk, Decimal("5.00"))
+    shop.refund(str(payment.pk), Decimal("5.00"))
     with at(order):
         external = order.refunds.get()
         external.state = OrderRefund.REFUND_STATE_CANCELED
@@ -346,14 +347,14 @@ def test_one_that_cannot_be_sent_now_is_in_transit_and_goes_out_later(world: Wor
 
 def test_money_that_was_given_back_elsewhere_waits_for_the_staff_in_pretix(world: World) -> None:
     order, payment = bought(world)
-    assert operations.refund(payment.pk, "5.00").status == "succeeded"
+    assert shop.refund(str(payment.pk), "5.00").status == "succeeded"
     assert refunds_of(order) == [("5.00", "external")]
     assert world.shop.is_paid(str(order.pk))
 
 
 def test_an_order_that_owes_more_is_not_paid_in_part_with_money_that_went_back(world: World) -> None:
     key, payment = underpaid(world)
-    operations.refund(payment.pk, "12.50")
+    shop.refund(str(payment.pk), "12.50")
     assert refunds_of(order_of(world, key)) == [("12.50", "done")]
     assert world.pay_page(key).amount == Decimal("20.00")
 
@@ -364,7 +365,7 @@ def test_an_order_whose_money_went_back_since_its_places_were_gone_is_not_free_o
     world.gateway_notification(payment)
     world.run_worker()
     assert world.reviews() == ["paid-not-payable"]
-    operations.refund(payment.pk, "12.50")
+    shop.refund(str(payment.pk), "12.50")
     with at(order):
         order.event.quotas.update(size=1)
     client.get(world.shop.pay_path(key))  # where pretix marks paid whatever owes nothing
@@ -375,9 +376,9 @@ def test_an_order_whose_money_went_back_since_its_places_were_gone_is_not_free_o
 def test_one_of_unknown_outcome_that_was_asked_for_elsewhere_is_in_transit_in_pretix(world: World) -> None:
     order, payment = bought(world)
     world.sandbox.control.fault("lost_response", occasion="refund")
-    operations.refund(payment.pk, "5.00")
+    shop.refund(str(payment.pk), "5.00")
     assert refunds_of(order) == [("5.00", "transit")]
-    settle_by_staff(Refund.objects.get().pk, done=True, staff="ann")
+    shop.settle_refund(str(Refund.objects.get().pk), done=True, staff="ann")
     assert refunds_of(order) == [("5.00", "done")]
 
 
@@ -436,7 +437,7 @@ def test_a_refusal_that_comes_once_pretix_has_cancelled_the_order_is_told_to_its
 
 def test_what_staff_have_withdrawn_is_asked_for_by_nobody(world: World) -> None:
     order, _, _ = queued(world)
-    withdraw(Refund.objects.get().pk, staff="ann")
+    shop.withdraw_refund(str(Refund.objects.get().pk), staff="ann")
     assert refunds_of(order) == [("12.50", "failed")]
     assert "pretix.event.order.refund.requested" not in dict(history(order))
 

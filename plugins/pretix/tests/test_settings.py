@@ -14,11 +14,10 @@ from pretix.base.models import LogEntry
 from pretix.helpers.config import EnvOrParserConfig
 
 from tests.shopping import at, bought, event_of, newest_payment, order_of, staff
+from tillgate import ConfigurationError, PaymentMethod
 from tillgate.django.conf import get_settings
-from tillgate.django.operations.accounts import find_account
-from tillgate.errors import ConfigurationError
+from tillgate.shop import find_account
 from tillgate.testing.world import World
-from tillgate.wire.messages import PaymentMethod
 from tillgate_pretix import accounts, configuration
 from tillgate_pretix.checks import CHECKS
 

@@ -17,8 +17,8 @@ from pretix.base.services.orders import cancel_order
 
 from tests.shopping import at, bought, event_of, logged_in, order_of, payments_of, staff
 from tests.test_paying import expired, underpaid
-from tillgate import NotSent, hooks
-from tillgate.django import clock, operations
+from tillgate import NotSent, hooks, shop
+from tillgate.django import operations
 from tillgate.django.models import Payment, Refund, Review
 from tillgate.testing.world import World
 from tillgate_pretix import orders, signals
@@ -111,45 +111,45 @@ def test_enter_in_a_field_presses_no_button(world: World, twice: Any) -> None:
 
 def test_money_is_given_back_by_who_is_sure(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
-    matter = Review.objects.get()
-    asked = browser.post(PAGE, {"review": matter.pk, "action": "refund", "amount": "12.50", "newest_refund": ""}).content.decode()
+    review = Review.objects.get()
+    asked = browser.post(PAGE, {"review": review.pk, "action": "refund", "amount": "12.50", "newest_refund": ""}).content.decode()
     answer = browser.post(PAGE, fields_of(asked), follow=True)
     assert "Resolved: " in answer.content.decode()
     assert world.refunded_amount(Payment.objects.latest("pk")) == Decimal("12.50")
     assert world.reviews() == []
-    matter.refresh_from_db()
-    assert matter.resolved_by == "ann@example.org"
+    review.refresh_from_db()
+    assert review.resolved_by == "ann@example.org"
 
 
-def told_again(world: World) -> str:
-    """Press *Tell the shop again* on the only matter there is; return what the page says then."""
+def redelivered(world: World) -> str:
+    """Press the button that redelivers the event of the only open review; return the text of the page after it."""
     browser = logged_in(User.objects.get(email="ann@example.org"))
     answer = browser.post(PAGE, {"review": Review.objects.get().pk, "action": "redeliver", "newest_refund": ""}, follow=True)
     return str(answer.content.decode())
 
 
-def test_money_whose_places_were_gone_pays_the_order_once_there_are_places_and_pretix_is_told_again(world: World) -> None:
+def test_money_whose_places_were_gone_pays_the_order_once_there_are_places_and_pretix_is_redelivered(world: World) -> None:
     staff(world, "event.orders:read", "event.orders:write")
     order, payment = expired(world, places=0)
     world.gateway_notification(payment)
     world.run_worker()
-    assert "Not resolved yet: " in told_again(world)
+    assert "Not resolved yet: " in redelivered(world)
     with at(order):
         order.event.quotas.update(size=1)
-    assert "Resolved: " in told_again(world)
+    assert "Resolved: " in redelivered(world)
     assert (world.shop.is_paid(str(order.pk)), world.shop.times_paid(str(order.pk))) == (True, 1)
     assert payments_of(order) == [("alipay", "confirmed")]
     assert world.reviews() == []
 
 
-def test_money_that_was_too_little_is_nobodys_matter_any_more_once_the_order_costs_no_more(world: World) -> None:
+def test_money_that_was_too_little_needs_no_review_once_the_order_costs_no_more(world: World) -> None:
     staff(world, "event.orders:read", "event.orders:write")
     key, _ = underpaid(world)
-    assert "Not resolved yet: " in told_again(world)
+    assert "Not resolved yet: " in redelivered(world)
     world.shop.edit_total(key, Decimal("12.50"))
     assert world.shop.is_paid(key), "pretix sees to it that nothing is due"
     assert world.reviews() == []
-    assert list(operations.audit(clock.now() - timedelta(days=2), clock.now() + timedelta(seconds=1))) == []
+    assert list(operations.audit(shop.now() - timedelta(days=2), shop.now() + timedelta(seconds=1))) == []
     world.a_day_passes()
     assert world.shop.is_paid(key)
     assert payments_of(order_of(world, key))[-1] == ("alipay", "confirmed")
@@ -167,16 +167,16 @@ def test_an_order_that_staff_have_marked_paid_is_paid_by_the_money_unless_it_was
     if otherwise == "0.00":  # with the money that is booked pretix counts what the order costs
         assert world.reviews() == []
     else:
-        assert "Not resolved yet: " in told_again(world)
+        assert "Not resolved yet: " in redelivered(world)
     assert world.shop.times_paid(str(order.pk)) == 1
 
 
-def test_a_matter_is_accepted_only_with_a_note(world: World, twice: Any) -> None:
+def test_a_review_is_dismissed_only_with_a_note(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
-    matter = Review.objects.get()
-    refused = browser.post(PAGE, {"review": matter.pk, "action": "dismiss", "note": ""}, follow=True)
+    review = Review.objects.get()
+    refused = browser.post(PAGE, {"review": review.pk, "action": "dismiss", "note": ""}, follow=True)
     assert "Nothing was done: a note must say why" in refused.content.decode()
-    browser.post(PAGE, {"review": matter.pk, "action": "dismiss", "note": "refunded in cash"})
+    browser.post(PAGE, {"review": review.pk, "action": "dismiss", "note": "refunded in cash"})
     assert world.reviews() == []
 
 
@@ -223,9 +223,9 @@ def test_the_page_of_a_payment_shows_what_tillgate_knows(world: World) -> None:
     assert payment.notification_key not in page
 
 
-def asked_and_sure(browser: Client, matter: Review) -> str:
+def asked_and_sure(browser: Client, review: Review) -> str:
     """Press *Refund…* for 12.50 and, where the page asks, once more; return what it says then."""
-    answer = browser.post(PAGE, {"review": matter.pk, "action": "refund", "amount": "12.50", "newest_refund": ""}, follow=True)
+    answer = browser.post(PAGE, {"review": review.pk, "action": "refund", "amount": "12.50", "newest_refund": ""}, follow=True)
     page = str(answer.content.decode())
     return str(browser.post(PAGE, fields_of(page), follow=True).content.decode()) if "<h1>Refund</h1>" in page else page
 
@@ -259,7 +259,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_i5_a_refund_that_waits_is_not_made_beside_one_by_hand(world: World, twice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The matter stays, and with it the button that withdraws what waits."""
+    """The review stays open, with the button that withdraws the queued refund."""
     browser = staff(world, "event.orders:read", "event.orders:write")
     with away(monkeypatch):
         asked_and_sure(browser, Review.objects.get())
@@ -273,7 +273,7 @@ def test_i5_a_refund_that_waits_is_not_made_beside_one_by_hand(world: World, twi
     assert (world.reviews(), [row.status for row in Refund.objects.all()]) == ([], ["failed"])
 
 
-def test_i5_nothing_is_given_back_while_as_much_is_on_its_way_back_by_the_other_payment(
+def test_i5_no_refund_starts_while_one_of_the_same_amount_is_under_way_for_the_other_payment(
     world: World, twice: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with at(twice), away(monkeypatch):
@@ -282,13 +282,13 @@ def test_i5_nothing_is_given_back_while_as_much_is_on_its_way_back_by_the_other_
         row.payment_provider.execute_refund(row)
     browser = staff(world, "event.orders:read", "event.orders:write")
     said = asked_and_sure(browser, Review.objects.get())
-    assert "USD 12.50 is on its way back" in said
+    assert "refunds of USD 12.50 are under way" in said
     world.a_day_passes()
     assert [(row.status, row.amount) for row in Refund.objects.all()] == [("succeeded", Decimal("12.50"))]
     assert world.reviews() == []
 
 
-def test_what_is_over_is_nobodys_matter_though_the_process_died_before_that_was_written(
+def test_a_review_of_money_that_is_over_closes_though_the_process_died_before_it_was_written(
     world: World, twice: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched, at(twice):
@@ -299,7 +299,7 @@ def test_what_is_over_is_nobodys_matter_though_the_process_died_before_that_was_
     assert world.reviews() == []
 
 
-def test_one_order_that_cannot_be_looked_at_keeps_no_other_from_it(world: World, twice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_that_cannot_be_concluded_does_not_stop_the_worker(world: World, twice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: Any) -> None:
         raise ValueError("another plugin")
 
@@ -308,7 +308,7 @@ def test_one_order_that_cannot_be_looked_at_keeps_no_other_from_it(world: World,
     assert world.reviews() == ["second-payment"]
 
 
-def test_a_fee_as_high_as_what_was_paid_leaves_nothing_to_give_back(world: World) -> None:
+def test_a_fee_as_high_as_the_payment_leaves_nothing_to_refund(world: World) -> None:
     key, _ = underpaid(world)
     order = order_of(world, key)
     with at(order):
@@ -316,11 +316,11 @@ def test_a_fee_as_high_as_what_was_paid_leaves_nothing_to_give_back(world: World
     assert world.reviews() == []
 
 
-def test_i5_who_has_not_seen_a_colleagues_refund_gives_nothing_back(world: World, twice: Any) -> None:
+def test_i5_staff_who_have_not_seen_a_colleagues_refund_make_none(world: World, twice: Any) -> None:
     browser = staff(world, "event.orders:read", "event.orders:write")
     asked = {"review": Review.objects.get().pk, "action": "refund", "amount": "5.00", "newest_refund": ""}
     page = browser.post(PAGE, asked).content.decode()
-    operations.refund(Payment.objects.latest("pk").pk, "5.00", staff="bob")
+    shop.refund(str(Payment.objects.latest("pk").pk), "5.00", staff="bob")
     for fields in (fields_of(page), fields_of(browser.post(PAGE, asked).content.decode())):
         assert "Nothing was done" in browser.post(PAGE, fields, follow=True).content.decode()
     assert world.refunded_amount(Payment.objects.latest("pk")) == Decimal("5.00")

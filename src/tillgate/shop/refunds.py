@@ -60,8 +60,8 @@ def settle_refund(refund_id: str, *, done: bool, staff: str) -> RefundState:
 
 def was_withdrawn(refund_id: str) -> bool:
     """Return whether a failed refund was withdrawn before it was sent: the gateway did not refuse it."""
-    before = TimelineEntry.objects.filter(refund=int(refund_id)).exclude(event="refund.failed").order_by("-pk")
-    return before.values_list("event", flat=True).first() == "refund.queued"
+    changes = TimelineEntry.objects.filter(refund=int(refund_id), event__startswith="refund.").order_by("-pk")
+    return list(changes.values_list("event", flat=True)[:2]) == ["refund.failed", "refund.queued"]
 
 
 def _state(refund_id: int) -> RefundState:

@@ -1,7 +1,7 @@
 """pretix's orders as Tillgate sees them: each of Tillgate's orders is a *bill*, the amount due on a pretix order until it is paid.
 
-pretix makes a new payment for every attempt. A paid pretix order may owe money again, after a change or a refund. Exactly one payment of a
-bill counts, whichever payment of pretix it was started for. Any amount due afterwards is the next bill.
+pretix makes a new payment each time that a shopper tries to pay. A paid pretix order may owe money again, after a change or a refund.
+Exactly one payment of a bill counts, whichever payment of pretix it was started for. Any amount due afterwards is the next bill.
 
 All this code runs under Tillgate's lock of the bill and touches the database only. It also locks pretix's order before it changes that.
 """
@@ -50,9 +50,9 @@ __all__ = [
     "holds_money",
     "identifier_of",
     "method_of",
-    "on_its_way_back",
     "paid",
     "payments_of",
+    "refunded_soon",
     "return_url",
     "review_opened",
     "reviews_of",
@@ -163,7 +163,7 @@ def describe(key: str) -> OrderDescription | None:
         if order is None:
             return None
         goods = Counter(str(position.item.name) for position in order.positions.select_related("item"))
-        again = _told_again(order, key)
+        again = _redelivered(order, key)
         detail = why_not(order) if again is None else _why_not_with(order, again)
         return OrderDescription(
             number=f"{order.code}-{order.event.slug.upper()}",
@@ -184,7 +184,7 @@ def why_not(order: Any) -> str | None:
     return None if can_be_paid is True else str(can_be_paid).rstrip(".")
 
 
-def _told_again(order: Any, key: str) -> Any:
+def _redelivered(order: Any, key: str) -> Any:
     """Return pretix's payment if staff are redelivering the event of booked money, or None.
 
     The money was booked when it came, although it paid nothing. So the amount that it can pay now is the amount due without it.
@@ -268,10 +268,10 @@ def stays_paid(order_id: int) -> None:
         if money.total([order.pending_sum, _came_since(order, was)]) > 0:
             return
         # Its tickets are sent: it keeps its places, even if another order got them in between, and sends no second mail.
-        told = {"force": True, "ignore_date": True, "send_mail": False, "payment_refund_sum": order.payment_refund_sum}
+        options = {"force": True, "ignore_date": True, "send_mail": False, "payment_refund_sum": order.payment_refund_sum}
         try:
             with transaction.atomic():
-                payment._mark_order_paid(**told)
+                payment._mark_order_paid(**options)
         except Quota.QuotaExceededException as detail:
             message = f"Payment {paid_by.reference}: it has paid order {order.code}, which pretix called unpaid afterwards: {detail}"
         else:
@@ -327,7 +327,7 @@ def unpaid(bill: Unpaid) -> None:
         was_begun = state is not None and bool(state.payments)
         for theirs in order.payments.filter(state__in=OPEN):
             if method_of(theirs.provider):
-                theirs.fail(log_data={"reason": "nobody paid"}, send_mail=was_begun)  # a shopper without an attempt has no failed payment
+                theirs.fail(log_data={"reason": "nobody paid"}, send_mail=was_begun)  # a shopper who began none has no failed payment
         is_wanted = order.payments.filter(state__in=(*OPEN, *_HELD)).exists()
         is_wanted |= order.valid_if_pending or order.fees.filter(fee_type=OrderFee.FEE_TYPE_CANCELLATION).exists()  # pretix keeps these too
         if not is_wanted and settings_of(order.event).get("expire_unpaid", as_type=bool, default=False):
@@ -382,8 +382,8 @@ def _under_way(order: Any) -> list[RefundState]:
     return [refund for payment in payments_of(order) for refund in payment.refunds if refund.status in _NOT_OVER]
 
 
-def on_its_way_back(review: OpenReview) -> Decimal:
-    """Return the money on its way back if the order's balance is even after it, or zero: more would be too much."""
+def refunded_soon(review: OpenReview) -> Decimal:
+    """Return the amount of the refunds under way if the order is not overpaid after them, or zero. Another refund would be too much."""
     if review.reason not in MONEY_REASONS or not review.order_key:
         return Decimal(0)
     with found(review.order_key) as order:

@@ -182,15 +182,15 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     def payment_pending_render(self, request: HttpRequest, payment: Any) -> str:
         """Show the shopper the state of the payment."""
-        attempt = _newest(payment)
-        is_under_review = attempt is not None and attempt.reported_paid
-        return _rendered("pending.html", request, attempt=attempt, method=self.public_name, is_under_review=is_under_review)
+        newest = _newest(payment)
+        is_under_review = newest is not None and newest.reported_paid
+        return _rendered("pending.html", request, payment=newest, method=self.public_name, is_under_review=is_under_review)
 
     # For staff ----------------------------------------------------------------------------------------------------------------------------
 
     def payment_control_render(self, request: HttpRequest, payment: Any) -> str:
         """Show staff Tillgate's data about a payment."""
-        return _rendered("control.html", request, attempt=refunds.attempt_of(payment) or _newest(payment))
+        return _rendered("control.html", request, payment=refunds.paid_payment_of(payment) or _newest(payment))
 
     def payment_control_render_short(self, payment: Any) -> str:
         """Return the transaction number for lists."""
@@ -222,7 +222,7 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     def payment_refund_supported(self, payment: Any) -> bool:
         """Whether a payment can be refunded: always, if Tillgate made it."""
-        return refunds.attempt_of(payment) is not None
+        return refunds.paid_payment_of(payment) is not None
 
     def payment_partial_refund_supported(self, payment: Any) -> bool:
         """Whether a part can be refunded: the same."""

@@ -25,7 +25,7 @@ from tillgate.shop import PaymentState, RefundState
 from tillgate_pretix.orders import REVIEW_LOGGED, UNDER_WAY, booked_payment, conclude, found, method_of, payments_of
 from tillgate_pretix.plugin import PLUGIN
 
-__all__ = ["BeingSent", "attempt_of", "changed", "execute", "settle", "settled_in_pretix"]
+__all__ = ["BeingSent", "changed", "execute", "paid_payment_of", "settle", "settled_in_pretix"]
 
 _waited_for: ContextVar[int | None] = ContextVar("refund that pretix waits for", default=None)
 _LEAVES_WITHIN: Final = timedelta(seconds=25)
@@ -36,7 +36,7 @@ It is remote because it must wait for a refund that is being sent.
 """
 
 
-def attempt_of(theirs: Any) -> PaymentState | None:
+def paid_payment_of(theirs: Any) -> PaymentState | None:
     """Return Tillgate's payment that one of pretix's was paid by, or None."""
     reference = theirs.info_data.get("reference")
     for payment in payments_of(theirs.order):
@@ -48,7 +48,7 @@ def attempt_of(theirs: Any) -> PaymentState | None:
 
 def execute(asked: Any) -> None:
     """Run pretix's refund: afterwards it is done or in transit. Raises `PaymentException` when no money moves."""
-    held = attempt_of(asked.payment)
+    held = paid_payment_of(asked.payment)
     if held is None:
         raise PaymentException(_("This payment was not made through Tillgate."))
     about: dict[str, Any] = {"staff": "pretix", "reason": asked.comment or "", "data": {"refund": asked.pk}}
@@ -82,11 +82,11 @@ def changed(refund: Changed) -> None:
         elif refund.status is RefundStatus.FAILED and row.state in UNDER_WAY:
             row.state = OrderRefund.REFUND_STATE_FAILED
             row.save(update_fields=["state"])
-            _tell_of_refusal(order, row, refund.id)
+            _record_failure(order, row, refund.id)
         conclude(order)
 
 
-def _tell_of_refusal(order: Any, row: Any, refund_id: str) -> None:
+def _record_failure(order: Any, row: Any, refund_id: str) -> None:
     """Record in the history that a refund failed, with the reason. pretix mails its staff unless they know already.
 
     pretix treated it as made, because it was in transit, and may have cancelled the order. Two cases need no mail: staff withdrew the
@@ -202,7 +202,7 @@ def settle(decision: RemoteEvent) -> None:
 
 
 def _may_still_be_withdrawn(refund: RefundState) -> bool:
-    """Tell whether a refund may still be sending: it may also wait for another attempt.
+    """Tell whether a refund may still be sending: it may also wait to be sent again.
 
     If a request could not leave, Tillgate knows it within seconds. After that, the request is on its way or its process has died: then the
     result is unknown, and a review opens.

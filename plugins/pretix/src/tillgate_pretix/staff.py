@@ -19,7 +19,7 @@ from pretix.control.permissions import EventPermissionRequiredMixin
 from tillgate import TillgateError, shop
 from tillgate.shop import OpenReview, RefundForm, ReviewAction, money
 from tillgate_pretix.accounts import prefixes_of
-from tillgate_pretix.orders import on_its_way_back, reviews_of
+from tillgate_pretix.orders import refunded_soon, reviews_of
 from tillgate_pretix.plugin import PLUGIN
 
 __all__ = ["PERMISSION", "ReviewsView", "order_panel", "page_url"]
@@ -92,10 +92,12 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
         review = next((one for one in reviews_of_event(request.event) if one.id == chosen), None)
         if review is None:
             raise Http404
-        back = on_its_way_back(review) if given["action"] == ReviewAction.REFUND else 0
-        if back:
+        under_way = refunded_soon(review) if given["action"] == ReviewAction.REFUND else 0
+        if under_way:
             messages.error(
-                request, _("Nothing was done: USD %(amount)s is on its way back, and with it there is not too much.") % {"amount": back}
+                request,
+                _("Nothing was done: refunds of USD %(amount)s are under way, and after them the order is not overpaid.")
+                % {"amount": under_way},
             )
             return redirect(page_url(request.event))
         if given["action"] == ReviewAction.REFUND and not request.POST.get("is_sure"):
