@@ -70,7 +70,8 @@ def test_the_pay_address_is_absolute_and_leads_to_the_page_of_the_order(world: W
     key = world.order("13.43")
     address = shop.pay_url(PLUGIN, key)
     assert address.startswith("http")
-    assert "13.43" in world.client.get(address).content.decode()
+    for one in (address, shop.pay_path(PLUGIN, key)):
+        assert "13.43" in world.client.get(one).content.decode()
 
 
 def test_an_order_that_tillgate_does_not_know_has_no_state_and_no_lock(world: World) -> None:
@@ -218,6 +219,9 @@ def test_a_payment_is_found_by_id_and_reference_of_the_plugins_own_orders_only(w
     key = paid_order(world)
     payment = state(key).payments[0]
     assert shop.find_payment(PLUGIN, payment_id=payment.id) == shop.find_payment(PLUGIN, reference=payment.reference) == payment
+    assert shop.find_payment(PLUGIN, paid_order=key) == payment
+    unpaid = world.start(world.order("1.00"))
+    assert shop.find_payment(PLUGIN, paid_order=unpaid.order.key) is None
     assert shop.find_payment("another", payment_id=payment.id) is None
     assert shop.find_payment(PLUGIN, reference="100017-AAAAAAAAAAAAA") is None
 
@@ -364,7 +368,9 @@ def test_the_same_case_is_open_once_and_ends_without_staff(world: World) -> None
     for _ in range(2):
         shop.open_review(state(key).payments[0].id, "The seat was sold twice.", actor=PLUGIN)
     (review,) = shop.open_reviews(PLUGIN)
+    assert shop.count_open_reviews() == 1
     shop.close_reviews([review.id], "the seat is free again")
+    assert shop.count_open_reviews() == 0
     assert Review.objects.get().resolution == "the seat is free again"
 
 

@@ -375,7 +375,7 @@ def test_what_the_staff_took_off_an_order_stays_off_it_when_it_is_paid(
     assert (order.status, allocated()) == ("Paid", [2, 0])
     assert lines == [("Pot", 0, True), ("Tea", 2, False)]
     notes = [note.message for note in order.notes.all()]
-    said = "This order was paid after it had been given up. No stock is held for what was released by hand: Pot."
+    said = "This order was paid after it had been released. No stock is held for what was released by hand: Pot."
     assert notes == ([said] if meanwhile == "given up" else [])
 
 

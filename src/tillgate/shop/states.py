@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, Max, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
+from django.db.models import Exists, F, Max, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
 
 from tillgate import hooks
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry, database
@@ -161,10 +161,17 @@ def locked_order(plugin: str, order_key: str) -> Iterator[OrderState]:
         yield _states([Order.objects.select_for_update().get(plugin=plugin, key=order_key)], is_locked=True)[0]
 
 
-def find_payment(plugin: str, *, payment_id: str | None = None, reference: str | None = None) -> PaymentState | None:
-    """Return a payment of the plugin's orders by its id or its reference, or None."""
+def find_payment(
+    plugin: str, *, payment_id: str | None = None, reference: str | None = None, paid_order: str | None = None
+) -> PaymentState | None:
+    """Return a payment of the plugin's orders by its id, by its reference, or by the key of the order that it paid; or None."""
     chosen = Payment.objects.filter(order__plugin=plugin)
-    chosen = chosen.filter(reference=reference) if payment_id is None else chosen.filter(pk=int(payment_id))
+    if paid_order is not None:
+        chosen = chosen.filter(order__key=paid_order, order__paid_by=F("pk"))
+    elif payment_id is not None:
+        chosen = chosen.filter(pk=int(payment_id))
+    else:
+        chosen = chosen.filter(reference=reference)
     return next(iter(_payment_states(chosen)), None)
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "is_held_back",
     "is_marked_paid",
     "is_of_shopper",
+    "is_paid_here",
     "paid_by",
     "read_preview",
     "read_status",
@@ -98,6 +99,12 @@ def paid_by(ours: shop.OrderState | None) -> shop.PaymentState | None:
     """Return the payment that paid an order, or None if there is none or it was refunded entirely."""
     payment = ours.paid_by if ours else None
     return payment if payment and payment.held_amount > 0 else None
+
+
+def is_paid_here(order: Any) -> bool:
+    """Tell whether a payment paid an order and was not refunded entirely; in one statement where none did."""
+    payment = shop.find_payment(PLUGIN, paid_order=order.number)
+    return payment is not None and payment.held_amount > 0
 
 
 def waits_for_payment(order: Any, ours: shop.OrderState | None) -> bool:

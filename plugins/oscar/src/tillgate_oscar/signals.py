@@ -14,7 +14,7 @@ from oscar.core.loading import get_model
 from tillgate_oscar import mail
 from tillgate_oscar.conf import get_settings
 from tillgate_oscar.following import follow, follow_written
-from tillgate_oscar.orders import is_expected, paid_by, state_of, status_once_paid, statuses_of_unpaid
+from tillgate_oscar.orders import is_expected, is_paid_here, status_once_paid, statuses_of_unpaid
 from tillgate_oscar.payments import is_being_paid
 
 __all__ = ["connect"]
@@ -86,7 +86,7 @@ def keep_paid(*, instance: Any, raw: bool, using: str, update_fields: Any, **_: 
         return
     rows = type(instance)._base_manager.using(using).filter(pk=instance.pk)
     stored = vars(instance)[_STORED] = rows.values_list("status", flat=True).first()
-    if stored not in (None, instance.status) and _waits(instance) and paid_by(state_of(instance)):
+    if stored not in (None, instance.status) and _waits(instance) and is_paid_here(instance):
         instance.status = stored
 
 
@@ -95,7 +95,7 @@ def keep_paid_meanwhile(*, instance: Any, raw: bool, created: bool, using: str, 
 
     A mail that was due in between was dropped, so it is queued again.
     """
-    if raw or created or not _is_written(instance, update_fields) or not _waits(instance) or not paid_by(state_of(instance)):
+    if raw or created or not _is_written(instance, update_fields) or not _waits(instance) or not is_paid_here(instance):
         return
     paid = status_once_paid(instance)
     type(instance)._base_manager.using(using).filter(pk=instance.pk, status=instance.status).update(status=paid)
