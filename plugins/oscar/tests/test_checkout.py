@@ -278,11 +278,10 @@ def _declined(world: World) -> Payment:
 
 def test_a_method_that_the_gateway_refuses_can_be_replaced_by_another(world: World, shopper: Shopper, product: Make) -> None:
     placed = shopper.buys(product())
-    world.configure(account={"TOKEN": "wrong"})
+    world.sandbox.control.fault("refused", occasion="pay")
     page = shopper.get(placed["Location"])
     assert page.status_code == 409
     assert "Please choose another" in page.content.decode()
-    world.configure()
     to_payment_page = shopper.post(_action(page), {"method": "paypal"})
     assert to_payment_page["Location"].startswith(world.sandbox.base_url)
     assert Order.objects.get().status == "Pending payment"

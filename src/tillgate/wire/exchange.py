@@ -106,7 +106,7 @@ def write_pay(credentials: Credentials, request: PaymentRequest) -> HttpRequest:
 
 def write_query(credentials: Credentials, reference: str) -> HttpRequest:
     """Write a query (2. Query transaction)."""
-    parameters = {"reference": references.reference(reference)}
+    parameters = {"reference": references.any_reference(reference)}
     return _write("query", credentials, credentials.dialect.query_path, reference, parameters)
 
 

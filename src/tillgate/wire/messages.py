@@ -231,7 +231,7 @@ class PaymentRequest(_Message):
 class RefundRequest(_Message):
     """Refund: refund part or all of a paid transaction. `amount` is in US dollars."""
 
-    reference: Annotated[str, BeforeValidator(references.reference)]
+    reference: Annotated[str, BeforeValidator(references.any_reference)]
     amount: Annotated[Decimal, BeforeValidator(money.amount)]
     ipn_url: Annotated[str | None, _address("ipn_url", optional=True)] = None
 

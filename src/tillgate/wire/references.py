@@ -7,12 +7,13 @@ import secrets
 
 from tillgate.errors import InvalidRequest
 
-__all__ = ["new_reference", "reference"]
+__all__ = ["any_reference", "new_reference", "reference"]
 
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _RANDOM_LENGTH = 13  # 65 bits: the references of two shops on one merchant account, or of a restored database, do not collide
 _ORDER_LENGTH = 18
 _REFERENCE = re.compile(r"[A-Z0-9-]{1,32}", re.ASCII)
+_VISIBLE = re.compile(r"[!-%'-<>-~]{1,64}", re.ASCII)  # neither & nor =, which would give a signature two meanings
 _UNSAFE = re.compile(r"[^A-Z0-9-]+", re.ASCII)
 
 
@@ -30,3 +31,10 @@ def reference(value: object, field: str = "reference") -> str:
     if isinstance(value, str) and _REFERENCE.fullmatch(value):
         return value
     raise InvalidRequest(field, value, "is not a reference: 1 to 32 characters of A-Z, 0-9 and hyphen, as new_reference() makes them")
+
+
+def any_reference(value: object, field: str = "reference") -> str:
+    """Return a reference of a payment that exists, perhaps made by another plugin ("4711:alipay:1605000000"), or raise `InvalidRequest`."""
+    if isinstance(value, str) and _VISIBLE.fullmatch(value):
+        return value
+    raise InvalidRequest(field, value, "is not a reference: 1 to 64 visible ASCII characters, and no space, & or =")

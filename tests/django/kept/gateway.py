@@ -19,10 +19,10 @@ from tillgate import (
     PaymentRequest,
     Refunded,
     RefundRequest,
-    Refused,
     SignatureMismatch,
     Transaction,
     TransactionStatus,
+    WrongCredentials,
     hooks,
 )
 from tillgate.django import clock
@@ -51,7 +51,7 @@ ANSWERS: Final[Mapping[ReviewReason, Mapping[str, Any] | Exception]] = MappingPr
         ReviewReason.CHANGED_AFTER_PAID: {"status": TransactionStatus.CLOSED, "status_text": "reversed"},
         ReviewReason.PAYMENT_UNKNOWN: OrderNotFound("000022", "order not found", 400),
         ReviewReason.PAYMENT_UNANSWERED: AnswerNotUnderstood("the body is no JSON", 200),
-        ReviewReason.WRONG_CREDENTIALS: Refused("000004", "merchant not found", 400),
+        ReviewReason.WRONG_CREDENTIALS: WrongCredentials("000030", "merchant not found", 400),
         ReviewReason.SIGNATURE_MISMATCH: SignatureMismatch("the answer is not signed"),
     }
 )

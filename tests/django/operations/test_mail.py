@@ -58,7 +58,7 @@ def test_the_mail_is_in_the_language_that_the_worker_runs_in(count: int, more: s
     with translation.override("de"):
         assert mail_reviews() == 1
     [sent] = mail.outbox
-    assert sent.subject == f"{count} Zahlungsvorgänge brauchen einen Menschen"
+    assert sent.subject == f"{count} Zahlungen sind zu prüfen"
     assert sent.body.split("\n\n")[20:] == [
         more,
         "Siehe „braucht einen Menschen“ in der Verwaltung: https://shop.example/admin/tillgate/review/",
