@@ -292,7 +292,7 @@ class Views:
         finally:
             self.shop.gateway.says = None
         [payment] = [row for table, was, row in changed if table == "tillgate_payment"]
-        self.nothing_changed(changed, _begins_a_payment, _tells_of("signature-mismatch"))
+        self.nothing_changed(changed, _begins_a_payment, _tells_of("signature-mismatch"), _tells_of("wrong-credentials"))
         assert payment["status"] in ("created", "pending", "failed")
         if "Location" in headers:
             assert headers["Location"] == iri_to_uri(plain(says[1])["result"]["cashierUrl"])  # as a browser would write it

@@ -135,7 +135,7 @@ def test_a_terminal_sees_in_one_line_how_far_it_is_and_a_file_now_and_then(monke
         ("--without network,gremlins", "argument --without: no kind of fault is named gremlins; the kinds are network, notifications, "),
         ("--payments 5 --only 99", "argument --only: there is no order 99: with --payments 5 give 0 to 4"),
         ("--results x --only 1", "argument --results: a run that was made easier is not noted"),
-        ("--results x --without clock", "argument --results: a run that was made easier is not noted"),
+        ("--results x --without network", "argument --results: a run that was made easier is not noted"),
         ("--results .", "argument --results: '.' is a folder"),
         ("--exhaust --outage 1", "argument --outage: not allowed with argument --exhaust"),
     ],
