@@ -80,7 +80,7 @@ class Workers:
 
     def polled(self, place: int) -> int:
         """Return how many payments a worker has polled, by its log."""
-        told = re.findall(r"Task tillgate\.sweep_account\[.*succeeded in .*?: (\{.*\})", self.log(place))
+        told = re.findall(r"Task tillgate\.run_account\[.*succeeded in .*?: (\{.*\})", self.log(place))
         return sum(ast.literal_eval(one).get("polled", 0) for one in told)
 
     def kill(self, place: int) -> None:

@@ -184,8 +184,8 @@ def cut_connection() -> None:
 def cutting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the connection be cut at each call to the gateway, before its answer is there."""
 
-    def call(real: Callable[..., Any], *arguments: Any) -> Any:
-        answer = real(*arguments)
+    def call(real: Callable[..., Any], *arguments: Any, **bounds: Any) -> Any:
+        answer = real(*arguments, **bounds)
         cut_connection()
         return answer
 

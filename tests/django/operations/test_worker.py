@@ -1031,7 +1031,7 @@ def test_an_order_that_a_hanging_transaction_holds_keeps_no_other_waiting_longer
 
 
 @pytest.mark.skipif(project.DATABASE == "sqlite", reason="SQLite locks no single row")
-@pytest.mark.parametrize("kind", ["outbox_event", "unpaid order", "lost refund", "refund"])
+@pytest.mark.parametrize("kind", ["outbox event", "unpaid order", "lost refund", "refund"])
 def test_i2_of_many_orders_that_hanging_transactions_hold_one_is_waited_for_and_whatever_else_is_due_is_done(
     world: World, kind: str
 ) -> None:
