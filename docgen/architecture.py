@@ -46,7 +46,7 @@ def _house() -> Iterator[str]:
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     names = [name for layer in layers for name in re.split(r" [|:] ", layer)]
     names.insert(names.index("tillgate.django") + 1, _BELOW_DJANGO)
-    yield from ("| in `src/tillgate/` | what it is |", "|---|---|")
+    yield from ("| in `src/tillgate/` | purpose |", "|---|---|")
     for name in (*names, _APART):
         folder = _SOURCE / name.replace(".", "/")
         path = folder if folder.is_dir() else folder.with_suffix(".py")
