@@ -31,7 +31,6 @@ __all__ = [
     "ReviewReason",
     "close_reviews",
     "count_open_reviews",
-    "find_review",
     "newest_reviews",
     "open_review",
     "open_reviews",
@@ -135,12 +134,6 @@ def newest_reviews(plugin: str, *, prefix: str, accounts: Iterable[str], at_most
 def count_open_reviews() -> int:
     """Return the number of all open reviews: of every plugin's orders, and of accounts."""
     return Review.objects.filter(resolved_at__isnull=True).count()
-
-
-def find_review(review_id: str) -> OpenReview | None:
-    """Return an open review, or None when it is closed or unknown."""
-    found = Review.objects.filter(pk=int(review_id), resolved_at__isnull=True)
-    return next(map(_value, _with_subjects(found)), None)
 
 
 def open_review(payment_id: str, message: str, *, actor: str, reason: ReviewReason = ReviewReason.PAID_NOT_PAYABLE) -> None:
