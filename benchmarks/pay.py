@@ -32,6 +32,7 @@ def payment_request() -> tillgate.PaymentRequest:
     """Build the request that the server's canned answer belongs to. Building, with its checks, is part of what is measured."""
     return tillgate.PaymentRequest(
         reference=server.REFERENCE,
+        currency="USD",
         amount=server.AMOUNT,
         method="alipay",
         terminal="ONLINE",

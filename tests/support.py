@@ -50,6 +50,7 @@ def payment(**changes: Any) -> PaymentRequest:
     fields = {
         "reference": REFERENCE,
         "amount": "12.50",
+        "currency": "USD",
         "method": "alipay",
         "terminal": "ONLINE",
         "ipn_url": "https://shop.example/ipn/x",
@@ -59,7 +60,7 @@ def payment(**changes: Any) -> PaymentRequest:
 
 
 def refund(**changes: Any) -> RefundRequest:
-    return RefundRequest(**{"reference": REFERENCE, "amount": "2.50", **changes})
+    return RefundRequest(**{"reference": REFERENCE, "amount": "2.50", "currency": "USD", **changes})
 
 
 def envelope(result: Mapping[str, Any] | None = None, code: object = "000100", message: str = "success", **more: object) -> dict[str, Any]:

@@ -171,6 +171,10 @@ def test_a_copy_of_an_account_carries_its_own_credentials() -> None:
 def test_the_defaults_are_those_of_the_docstring() -> None:
     assert json.loads(account().model_dump_json(exclude={"dialect", "base_url", "merchant_no", "token"})) == {
         "sandbox": False,
+        "currencies": [],
+        "methods": [],
+        "store_no": "",
+        "settle_currency": "",
         "connect_timeout_seconds": 5.0,
         "read_timeout_seconds": 20.0,
         "deadline_seconds": 30.0,

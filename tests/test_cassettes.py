@@ -54,6 +54,7 @@ signed = pytest.mark.parametrize("gateway_dialect", [replace(REFERENCE, answer_s
 def order(reference: str, amount: str = "12.50") -> PaymentRequest:
     return PaymentRequest(
         reference=reference,
+        currency="USD",
         amount=amount,
         method="alipay",
         terminal="ONLINE",
@@ -176,10 +177,12 @@ def test_refund_in_parts_and_no_further(
         if sandbox_when_recording:
             sandbox_when_recording.control.pay(request.reference)
         assert gateway.query(request.reference).status is TransactionStatus.PAID
-        part = gateway.refund(RefundRequest(reference=request.reference, amount="2.50", ipn_url="https://shop.example/refund/9c"))
-        rest = gateway.refund(RefundRequest(reference=request.reference, amount="10.00"))
+        part = gateway.refund(
+            RefundRequest(reference=request.reference, currency="USD", amount="2.50", ipn_url="https://shop.example/refund/9c")
+        )
+        rest = gateway.refund(RefundRequest(reference=request.reference, currency="USD", amount="10.00"))
         with pytest.raises(Refused) as refusal:
-            gateway.refund(RefundRequest(reference=request.reference, amount="0.01"))
+            gateway.refund(RefundRequest(reference=request.reference, currency="USD", amount="0.01"))
     assert (part.reference, part.amount, rest.amount) == (request.reference, Decimal("2.50"), Decimal("10.00"))
     assert (refusal.value.ret_code, refusal.value.http_status) == ("000040", 400)
 
@@ -193,7 +196,7 @@ def test_refund_async(gateway_account: Account, fresh_reference: FreshReference,
             await gateway.pay(request)
             if sandbox_when_recording:
                 sandbox_when_recording.control.pay(request.reference)
-            refunded = await gateway.refund(RefundRequest(reference=request.reference, amount="12.50"))
+            refunded = await gateway.refund(RefundRequest(reference=request.reference, currency="USD", amount="12.50"))
         assert refunded.amount == Decimal("12.50")
 
     asyncio.run(conversation())
@@ -201,7 +204,7 @@ def test_refund_async(gateway_account: Account, fresh_reference: FreshReference,
 
 def test_refund_of_an_unknown_reference_is_refused(gateway_account: Account, fresh_reference: FreshReference) -> None:
     with Gateway(gateway_account) as gateway, pytest.raises(Refused) as refusal:
-        gateway.refund(RefundRequest(reference=fresh_reference("NOSUCHORDER"), amount="1.00"))
+        gateway.refund(RefundRequest(reference=fresh_reference("NOSUCHORDER"), currency="USD", amount="1.00"))
     assert refusal.value.ret_code in REFERENCE.refund_refusal_codes
 
 
@@ -241,7 +244,7 @@ def test_refund_answered_with_a_page_is_unknown(
             sandbox_when_recording.control.pay(request.reference)
             sandbox_when_recording.control.fault("html_body", occasion="refund")
         with pytest.raises(OutcomeUnknown) as unknown:
-            gateway.refund(RefundRequest(reference=request.reference, amount="12.50"))
+            gateway.refund(RefundRequest(reference=request.reference, currency="USD", amount="12.50"))
     assert unknown.value.operation == "refund"
 
 
@@ -277,7 +280,7 @@ def test_signed_answers_are_verified(
         if sandbox_when_recording:
             sandbox_when_recording.control.pay(request.reference)
         assert gateway.query(request.reference).status is TransactionStatus.PAID
-        assert gateway.refund(RefundRequest(reference=request.reference, amount="12.50")).amount == Decimal("12.50")
+        assert gateway.refund(RefundRequest(reference=request.reference, currency="USD", amount="12.50")).amount == Decimal("12.50")
 
 
 @signed

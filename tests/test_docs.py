@@ -290,6 +290,7 @@ def test_the_wire_names_of_requests_are_those_that_are_sent() -> None:
     page = read("docs/reference/messages.md")
     pay = PaymentRequest(
         reference="A-1",
+        currency="USD",
         amount="1.00",
         method="alipay",
         terminal="WAP",
@@ -298,7 +299,7 @@ def test_the_wire_names_of_requests_are_those_that_are_sent() -> None:
         description="tea",
         goods_info=[{"goods_name": "tea", "quantity": "1"}],
     )
-    refund = RefundRequest(reference="A-1", amount="1.00", ipn_url="https://shop.example/ipn")
+    refund = RefundRequest(reference="A-1", currency="USD", amount="1.00", ipn_url="https://shop.example/ipn")
     for request in (pay, refund):
         explained = rows(section(page, type(request).__name__))
         assert {cells[0] for cells in explained.values()} == set(request.parameters())
@@ -612,6 +613,7 @@ def test_the_plugins_of_the_how_to_log_route_and_answer(monkeypatch: pytest.Monk
     account = Account(base_url="https://pay.example", merchant_no="200043", token="the-secret-token")
     request = PaymentRequest(
         reference=tillgate.new_reference("ASIA-100017"),
+        currency="USD",
         amount="12.50",
         method="tng",
         terminal="WAP",
@@ -620,7 +622,7 @@ def test_the_plugins_of_the_how_to_log_route_and_answer(monkeypatch: pytest.Monk
     )
     with caplog.at_level(logging.INFO, "shop.payments"):
         assert hooks.pay(account, request).transaction_no == "canned-1"
-        assert hooks.refund(account, RefundRequest(reference=request.reference, amount="2.50")).ret_msg == "refund success"
+        assert hooks.refund(account, RefundRequest(reference=request.reference, currency="USD", amount="2.50")).ret_msg == "refund success"
     assert hooks.query(account, request.reference).amount == request.amount
     with pytest.raises(tillgate.OrderNotFound, match="000022"):
         hooks.query(account, tillgate.new_reference("ASIA-100018"))

@@ -47,6 +47,7 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LATER = NOW + timedelta(hours=3)
 FACTS = PaymentFacts(
     reference="100017-7Q2MZK4RXW3DA",
+    currency="USD",
     amount=Decimal("12.50"),
     status=PaymentStatus.PENDING,
     expires_at=NOW + timedelta(hours=2),
@@ -319,7 +320,7 @@ def test_a_wrongly_signed_answer_is_inconclusive_and_tells_the_owner() -> None:
         (
             {},
             found(replace(PAID, amount=None, raw={"amount": "12.505" + "0" * 40})),
-            f"the gateway says paid, and its amount '12.505{'0' * 34}' is no amount of cents",
+            f"the gateway says paid, and its amount '12.505{'0' * 34}' is no exact amount",
         ),
         ({}, found(replace(PAID, amount=Decimal("12.49"))), "the gateway says that it is paid, but the amount is 12.49 instead of 12.50"),
         ({}, NotFound(asked_at=NOW), "the gateway does not know it, though it gave it transaction 3001"),

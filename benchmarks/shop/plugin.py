@@ -12,7 +12,7 @@ from tillgate.hooks import Event, OrderDescription, PaidOutcome, Payment, hookim
 @hookimpl
 def tillgate_describe_order(order_key: str) -> OrderDescription:
     """Describe an order."""
-    return OrderDescription(number=f"B{order_key}", amount=Decimal("12.50"), lines=(Goods.named("Something nice"),))
+    return OrderDescription(number=f"B{order_key}", currency="USD", amount=Decimal("12.50"), lines=(Goods.named("Something nice"),))
 
 
 @hookimpl

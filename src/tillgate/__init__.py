@@ -18,15 +18,18 @@ from tillgate.errors import (
     TillgateError,
     WrongCredentials,
 )
-from tillgate.wire.dialects import EXAMPLES, REFERENCE, Dialect, Encoding, SignatureRule, TransactionStatus
+from tillgate.money import Money
+from tillgate.wire.dialects import EXAMPLES, REFERENCE, V3, Dialect, Encoding, SignatureRule, TransactionStatus
 from tillgate.wire.macros import callback_url, read_callback
-from tillgate.wire.messages import CreatedPayment, Goods, PaymentMethod, PaymentRequest, Refunded, RefundRequest, Terminal, Transaction
+from tillgate.wire.messages import CreatedPayment, Goods, PaymentRequest, Refunded, RefundRequest, Transaction
+from tillgate.wire.methods import Method, PaymentMethod, Terminal
 from tillgate.wire.notifications import Notification, NotificationSignature, read_notification
 from tillgate.wire.references import new_reference
 
 __all__ = [
     "EXAMPLES",
     "REFERENCE",
+    "V3",
     "Account",
     "AnswerNotUnderstood",
     "AsyncGateway",
@@ -38,6 +41,8 @@ __all__ = [
     "GatewayError",
     "Goods",
     "InvalidRequest",
+    "Method",
+    "Money",
     "NotSent",
     "Notification",
     "NotificationSignature",

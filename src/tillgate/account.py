@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 from tillgate.errors import ConfigurationError
 from tillgate.wire.dialects import DIALECTS, REFERENCE, Dialect
 from tillgate.wire.exchange import Credentials
+from tillgate.wire.methods import Method, read_currencies, read_methods
 from tillgate.wire.urls import is_https, is_web_address, without_user
 
 __all__ = ["Account"]
@@ -45,15 +46,32 @@ def _dialect(value: object) -> Dialect:
     raise ConfigurationError("dialect", value, f"is not a Dialect or the name of one: {', '.join(DIALECTS)}")
 
 
+def _account_currencies(value: object) -> tuple[str, ...]:
+    return read_currencies("currencies", value)
+
+
+def _store_no(value: object) -> str:
+    if isinstance(value, str) and value.isprintable() and value == value.strip():
+        return value
+    raise ConfigurationError("store_no", value, "is not a store number: give the text that the service issued")
+
+
+def _settle_currency(value: object) -> str:
+    return "" if value == "" else read_currencies("settle_currency", (value,))[0]
+
+
 _Seconds = Annotated[float, Field(gt=0, le=600, allow_inf_nan=False)]
 
 
 class Account(BaseModel):
     """Credentials at one gateway: frozen, comparable, hashable. The token appears in no repr, log or error (I11).
 
-    `sandbox=True` allows http addresses. `dialect` is a `Dialect` or the name of a preset, `reference` or `examples`. A connection
-    must be made within `connect_timeout_seconds`, each read must bring data within `read_timeout_seconds`, and a whole call, its
-    retries included, ends within `deadline_seconds`. A query is tried `query_attempts` times; pay and refund are never repeated.
+    `sandbox=True` allows http addresses. `dialect` is a `Dialect` or the name of a preset: `reference`, `examples` or `v3`. `currencies`
+    and `methods` are those that the merchant's contract allows; empty stands for all of the dialect. `store_no` and `settle_currency` are
+    those of the service's version 3.
+
+    A connection must be made within `connect_timeout_seconds`, each read must bring data within `read_timeout_seconds`, and a whole call,
+    its retries included, ends within `deadline_seconds`. A query is tried `query_attempts` times; pay and refund are never repeated.
     `max_connections` bounds the connections for payments and queries, and those for refunds.
     """
 
@@ -64,6 +82,10 @@ class Account(BaseModel):
     token: Annotated[SecretStr, BeforeValidator(_token)]
     sandbox: bool = False
     dialect: Annotated[Dialect, BeforeValidator(_dialect)] = REFERENCE
+    currencies: Annotated[tuple[str, ...], BeforeValidator(_account_currencies)] = ()
+    methods: Annotated[tuple[Method, ...], BeforeValidator(read_methods)] = ()
+    store_no: Annotated[str, BeforeValidator(_store_no)] = ""
+    settle_currency: Annotated[str, BeforeValidator(_settle_currency)] = ""
     connect_timeout_seconds: _Seconds = 5.0
     read_timeout_seconds: _Seconds = 20.0
     deadline_seconds: _Seconds = 30.0
@@ -80,6 +102,10 @@ class Account(BaseModel):
             token: str | SecretStr,
             sandbox: bool = False,
             dialect: Dialect | str = REFERENCE,
+            currencies: Collection[str] = (),
+            methods: Collection[Method | str | Mapping[str, Any]] = (),
+            store_no: str = "",
+            settle_currency: str = "",
             connect_timeout_seconds: float = 5.0,
             read_timeout_seconds: float = 20.0,
             deadline_seconds: float = 30.0,
@@ -97,19 +123,38 @@ class Account(BaseModel):
             except ValidationError as error:
                 fault = _first_fault(error, fields)
             else:
-                if self.sandbox or is_https(self.base_url):
+                own_fault = self._fault()
+                if own_fault is None:
                     return
-                fault = ConfigurationError(
-                    "base_url",
-                    self.base_url,
-                    "is not https, and only a sandbox account may use http: sandbox=True, --sandbox-account, TILLGATE_SANDBOX=true",
-                )
+                fault = own_fault
             fields.clear()
             raise fault  # outside the except block, and without the fields: error reports print local variables (I11)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with some fields changed, validated like any other account: pydantic's own method would accept any value."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | dict(update or {}))
+
+    def _fault(self) -> ConfigurationError | None:
+        """Return the error about fields that do not go together, or None."""
+        if not (self.sandbox or is_https(self.base_url)):
+            remedy = "is not https, and only a sandbox account may use http: sandbox=True, --sandbox-account, TILLGATE_SANDBOX=true"
+            return ConfigurationError("base_url", self.base_url, remedy)
+        if self.dialect.sends("pay", "storeNo") and not self.store_no:
+            return ConfigurationError("store_no", None, f"is missing: the dialect {self.dialect.name} needs the number of the store")
+        taken = self.dialect.currencies
+        if unknown := next((currency for currency in self.currencies if currency not in taken), None):
+            return ConfigurationError("currencies", unknown, f"is not a currency of the dialect {self.dialect.name}: {', '.join(taken)}")
+        return None
+
+    @property
+    def taken_currencies(self) -> tuple[str, ...]:
+        """The currencies that the account takes."""
+        return self.currencies or self.dialect.currencies
+
+    @property
+    def taken_methods(self) -> tuple[Method, ...]:
+        """The payment methods that the account takes."""
+        return self.methods or self.dialect.methods
 
     @property
     def credentials(self) -> Credentials:
@@ -120,6 +165,10 @@ class Account(BaseModel):
             token=self.token.get_secret_value(),
             dialect=self.dialect,
             sandbox=self.sandbox,
+            currencies=self.taken_currencies,
+            methods=self.taken_methods,
+            store_no=self.store_no,
+            settle_currency=self.settle_currency or self.taken_currencies[0],
         )
 
 

@@ -23,7 +23,7 @@ from tillgate import __version__, errors, hooks
 from tillgate.configuration import Configured, load_account
 from tillgate.wire import signing
 from tillgate.wire.dialects import DIALECTS
-from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES, Goods, PaymentMethod, PaymentRequest, RefundRequest, Terminal
+from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES, Goods, PaymentRequest, RefundRequest
 from tillgate.wire.references import new_reference
 from tillgate.wire.texts import printable
 
@@ -150,9 +150,10 @@ def _goods(context: click.Context, parameter: click.Parameter, lines: tuple[str,
 
 
 @main.command(short_help="Create a payment.")
-@click.option("--amount", required=True, help="US dollars, such as 12.50.")
-@click.option("--method", required=True, type=click.Choice([str(method) for method in PaymentMethod]), help="The payment channel.")
-@click.option("--terminal", default="ONLINE", type=click.Choice([str(terminal) for terminal in Terminal]), show_default=True)
+@click.option("--amount", required=True, help="Such as 12.50.")
+@click.option("--currency", help="The currency of the amount.  [default: the account's first]")
+@click.option("--method", required=True, help="The payment method, such as alipay.")
+@click.option("--terminal", default="ONLINE", help="The shopper's device, such as WAP for a phone's browser.", show_default=True)
 @click.option("--ipn-url", required=True, help="Where the gateway sends its notification.")
 @click.option("--callback-url", required=True, help="Where the shopper comes back; may hold macros such as {amount}.")
 @click.option("--order", help="The order's number: a fresh reference is made from it.")
@@ -168,6 +169,7 @@ def pay(configured: Configured, order: str | None, reference: str | None, goods:
         raise errors.InvalidRequest("reference", reference, "cannot be given together with --order")
     if reference is None:
         reference = new_reference(order or "ORDER")
+    fields["currency"] = fields["currency"] or configured.account.taken_currencies[0]
     request = PaymentRequest(reference=reference, goods_info=goods, **fields)
     click.echo(f"reference {request.reference}", err=True)  # printed before the call, so that the reference is known after any outcome
     with _interruption_is_unknown("pay", request.reference):
@@ -201,16 +203,24 @@ def query(configured: Configured, reference: str) -> dict[str, Any]:
 
 @main.command(short_help="Refund part or all of a payment.")
 @click.argument("reference")
-@click.option("--amount", required=True, help="US dollars, such as 2.50.")
+@click.option("--amount", required=True, help="Such as 2.50.")
+@click.option("--currency", help="The currency of the payment.  [default: the account's first]")
 @click.option("--ipn-url", help="Where the gateway sends the refund's notification.")
 @speaks_json
 @account_options
 def refund(configured: Configured, **fields: Any) -> dict[str, Any]:
     """Refund part or all of the payment of REFERENCE."""
-    request = RefundRequest(**fields)
+    fields["currency"] = fields["currency"] or configured.account.taken_currencies[0]
+    request = RefundRequest(refund_id=new_reference("R"), **fields)
     with _interruption_is_unknown("refund", request.reference):
         done = hooks.refund(configured.account, request)
-    return {"reference": done.reference, "amount": done.amount, "message": done.ret_msg}
+    return {
+        "reference": done.reference,
+        "amount": done.amount,
+        "currency": request.currency,
+        "outcome": done.outcome,
+        "message": done.ret_msg,
+    }
 
 
 @main.command(short_help="Show how a signature comes about.")

@@ -132,6 +132,10 @@ class Gateway:
         with moving_money(sent):
             return exchange.read_refund(credentials, request, self._transport.send(sent, _deadline(self.account)))
 
+    def query_refund(self, request: RefundRequest, refund_no: str | None = None) -> Refunded | None:
+        """Find a refund in the answer to a query of its payment; None where the answer lists no refunds. Raises as `query` does."""
+        return exchange.find_refund(self.query(request.reference), request, refund_no)
+
 
 class AsyncGateway:
     """`Gateway` for asyncio, for one event loop until closed. Uses aiohttp where `tillgate[async]` is installed, httpx otherwise."""
@@ -184,6 +188,10 @@ class AsyncGateway:
         sent = exchange.write_refund(credentials, request)
         with moving_money(sent):
             return exchange.read_refund(credentials, request, await self._send(sent, _deadline(self.account)))
+
+    async def query_refund(self, request: RefundRequest, refund_no: str | None = None) -> Refunded | None:
+        """Find a refund in the answer to a query of its payment; see `Gateway.query_refund`."""
+        return exchange.find_refund(await self.query(request.reference), request, refund_no)
 
     async def _send(self, request: exchange.HttpRequest, deadline: float) -> exchange.HttpAnswer:
         # A connection works only in the loop that opened it. In another loop it fails after the request has left.

@@ -102,6 +102,7 @@ def _go_round(gateway_url: str, timeline: Timeline) -> None:
     account = Account(base_url=gateway_url, merchant_no=PUBLISHED_MERCHANT_NO, token=PUBLISHED_TEST_TOKEN, sandbox=True)
     request = PaymentRequest(
         reference=new_reference("100017"),
+        currency="USD",
         amount="12.50",
         method="alipay",
         terminal="ONLINE",
@@ -130,12 +131,12 @@ def _go_round(gateway_url: str, timeline: Timeline) -> None:
     timeline.add("shop -> gateway", f"query: {found.status} ({found.status_text!r}), USD {found.amount}. Only now it is true")
 
     for amount in ("2.50", "10.00"):
-        hooks.refund(account, RefundRequest(reference=request.reference, amount=amount, ipn_url=f"{shop.url}/ipn/refund"))
+        hooks.refund(account, RefundRequest(reference=request.reference, currency="USD", amount=amount, ipn_url=f"{shop.url}/ipn/refund"))
         timeline.add("shop -> gateway", f"refund USD {amount}: succeeded")
         shop.wait_for("/ipn/refund")
         timeline.add("gateway -> shop", "refund notification")
     try:
-        hooks.refund(account, RefundRequest(reference=request.reference, amount="0.01"))
+        hooks.refund(account, RefundRequest(reference=request.reference, currency="USD", amount="0.01"))
     except Refused as refusal:
         timeline.add("shop -> gateway", f"refund USD 0.01 more: {refusal}")
     else:

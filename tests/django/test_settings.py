@@ -17,7 +17,7 @@ from tillgate.django import conf
 from tillgate.django.conf import Settings, get_settings
 from tillgate.django.models import Payment
 from tillgate.django.tasks import BEAT_SCHEDULE
-from tillgate.wire.messages import PaymentMethod
+from tillgate.wire.methods import PaymentMethod
 
 PAGE = "docs/reference/settings.md"
 

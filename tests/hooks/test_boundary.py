@@ -109,7 +109,7 @@ def test_i6_a_creation_with_a_wrong_value_is_unknown_and_stays_watched(own_manag
 def test_i6_a_refund_with_a_wrong_value_is_unknown(own_manager: Any, field: str, value: Any) -> None:
     answering(own_manager, replace(Refunded(reference="A-1", amount=Decimal("1.00"), ret_msg=""), **{field: value}))
     with pytest.raises(OutcomeUnknown, match=f"my-gateway returned {field}"):
-        hooks.refund(FIRST, RefundRequest(reference="A-1", amount="1.00"))
+        hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="1.00"))
 
 
 def test_i11_an_error_shows_only_the_beginning_of_a_payment_page(own_manager: Any) -> None:

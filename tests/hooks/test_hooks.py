@@ -47,6 +47,7 @@ SECOND = Account(base_url="https://second.example", merchant_no="2", token="seco
 def request(method: str = "alipay") -> PaymentRequest:
     return PaymentRequest(
         reference="100017-7Q2MZK4RXW3DA",
+        currency="USD",
         amount="12.50",
         method=method,
         terminal="ONLINE",
@@ -158,7 +159,7 @@ def test_the_built_in_adapter_answers_with_a_gateway_of_its_own_per_account(monk
     monkeypatch.setattr("tillgate.hooks.adapter.Gateway", lambda account: Gateway(account, transport=httpx.MockTransport(answer)))
     manager = build_plugin_manager(entry_points=False)
     for account in (FIRST, SECOND, FIRST):
-        manager.hook.tillgate_refund(account=account, request=RefundRequest(reference="A-1", amount="1.00"))
+        manager.hook.tillgate_refund(account=account, request=RefundRequest(reference="A-1", currency="USD", amount="1.00"))
     assert sent == ["first.example", "second.example", "first.example"]
 
 
@@ -196,7 +197,7 @@ def test_i6_a_refund_that_a_plugin_spoils_is_unknown_and_never_queued_again(plug
     plug(CannedRefund())
     plug(faulty())
     with pytest.raises(OutcomeUnknown) as caught:
-        hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50"))
+        hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="2.50"))
     assert decide_refund(caught.value) is RefundStatus.UNKNOWN
 
 
@@ -228,7 +229,7 @@ class BuildsSomethingWrongAfterwards:
     @hookimpl(wrapper=True)
     def tillgate_refund(self) -> Generator[None, Refunded, Refunded]:
         yield
-        RefundRequest(reference="A-1", amount="wrong")
+        RefundRequest(reference="A-1", currency="USD", amount="wrong")
         raise AssertionError
 
 
@@ -238,7 +239,7 @@ def test_i6_a_plugins_own_error_after_sending_never_passes_for_not_sent_or_refus
     plug(refunding(sent))
     plug(faulty())
     with pytest.raises(OutcomeUnknown) as caught:
-        hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50"))
+        hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="2.50"))
     assert decide_refund(caught.value) is RefundStatus.UNKNOWN
     assert len(sent) == 1
 
@@ -255,7 +256,7 @@ def test_i6_a_plugin_that_sends_and_forgets_to_return_does_not_send_twice(plug) 
     plug(adapter)
     plug(SendsAndForgets())
     with pytest.raises(OutcomeUnknown, match="sent it already"):
-        hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50"))
+        hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="2.50"))
     assert len(sent) == 1
 
 
@@ -301,7 +302,7 @@ def test_i6_what_a_plugin_sends_with_async_gateway_is_not_sent_again_by_the_buil
     plug(LosesTheAnswer())
     with answering_asynchronously(httpx.ReadError("cut")) as sent:
         with pytest.raises(OutcomeUnknown, match="sent it already"):
-            hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50"))
+            hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="2.50"))
         with pytest.raises(OutcomeUnknown, match="sent it already"):
             hooks.pay(FIRST, request())
     assert len(sent) == 2
@@ -317,7 +318,7 @@ def test_i6_a_plugin_that_sent_with_async_gateway_cannot_deny_it(plug) -> None: 
     plug(Denies())
     answer = httpx.Response(200, json={"ret_code": "000100", "ret_msg": "refund success"})
     with answering_asynchronously(answer) as sent, pytest.raises(OutcomeUnknown, match="my queue is full"):
-        hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50"))
+        hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="2.50"))
     assert len(sent) == 1
 
 
@@ -334,7 +335,7 @@ def test_i6_a_refund_that_a_plugins_own_task_is_still_sending_is_not_sent_beside
     plug(Hedges())
     answer = httpx.Response(200, json={"ret_code": "000100", "ret_msg": "refund success"})
     with answering_asynchronously(answer) as sent:
-        assert hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50")).reference == "A-1"
+        assert hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="2.50")).reference == "A-1"
     assert len(sent) == 1
 
 
@@ -348,7 +349,7 @@ def test_a_refusal_and_an_unsent_request_reach_the_caller_as_they_are(plug) -> N
 
         failing = plug(Fails())
         with pytest.raises(type(error)):
-            hooks.refund(FIRST, RefundRequest(reference="A-1", amount="2.50"))
+            hooks.refund(FIRST, RefundRequest(reference="A-1", currency="USD", amount="2.50"))
         plugin_manager().unregister(failing)
         plugin_manager().register(failing)
 
@@ -469,7 +470,7 @@ def test_importing_the_hooks_loads_no_plugin() -> None:
 @pytest.mark.parametrize("truth", [True, False])
 def test_a_truth_value_is_no_reason_not_to_be_payable(truth: bool) -> None:
     with pytest.raises(InvalidRequest, match=f"not_payable_detail: {truth} must be None, or a clause"):
-        OrderDescription(number="7", amount=Decimal("12.50"), not_payable_detail=truth)  # type: ignore[arg-type]
+        OrderDescription(number="7", currency="USD", amount=Decimal("12.50"), not_payable_detail=truth)  # type: ignore[arg-type]
 
 
 class Shop:
@@ -478,7 +479,7 @@ class Shop:
 
     @hookimpl
     def tillgate_describe_order(self, order_key: str) -> OrderDescription:
-        return OrderDescription(number=f"{self.number}-{order_key}", amount=Decimal("1.00"))
+        return OrderDescription(number=f"{self.number}-{order_key}", currency="USD", amount=Decimal("1.00"))
 
 
 def test_only_the_plugin_that_owns_an_order_is_asked(plug) -> None:  # type: ignore[no-untyped-def]

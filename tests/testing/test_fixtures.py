@@ -22,7 +22,7 @@ PAYS = """
     AMOUNT = "1.00"
 
     def order(reference):
-        return PaymentRequest(reference=reference, amount=AMOUNT, method="alipay", terminal="ONLINE",
+        return PaymentRequest(reference=reference, currency="USD", amount=AMOUNT, method="alipay", terminal="ONLINE",
                               ipn_url="https://shop.example/ipn", callback_url="https://shop.example/back")
 
     def test_pay(cassette, gateway_account, fresh_reference):

@@ -97,6 +97,7 @@ def signed(members: dict[str, Any]) -> dict[str, Any]:
 def order(reference: str, base_url: str = "https://shop.example", amount: str = "1.00") -> PaymentRequest:
     return PaymentRequest(
         reference=reference,
+        currency="USD",
         amount=amount,
         method="alipay",
         terminal="ONLINE",

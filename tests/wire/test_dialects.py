@@ -17,6 +17,7 @@ from tests.support import answered, credentials, envelope, found, payment, refun
 from tillgate import (
     EXAMPLES,
     REFERENCE,
+    V3,
     ConfigurationError,
     Dialect,
     Encoding,
@@ -32,6 +33,7 @@ from tillgate import (
 from tillgate.wire import exchange
 from tillgate.wire.dialects import DIALECTS
 from tillgate.wire.exchange import HttpRequest
+from tillgate.wire.methods import Method
 
 UNRECOGNISED = ("Success", "SUCCESS", " success", "paid", "refunded", "", "succes", "success\n", "\u0441uccess")
 
@@ -120,7 +122,7 @@ def test_the_defaults_of_the_unspecified_behaviour() -> None:
     assert REFERENCE.macros == ("amount", "status", "transactionNo", "reference")  # 10
     assert (REFERENCE.success_code, REFERENCE.not_found_code, REFERENCE.unknown_codes) == ("000100", "000022", frozenset({"000000"}))  # 12
     assert sorted(REFERENCE.refund_refusal_codes) == ["000010", "000020", "000021", "000022", "000023", "000030", "000040"]  # 12
-    assert REFERENCE.vendor_minimums == ()  # 17
+    assert {method.fault(Decimal("0.01"), "USD") for method in REFERENCE.methods} == {None}  # 17
     assert REFERENCE.expired_is_forgotten is False  # 19
     assert dataclasses.replace(EXAMPLES, name="reference", query_path=REFERENCE.query_path, refund_path=REFERENCE.refund_path) == REFERENCE
 
@@ -155,7 +157,7 @@ def test_unspecified_behaviour_12_the_code_tables_are_data() -> None:
 
 @pytest.mark.parametrize(("amount", "is_refused"), [("0.99", True), ("1.00", False), ("12.50", False)])
 def test_unspecified_behaviour_17_the_minimums_of_vendors_are_data(amount: str, is_refused: bool) -> None:
-    at = credentials(dialect=dataclasses.replace(REFERENCE, vendor_minimums=(("gcash", Decimal(50)), ("alipay", Decimal("1.00")))))
+    at = credentials(methods=[{"code": "gcash", "minimums": {"USD": "50"}}, {"code": "alipay", "minimums": {"USD": "1.00"}}, "wechatpay"])
     if is_refused:
         with pytest.raises(InvalidRequest, match=r"below the least that alipay takes, 1\.00"):
             exchange.write_pay(at, payment(amount=amount))
@@ -184,9 +186,9 @@ def test_words_in_any_collection_make_the_same_dialect_which_can_be_hashed(words
 
 
 def test_what_was_given_as_a_list_can_be_hashed_and_is_no_list_any_more() -> None:
-    given: dict[str, Any] = {"macros": ["amount"], "vendor_minimums": [["alipay", Decimal(1)]]}
+    given: dict[str, Any] = {"macros": ["amount"], "methods": ["alipay"]}
     dialect = dataclasses.replace(REFERENCE, **given)
-    assert (dialect.macros, dialect.vendor_minimums) == (("amount",), (("alipay", Decimal(1)),))
+    assert (dialect.macros, dialect.methods) == (("amount",), (Method(code="alipay"),))
     assert hash(dialect)
 
 
@@ -216,20 +218,21 @@ def test_a_choice_as_text_is_that_choice() -> None:
         ("acknowledgement", b"success", "is not text"),
         ("pay_path", None, "is not a path"),
         ("expired_is_forgotten", "false", "is not True or False"),
-        ("vendor_minimums", {"alipay": Decimal(1)}, "is not pairs of vendor and least amount"),
-        ("vendor_minimums", (("alipay", 0.1),), "is not pairs of vendor and least amount"),
-        ("vendor_minimums", ("alipay", Decimal(1)), "is not pairs of vendor and least amount"),
+        ("methods", "alipay", "is not a list of payment methods"),
+        ("methods", ["alipay", "alipay"], "is listed twice"),
+        ("currencies", ["usd"], "is not the code of a currency"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_named_when_the_dialect_is_built(name: str, value: Any, says: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         dataclasses.replace(REFERENCE, **{name: value})
-    assert (caught.value.field, caught.value.value) == (name, value)
+    assert caught.value.field == name
+    assert caught.value.value in (value, *(value if isinstance(value, list) else ()))
     assert says in str(caught.value)
 
 
 def test_the_presets_are_found_by_name_and_frozen() -> None:
-    assert DIALECTS == {"reference": REFERENCE, "examples": EXAMPLES}
+    assert DIALECTS == {"reference": REFERENCE, "examples": EXAMPLES, "v3": V3}
     with pytest.raises(dataclasses.FrozenInstanceError):
         REFERENCE.encoding = Encoding.FORM  # type: ignore[misc]  # that is the point
     assert hash(REFERENCE) != hash(EXAMPLES)

@@ -269,7 +269,6 @@ def test_a_refund_that_the_gateway_calls_failed_was_refused() -> None:
 @pytest.mark.parametrize(
     "result",
     [
-        {"status": "pending"},
         {"status": "who knows"},
         {"status": "closed"},
         {"refundAmount": "2.49"},
@@ -277,7 +276,7 @@ def test_a_refund_that_the_gateway_calls_failed_was_refused() -> None:
         {"reference": "R-2"},
     ],
 )
-def test_a_refund_that_is_not_finished_or_about_something_else_is_unknown(result: dict[str, object]) -> None:
+def test_a_refund_in_unknown_words_or_about_something_else_is_unknown(result: dict[str, object]) -> None:
     with pytest.raises(OutcomeUnknown):
         READ["refund"](credentials(), refunded(**result))
 

@@ -37,10 +37,10 @@ NOT_AN_ADDRESS = (
 @pytest.mark.parametrize(
     ("field", "value", "remedy"),
     [
-        ("currency", "EUR", "the only currency is USD"),
-        ("currency", "usd", "the only currency is USD"),
-        ("currency", "", "the only currency is USD"),
-        ("currency", None, "the only currency is USD"),
+        ("currency", "XAU", "is not a currency of ISO 4217"),
+        ("currency", "usd", "is not a currency of ISO 4217"),
+        ("currency", "", "is not a currency of ISO 4217"),
+        ("currency", None, "is not a currency of ISO 4217"),
         ("amount", 0, "above zero"),
         ("amount", "-1", 'give text such as "12.50"'),
         ("amount", Decimal(-1), "above zero"),
@@ -50,12 +50,10 @@ NOT_AN_ADDRESS = (
         ("amount", "NaN", 'give text such as "12.50"'),
         ("amount", "1e3", 'give text such as "12.50"'),
         ("amount", "١٢", 'give text such as "12.50"'),
-        ("method", "stripe", "is not one of alipay, wechatpay"),
-        ("method", "ALIPAY", "is not one of"),
-        ("method", None, "is not one of"),
-        ("method", [], "is not one of"),
-        ("terminal", "online", "is not one of ONLINE, WAP, ANDROID, IOS"),
-        ("terminal", "", "is not one of"),
+        ("method", "ali pay", "is not a code such as alipay"),
+        ("method", None, "is not a code such as alipay"),
+        ("method", [], "is not a code such as alipay"),
+        ("terminal", "", "is not a code such as"),
         ("reference", "", "1 to 32 characters"),
         ("reference", "A" * 33, "1 to 32 characters"),
         ("reference", "A&B", "1 to 32 characters"),
@@ -105,7 +103,7 @@ def test_a_refund_that_breaks_the_interface_is_refused(field: str, value: Any) -
     assert (caught.value.field, caught.value.value) == (field, value)
 
 
-@pytest.mark.parametrize("field", ["reference", "amount", "method", "terminal", "ipn_url", "callback_url"])
+@pytest.mark.parametrize("field", ["reference", "amount", "currency", "method", "terminal", "ipn_url", "callback_url"])
 def test_a_required_field_that_is_missing_is_named(field: str) -> None:
     fields: dict[str, Any] = {name: getattr(payment(), name) for name in PaymentRequest.model_fields if name != field}
     with pytest.raises(InvalidRequest, match=f"{field} is missing") as caught:
@@ -215,7 +213,7 @@ def test_the_time_out_is_always_sent_and_120_minutes_unless_given() -> None:
 def test_a_refund_is_sent_with_its_fields() -> None:
     assert refund().parameters() == {"reference": REFERENCE, "amount": "2.50"}
     assert refund(ipn_url="https://shop.example/r").parameters()["ipnUrl"] == "https://shop.example/r"
-    assert refund(ipn_url=None) == RefundRequest(reference=REFERENCE, amount="2.5")
+    assert refund(ipn_url=None) == RefundRequest(reference=REFERENCE, currency="USD", amount="2.5")
 
 
 @pytest.mark.parametrize("message", [payment(goods_info=[Goods(goods_name="Tea")]), refund(), Goods(goods_name="Tea")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support import TOKEN, signature
 from tillgate import Notification, NotificationSignature, read_notification
+from tillgate.money import Money
 from tillgate.wire import signing
 from tillgate.wire.dialects import REFERENCE
 from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, confirms_refund
@@ -234,7 +234,7 @@ def test_reading_any_json_never_raises(value: object) -> None:
 def test_a_notification_says_that_a_refund_was_done_only_if_all_of_it_is_understood_and_says_so(
     evidence: dict[str, str], confirms: bool
 ) -> None:
-    assert confirms_refund(evidence, REFERENCE, "R-1", Decimal("1.00"), "301") is confirms
+    assert confirms_refund(evidence, REFERENCE, "R-1", Money("1.00", "USD"), "301") is confirms
 
 
 def test_a_parameter_that_a_proxy_added_to_the_address_forges_no_notification() -> None:

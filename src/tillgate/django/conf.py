@@ -14,7 +14,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from tillgate.account import Account
 from tillgate.errors import ConfigurationError
-from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES, PaymentMethod
+from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES
+from tillgate.wire.methods import CODE
 from tillgate.wire.urls import is_https, is_web_address, without_user
 
 __all__ = ["Settings", "get_settings"]
@@ -82,13 +83,15 @@ def _public_url(value: object) -> str:
     raise ConfigurationError("TILLGATE['PUBLIC_URL']", without_user(value), remedy)
 
 
-def _methods(value: object) -> tuple[PaymentMethod, ...]:
+def _methods(value: object) -> tuple[str, ...] | None:
+    if value is None:
+        return None
     if isinstance(value, list | tuple):
-        unknown = [method for method in value if method not in list(PaymentMethod)]
-        if not unknown and len(set(value)) == len(value):
-            return tuple(PaymentMethod(method) for method in value)
-        value = unknown or value
-    raise ConfigurationError("TILLGATE['PAYMENT_METHODS']", value, f"must be a list, without repeats, of: {', '.join(PaymentMethod)}")
+        wrong = [method for method in value if not isinstance(method, str) or not CODE.fullmatch(method)]
+        if not wrong and len(set(value)) == len(value):
+            return tuple(map(str, value))
+        value = wrong or value
+    raise ConfigurationError("TILLGATE['PAYMENT_METHODS']", value, 'must be a list of codes, without repeats, such as ["alipay", "paypal"]')
 
 
 _Minutes = Annotated[int, Field(ge=1, le=60 * 24 * 30)]
@@ -103,8 +106,8 @@ class Settings(BaseModel):
     """The accounts by alias; a payment stores the alias of its account. A plugin may supply more."""
     public_url: Annotated[str, BeforeValidator(_public_url)]
     """The shop's own address, at which the gateway and shoppers reach the pages of `tillgate.django.urls`."""
-    payment_methods: Annotated[tuple[PaymentMethod, ...], BeforeValidator(_methods)] = tuple(PaymentMethod)
-    """The payment methods that shoppers may choose, in display order."""
+    payment_methods: Annotated[tuple[str, ...] | None, BeforeValidator(_methods)] = None
+    """The payment methods that shoppers may choose, in display order; None for all that the account takes."""
     timeout_minutes: _Minutes = DEFAULT_TIMEOUT_MINUTES
     """How long the payment page stays open."""
     expiry_grace_minutes: Annotated[int, Field(ge=0, le=60 * 24)] = 10

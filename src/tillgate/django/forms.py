@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
 from django import forms
 from django.core.validators import MaxValueValidator
 from django.utils.translation import gettext_lazy as _
 
-from tillgate.django.conf import get_settings
+from tillgate.django.methods import choices_for
 from tillgate.django.models import MOST_DIGITS
-from tillgate.wire.messages import PaymentMethod, Terminal
+from tillgate.django.operations.accounts import find_account
+from tillgate.money import Money
+from tillgate.wire.methods import Terminal
 
-__all__ = ["METHOD_LABELS", "MethodForm", "RefundForm", "terminal_of"]
-
-METHOD_LABELS: Final = {
-    PaymentMethod.ALIPAY: "Alipay",
-    PaymentMethod.WECHATPAY: "WeChat Pay",
-    PaymentMethod.PAYPAL: "PayPal",
-    PaymentMethod.VENMO: "Venmo",
-    PaymentMethod.UNIONPAY: "UnionPay",
-    PaymentMethod.CREDITCARD: _("Credit or debit card"),
-    PaymentMethod.TRUEMONEY: "TrueMoney",
-    PaymentMethod.ALIPAY_HK: "AlipayHK",
-    PaymentMethod.TNG: "Touch 'n Go",
-    PaymentMethod.GCASH: "GCash",
-    PaymentMethod.DANA: "DANA",
-    PaymentMethod.KAKAOPAY: "KakaoPay",
-    PaymentMethod.BKASH: "bKash",
-    PaymentMethod.EASYPAISA: "Easypaisa",
-}
-"""The label of each payment method for shoppers."""
+__all__ = ["MethodForm", "RefundForm", "terminal_of"]
 
 
 class MethodForm(forms.Form):
@@ -39,13 +23,14 @@ class MethodForm(forms.Form):
 
     method = forms.ChoiceField(widget=forms.RadioSelect, label=_("How would you like to pay?"))
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, account: str = "default", price: Money | None = None, **options: Any) -> None:
+        """`account` is the name of the account, and `price` the order's: a method that cannot take it is left out."""
         super().__init__(*arguments, **options)
         field = self.fields["method"]
         assert isinstance(field, forms.ChoiceField)
-        field.choices = [(method.value, METHOD_LABELS[method]) for method in get_settings().payment_methods]
+        field.choices = [(one.code, one.label) for one in choices_for(find_account(account), price) if not one.problem]
         if field.choices:
-            self.initial.setdefault("method", get_settings().payment_methods[0].value)
+            self.initial.setdefault("method", field.choices[0][0])
 
 
 class RefundForm(forms.Form):

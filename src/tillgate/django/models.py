@@ -16,11 +16,12 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import models, router
 from django.utils.translation import gettext_lazy as _
 
+from tillgate import money
 from tillgate.account import Account
 from tillgate.django.review_text import message_of
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, Claim, OrderStatus, OutboxStatus, PaymentStatus, RefundStatus, ReviewStatus, claim_of
-from tillgate.wire import money
-from tillgate.wire.money import CURRENCY
+from tillgate.money import Money
+from tillgate.wire.references import new_reference
 
 __all__ = [
     "Heartbeat",
@@ -40,16 +41,24 @@ if apps.get_containing_app_config(__name__) is None:
     raise ImproperlyConfigured("Tillgate needs its Django app: put 'tillgate.django' into INSTALLED_APPS (it is missing).")
 
 MOST_DIGITS = 15
-"""Of an amount, two of them cents: every database keeps so many exactly, SQLite included."""
+"""Of an amount, with its decimals: every database keeps so many exactly, SQLite included."""
 
 
 _PERMISSIONS = ("view",)
 """Only operations add, change or delete rows. The actions of staff have permissions of their own."""
 
 
+_CENTS = Decimal("0.01")
+
+
 def new_key() -> str:
     """Return an unguessable key for an address: 192 random bits."""
     return secrets.token_urlsafe(24)
+
+
+def new_refund_id() -> str:
+    """Return a fresh name of a refund: two shops on one merchant account never choose the same."""
+    return new_reference("R")
 
 
 def _choices(statuses: type[Any]) -> list[tuple[str, str]]:
@@ -73,12 +82,19 @@ def database() -> str:
 
 
 class MoneyField(models.DecimalField):  # type: ignore[type-arg]  # generic only for the type checker
-    """US dollars with two decimals."""
+    """An amount of the payment's currency, with up to three decimals."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         options.setdefault("max_digits", MOST_DIGITS)
-        options.setdefault("decimal_places", 2)
+        options.setdefault("decimal_places", money.MOST_DECIMALS)
         super().__init__(*arguments, **options)
+
+    def from_db_value(self, value: Decimal | None, expression: object, connection: object) -> Decimal | None:
+        """Return a stored amount with two decimals where the third is zero: the currency's own decimals count when it is shown."""
+        if value is None:
+            return None
+        cents = value.quantize(_CENTS, context=money.EXACT)
+        return cents if cents == value else value
 
 
 class ExactField(models.CharField):  # type: ignore[type-arg]  # generic only for the type checker
@@ -146,7 +162,7 @@ class Payment(models.Model):
     method = models.CharField(max_length=32)
     terminal = models.CharField(max_length=16)
     amount = MoneyField()
-    currency = models.CharField(max_length=3, default=CURRENCY)
+    currency = models.CharField(max_length=3)
     description = models.CharField(max_length=255, blank=True)
     data = models.JSONField(default=dict, blank=True)
 
@@ -183,6 +199,11 @@ class Payment(models.Model):
         return self.reference
 
     @property
+    def money(self) -> Money:
+        """The amount with its currency."""
+        return Money(self.amount, self.currency)
+
+    @property
     def is_open(self) -> bool:
         """Whether it may still be paid in the ordinary course."""
         return self.status in OPEN_PAYMENT_STATUSES
@@ -201,6 +222,10 @@ class Refund(models.Model):
 
     payment = models.ForeignKey(Payment, models.PROTECT, related_name="refunds")
     notification_key = ExactField(max_length=32, unique=True, default=new_key)
+    refund_id = models.CharField(max_length=64, unique=True, default=new_refund_id)
+    """Our name of the refund at the gateway: the same however often it is sent or queried."""
+    refund_no = models.CharField(max_length=255, null=True, blank=True)  # null, since '' would be a number
+    """The gateway's number of the refund."""
     amount = MoneyField()
     status = models.CharField(max_length=16, choices=_choices(RefundStatus), default=RefundStatus.QUEUED.value)
     external = models.BooleanField(default=False)
@@ -223,6 +248,11 @@ class Refund(models.Model):
 
     def __str__(self) -> str:
         return f"{self.payment_id}/{self.pk}"
+
+    @property
+    def money(self) -> Money:
+        """The amount with the payment's currency."""
+        return Money(self.amount, self.payment.currency)
 
 
 class NotificationKind(models.TextChoices):

@@ -24,10 +24,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.http import require_http_methods, require_safe
 
-from tillgate import hooks
+from tillgate import hooks, money
 from tillgate.django import operations
 from tillgate.django.assets import ASSETS
-from tillgate.django.forms import METHOD_LABELS, MethodForm, terminal_of
+from tillgate.django.forms import MethodForm, terminal_of
+from tillgate.django.methods import label_of
 from tillgate.django.models import Payment
 from tillgate.django.operations.accounts import dialect_of
 from tillgate.django.operations.locking import database, without_atomic_requests
@@ -37,8 +38,6 @@ from tillgate.django.operations.values import payment_value
 from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
-from tillgate.wire import money
-from tillgate.wire.messages import PaymentMethod
 from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
 
 _log = logging.getLogger("tillgate")
@@ -152,7 +151,7 @@ def _waits(request: HttpRequest) -> int:
 
 
 def _method_label(payment: Payment) -> str:
-    return str(METHOD_LABELS.get(PaymentMethod(payment.method), payment.method))
+    return label_of(payment.method)
 
 
 def _tell_shop(payment: Payment) -> None:

@@ -6,6 +6,7 @@ replace the calls.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from tillgate.account import Account
@@ -17,27 +18,36 @@ from tillgate.hooks.manager import ADAPTER_NAME as _ADAPTER
 from tillgate.hooks.manager import build_plugin_manager, emit, plugin_manager
 from tillgate.hooks.manager import call_owner as call_owner  # for the app alone: these two are no public names
 from tillgate.hooks.manager import implements as implements
-from tillgate.hooks.values import Event, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
+from tillgate.hooks.values import Event, Hint, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
 from tillgate.lifecycle import PaymentStatus, RefundStatus
-from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
+from tillgate.wire.dialects import RefundOutcome
+from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, ReportedRefund, Transaction
+from tillgate.wire.methods import Method, read_methods
 
 __all__ = [
     "Event",
+    "Hint",
+    "Method",
     "Order",
     "OrderDescription",
     "PaidOutcome",
     "Payment",
     "PaymentStatus",
     "Refund",
+    "RefundOutcome",
     "RefundStatus",
     "RemoteEvent",
+    "ReportedRefund",
     "Review",
     "build_plugin_manager",
     "emit",
     "hookimpl",
     "pay",
+    "payment_methods",
     "plugin_manager",
     "query",
+    "query_refund",
+    "read_notification",
     "refund",
 ]
 
@@ -47,16 +57,64 @@ def pay(account: Account, request: PaymentRequest) -> CreatedPayment:
     return _moving_money(CreatedPayment, "pay", account, request)
 
 
-def query(account: Account, reference: str, *, deadline_seconds: float | None = None, attempts: int | None = None) -> Transaction:
-    """Query a transaction through the hooks, with the arguments and the errors of `Gateway.query`."""
+def query(
+    account: Account,
+    reference: str,
+    *,
+    transaction_no: str | None = None,
+    deadline_seconds: float | None = None,
+    attempts: int | None = None,
+) -> Transaction:
+    """Query a transaction through the hooks, with the arguments and the errors of `Gateway.query`.
+
+    `transaction_no` is the gateway's number of the payment, where it is known.
+    """
     answer = plugin_manager().hook.tillgate_query(
-        account=account, reference=reference, deadline_seconds=deadline_seconds, attempts=attempts
+        account=account, reference=reference, transaction_no=transaction_no, deadline_seconds=deadline_seconds, attempts=attempts
     )
     if not isinstance(answer, Transaction):
         raise ConfigurationError("tillgate_query", type(answer).__name__, _DROPPED.format("a Transaction"))
-    if fault := fault_in(account, answer):
-        raise ConfigurationError(f"tillgate_query of {_implementors('tillgate_query')}: {fault[0]}", fault[1], fault[2])
+    _check(account, "tillgate_query", answer)
     return answer
+
+
+def query_refund(account: Account, request: RefundRequest, refund_no: str | None = None) -> Refunded | None:
+    """Query a refund that was sent through the hooks; None where the gateway has no such query. Raises as `query` does."""
+    answer = plugin_manager().hook.tillgate_query_refund(account=account, request=request, refund_no=refund_no)
+    if answer is None:
+        return None
+    if not isinstance(answer, Refunded):
+        raise ConfigurationError("tillgate_query_refund", type(answer).__name__, _DROPPED.format("a Refunded or None"))
+    _check(account, "tillgate_query_refund", answer)
+    if answer.amount != request.amount:
+        name = f"tillgate_query_refund of {_implementors('tillgate_query_refund')}: amount"
+        raise ConfigurationError(name, answer.amount, f"must be the amount of the refund, {request.amount}")
+    return answer
+
+
+def payment_methods(account: Account) -> tuple[Method, ...]:
+    """Return the payment methods of an account, with their currencies and limits."""
+    answer = plugin_manager().hook.tillgate_payment_methods(account=account)
+    name = f"tillgate_payment_methods of {_implementors('tillgate_payment_methods')}"
+    if not isinstance(answer, Sequence) or not all(isinstance(one, Method) for one in answer):
+        raise ConfigurationError(name, type(answer).__name__, "must be a list of Method")
+    return read_methods(answer, name)
+
+
+def read_notification(account: Account, headers: Mapping[str, str], body: bytes) -> tuple[Hint, ...] | None:
+    """Return what a notification at the account's own address is about; None where no plugin reads it. Raises `SignatureMismatch`."""
+    answer = plugin_manager().hook.tillgate_read_notification(account=account, headers=headers, body=body)
+    if answer is None:
+        return None
+    if not isinstance(answer, Sequence) or not all(isinstance(one, Hint) for one in answer):
+        name = f"tillgate_read_notification of {_implementors('tillgate_read_notification')}"
+        raise ConfigurationError(name, type(answer).__name__, "must be a list of Hint")
+    return tuple(answer)
+
+
+def _check(account: Account, hook: str, answer: Transaction | Refunded) -> None:
+    if fault := fault_in(account, answer):
+        raise ConfigurationError(f"{hook} of {_implementors(hook)}: {fault[0]}", fault[1], fault[2])
 
 
 def refund(account: Account, request: RefundRequest) -> Refunded:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from tillgate.account import Account
 from tillgate.client import Gateway
 from tillgate.hooks.hookspecs import hookimpl
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
+from tillgate.wire.methods import Method
 
 __all__ = ["GatewayAdapter"]
 
@@ -29,10 +31,20 @@ class GatewayAdapter:
 
     @hookimpl
     def tillgate_query(self, account: Account, reference: str, deadline_seconds: float | None, attempts: int | None) -> Transaction:
-        """Query a transaction over HTTP."""
+        """Query a transaction over HTTP, by its reference."""
         return self._gateway(account).query(reference, deadline_seconds=deadline_seconds, attempts=attempts)
 
     @hookimpl
     def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded:
         """Refund over HTTP."""
         return self._gateway(account).refund(request)
+
+    @hookimpl
+    def tillgate_query_refund(self, account: Account, request: RefundRequest, refund_no: str | None) -> Refunded | None:
+        """Find a refund in the list that the answer to a query of its payment may have; None where there is no list."""
+        return self._gateway(account).query_refund(request, refund_no)
+
+    @hookimpl
+    def tillgate_payment_methods(self, account: Account) -> Sequence[Method]:
+        """Return the methods of the account, or else of its dialect."""
+        return account.taken_methods

@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any, Final
 
 from tillgate.account import Account
-from tillgate.wire.dialects import TransactionStatus
-from tillgate.wire.messages import CreatedPayment, Refunded, Transaction
+from tillgate.wire.dialects import RefundOutcome, TransactionStatus
+from tillgate.wire.messages import CreatedPayment, Refunded, ReportedRefund, Transaction
 from tillgate.wire.urls import is_https, is_web_address
 
 __all__ = ["LONGEST_NUMBER", "fault_in"]
@@ -30,6 +30,8 @@ _AMOUNT: Final[_Rule] = (
     "a finite Decimal or None",
     lambda value: value is None or (isinstance(value, Decimal) and value.is_finite()),
 )
+_EXACT_AMOUNT: Final[_Rule] = ("a finite Decimal", lambda value: isinstance(value, Decimal) and value.is_finite())
+_OUTCOME: Final[_Rule] = ("a RefundOutcome", lambda value: isinstance(value, RefundOutcome))
 _CURRENCY: Final = _text(10, may_be_none=True)
 _RAW: Final[_Rule] = ("a mapping", lambda value: isinstance(value, Mapping))
 _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
@@ -50,16 +52,28 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
         "currency": _CURRENCY,
         "settle_currency": _CURRENCY,
         "raw": _RAW,
+        "refunds": (
+            "a tuple of ReportedRefund or None",
+            lambda value: value is None or (isinstance(value, tuple) and all(isinstance(one, ReportedRefund) for one in value)),
+        ),
+    },
+    ReportedRefund: {
+        "amount": _EXACT_AMOUNT,
+        "refund_no": _text(LONGEST_NUMBER, may_be_none=True),
+        "refund_id": _text(LONGEST_NUMBER, may_be_none=True),
+        "outcome": _OUTCOME,
     },
     Refunded: {
         "reference": _text(64),
-        "amount": ("a finite Decimal", lambda value: isinstance(value, Decimal) and value.is_finite()),
+        "amount": _EXACT_AMOUNT,
         "ret_msg": ("text", lambda value: isinstance(value, str)),
+        "outcome": _OUTCOME,
+        "refund_no": _text(LONGEST_NUMBER, may_be_none=True),
     },
 }
 
 
-def fault_in(account: Account, value: CreatedPayment | Transaction | Refunded) -> tuple[str, str, str] | None:
+def fault_in(account: Account, value: CreatedPayment | Transaction | ReportedRefund | Refunded) -> tuple[str, str, str] | None:
     """Return the field, the value and the remedy of the first field that cannot be used, or None.
 
     The address of a payment page is shown by its beginning only: the rest holds its key (I11).
@@ -68,6 +82,10 @@ def fault_in(account: Account, value: CreatedPayment | Transaction | Refunded) -
         found = getattr(value, name)
         if not is_right(found):
             return name, repr(found)[:80], f"must be {wanted}"
+    if isinstance(value, Transaction):
+        faults = (fault_in(account, one) for one in value.refunds or ())
+        if fault := next(filter(None, faults), None):
+            return f"refunds: {fault[0]}", fault[1], fault[2]
     if isinstance(value, CreatedPayment):
         url = value.payment_url
         if not is_web_address(url) or not (account.sandbox or is_https(url)):

@@ -8,11 +8,14 @@ The docstrings are the reference of the hooks: `make reference` writes them into
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from pluggy import HookimplMarker, HookspecMarker
 
 from tillgate.account import Account
-from tillgate.hooks.values import Event, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
+from tillgate.hooks.values import Event, Hint, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
+from tillgate.wire.methods import Method
 
 hookspec = HookspecMarker("tillgate")
 hookimpl = HookimplMarker("tillgate")
@@ -31,12 +34,17 @@ def tillgate_pay(account: Account, request: PaymentRequest) -> CreatedPayment | 
 
 
 @hookspec(firstresult=True)
-def tillgate_query(account: Account, reference: str, deadline_seconds: float | None, attempts: int | None) -> Transaction | None:
-    """Query the payment of a reference at the gateway, and return its answer; None leaves the query to the next plugin.
+def tillgate_query(
+    account: Account, reference: str, transaction_no: str | None, deadline_seconds: float | None, attempts: int | None
+) -> Transaction | None:
+    """Query a payment at the gateway, and return its answer; None leaves the query to the next plugin.
 
-    Called by `tillgate.hooks.query` for every query, those of the doctor included. Raises as `Gateway.query` does: `OrderNotFound` when the
-    gateway knows of no such payment; any other error is inconclusive. A shopper or the gateway may be waiting: end the call within
-    `deadline_seconds`, and try at most `attempts` times. None stands for the account's own `deadline_seconds` and `query_attempts`.
+    Called by `tillgate.hooks.query` for every query, those of the doctor included. `transaction_no` is the gateway's number of the payment,
+    None where the answer with it was lost: then the gateway must find the payment by its reference. Raises as `Gateway.query` does:
+    `OrderNotFound` when the gateway knows of no such payment; any other error is inconclusive.
+
+    A shopper or the gateway may be waiting: end the call within `deadline_seconds`, and try at most `attempts` times. None stands for the
+    account's own `deadline_seconds` and `query_attempts`.
     """
 
 
@@ -45,7 +53,37 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded | None
     """Refund money at the gateway, and return the refund; None leaves it to the next plugin.
 
     Called by `tillgate.hooks.refund`, once for each refund. Raises as `Gateway.refund` does: `NotSent` or `Refused` when nothing was
-    refunded, and `OutcomeUnknown` when money may have been. A wrapper must never call twice. For threads see `tillgate_pay`.
+    refunded, and `OutcomeUnknown` when money may have been. A wrapper must never call twice. For threads see `tillgate_pay`. The request's
+    `refund_id` is the same however often a refund is sent or queried. A refund that the gateway has accepted and not finished is *pending*.
+    """
+
+
+@hookspec(firstresult=True)
+def tillgate_query_refund(account: Account, request: RefundRequest, refund_no: str | None) -> Refunded | None:
+    """Query a refund that was sent, and return it as it stands; None where the gateway has no such query, or leaves it to the next plugin.
+
+    Called by `tillgate.hooks.query_refund` for a pending refund, and for one of unknown outcome. `refund_no` is the gateway's number of the
+    refund, None where the answer with it was lost. The hook must change nothing. Raises `OrderNotFound` when the gateway knows of no such
+    refund; any other error is inconclusive.
+    """
+
+
+@hookspec(firstresult=True)
+def tillgate_payment_methods(account: Account) -> Sequence[Method] | None:
+    """Return the payment methods of an account with their currencies and limits; None leaves it to the next plugin.
+
+    Called by `tillgate.hooks.payment_methods` when a shopper chooses, so it must be quick. Without such a plugin the methods are those of
+    the account, or else of its dialect.
+    """
+
+
+@hookspec(firstresult=True)
+def tillgate_read_notification(account: Account, headers: Mapping[str, str], body: bytes) -> Sequence[Hint] | None:
+    """Verify a notification that came to the account's own address, and return what it is about; None leaves it to the next plugin.
+
+    Called by the Django app for the address of `tillgate.hooks.webhook_url`, one for each account. Raise `SignatureMismatch` when the
+    notification is not the gateway's. A hint names a payment by its reference or transaction number; Tillgate then queries the payment,
+    and believes only the answer.
     """
 
 
@@ -62,7 +100,7 @@ def tillgate_account(alias: str) -> Account | None:
 
 @hookspec(firstresult=True)
 def tillgate_describe_order(order_key: str) -> OrderDescription | None:
-    """Return an order's lines, its price in US dollars and whether it may be paid now; None when the shop does not know it.
+    """Return an order's lines, its price with its currency and whether it may be paid now; None when the shop does not know it.
 
     Called when a payment of the order is started and again when its money has come, both under the order's lock and inside a database
     transaction, so Tillgate sees that an order was edited or closed in between. After an error it is called again, and no money is lost.

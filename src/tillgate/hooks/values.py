@@ -12,21 +12,20 @@ from typing import Any
 from tillgate.errors import InvalidRequest
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 from tillgate.wire.messages import Goods
-from tillgate.wire.money import CURRENCY
 
-__all__ = ["Event", "Order", "OrderDescription", "PaidOutcome", "Payment", "Refund", "RemoteEvent", "Review"]
+__all__ = ["Event", "Hint", "Order", "OrderDescription", "PaidOutcome", "Payment", "Refund", "RemoteEvent", "Review"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderDescription:
-    """The payment details of an order: its text for the shopper, its price in dollars, and whether it may be paid now.
+    """The payment details of an order: its text for the shopper, its price with its currency, and whether it may be paid now.
 
     `not_payable_detail` is None for an order that may be paid, else a clause that a shopper understands, such as "it was cancelled".
     """
 
     number: str
     amount: Decimal
-    currency: str = CURRENCY
+    currency: str
     lines: tuple[Goods, ...] = ()
     description: str | None = None
     not_payable_detail: str | None = None
@@ -62,7 +61,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payment:
-    """One attempt to pay one order with one payment method. `amount` is in dollars; `data` is the plugin's own."""
+    """One attempt to pay one order with one payment method. `amount` is in `currency`; `data` is the plugin's own."""
 
     id: str
     order: Order
@@ -112,6 +111,14 @@ class RemoteEvent:
     payment: Payment | None = None
     refund: Refund | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """The payment that a gateway's notification is about, by its reference or by the gateway's number. It proves nothing."""
+
+    reference: str | None = None
+    transaction_no: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from tillgate.lifecycle.payment import OPEN_PAYMENT_STATUSES, PaymentStatus, mov
 from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, Claim, OpenReview, ReviewReason, claim_of
 from tillgate.wire.dialects import REFERENCE, Dialect, TransactionStatus
 from tillgate.wire.messages import Transaction
-from tillgate.wire.money import CURRENCY
 
 __all__ = [
     "Answer",
@@ -46,17 +45,21 @@ class PaymentFacts:
     status: PaymentStatus
     expires_at: datetime
     closes_at: datetime | None = None
-    currency: str = CURRENCY
+    currency: str
     transaction_no: str | None = None
     refunded: Decimal = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The gateway described the transaction. `asked_at` is the time of the query, which is before the answer."""
+    """The gateway described the transaction. `asked_at` is the time of the query, which is before the answer.
+
+    `settles_in_currency` is the dialect's: the settlement currency must be the payment's (unspecified behaviour 20).
+    """
 
     transaction: Transaction
     asked_at: datetime
+    settles_in_currency: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +122,7 @@ class Decision:
 def answer_of(outcome: Transaction | TillgateError, asked_at: datetime, dialect: Dialect = REFERENCE) -> Answer:
     """Return the outcome of a query, a value or an error, as an answer in the account's dialect."""
     if isinstance(outcome, Transaction):
-        return Found(transaction=outcome, asked_at=asked_at)
+        return Found(transaction=outcome, asked_at=asked_at, settles_in_currency=dialect.settle_currency_is_currency)
     if isinstance(outcome, OrderNotFound):
         return NotFound(asked_at=asked_at, expired_is_forgotten=dialect.expired_is_forgotten)
     return Inconclusive(detail=str(outcome), review=account_reason(outcome))
@@ -165,7 +168,7 @@ def interpret(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answer
     if isinstance(answer, NotFound):
         return _not_found(facts, answer)
     found = answer.transaction
-    if doubt := _contradiction(facts, found):
+    if doubt := _contradiction(facts, found, settles_in_currency=answer.settles_in_currency):
         return _held(facts, found, *doubt)
     said = found.status
     if said is TransactionStatus.PAID:
@@ -239,7 +242,9 @@ def _held(facts: PaymentFacts, found: Transaction, reason: ReviewReason, compare
     )
 
 
-def _contradiction(facts: PaymentFacts, found: Transaction) -> tuple[ReviewReason, dict[str, str], str] | None:
+def _contradiction(
+    facts: PaymentFacts, found: Transaction, *, settles_in_currency: bool
+) -> tuple[ReviewReason, dict[str, str], str] | None:
     """Return why an answer may not be applied, with the compared facts (I1; unspecified behaviour 5 and 20)."""
     paid = found.status is TransactionStatus.PAID
     if found.reference != facts.reference:
@@ -250,14 +255,15 @@ def _contradiction(facts: PaymentFacts, found: Transaction) -> tuple[ReviewReaso
         return ReviewReason.TRANSACTION_NO_MISMATCH, compared, detail
     if paid and not found.transaction_no:
         return ReviewReason.TRANSACTION_NO_MISSING, {}, "the gateway says paid without a transactionNo"
-    for name, currency in (("currency", found.currency), ("settleCurrency", found.settle_currency)):
+    currencies = {"currency": found.currency} | ({"settleCurrency": found.settle_currency} if settles_in_currency else {})
+    for name, currency in currencies.items():
         if currency != facts.currency and (paid or currency is not None):
             compared = {"field": name, "expected": facts.currency, "found": currency or ""}
             return ReviewReason.CURRENCY_MISMATCH, compared, f"the {name} is {currency or 'missing'} instead of {facts.currency}"
     if found.amount is None:
         return _without_amount(found) if paid else None
     if found.amount != facts.amount:
-        compared = {"expected": str(facts.amount), "found": str(found.amount)}
+        compared = {"expected": str(facts.amount), "found": str(found.amount), "currency": facts.currency}
         return ReviewReason.AMOUNT_MISMATCH, compared, f"the amount is {found.amount} instead of {facts.amount}"
     return None
 
@@ -267,7 +273,7 @@ def _without_amount(found: Transaction) -> tuple[ReviewReason, dict[str, str], s
     if given in (None, ""):
         return ReviewReason.AMOUNT_MISSING, {}, "the gateway says paid without an amount"
     shown = str(given)[:40]
-    return ReviewReason.AMOUNT_MISSING, {"found": shown}, f"the gateway says paid, and its amount {shown!r} is no amount of cents"
+    return ReviewReason.AMOUNT_MISSING, {"found": shown}, f"the gateway says paid, and its amount {shown!r} is no exact amount"
 
 
 def _to(facts: PaymentFacts, found: Transaction, status: PaymentStatus, detail: str) -> Decision:

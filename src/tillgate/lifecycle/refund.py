@@ -20,6 +20,8 @@ class RefundStatus(StrEnum):
     """The request may be on its way. After a crash the outcome is unknown."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    PENDING = "pending"
+    """The gateway has accepted the refund, and has not finished it."""
     UNKNOWN = "unknown"
     """The gateway may have refunded the money. Tillgate never sends it again (I6) and blocks its amount (I5)."""
 
@@ -29,14 +31,15 @@ _R = RefundStatus
 REFUND_TRANSITIONS: Final = table(
     {
         _R.QUEUED: {_R.SENDING, _R.FAILED},  # failed: staff withdrew it
-        _R.SENDING: {_R.SUCCEEDED, _R.FAILED, _R.UNKNOWN, _R.QUEUED},  # queued again: the request certainly did not leave
-        _R.UNKNOWN: {_R.SUCCEEDED, _R.FAILED},  # by a notification on the refund's own address, or by staff
+        _R.SENDING: {_R.PENDING, _R.SUCCEEDED, _R.FAILED, _R.UNKNOWN, _R.QUEUED},  # queued again: the request certainly did not leave
+        _R.PENDING: {_R.SUCCEEDED, _R.FAILED},  # by a query, a notification on the refund's own address, or staff
+        _R.UNKNOWN: {_R.PENDING, _R.SUCCEEDED, _R.FAILED},  # for the same reasons
         _R.SUCCEEDED: set(),
         _R.FAILED: set(),
     }
 )
 
-BOUND_REFUND_STATUSES: Final = frozenset({_R.QUEUED, _R.SENDING, _R.UNKNOWN, _R.SUCCEEDED})
+BOUND_REFUND_STATUSES: Final = frozenset({_R.QUEUED, _R.SENDING, _R.PENDING, _R.UNKNOWN, _R.SUCCEEDED})
 """Statuses in which a refund takes or may take its amount. These refunds never exceed the paid amount (I5)."""
 
 
@@ -48,7 +51,7 @@ def move_refund(old: RefundStatus, new: RefundStatus) -> RefundStatus:
 def decide_refund(outcome: Refunded | TillgateError) -> RefundStatus:
     """Return the status of a *sending* refund after the attempt: *queued* if nothing left, *unknown* in doubt (unspecified 12, 14)."""
     if isinstance(outcome, Refunded):
-        return RefundStatus.SUCCEEDED
+        return RefundStatus(outcome.outcome.value)
     if isinstance(outcome, Refused | InvalidRequest):
         return RefundStatus.FAILED
     if isinstance(outcome, NotSent | ConfigurationError):

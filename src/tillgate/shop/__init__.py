@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from tillgate.wire import money
+from tillgate import money
 
 if TYPE_CHECKING:
     from tillgate.shop.accounts import Check, check_account, find_account

@@ -9,14 +9,14 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from tillgate.django import operations
-from tillgate.django.conf import get_settings
-from tillgate.django.forms import METHOD_LABELS
+from tillgate.django.methods import MethodChoice, choices_for
 from tillgate.django.models import Payment
 from tillgate.django.operations import StartOutcome, starting
+from tillgate.django.operations.accounts import find_account
 from tillgate.errors import TillgateError
+from tillgate.money import Money
 from tillgate.shop.states import PaymentState, find_payment
-from tillgate.wire.messages import Terminal
-from tillgate.wire.money import CURRENCY
+from tillgate.wire.methods import Terminal
 
 _log = logging.getLogger("tillgate")
 
@@ -34,19 +34,12 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MethodChoice:
-    """A payment method as a shopper chooses it: its code, its name in the active language, and the currencies that it takes."""
+def payment_methods(account: str = "default", price: Money | None = None) -> tuple[MethodChoice, ...]:
+    """Return the payment methods that the owner offers with an account, in the order of `TILLGATE["PAYMENT_METHODS"]`.
 
-    code: str
-    label: str
-    currencies: tuple[str, ...]
-
-
-def payment_methods() -> tuple[MethodChoice, ...]:
-    """Return the payment methods that the owner offers, in the order of `TILLGATE["PAYMENT_METHODS"]`."""
-    offered = get_settings().payment_methods
-    return tuple(MethodChoice(code=one.value, label=str(METHOD_LABELS[one]), currencies=(CURRENCY,)) for one in offered)
+    With the price of an order, a method that cannot take it has a `problem` for the shopper.
+    """
+    return choices_for(find_account(account), price)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,14 +12,13 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, F, Max, OuterRef, Prefetch, Q, QuerySet, prefetch_related_objects
 
-from tillgate import hooks
+from tillgate import hooks, money
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry, database
 from tillgate.django.operations.outbox import AGAIN
 from tillgate.django.operations.refunds import refundable_of
 from tillgate.django.operations.values import order_value, payment_value, refund_value
 from tillgate.django.staff.masking import Mask
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, OrderStatus, PaymentStatus, RefundStatus
-from tillgate.wire import money
 
 __all__ = [
     "OrderState",

@@ -14,7 +14,7 @@ from tillgate.django.forms import terminal_of as _terminal_of
 from tillgate.django.models import Payment, database
 from tillgate.django.operations.locking import InsideTransaction, outside_transactions, without_atomic_requests
 from tillgate.django.views import acknowledgement, open_to_all
-from tillgate.wire.messages import Terminal
+from tillgate.wire.methods import Terminal
 from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
 
 __all__ = [

@@ -12,7 +12,7 @@ A test that uses `cassette` and calls the gateway through `gateway_account` is r
     def test_a_payment_can_be_created(cassette, gateway_account, fresh_reference):
         with Gateway(gateway_account) as gateway:
             created = gateway.pay(
-                PaymentRequest(reference=fresh_reference("100017"), amount="12.50", method="alipay", terminal="ONLINE",
+                PaymentRequest(reference=fresh_reference("100017"), currency="USD", amount="12.50", method="alipay", terminal="ONLINE",
                                ipn_url="https://shop.example/ipn", callback_url="https://shop.example/back"))
         assert created.payment_url.startswith("http")
 

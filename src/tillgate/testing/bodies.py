@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
+from tillgate.money import WireNumber, json_decoder
 from tillgate.wire import signing
-from tillgate.wire.money import WireNumber, json_decoder
 
 
 def read_form(text: str) -> list[tuple[str, str]]:

@@ -17,10 +17,10 @@ from typing import Any, Final
 from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
 from tillgate.account import Account
+from tillgate.money import WireNumber
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.testing.bodies import named_like, places, read_form, read_json, signed_readings, write_json
 from tillgate.wire import signing
-from tillgate.wire.money import WireNumber
 
 REPLAY_BASE_URL: Final = "https://gateway.example"
 """The placeholder that replaces the gateway's address in every cassette."""

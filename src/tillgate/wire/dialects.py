@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
 from tillgate.errors import ConfigurationError
+from tillgate.wire.methods import Method, PaymentMethod, Terminal, read_currencies, read_methods, texts
 
-__all__ = ["DIALECTS", "EXAMPLES", "REFERENCE", "Dialect", "Encoding", "SignatureRule", "TransactionStatus"]
+__all__ = [
+    "DIALECTS",
+    "EXAMPLES",
+    "REFERENCE",
+    "V3",
+    "Dialect",
+    "Encoding",
+    "Method",
+    "RefundOutcome",
+    "SignatureRule",
+    "TransactionStatus",
+]
 
+_PAY_PARAMETERS: Final = (
+    "currency",
+    "amount",
+    "vendor",
+    "reference",
+    "terminal",
+    "ipnUrl",
+    "callbackUrl",
+    "timeout",
+    "description",
+    "goodsInfo",
+)
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+/?", re.ASCII)
 
 
@@ -45,6 +67,15 @@ class TransactionStatus(StrEnum):
     """A word that no dialect knows; its text is kept beside it."""
 
 
+class RefundOutcome(StrEnum):
+    """The gateway's answer about a refund. Only SUCCEEDED means that the money went back."""
+
+    SUCCEEDED = "succeeded"
+    PENDING = "pending"
+    """The gateway has accepted the refund, and has not finished it."""
+    FAILED = "failed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One gateway's reading of the unspecified behaviour. The comments give the rows of the table in docs/reference/dialect.md."""
@@ -67,8 +98,14 @@ class Dialect:
     unknown_codes: frozenset[str] = frozenset({"000000"})  # row 12
     rights_codes: frozenset[str] = frozenset({"000030"})  # row 12
     refund_refusal_codes: frozenset[str] = frozenset({"000010", "000020", "000021", "000022", "000023", "000030", "000040"})  # row 12
-    vendor_minimums: tuple[tuple[str, Decimal], ...] = ()  # row 17
     expired_is_forgotten: bool = False  # row 19
+    settle_currency_is_currency: bool = True  # row 20
+    currencies: tuple[str, ...] = ("USD",)  # row 20; Create payment
+    methods: tuple[Method, ...] = read_methods(tuple(PaymentMethod))  # row 17; Create payment
+    terminals: tuple[str, ...] = tuple(map(str, Terminal))  # Create payment
+    pay_parameters: tuple[str, ...] = _PAY_PARAMETERS
+    query_parameters: tuple[str, ...] = ("reference",)
+    refund_parameters: tuple[str, ...] = ("reference", "amount", "ipnUrl")
 
     def __post_init__(self) -> None:
         # A wrong value must fail here: later it would do harm without an error. A rule given as an unknown text would check
@@ -80,8 +117,9 @@ class Dialect:
             path = getattr(self, name)
             if not isinstance(path, str) or not _PATH.fullmatch(path):  # a path without its slash would run on from the host's name
                 raise ConfigurationError(name, path, "is not a path such as /online/v1/refund")
-        if not isinstance(self.expired_is_forgotten, bool):
-            raise ConfigurationError("expired_is_forgotten", self.expired_is_forgotten, "is not True or False")
+        for name in ("expired_is_forgotten", "settle_currency_is_currency"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigurationError(name, getattr(self, name), "is not True or False")
         for name, kind in _CHOICES.items():
             if getattr(self, name) not in list(kind):
                 raise ConfigurationError(name, getattr(self, name), f"is not one of: {', '.join(kind)}")
@@ -95,14 +133,20 @@ class Dialect:
             "rights_codes",
             "refund_refusal_codes",
         ):
-            object.__setattr__(self, name, frozenset(_texts(name, getattr(self, name))))
-        object.__setattr__(self, "macros", _texts("macros", self.macros))
-        object.__setattr__(self, "vendor_minimums", _minimums(self.vendor_minimums))
+            object.__setattr__(self, name, frozenset(texts(name, getattr(self, name))))
+        object.__setattr__(self, "currencies", read_currencies("currencies", self.currencies))
+        object.__setattr__(self, "methods", read_methods(self.methods))
+        for name in ("macros", "terminals", "pay_parameters", "query_parameters", "refund_parameters"):
+            object.__setattr__(self, name, texts(name, getattr(self, name)))
 
     def status(self, word: str) -> TransactionStatus:
         """Return the meaning of a status word; an unknown word is UNRECOGNISED and never paid (unspecified behaviour 6)."""
         known = {"paid": self.paid_words, "failed": self.failed_words, "closed": self.closed_words, "pending": self.pending_words}
         return TransactionStatus(next((status for status, words in known.items() if word in words), "unrecognised"))
+
+    def sends(self, operation: str, parameter: str) -> bool:
+        """Return whether requests of "pay", "query" or "refund" have a parameter."""
+        return parameter in getattr(self, f"{operation}_parameters")
 
 
 _CHOICES: Final[dict[str, type[StrEnum]]] = {
@@ -110,22 +154,6 @@ _CHOICES: Final[dict[str, type[StrEnum]]] = {
     "answer_signature": SignatureRule,
     "notification_signature": SignatureRule,
 }
-
-
-def _texts(name: str, given: object) -> tuple[str, ...]:
-    if isinstance(given, Collection) and not isinstance(given, str | Mapping) and all(isinstance(text, str) for text in given):
-        return tuple(given)
-    raise ConfigurationError(name, given, 'is not a collection of texts, such as {"success"}')
-
-
-def _minimums(given: object) -> tuple[tuple[str, Decimal], ...]:
-    try:
-        pairs = tuple((vendor, least) for vendor, least in given)  # type: ignore[attr-defined]  # any object may arrive here
-    except (TypeError, ValueError):
-        pairs = ((None, None),)
-    if all(isinstance(vendor, str) and isinstance(least, Decimal) for vendor, least in pairs):
-        return pairs
-    raise ConfigurationError("vendor_minimums", given, 'is not pairs of vendor and least amount, such as (("alipay", Decimal("0.10")),)')
 
 
 REFERENCE: Final = Dialect(name="reference")
@@ -139,5 +167,20 @@ EXAMPLES: Final = replace(
 )
 """The paths of the interface's request examples for query and refund (Endpoints, common rules)."""
 
-DIALECTS: Final = {dialect.name: dialect for dialect in (REFERENCE, EXAMPLES)}
+V3: Final = replace(
+    REFERENCE,
+    name="v3",
+    pay_path="/online/v3/secure-pay",
+    query_path="/app-data-search/v3/tran-query",
+    refund_path="/app-data-search/v3/refund",
+    settle_currency_is_currency=False,
+    currencies=("USD", "CNY", "PHP", "IDR", "KRW", "HKD", "GBP", "MYR", "THB", "EUR", "JPY"),
+    terminals=("ONLINE", "WAP", "YIP", "MWEB"),
+    pay_parameters=(*_PAY_PARAMETERS, "storeNo", "settleCurrency", "osType"),
+    query_parameters=("storeNo", "reference"),
+    refund_parameters=("storeNo", "reference", "refundAmount", "currency", "settleCurrency", "refundReference", "ipnUrl"),
+)
+"""Version 3 of the public service, as Yuansfer and Pockyt document it."""
+
+DIALECTS: Final = {dialect.name: dialect for dialect in (REFERENCE, EXAMPLES, V3)}
 """The presets by name, as an account names them."""

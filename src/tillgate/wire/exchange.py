@@ -13,11 +13,13 @@ from urllib.parse import urlencode
 
 from pydantic_core import to_json
 
+from tillgate import money
 from tillgate.errors import AnswerNotUnderstood, InvalidRequest, OrderNotFound, OutcomeUnknown, Refused, SignatureMismatch, WrongCredentials
-from tillgate.wire import money, references, signing
-from tillgate.wire.dialects import Dialect, Encoding, SignatureRule, TransactionStatus
-from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
-from tillgate.wire.money import WireNumber
+from tillgate.money import WireNumber
+from tillgate.wire import references, signing
+from tillgate.wire.dialects import Dialect, Encoding, RefundOutcome, SignatureRule, TransactionStatus
+from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, ReportedRefund, Transaction
+from tillgate.wire.methods import Method
 from tillgate.wire.texts import masked, storable
 from tillgate.wire.urls import is_https, is_web_address
 
@@ -26,6 +28,7 @@ __all__ = [
     "Credentials",
     "HttpAnswer",
     "HttpRequest",
+    "find_refund",
     "read_pay",
     "read_query",
     "read_refund",
@@ -37,6 +40,8 @@ __all__ = [
 LARGEST_ANSWER_BYTES: Final = 256 * 1024
 """An envelope is under 1 KB. Tillgate stops reading a longer answer at this bound."""
 
+_OS_TYPES: Final = {"WAP": "ANDROID"}
+"""The parameter that version 3 asks for beside a phone's browser; its payment page is the same for each."""
 _LONGEST_CODE = 40
 _LONGEST_WORD = 64
 _LONGEST_NUMBER = 255
@@ -52,6 +57,10 @@ class Credentials:
     token: str = field(repr=False)
     dialect: Dialect
     sandbox: bool
+    currencies: tuple[str, ...] = ()
+    methods: tuple[Method, ...] = ()
+    store_no: str = ""
+    settle_currency: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,10 +107,9 @@ def write_pay(credentials: Credentials, request: PaymentRequest) -> HttpRequest:
         raise InvalidRequest("request", type(request).__name__, "is not a PaymentRequest")
     _require_https(credentials, "ipn_url", request.ipn_url)
     _require_https(credentials, "callback_url", request.callback_url)
-    for vendor, minimum in credentials.dialect.vendor_minimums:
-        if vendor == request.method and request.amount < minimum:
-            raise InvalidRequest("amount", request.amount, f"is below the least that {vendor} takes, {minimum}")
-    return _write("pay", credentials, credentials.dialect.pay_path, request.reference, request.parameters())
+    _require_taken(credentials, request)
+    parameters = {**request.parameters(), "osType": _OS_TYPES.get(request.terminal, "")}
+    return _write("pay", credentials, credentials.dialect.pay_path, request.reference, parameters)
 
 
 def write_query(credentials: Credentials, reference: str) -> HttpRequest:
@@ -116,7 +124,29 @@ def write_refund(credentials: Credentials, request: RefundRequest) -> HttpReques
         raise InvalidRequest("request", type(request).__name__, "is not a RefundRequest")
     if request.ipn_url:
         _require_https(credentials, "ipn_url", request.ipn_url)
-    return _write("refund", credentials, credentials.dialect.refund_path, request.reference, request.parameters())
+    if request.currency not in credentials.currencies:
+        raise _not_taken(credentials, request.currency)
+    parameters = request.parameters()
+    parameters |= {"refundAmount": parameters["amount"], "currency": request.currency, "refundReference": request.refund_id or ""}
+    return _write("refund", credentials, credentials.dialect.refund_path, request.reference, parameters)
+
+
+def _require_taken(credentials: Credentials, request: PaymentRequest) -> None:
+    """Raise unless the account takes the currency, the method and the amount, and the dialect has the terminal."""
+    if request.currency not in credentials.currencies:
+        raise _not_taken(credentials, request.currency)
+    method = next((method for method in credentials.methods if method.code == request.method), None)
+    if method is None:
+        codes = ", ".join(method.code for method in credentials.methods)
+        raise InvalidRequest("method", request.method, f"is not one of the account's payment methods: {codes}")
+    if fault := method.fault(request.amount, request.currency):
+        raise InvalidRequest("amount", f"{request.currency} {request.amount}", f"cannot be paid so: {fault}")
+    if request.terminal not in credentials.dialect.terminals:
+        raise InvalidRequest("terminal", request.terminal, f"is not one of {', '.join(credentials.dialect.terminals)}")
+
+
+def _not_taken(credentials: Credentials, currency: str) -> InvalidRequest:
+    return InvalidRequest("currency", currency, f"is not one of the account's currencies: {', '.join(credentials.currencies)}")
 
 
 def _require_https(credentials: Credentials, name: str, url: str) -> None:
@@ -125,6 +155,10 @@ def _require_https(credentials: Credentials, name: str, url: str) -> None:
 
 
 def _write(operation: str, credentials: Credentials, path: str, reference: str, parameters: dict[str, str]) -> HttpRequest:
+    """Sign the parameters that the dialect knows and that are not empty (unspecified behaviour 1)."""
+    known = {**parameters, "storeNo": credentials.store_no, "settleCurrency": credentials.settle_currency}
+    sends = credentials.dialect.sends
+    parameters = {name: text for name, text in known.items() if text and sends(operation, name)}
     parameters["merchantNo"] = credentials.merchant_no
     parameters[signing.SIGNATURE] = signing.sign(parameters, credentials.token)
     if credentials.dialect.encoding is Encoding.JSON:
@@ -166,8 +200,7 @@ def read_refund(credentials: Credentials, request: RefundRequest, answer: HttpAn
     try:
         envelope = _read_envelope(credentials, answer, has_result=False)
         if _succeeded(credentials, envelope, answer):
-            _check_refund(credentials, request, envelope, answer)
-            return Refunded(reference=request.reference, amount=request.amount, ret_msg=envelope.ret_msg)
+            return _read_refunded(credentials, request, envelope, answer)
         if not (_denies_account(credentials, envelope, answer) or envelope.ret_code in credentials.dialect.refund_refusal_codes):
             raise AnswerNotUnderstood(f"ret_code {envelope.ret_code} ({envelope.ret_msg!r}) is not known to be a refusal", answer.status)
         raise _refusal(credentials, envelope, answer)
@@ -175,19 +208,50 @@ def read_refund(credentials: Credentials, request: RefundRequest, answer: HttpAn
         raise OutcomeUnknown("refund", request.reference, str(error), answer.status) from error
 
 
-def _check_refund(credentials: Credentials, request: RefundRequest, envelope: _Envelope, answer: HttpAnswer) -> None:
-    """Raise unless every fact in a refund's result agrees; v1 documents none, and newer versions send a status and the refund's amount."""
-    result = envelope.result
+def _read_refunded(credentials: Credentials, request: RefundRequest, envelope: _Envelope, answer: HttpAnswer) -> Refunded:
+    """Return the refund; raise unless every fact in its result agrees. v1 documents none, v3 sends a status and the refund's amount."""
+    result, outcome = envelope.result, RefundOutcome.SUCCEEDED
     word = _text(result, "status") or _text(result, "refundStatus")
-    if word is not None and (meaning := credentials.dialect.status(word)) is not TransactionStatus.PAID:
+    if word is not None:
+        meaning = credentials.dialect.status(word)
         if meaning is TransactionStatus.FAILED:
             raise Refused(envelope.ret_code, f"the refund's status is {word}", answer.status)
-        raise AnswerNotUnderstood(f"the refund's status is {word!r}: it is not finished", answer.status)
+        if meaning not in _REFUND_OUTCOMES:
+            raise AnswerNotUnderstood(f"the refund's status is {word!r}, which is not known", answer.status)
+        outcome = _REFUND_OUTCOMES[meaning]
     if _text(result, "reference") not in (None, request.reference):
         raise AnswerNotUnderstood(f"it is about the reference {str(result['reference'])[:40]!r} instead of {request.reference!r}")
+    if _text(result, "refundReference") not in (None, request.refund_id or ""):
+        raise AnswerNotUnderstood(f"it is about the refund {str(result['refundReference'])[:40]!r} instead of {request.refund_id!r}")
     given = result.get("refundAmount")
-    if given not in (None, "") and money.read_amount(given) != request.amount:
+    if given not in (None, "") and money.read_amount(given, request.currency) != request.amount:
         raise AnswerNotUnderstood(f"it refunds {str(given)[:40]!r} instead of {request.amount}")
+    return Refunded(
+        reference=request.reference,
+        amount=request.amount,
+        ret_msg=envelope.ret_msg,
+        outcome=outcome,
+        refund_no=_text(result, "refundTransactionNo", _LONGEST_NUMBER) or _text(result, "refundTransactionId", _LONGEST_NUMBER),
+    )
+
+
+def find_refund(found: Transaction, request: RefundRequest, refund_no: str | None) -> Refunded | None:
+    """Return the listed refund that bears the number or the id of a refund, or None."""
+    for one in found.refunds or ():
+        is_named = (refund_no is not None and one.refund_no == refund_no) or (request.refund_id and one.refund_id == request.refund_id)
+        if is_named and one.amount == request.amount:
+            message = f"the answer to the query lists it as {one.outcome}"
+            return Refunded(
+                reference=request.reference, amount=one.amount, ret_msg=message, outcome=one.outcome, refund_no=one.refund_no or refund_no
+            )
+    return None
+
+
+_REFUND_OUTCOMES: Final = {
+    TransactionStatus.PAID: RefundOutcome.SUCCEEDED,
+    TransactionStatus.PENDING: RefundOutcome.PENDING,
+    TransactionStatus.FAILED: RefundOutcome.FAILED,
+}
 
 
 def _succeeded(credentials: Credentials, envelope: _Envelope, answer: HttpAnswer) -> bool:
@@ -324,7 +388,7 @@ def _read_created(credentials: Credentials, request: PaymentRequest, result: Map
         transaction_no=_text(result, "transactionNo", _LONGEST_NUMBER) or "",
         payment_url=_text(result, "cashierUrl", _LONGEST_ADDRESS) or "",
         reference=_text(result, "reference") or "",
-        amount=money.read_amount(result.get("amount")),
+        amount=money.read_amount(result.get("amount"), request.currency),
         currency=_text(result, "currency"),
         settle_currency=_text(result, "settleCurrency"),
         raw=dict(result),
@@ -350,13 +414,39 @@ def _read_transaction(credentials: Credentials, reference: str, result: Mapping[
         raise AnswerNotUnderstood("status is missing")
     if _text(result, "reference") != reference:
         raise AnswerNotUnderstood(f"it is about the reference {str(result.get('reference'))[:40]!r} instead of {reference!r}")
+    currency = _text(result, "currency")
     return Transaction(
         reference=reference,
         status=credentials.dialect.status(word),
         status_text=word,
         transaction_no=_text(result, "transactionNo", _LONGEST_NUMBER),
-        amount=money.read_amount(result.get("amount")),  # unreadable is None: a paid answer is then held for review (row 5)
-        currency=_text(result, "currency"),
+        amount=money.read_amount(result.get("amount"), currency),  # unreadable is None: a paid answer is then held for review (row 5)
+        currency=currency,
         settle_currency=_text(result, "settleCurrency"),
         raw=dict(result),
+        refunds=_read_refunds(credentials, currency, result.get("refundInfo")),
     )
+
+
+def _read_refunds(credentials: Credentials, currency: str | None, listed: object) -> tuple[ReportedRefund, ...] | None:
+    """Return the refunds of a transaction, or None where the answer lists none or one of them cannot be read."""
+    if not isinstance(listed, list) or not listed:
+        return None
+    refunds = []
+    for one in listed:
+        amount = money.read_amount(one.get("refundAmount"), currency) if isinstance(one, Mapping) else None
+        if not amount:
+            return None
+        word = _text(one, "status") or _text(one, "refundStatus")
+        outcome = RefundOutcome.SUCCEEDED if word is None else _REFUND_OUTCOMES.get(credentials.dialect.status(word))
+        if outcome is None:
+            return None
+        refunds.append(
+            ReportedRefund(
+                amount=amount,
+                refund_no=_text(one, "refundTransactionNo", _LONGEST_NUMBER) or _text(one, "refundTransactionId", _LONGEST_NUMBER),
+                refund_id=_text(one, "refundReference", _LONGEST_NUMBER),
+                outcome=outcome,
+            )
+        )
+    return tuple(refunds)

@@ -6,78 +6,51 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo
 
+from tillgate import money
 from tillgate.errors import InvalidRequest
-from tillgate.wire import money, references
-from tillgate.wire.dialects import TransactionStatus
+from tillgate.wire import references
+from tillgate.wire.dialects import RefundOutcome, TransactionStatus
+from tillgate.wire.methods import CODE, PaymentMethod, Terminal
 from tillgate.wire.urls import is_web_address
 
 __all__ = [
     "DEFAULT_TIMEOUT_MINUTES",
     "CreatedPayment",
     "Goods",
-    "PaymentMethod",
     "PaymentRequest",
     "RefundRequest",
     "Refunded",
-    "Terminal",
+    "ReportedRefund",
     "Transaction",
 ]
 
 DEFAULT_TIMEOUT_MINUTES: Final = 120
 """The payment page's time-out if the request sets none (Limits)."""
 
+_LONGEST_NUMBER = 255
 _LONGEST_TIMEOUT_MINUTES = 60 * 24 * 30
 
 
-class PaymentMethod(StrEnum):
-    """The payment methods of the interface."""
-
-    ALIPAY = "alipay"
-    WECHATPAY = "wechatpay"
-    PAYPAL = "paypal"
-    VENMO = "venmo"
-    UNIONPAY = "unionpay"
-    CREDITCARD = "creditcard"
-    TRUEMONEY = "truemoney"
-    ALIPAY_HK = "alipay_hk"
-    TNG = "tng"
-    GCASH = "gcash"
-    DANA = "dana"
-    KAKAOPAY = "kakaopay"
-    BKASH = "bkash"
-    EASYPAISA = "easypaisa"
-
-
-class Terminal(StrEnum):
-    """The shopper's device: a desktop browser, a phone's browser, or an app."""
-
-    ONLINE = "ONLINE"
-    WAP = "WAP"
-    ANDROID = "ANDROID"
-    IOS = "IOS"
-
-
-def _one_of(kind: type[StrEnum], name: str) -> BeforeValidator:
-    members: dict[object, StrEnum] = {member.value: member for member in kind}
-
-    def check(value: object) -> StrEnum:
-        try:
-            return members[value]
-        except (KeyError, TypeError):
-            raise InvalidRequest(name, value, f"is not one of {', '.join(kind)}") from None
+def _code(name: str) -> BeforeValidator:
+    def check(value: object) -> str:
+        if isinstance(value, str) and CODE.fullmatch(value):
+            return str(value)
+        raise InvalidRequest(name, value, "is not a code such as alipay or ONLINE: 1 to 32 letters, digits, _ and -")
 
     return BeforeValidator(check)
 
 
-def _currency(value: object) -> str:
-    if value == money.CURRENCY:
-        return money.CURRENCY
-    raise InvalidRequest("currency", value, f"is not supported: the only currency is {money.CURRENCY}")
+def _optional_number(name: str) -> BeforeValidator:
+    def check(value: object) -> str | None:
+        if value is None or (isinstance(value, str) and 0 < len(value) <= _LONGEST_NUMBER and value.isprintable()):
+            return value
+        raise InvalidRequest(name, value, f"is not text of 1 to {_LONGEST_NUMBER} printable characters")
+
+    return BeforeValidator(check)
 
 
 def _address(name: str, *, optional: bool = False) -> BeforeValidator:
@@ -104,6 +77,11 @@ def _text(name: str) -> BeforeValidator:
         return value
 
     return BeforeValidator(check)
+
+
+def _amount(value: object, info: ValidationInfo) -> Decimal:
+    # The currency is checked before it; without one, its own error is the first.
+    return money.amount(value, info.data["currency"]) if "currency" in info.data else Decimal(0)
 
 
 def _timeout(value: object) -> int:
@@ -177,16 +155,17 @@ class Goods(_Message):
 class PaymentRequest(_Message):
     """Create payment (secure-pay): a request to pay an order with one payment method under a fresh reference.
 
-    `amount` is in US dollars, `timeout` in minutes. `ipn_url` and `callback_url` must be https unless the account is a sandbox.
+    `amount` has the decimals of its currency, `timeout` is in minutes. `ipn_url` and `callback_url` must be https unless the account is a
+    sandbox. The account decides which currencies, methods and terminals it takes.
     """
 
     reference: Annotated[str, BeforeValidator(references.reference)]
-    amount: Annotated[Decimal, BeforeValidator(money.amount)]
-    method: Annotated[PaymentMethod, _one_of(PaymentMethod, "method")]
-    terminal: Annotated[Terminal, _one_of(Terminal, "terminal")]
+    currency: Annotated[str, BeforeValidator(money.currency_code)]
+    amount: Annotated[Decimal, BeforeValidator(_amount)]
+    method: Annotated[str, _code("method")]
+    terminal: Annotated[str, _code("terminal")]
     ipn_url: Annotated[str, _address("ipn_url")]
     callback_url: Annotated[str, _address("callback_url")]
-    currency: Annotated[str, BeforeValidator(_currency)] = money.CURRENCY
     description: Annotated[str | None, _text("description")] = None
     timeout: Annotated[int, BeforeValidator(_timeout)] = DEFAULT_TIMEOUT_MINUTES
     goods_info: tuple[Goods, ...] = ()
@@ -198,11 +177,11 @@ class PaymentRequest(_Message):
             *,
             reference: str,
             amount: Decimal | str | int,
+            currency: str,
             method: PaymentMethod | str,
             terminal: Terminal | str,
             ipn_url: str,
             callback_url: str,
-            currency: str = money.CURRENCY,
             description: str | None = None,
             timeout: int | str = DEFAULT_TIMEOUT_MINUTES,
             goods_info: Sequence[Goods | Mapping[str, str]] = (),
@@ -212,10 +191,10 @@ class PaymentRequest(_Message):
         """Return the request's parameters as the signed and sent texts. Empty parameters are left out (unspecified behaviour 1)."""
         sent = {
             "currency": self.currency,
-            "amount": money.amount_text(self.amount),
-            "vendor": str(self.method),
+            "amount": money.amount_text(self.amount, self.currency),
+            "vendor": self.method,
             "reference": self.reference,
-            "terminal": str(self.terminal),
+            "terminal": self.terminal,
             "ipnUrl": self.ipn_url,
             "callbackUrl": self.callback_url,
             "timeout": str(self.timeout),
@@ -229,19 +208,35 @@ class PaymentRequest(_Message):
 
 
 class RefundRequest(_Message):
-    """Refund: refund part or all of a paid transaction. `amount` is in US dollars."""
+    """Refund: refund part or all of a paid transaction. `amount` has the decimals of its currency.
+
+    `transaction_no` is the gateway's number of the payment, and `refund_id` the merchant's own name of the refund, the same however often
+    the gateway is asked about it; a gateway that knows neither needs neither.
+    """
 
     reference: Annotated[str, BeforeValidator(references.any_reference)]
-    amount: Annotated[Decimal, BeforeValidator(money.amount)]
+    currency: Annotated[str, BeforeValidator(money.currency_code)]
+    amount: Annotated[Decimal, BeforeValidator(_amount)]
     ipn_url: Annotated[str | None, _address("ipn_url", optional=True)] = None
+    transaction_no: Annotated[str | None, _optional_number("transaction_no")] = None
+    refund_id: Annotated[str | None, _optional_number("refund_id")] = None
 
     if TYPE_CHECKING:
 
-        def __init__(self, *, reference: str, amount: Decimal | str | int, ipn_url: str | None = None) -> None: ...
+        def __init__(
+            self,
+            *,
+            reference: str,
+            amount: Decimal | str | int,
+            currency: str,
+            ipn_url: str | None = None,
+            transaction_no: str | None = None,
+            refund_id: str | None = None,
+        ) -> None: ...
 
     def parameters(self) -> dict[str, str]:
         """Return the request's parameters as the signed and sent texts."""
-        sent = {"reference": self.reference, "amount": money.amount_text(self.amount)}
+        sent = {"reference": self.reference, "amount": money.amount_text(self.amount, self.currency)}
         if self.ipn_url:
             sent["ipnUrl"] = self.ipn_url
         return sent
@@ -261,10 +256,21 @@ class CreatedPayment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedRefund:
+    """A refund that the gateway lists in its answer to a query: its own number of the refund and the merchant's, where it has them."""
+
+    amount: Decimal
+    refund_no: str | None = None
+    refund_id: str | None = None
+    outcome: RefundOutcome = RefundOutcome.SUCCEEDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
     """A transaction as the gateway reports it (Resources). A field that the gateway left out is None.
 
-    `status` is the meaning of the word `status_text`. `raw` is the result as it came, with exact numbers.
+    `status` is the meaning of the word `status_text`. `raw` is the result as it came, with exact numbers. `refunds` are all refunds of the
+    transaction, those that were made in the gateway's portal too; None where the gateway lists none.
     """
 
     reference: str
@@ -275,12 +281,18 @@ class Transaction:
     currency: str | None
     settle_currency: str | None
     raw: Mapping[str, Any] = field(repr=False)
+    refunds: tuple[ReportedRefund, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refunded:
-    """The gateway accepted the refund: "On success ret_code is 000100" (Refund; unspecified behaviour 14)."""
+    """The gateway's answer about a refund: "On success ret_code is 000100" (Refund; unspecified behaviour 14).
+
+    `refund_no` is the gateway's number of the refund, where it has one. A pending refund was accepted and is not finished.
+    """
 
     reference: str
     amount: Decimal
     ret_msg: str
+    outcome: RefundOutcome = RefundOutcome.SUCCEEDED
+    refund_no: str | None = None

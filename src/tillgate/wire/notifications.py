@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 from urllib.parse import parse_qsl
 
-from tillgate.wire import money, signing
+from tillgate import money
+from tillgate.money import Money, WireNumber, json_decoder
+from tillgate.wire import signing
 from tillgate.wire.dialects import Dialect, TransactionStatus
-from tillgate.wire.money import WireNumber, json_decoder
 from tillgate.wire.texts import storable
 
 __all__ = [
@@ -95,7 +95,7 @@ def read_notification(content_type: str = "", query: str = "", body: bytes = b""
 
 
 def confirms_refund(
-    evidence: Mapping[str, str], dialect: Dialect, reference: str, amount: Decimal | None = None, transaction_no: str | None = None
+    evidence: Mapping[str, str], dialect: Dialect, reference: str, refunded: Money | None = None, transaction_no: str | None = None
 ) -> bool:
     """Return whether a notification on a refund's own address proves that the refund is done (unspecified behaviour 14).
 
@@ -106,10 +106,13 @@ def confirms_refund(
     if any(value.lstrip().startswith(("{", "[")) for value in evidence.values()) or not evidence.keys().isdisjoint({NOT_READ, NOT_WHOLE}):
         return False
     expected: dict[str, object] = {"ret_code": dialect.success_code, "retCode": dialect.success_code, "reference": reference}
-    expected |= {"refundAmount": amount} if amount is not None else {}
+    expected |= {"refundAmount": refunded.amount, "currency": refunded.currency} if refunded is not None else {}
     expected |= {"transactionNo": transaction_no} if transaction_no is not None else {}
     for name, value in evidence.items():
-        if value and name in expected and (money.read_amount(value) if isinstance(expected[name], Decimal) else value) != expected[name]:
+        if not value or name not in expected:
+            continue
+        found = money.read_amount(value, refunded.currency) if refunded is not None and name == "refundAmount" else value
+        if found != expected[name]:
             return False
     words = {name: dialect.status(value) for name, value in evidence.items() if value}
     said = [word for name, word in words.items() if name in _STATUSES]

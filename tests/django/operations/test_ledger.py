@@ -243,7 +243,10 @@ def test_an_order_is_held_as_paid_until_all_of_its_payment_went_back() -> None:
 def test_what_the_shop_says_of_an_order_that_is_paid() -> None:
     one = payment()
     paid = ledger(one, paid_by=one)
-    unaware, waits = compare_with_shop(paid, None), compare_with_shop(paid, OrderDescription(number="7", amount=Decimal("9.99")))
+    unaware, waits = (
+        compare_with_shop(paid, None),
+        compare_with_shop(paid, OrderDescription(number="7", currency="USD", amount=Decimal("9.99"))),
+    )
     here = f"the order is paid: {SHOWN}"
     assert unaware
     assert waits
@@ -256,7 +259,10 @@ def test_what_the_shop_says_of_an_order_that_is_paid() -> None:
         "find out in the shop who took it back, and mark the order paid",
         "",
     )
-    assert compare_with_shop(paid, OrderDescription(number="7", amount=Decimal("9.99"), not_payable_detail="it is paid")) is None
+    assert (
+        compare_with_shop(paid, OrderDescription(number="7", currency="USD", amount=Decimal("9.99"), not_payable_detail="it is paid"))
+        is None
+    )
 
 
 # Our own books.

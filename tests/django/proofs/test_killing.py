@@ -125,7 +125,13 @@ def paid_at_the_gateway_alone(world: World, _: Payment) -> None:
         address = "https://shop.example/"
         gateway.pay(
             PaymentRequest(
-                reference=new_reference("S9"), amount="1.00", method="alipay", terminal="ONLINE", ipn_url=address, callback_url=address
+                reference=new_reference("S9"),
+                currency="USD",
+                amount="1.00",
+                method="alipay",
+                terminal="ONLINE",
+                ipn_url=address,
+                callback_url=address,
             )
         )
 

@@ -12,7 +12,7 @@ from django.db import connection
 from django.db.models import Max, Q, QuerySet
 
 from tests.proving.simulation.network import Network, Violated, key_of
-from tillgate import hooks
+from tillgate import hooks, money
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations.ledger import STATUS_OF_EVENT
 from tillgate.django.operations.locking import InsideTransaction
@@ -20,7 +20,6 @@ from tillgate.django.operations.reviews import ACCOUNT_REASONS
 from tillgate.sandbox.service import Service
 from tillgate.sandbox.transactions import Transaction
 from tillgate.testing.driver import ShopDriver
-from tillgate.wire import money
 
 __all__ = ["Judge", "Prepared", "Remembered"]
 

@@ -26,6 +26,7 @@ from django.urls import resolve, reverse
 from tests.proving.simulation.database import Interposed
 from tests.proving.simulation.judge import Prepared
 from tests.proving.simulation.network import NOTIFICATION_FAULTS, Violated, key_of
+from tillgate import money
 from tillgate.django import operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review
 from tillgate.django.operations import ReviewAction
@@ -38,7 +39,6 @@ from tillgate.sandbox.notifications import acknowledges
 from tillgate.sandbox.requests import Refusal
 from tillgate.testing.crashes import Crash
 from tillgate.testing.world import ShopIsDown
-from tillgate.wire import money
 
 if TYPE_CHECKING:
     from tests.proving.simulation.world import SimulatedWorld

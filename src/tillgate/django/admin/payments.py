@@ -17,9 +17,11 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from tillgate import money
 from tillgate.django import clock, operations
 from tillgate.django.admin.base import ReadOnlyAdmin, ValueFilter, need
-from tillgate.django.forms import METHOD_LABELS, RefundForm
+from tillgate.django.forms import RefundForm
+from tillgate.django.methods import label_of
 from tillgate.django.models import NOTHING, Order, Payment, Review
 from tillgate.django.operations.refunds import record_external_refund, refundable
 from tillgate.django.staff import words
@@ -38,7 +40,6 @@ from tillgate.django.staff.showing import (
 )
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
-from tillgate.wire import money
 
 _MOST_ORDERS_OF_A_KEY = 100
 
@@ -56,7 +57,8 @@ class _MethodFilter(ValueFilter):
     parameter_name = "method"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [(method.value, label) for method, label in METHOD_LABELS.items()]
+        used = Payment.objects.order_by("method").values_list("method", flat=True).distinct()
+        return [(code, label_of(code)) for code in used]
 
 
 class _PaymentList(ChangeList):

@@ -16,6 +16,7 @@ from django.urls import URLPattern, reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from tillgate import money
 from tillgate.django import operations
 from tillgate.django.admin.base import ReadOnlyAdmin, ValueFilter, need
 from tillgate.django.models import Refund, Review, TimelineEntry
@@ -25,7 +26,6 @@ from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE, row_id, staff_of, timeline_of
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import RefundStatus
-from tillgate.wire import money
 
 _ABOUT_REFUNDS = (ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND)
 """The actions that need the permission to refund as well."""

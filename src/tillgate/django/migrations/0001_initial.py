@@ -57,8 +57,8 @@ class Migration(migrations.Migration):
                 ("sandbox", models.BooleanField()),
                 ("method", models.CharField(max_length=32)),
                 ("terminal", models.CharField(max_length=16)),
-                ("amount", tillgate.django.models.MoneyField(decimal_places=2, max_digits=15)),
-                ("currency", models.CharField(default="USD", max_length=3)),
+                ("amount", tillgate.django.models.MoneyField(decimal_places=3, max_digits=15)),
+                ("currency", models.CharField(max_length=3)),
                 ("description", models.CharField(blank=True, max_length=255)),
                 ("data", models.JSONField(blank=True, default=dict)),
                 (
@@ -108,7 +108,9 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("notification_key", tillgate.django.models.ExactField(default=tillgate.django.models.new_key, max_length=32, unique=True)),
-                ("amount", tillgate.django.models.MoneyField(decimal_places=2, max_digits=15)),
+                ("refund_id", models.CharField(default=tillgate.django.models.new_refund_id, max_length=64, unique=True)),
+                ("refund_no", models.CharField(blank=True, max_length=255, null=True)),
+                ("amount", tillgate.django.models.MoneyField(decimal_places=3, max_digits=15)),
                 (
                     "status",
                     models.CharField(
@@ -117,6 +119,7 @@ class Migration(migrations.Migration):
                             ("sending", "sending"),
                             ("succeeded", "succeeded"),
                             ("failed", "failed"),
+                            ("pending", "pending"),
                             ("unknown", "unknown"),
                         ],
                         default="queued",

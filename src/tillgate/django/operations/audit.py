@@ -19,7 +19,7 @@ from typing import Any, Final
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from tillgate import hooks
+from tillgate import hooks, money
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations.bounds import Stop, TimeBudget
 from tillgate.django.operations.ledger import (
@@ -39,7 +39,6 @@ from tillgate.django.operations.payments import facts_of
 from tillgate.django.operations.polling import Ask, Asker
 from tillgate.django.operations.reviews import ACCOUNT_REASONS
 from tillgate.lifecycle import Answer, Found, Inconclusive, PaymentFacts, PaymentStatus, RefundStatus, ReviewReason
-from tillgate.wire import money
 from tillgate.wire.dialects import TransactionStatus
 
 __all__ = ["Audited", "audit"]

@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from tillgate import money
 from tillgate.django import clock
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
 from tillgate.django.operations.reviews import HELD_REASONS, ITSELF, open_reviews_of
@@ -32,7 +33,6 @@ from tillgate.lifecycle import (
     interpret,
     is_forgotten,
 )
-from tillgate.wire import money
 
 __all__ = [
     "STATUS_OF_EVENT",

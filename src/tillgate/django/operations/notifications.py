@@ -96,7 +96,7 @@ def receive_refund_notification(key: str, received: Received, method: str) -> Re
         raise CannotBeJudged(refund.payment.reference)
     signature = _signature(account, received)
     payment = refund.payment
-    says_done = confirms_refund(_bounded(received), account.dialect, payment.reference, refund.amount, payment.transaction_no)
+    says_done = confirms_refund(_bounded(received), account.dialect, payment.reference, refund.money, payment.transaction_no)
     confirms = says_done and signature is not NotificationSignature.FORGED
     with locked_order(refund.payment.order_id) as order:  # before the refund's own row, as everywhere
         rows = Refund.objects.filter(pk=refund.pk)
@@ -114,7 +114,7 @@ def receive_refund_notification(key: str, received: Received, method: str) -> Re
 def _tell_of_unjudged(refund: Refund) -> None:
     """Open a review about a notification that cannot be judged: gateways do not repeat theirs for ever."""
     payment = refund.payment
-    facts = {"case": "refund", "amount": refund.amount, "payment": payment.reference}
+    facts = {"case": "refund", "amount": refund.amount, "currency": payment.currency, "payment": payment.reference}
     with durable():
         open_review(ReviewReason.ACCOUNT_GONE, facts, "webhook", payment=payment, account=payment.account)
 

@@ -153,7 +153,9 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
     deadline_seconds, attempts = (_QUICK_SECONDS, 1) if quickly else (None, None)
     try:
         with network():
-            found = hooks.query(account, payment.reference, deadline_seconds=deadline_seconds, attempts=attempts)
+            found = hooks.query(
+                account, payment.reference, transaction_no=payment.transaction_no, deadline_seconds=deadline_seconds, attempts=attempts
+            )
         return answer_of(found, asked_at, account.dialect)
     except TillgateError as error:
         return answer_of(error, asked_at, account.dialect)

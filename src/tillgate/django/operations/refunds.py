@@ -12,10 +12,10 @@ from django.db import Error as DatabaseFault
 from django.db import transaction
 from django.db.models import QuerySet
 
-from tillgate import hooks
+from tillgate import hooks, money
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Refund, Review, new_key
+from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Refund, Review, new_key, new_refund_id
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.locking import (
     database,
@@ -31,7 +31,7 @@ from tillgate.django.operations.status import queue_event, write_status
 from tillgate.django.operations.timeline import record
 from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, TillgateError
 from tillgate.lifecycle import BOUND_REFUND_STATUSES, End, PaymentStatus, RefundStatus, ReviewReason, decide_refund, reasons
-from tillgate.wire import money
+from tillgate.money import Money
 from tillgate.wire.messages import Refunded, RefundRequest
 from tillgate.wire.texts import storable
 
@@ -131,8 +131,8 @@ def _queue(
     seen: int | None = None,
     about: Review | None = None,
 ) -> Refund:
-    exact = money.amount(amount)
-    order_id = Payment.objects.values_list("order_id", flat=True).get(pk=payment_id)
+    order_id, currency = Payment.objects.values_list("order_id", "currency").get(pk=payment_id)
+    exact = money.amount(amount, currency)
     with transaction.atomic(using=database()):
         order = Order.objects.select_for_update().get(pk=order_id)
         # Under locks, since the host's transaction may see an old snapshot where it reads without.
@@ -146,11 +146,14 @@ def _queue(
         _check_open(about)
         left = _left(payment, payment.refunds.select_for_update())
         if exact > left:
-            raise InvalidRequest("amount", exact, f"is more than the USD {left} that can still be refunded of {payment.reference}")
+            raise InvalidRequest(
+                "amount", exact, f"is more than the {Money(left, currency)} that can still be refunded of {payment.reference}"
+            )
         now = clock.now()
         queued = Refund(
             payment=payment,
             notification_key=new_key(),
+            refund_id=new_refund_id(),
             amount=exact,
             requested_by=staff[:150],
             reason=storable(reason)[:255],
@@ -161,7 +164,7 @@ def _queue(
         )
         queued.save(force_insert=True)
         actor = f"staff:{staff}" if staff else "shop"
-        record("refund.queued", order, actor, f"USD {exact}" + (f": {queued.reason}" if reason else ""), payment=payment, refund=queued)
+        record("refund.queued", order, actor, str(queued.money) + (f": {queued.reason}" if reason else ""), payment=payment, refund=queued)
     return queued
 
 
@@ -177,7 +180,7 @@ def _elsewhere(payment: Payment) -> QuerySet[Review]:
 def _check_seen(payment: Payment, seen: int | None) -> None:
     """Raise when there is a newer refund than the newest on the form."""
     if seen is not None and (newer := payment.refunds.filter(pk__gt=seen).first()):
-        raise RefundNotPossible(f"a refund of USD {newer.amount} of payment {payment.reference} was asked for in the meantime")
+        raise RefundNotPossible(f"a refund of {newer.money} of payment {payment.reference} was asked for in the meantime")
 
 
 def _check_open(about: Review | None) -> None:
@@ -227,6 +230,9 @@ def _send(claimed: Refund) -> Refunded | TillgateError:
         request = RefundRequest(
             reference=claimed.payment.reference,
             amount=claimed.amount,
+            currency=claimed.payment.currency,
+            transaction_no=claimed.payment.transaction_no,
+            refund_id=claimed.refund_id,
             ipn_url=get_settings().address("tillgate:refund-notification", claimed.notification_key),
         )
         if not _is_under_way(claimed):
@@ -269,7 +275,7 @@ def _claim(refund_id: int) -> Refund | None:
         changed = write_status(refund, RefundStatus.SENDING, clock.now())
         refund.due_at = refund.status_since + _LOST_AFTER
         refund.save(update_fields=[*changed, "due_at"])
-        record("refund.sending", order, "refund", f"USD {refund.amount}", payment=refund.payment, refund=refund)
+        record("refund.sending", order, "refund", str(refund.money), payment=refund.payment, refund=refund)
     return refund
 
 
@@ -319,7 +325,7 @@ def _settle_locked(
     pause = min(max(_SEND_AGAIN_AFTER, now - refund.created_at), _LONGEST_PAUSE)  # twice as long each time
     refund.due_at = now + pause if status is RefundStatus.QUEUED else None
     refund.save(update_fields=[*changed, "answer", "due_at"])
-    record(f"refund.{status}", order, actor, answer or f"USD {refund.amount}", payment=refund.payment, refund=refund)
+    record(f"refund.{status}", order, actor, answer or str(refund.money), payment=refund.payment, refund=refund)
     if was is RefundStatus.UNKNOWN:
         settle(Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_UNKNOWN), answer, staff)
     _tell_of_waiting(order, refund, answer)
@@ -350,7 +356,7 @@ def _conclude_refund(refund: Refund) -> None:
     """Resolve the reviews that a refund has ended."""
     staff = refund.requested_by or ITSELF
     if refund.reason == ReviewReason.OVERPAID:
-        settle(Review.objects.filter(payment=refund.payment, reason=ReviewReason.OVERPAID), f"USD {refund.amount} was refunded", staff)
+        settle(Review.objects.filter(payment=refund.payment, reason=ReviewReason.OVERPAID), f"{refund.money} was refunded", staff)
     # Behind two orders there may be the same money: refunded for another reason, it leaves the other order without.
     asked = {ReviewReason.DUPLICATE_TRANSACTION_NO} if refund.reason == ReviewReason.DUPLICATE_TRANSACTION_NO else set()
     _conclude_refunded(refund.payment, staff, _OVER_ONCE_REFUNDED | asked)
@@ -367,7 +373,11 @@ def _conclude_refunded(payment: Payment, staff: str, over: Collection[ReviewReas
     refunded_amount, order = payment.refunded_amount, payment.order
     if refunded_amount < payment.amount:
         return
-    settle(Review.objects.filter(payment=payment, reason__in=over), f"all of it was refunded: USD {refunded_amount:.2f}", staff)
+    settle(
+        Review.objects.filter(payment=payment, reason__in=over),
+        f"all of it was refunded: {Money(refunded_amount, payment.currency)}",
+        staff,
+    )
     if order.paid_by_id is None:
         order.unpaid_check_at = clock.now() + timedelta(minutes=get_settings().order_unpaid_after_minutes)
         order.save(update_fields=["unpaid_check_at"])
@@ -398,7 +408,7 @@ def _doubt_refusal(order: Order, refund: Refund, who: str, actor: str) -> None:
 
 def _raise(reason: ReviewReason, facts: Mapping[str, Any], actor: str, order: Order, refund: Refund) -> None:
     payment = refund.payment
-    facts = {"amount": refund.amount, "payment": payment.reference, **facts}
+    facts = {"amount": refund.amount, "currency": payment.currency, "payment": payment.reference, **facts}
     open_review(reason, facts, actor, order=order, payment=payment, refund=refund, account=payment.account)
 
 
@@ -426,8 +436,8 @@ def record_external_refund(
     `changed-after-paid`: each *failed* refund that was made after all is entered alone. `read` is the version of that review on the form,
     or empty without one: a review with other facts is not resolved.
     """
-    exact = money.amount(amount)
     payment = Payment.objects.get(pk=payment_id)
+    exact = money.amount(amount, payment.currency)
     with locked_order(payment.order_id) as order:
         payment = Payment.objects.get(pk=payment_id)
         payment.order = order
@@ -442,7 +452,9 @@ def record_external_refund(
         waiting = list(payment.refunds.filter(status=RefundStatus.QUEUED, confirmed=False).order_by("-pk"))
         most = money.total([left, *(refund.amount for refund in waiting)])
         if exact > most:
-            raise InvalidRequest("amount", exact, f"is more than the USD {most} that can still be refunded of {payment.reference}")
+            raise InvalidRequest(
+                "amount", exact, f"is more than the {Money(most, payment.currency)} that can still be refunded of {payment.reference}"
+            )
         for refund in waiting:
             if exact <= left:
                 break
@@ -461,9 +473,9 @@ def record_external_refund(
             status_since=now,
         )
         entered.save(force_insert=True)
-        record("refund.external", order, f"staff:{staff}", f"USD {exact} was refunded elsewhere", payment=payment, refund=entered)
+        record("refund.external", order, f"staff:{staff}", f"{entered.money} was refunded elsewhere", payment=payment, refund=entered)
         if review is not None:
-            resolve(review.pk, f"USD {exact} was refunded elsewhere", staff)
+            resolve(review.pk, f"{entered.money} was refunded elsewhere", staff)
         _conclude_refunded(payment, staff, _OVER_ONCE_REFUNDED | _ELSEWHERE_REASONS)
         _tell_shop(order, entered)
     deliver(order.pk)

@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, FilteredRelation, OuterRef, Q, QuerySet
 from django.utils.translation import gettext as _
 
-from tillgate import hooks
+from tillgate import hooks, money
 from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
@@ -43,9 +43,10 @@ from tillgate.lifecycle import (
     decide_creation,
     next_poll,
 )
+from tillgate.money import Money
 from tillgate.wire.macros import callback_url
-from tillgate.wire.messages import CreatedPayment, PaymentMethod, PaymentRequest, Terminal
-from tillgate.wire.money import CURRENCY
+from tillgate.wire.messages import CreatedPayment, PaymentRequest
+from tillgate.wire.methods import Terminal
 from tillgate.wire.references import new_reference
 
 __all__ = [
@@ -120,8 +121,9 @@ def start_payment(
     Raises `NotPayable`, `InvalidRequest` or `ConfigurationError` before any request is sent.
     """
     outside_transactions("start")
-    if method not in get_settings().payment_methods:
-        raise InvalidRequest("method", method, f"is not offered by this shop: {', '.join(get_settings().payment_methods)}")
+    offered = get_settings().payment_methods
+    if offered is not None and method not in offered:
+        raise InvalidRequest("method", method, f"is not offered by this shop: {', '.join(offered)}")
     order_id, siblings = _look_up(plugin, order_key)
     time_to_look = TimeBudget(lambda: False, _LOOKS_SECONDS)
     for sibling in siblings:
@@ -136,11 +138,12 @@ def start_payment(
     def begin(order: Order, *, is_new: bool) -> tuple[Payment, PaymentRequest | None]:
         description = _describe(order)
         amount = _payable_amount(order, description)
-        if not is_new and (duplicate := _duplicate(order, method, amount, account, chosen)):
+        _check_method(chosen, method, amount, description.currency)
+        if not is_new and (duplicate := _duplicate(order, method, Money(amount, description.currency), account, chosen)):
             return duplicate, None
-        payment, request = _new_payment(order, description, PaymentMethod(method), terminal, account, chosen, data or {})
+        payment, request = _new_payment(order, description, amount, method, terminal, account, chosen, data or {})
         payment.save(force_insert=True)
-        record("payment.created", order, actor, f"USD {payment.amount} with {method}", payment=payment)
+        record("payment.created", order, actor, f"{payment.money} with {method}", payment=payment)
         return payment, request
 
     payment, request = _under_lock(plugin, order_key, order_id, begin)
@@ -192,15 +195,25 @@ def _payable_amount(order: Order, description: hooks.OrderDescription) -> Decima
         raise NotPayable(_("the order is paid"))
     if description.not_payable_detail is not None:
         raise NotPayable(description.not_payable_detail)
-    if description.currency != CURRENCY:
-        detail = _("only %(ours)s can be paid, and the order is in %(currency)s")
-        raise NotPayable(detail % {"ours": CURRENCY, "currency": description.currency})
-    if description.amount >= 10 ** (MOST_DIGITS - 2):
+    amount = money.amount(description.amount, description.currency)
+    if amount >= 10 ** (MOST_DIGITS - money.MOST_DECIMALS):
         raise InvalidRequest("amount", description.amount, "is more than can be recorded exactly")
-    return description.amount
+    return amount
 
 
-def _duplicate(order: Order, method: str, amount: Decimal, alias: str, account: Account) -> Payment | None:
+def _check_method(account: Account, method: str, amount: Decimal, currency: str) -> None:
+    """Raise `NotPayable` unless the account takes an amount of a currency with a payment method."""
+    if currency not in account.taken_currencies:
+        detail = _("only %(ours)s can be paid, and the order is in %(currency)s")
+        raise NotPayable(detail % {"ours": ", ".join(account.taken_currencies), "currency": currency})
+    offered = {one.code: one for one in hooks.payment_methods(account)}
+    if method not in offered:
+        raise InvalidRequest("method", method, f"is not offered by the account: {', '.join(offered)}")
+    if offered[method].fault(amount, currency):
+        raise NotPayable(_("this amount cannot be paid with this payment method; please choose another"))
+
+
+def _duplicate(order: Order, method: str, amount: Money, alias: str, account: Account) -> Payment | None:
     """Return the payment that makes another one needless.
 
     That is a paid one with an undelivered event (I4), or else the open one from the first click of a double click.
@@ -214,7 +227,7 @@ def _duplicate(order: Order, method: str, amount: Decimal, alias: str, account: 
             if payment.is_untold and payment.refunded_amount < payment.amount:
                 return payment
             continue
-        if (payment.method, payment.amount, payment.account) != (method, amount, alias) or not is_made_by(payment, account):
+        if (payment.method, payment.money, payment.account) != (method, amount, alias) or not is_made_by(payment, account):
             continue
         if is_being_created(payment) or (is_page_live(payment) and not reported_paid([payment.pk])):
             return payment
@@ -284,7 +297,8 @@ def _hand_out(duplicate: Payment) -> Started:
 def _new_payment(
     order: Order,
     description: hooks.OrderDescription,
-    method: PaymentMethod,
+    amount: Decimal,
+    method: str,
     terminal: str,
     alias: str,
     account: Account,
@@ -302,9 +316,10 @@ def _new_payment(
         merchant_no=account.merchant_no,
         base_url=account.base_url,
         sandbox=account.sandbox,
-        method=method.value,
+        method=str(method),
         terminal=str(terminal),
-        amount=description.amount,
+        amount=amount,
+        currency=description.currency,
         description=(description.description or f"Order {description.number}")[:255],
         data=data,
         created_at=now,
@@ -315,7 +330,8 @@ def _new_payment(
     )
     request = PaymentRequest(
         reference=payment.reference,
-        amount=description.amount,
+        amount=amount,
+        currency=description.currency,
         method=method,
         terminal=terminal,
         ipn_url=settings.address("tillgate:payment-notification", payment.notification_key),
@@ -324,7 +340,6 @@ def _new_payment(
         timeout=settings.timeout_minutes,
         goods_info=description.lines,
     )
-    payment.amount = request.amount
     return payment, request
 
 

@@ -10,10 +10,9 @@ from django.utils.functional import Promise
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext_lazy as _
 
-from tillgate.django.forms import METHOD_LABELS
+from tillgate.django.methods import label_of
 from tillgate.django.operations.actions import ReviewAction
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
-from tillgate.wire.messages import PaymentMethod
 
 _ICONS: Final = {
     "plus": "M12 5v14M5 12h14",
@@ -148,7 +147,7 @@ def reason(stored: str) -> str:
 
 def method_name(stored: str) -> str:
     """Return the display of a payment method."""
-    return str(METHOD_LABELS[PaymentMethod(stored)]) if stored in set(PaymentMethod) else stored
+    return label_of(stored)
 
 
 def actor_of(stored: str) -> str:

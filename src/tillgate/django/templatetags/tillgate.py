@@ -8,10 +8,10 @@ from typing import Any
 from django import template
 from django.template.defaultfilters import floatformat
 
+from tillgate import money
 from tillgate.django.assets import asset_url
 from tillgate.django.forms import MethodForm
 from tillgate.django.tickets import pay_url
-from tillgate.wire import money
 
 register = template.Library()
 

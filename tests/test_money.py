@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import answered, created, credentials, envelope, found, payment
-from tillgate import AnswerNotUnderstood, InvalidRequest
-from tillgate.wire import exchange, money
-from tillgate.wire.money import WireNumber
+from tillgate import AnswerNotUnderstood, InvalidRequest, money
+from tillgate.money import WireNumber
+from tillgate.wire import exchange
 
 cents = st.integers(min_value=1, max_value=10**17 - 1)
 NOT_PLAIN = [
@@ -51,22 +51,22 @@ NOT_PLAIN = [
 @pytest.mark.parametrize("value", [0.1, 12.5, 1.0, float("nan"), float("inf"), -0.0])
 def test_a_float_never_becomes_money(value: float) -> None:
     with pytest.raises(InvalidRequest, match="never a float"):
-        money.amount(value)
-    assert money.read_amount(value) is None
+        money.amount(value, "USD")
+    assert money.read_amount(value, "USD") is None
 
 
 @pytest.mark.parametrize("text", NOT_PLAIN)
 def test_text_that_is_not_plainly_an_amount_is_refused_and_not_read(text: str) -> None:
     with pytest.raises(InvalidRequest, match="is not an amount") as caught:
-        money.amount(text)
+        money.amount(text, "USD")
     assert (caught.value.field, caught.value.value) == ("amount", text)
-    assert money.read_amount(text) is None
+    assert money.read_amount(text, "USD") is None
 
 
 @pytest.mark.parametrize("value", [0, "0", "0.00", Decimal(0), Decimal("-0.00"), -1, Decimal("-12.50")])
 def test_an_amount_to_send_is_above_zero(value: Any) -> None:
     with pytest.raises(InvalidRequest, match="is not above zero"):
-        money.amount(value)
+        money.amount(value, "USD")
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_an_amount_to_send_is_above_zero(value: Any) -> None:
 )
 def test_what_has_no_exact_cents_is_refused(value: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        money.amount(value)
+        money.amount(value, "USD")
     assert str(caught.value)
-    assert money.read_amount(value) is None
+    assert money.read_amount(value, "USD") is None
 
 
 @pytest.mark.parametrize(
@@ -113,19 +113,19 @@ def test_what_has_no_exact_cents_is_refused(value: Any) -> None:
     ],
 )
 def test_an_amount_is_sent_as_text_with_two_decimals(value: Any, text: str) -> None:
-    exact = money.amount(value)
+    exact = money.amount(value, "USD")
     assert type(exact) is Decimal
-    assert money.amount_text(exact) == text
+    assert money.amount_text(exact, "USD") == text
     assert payment(amount=value).parameters()["amount"] == text
 
 
 @given(cents)
 def test_every_amount_survives_the_way_out_and_back(number: int) -> None:
     exact = Decimal(number).scaleb(-2)
-    text = money.amount_text(money.amount(exact))
-    assert money.read_amount(text) == exact == money.amount(text)
-    assert money.read_amount(WireNumber(text)) == exact
-    assert money.amount_text(money.amount(text)) == text
+    text = money.amount_text(money.amount(exact, "USD"), "USD")
+    assert money.read_amount(text, "USD") == exact == money.amount(text, "USD")
+    assert money.read_amount(WireNumber(text), "USD") == exact
+    assert money.amount_text(money.amount(text, "USD"), "USD") == text
 
 
 @pytest.mark.parametrize("number", ["1234567.89", "99999999999999.99", "1.10", "1.1", "0.07", "0.1", "12.5", "4.35", "1.005e2", "3"])
@@ -134,7 +134,7 @@ def test_a_json_number_is_read_as_exactly_that(number: str) -> None:
     answer = exchange.read_query(credentials(), found()["reference"], answered(body))
     assert answer.amount == Decimal(number)
     assert answer.amount is not None
-    assert money.amount_text(answer.amount) == f"{Decimal(number):.2f}"
+    assert money.amount_text(answer.amount, "USD") == f"{Decimal(number):.2f}"
     assert answer.raw["amount"].text == number, "a signature is computed over the text on the wire"
 
 
@@ -165,11 +165,11 @@ def test_an_amount_of_an_answer_that_cannot_be_read_is_none(amount: object) -> N
 
 
 def test_nothing_received_is_rounded_to_cents() -> None:
-    assert money.read_amount(WireNumber("12.500")) == Decimal("12.50")
-    assert money.read_amount("12.500") == Decimal("12.50")
-    assert money.read_amount(WireNumber("12.505")) is None
-    assert money.read_amount("12.505") is None
-    assert money.read_amount(WireNumber("12.4999999999999999999999999999999999999999999999")) is None
+    assert money.read_amount(WireNumber("12.500"), "USD") == Decimal("12.50")
+    assert money.read_amount("12.500", "USD") == Decimal("12.50")
+    assert money.read_amount(WireNumber("12.505"), "USD") is None
+    assert money.read_amount("12.505", "USD") is None
+    assert money.read_amount(WireNumber("12.4999999999999999999999999999999999999999999999"), "USD") is None
 
 
 @pytest.mark.parametrize("trap", [None, decimal.Inexact, decimal.Rounded, decimal.FloatOperation])
@@ -179,9 +179,11 @@ def test_the_decimal_context_of_the_host_program_changes_nothing(trap: type[deci
         context.rounding = decimal.ROUND_UP
         if trap:
             context.traps[trap] = True
-        assert money.amount("123456789012345.99") == money.amount(Decimal("123456789012345.99")) == Decimal("123456789012345.99")
-        assert money.read_amount(WireNumber("99999999999999.99")) == Decimal("99999999999999.99")
-        assert money.amount_text(Decimal("123456789012345.99")) == "123456789012345.99"
+        assert (
+            money.amount("123456789012345.99", "USD") == money.amount(Decimal("123456789012345.99"), "USD") == Decimal("123456789012345.99")
+        )
+        assert money.read_amount(WireNumber("99999999999999.99"), "USD") == Decimal("99999999999999.99")
+        assert money.amount_text(Decimal("123456789012345.99"), "USD") == "123456789012345.99"
         assert money.total([Decimal("123456789012345.99"), Decimal("0.01")]) == Decimal("123456789012346.00")
         assert money.left_of(Decimal("123456789012345.99"), [Decimal("1000.00"), Decimal("0.98")]) == Decimal("123456789011345.01")
         assert created()["amount"] == payment(amount="12.50").parameters()["amount"]
