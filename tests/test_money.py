@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support import answered, created, credentials, envelope, found, payment
 from tillgate import AnswerNotUnderstood, InvalidRequest, money
-from tillgate.money import WireNumber
+from tillgate.money import Money, WireNumber, format_money, read_localized
 from tillgate.wire import exchange
 
 cents = st.integers(min_value=1, max_value=10**17 - 1)
@@ -198,3 +198,81 @@ def test_the_total_of_nothing_is_no_money_and_what_is_left_may_be_below_it() -> 
 def test_a_wire_number_keeps_its_text_when_copied(duplicate: Any) -> None:
     number = duplicate(WireNumber("1.10"))
     assert (number, number.text, hash(number)) == (Decimal("1.1"), "1.10", hash(Decimal("1.1")))
+
+
+@pytest.mark.parametrize(
+    ("given", "currency", "text", "units"),
+    [
+        ("12.5", "USD", "USD 12.50", 1250),
+        (1250, "JPY", "JPY 1250", 1250),
+        ("1250.000", "KRW", "KRW 1250", 1250),
+        ("1.234", "KWD", "KWD 1.234", 1234),
+        ("1200.00", "HUF", "HUF 1200.00", 120000),  # ISO 4217 gives the forint two decimals; others give it none
+        ("0", "USD", "USD 0.00", 0),
+    ],
+)
+def test_money_has_the_decimals_of_its_currency(given: Any, currency: str, text: str, units: int) -> None:
+    money_of = Money(given, currency)
+    assert (str(money_of), money_of.minor_units) == (text, units)
+    assert Money.of_minor_units(units, currency) == money_of
+
+
+@pytest.mark.parametrize(
+    ("given", "currency", "field"),
+    [
+        ("12.505", "USD", "amount"),
+        ("1250.5", "JPY", "amount"),
+        ("1.2345", "KWD", "amount"),
+        (12.5, "USD", "amount"),
+        ("-1", "USD", "amount"),
+        ("1", "usd", "currency"),
+        ("1", "XAU", "currency"),
+        ("1", "RMB", "currency"),
+        ("1", "CLF", "currency"),
+        ("1", None, "currency"),
+    ],
+)
+def test_money_of_an_unknown_currency_or_with_too_many_decimals_is_refused(given: Any, currency: Any, field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Money(given, currency)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency", "language", "shown"),
+    [
+        ("1234.50", "USD", "en", "USD 1,234.50"),
+        ("1234.50", "EUR", "de", "1.234,50 EUR"),
+        ("1234.00", "JPY", "ja", "JPY 1,234"),
+        ("1.234", "KWD", "en", "KWD 1.234"),
+        ("12.505", "USD", "en", "USD 12.505"),  # refused when paid, and shown as it is
+        ("5.00", "USD", "xx-nowhere", "USD 5.00"),
+    ],
+)
+def test_an_amount_is_shown_in_the_language_of_its_reader(amount: str, currency: str, language: str, shown: str) -> None:
+    assert format_money(Decimal(amount), currency, language) == shown
+
+
+@pytest.mark.parametrize(
+    ("typed", "language", "meant"),
+    [
+        ("45,21", "de", "45.21"),
+        ("1.000", "de", "1000"),
+        ("1.000,50", "de", "1000.50"),
+        ("45.21", "de", "45.21"),
+        ("1,000.50", "en", "1000.50"),
+        (" 7 ", "en", "7"),
+        ("1 234,50", "fr", "1234.50"),
+    ],
+)
+def test_an_amount_is_read_as_its_writer_meant_it(typed: str, language: str, meant: str) -> None:
+    assert read_localized(typed, "USD", language) == Decimal(meant)
+
+
+@pytest.mark.parametrize(
+    ("typed", "language"),
+    [("45,21", "en"), ("1,00,00", "en"), ("", "en"), ("-1", "en"), ("12.505", "en"), ("zwei", "de")],
+)
+def test_an_amount_that_may_mean_two_things_is_refused(typed: str, language: str) -> None:
+    with pytest.raises(InvalidRequest):
+        read_localized(typed, "USD", language)

@@ -181,7 +181,7 @@ def test_an_order_that_cannot_be_paid_says_why(world: World) -> None:
 def test_an_order_is_shown_with_what_it_costs_also_where_that_cannot_be_paid(
     world: World, costs: dict[str, Any], shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    described = hooks.OrderDescription(**{"number": "7", **costs})
+    described = hooks.OrderDescription(**{"number": "7", "currency": "USD", **costs})
     monkeypatch.setattr(hooks, "call_owner", lambda *_, **__: described)
     assert shown in text_of(world.client.get(world.shop.pay_path(world.order())))
 

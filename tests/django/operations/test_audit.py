@@ -858,6 +858,7 @@ def paid_in_bulk(count: int, attempts: int = 1) -> None:
             method="alipay",
             terminal="ONLINE",
             amount="12.50",
+            currency="USD",
             status="paid" if attempt == attempts else "failed",
             transaction_no=f"{order.pk}-{attempt}",
             created_at=now + timedelta(microseconds=order.pk // 7),  # some at the same moment

@@ -39,7 +39,14 @@ def order(pk: int = 1, **fields: Any) -> Order:
 
 
 def payment(pk: int = 1, of: Order | None = None, **fields: Any) -> Payment:
-    known = {"reference": f"S{pk}", "amount": Decimal("12.50"), "status": "paid", "transaction_no": "3001", "account": "default"}
+    known = {
+        "reference": f"S{pk}",
+        "amount": Decimal("12.50"),
+        "currency": "USD",
+        "status": "paid",
+        "transaction_no": "3001",
+        "account": "default",
+    }
     times = {"created_at": NOW, "status_since": NOW, "expires_at": NOW + timedelta(hours=2), "next_poll_at": NOW + timedelta(hours=1)}
     return Payment(**{"pk": pk, "order": of or order(), **known, **times, **fields})
 

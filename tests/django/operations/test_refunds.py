@@ -428,7 +428,8 @@ def test_a_refund_is_sent_with_its_own_address_for_notifications(
     answering(monkeypatch, lambda request: sent.append(request) or failing(NotSent("refund", "x", "refused"))(request))  # type: ignore[func-returns-value]
     refund = operations.refund(payment.pk, "2.50")
     url = f"https://shop.example/payments/refund-notification/{refund.notification_key}/"
-    assert sent == [RefundRequest(reference=payment.reference, currency="USD", amount=Decimal("2.50"), ipn_url=url)]
+    about = {"transaction_no": payment.transaction_no, "refund_id": refund.refund_id}
+    assert sent == [RefundRequest(reference=payment.reference, currency="USD", amount=Decimal("2.50"), ipn_url=url, **about)]
 
 
 @pytest.mark.parametrize(

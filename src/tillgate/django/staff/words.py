@@ -70,6 +70,7 @@ EVENTS: Final[Mapping[str, Word]] = {
     "payment.answered-late": Word(_("The gateway answered after its notification"), "dot"),
     "refund.queued": Word(_("Refund requested"), "back", "wait"),
     "refund.sending": Word(_("Refund being sent"), "send", "wait"),
+    "refund.pending": Word(_("Refund accepted by the gateway"), "clock", "wait"),
     "refund.succeeded": Word(_("Money refunded"), "back", "good"),
     "refund.failed": Word(_("Refund not done"), "cross", "bad"),
     "refund.unknown": Word(_("Outcome of the refund unknown"), "question", "ask"),
