@@ -150,7 +150,7 @@ class Payment(models.Model):
     """The account that made the payment, where a notification's handling has found it already; never stored."""
 
     order = models.ForeignKey(Order, models.PROTECT, related_name="payments")
-    reference = models.CharField(max_length=32, unique=True)
+    reference = models.CharField(max_length=64, unique=True)
     notification_key = ExactField(max_length=32, unique=True, default=new_key)
     return_key = ExactField(max_length=32, unique=True, default=new_key)
 

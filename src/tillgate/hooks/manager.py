@@ -20,6 +20,7 @@ from tillgate.hooks.values import Event
 __all__ = [
     "ADAPTER_NAME",
     "ENTRY_POINT_GROUP",
+    "IMPORTED_NAME",
     "build_plugin_manager",
     "call_owner",
     "check_hooks",
@@ -30,11 +31,18 @@ __all__ = [
 
 ENTRY_POINT_GROUP: Final = "tillgate"
 ADAPTER_NAME: Final = "gateway"
+IMPORTED_NAME: Final = "imported"
 
 _HOOKS: Final = tuple(name for name in vars(hookspecs) if name.startswith("tillgate_"))
-_OF_ANY_PLUGIN: Final = frozenset({"tillgate_pay", "tillgate_query", "tillgate_refund", "tillgate_account", "tillgate_event"})
+_OF_ANY_PLUGIN: Final = frozenset(
+    f"tillgate_{name}" for name in ("pay", "query", "refund", "query_refund", "payment_methods", "read_notification", "account", "event")
+)
 """The hooks that do not concern an order of one plugin."""
 _log = logging.getLogger("tillgate")
+
+
+class _ImportedOrders:
+    """The owner of orders that were imported without a shop: it hears of nothing."""
 
 
 def build_plugin_manager(*plugins: object, entry_points: bool = True) -> pluggy.PluginManager:
@@ -45,6 +53,7 @@ def build_plugin_manager(*plugins: object, entry_points: bool = True) -> pluggy.
     manager = pluggy.PluginManager("tillgate")
     manager.add_hookspecs(hookspecs)
     manager.register(GatewayAdapter(), name=ADAPTER_NAME)
+    manager.register(_ImportedOrders(), name=IMPORTED_NAME)
     name = "?"
     try:
         for plugin in plugins:

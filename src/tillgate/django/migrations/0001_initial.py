@@ -48,7 +48,7 @@ class Migration(migrations.Migration):
             name="Payment",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("reference", models.CharField(max_length=32, unique=True)),
+                ("reference", models.CharField(max_length=64, unique=True)),
                 ("notification_key", tillgate.django.models.ExactField(default=tillgate.django.models.new_key, max_length=32, unique=True)),
                 ("return_key", tillgate.django.models.ExactField(default=tillgate.django.models.new_key, max_length=32, unique=True)),
                 ("account", models.CharField(max_length=128, verbose_name="account")),

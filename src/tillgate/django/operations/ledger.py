@@ -16,7 +16,7 @@ from tillgate import money
 from tillgate.django import clock
 from tillgate.django.models import NOTHING, Order, OutboxEvent, OutboxEventKind, Payment, Refund, Review
 from tillgate.django.operations.reviews import HELD_REASONS, ITSELF, open_reviews_of
-from tillgate.django.operations.timeline import ACCEPTED, FORCE_EXPIRE
+from tillgate.django.operations.timeline import ACCEPTED, FORCE_EXPIRE, IMPORTED
 from tillgate.hooks import OrderDescription, PaidOutcome
 from tillgate.lifecycle import (
     BOUND_REFUND_STATUSES,
@@ -111,6 +111,7 @@ _R: Final = RefundStatus
 STATUS_OF_EVENT: Final[Mapping[str, str]] = {
     **{f"payment.{status}": status.value for status in PaymentStatus},
     ACCEPTED: PaymentStatus.PAID.value,
+    IMPORTED: PaymentStatus.PAID.value,
     FORCE_EXPIRE: PaymentStatus.EXPIRED.value,
     **{f"refund.{status}": status.value for status in _R},
     "refund.external": _R.SUCCEEDED.value,

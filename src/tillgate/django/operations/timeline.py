@@ -12,12 +12,15 @@ from tillgate.django import clock
 from tillgate.django.models import Order, Payment, Refund, TimelineEntry
 from tillgate.django.operations.locking import database
 
-__all__ = ["ACCEPTED", "FORCE_EXPIRE", "record"]
+__all__ = ["ACCEPTED", "FORCE_EXPIRE", "IMPORTED", "record"]
 
 ACCEPTED: Final = "payment.accepted"
 """The event of a payment that staff accepted as paid with another amount."""
 FORCE_EXPIRE: Final = "payment.force-expired"
 """The event of a payment that staff, and no answer of the gateway, marked as expired."""
+
+IMPORTED: Final = "payment.imported"
+"""The event of a paid payment that another plugin has made."""
 
 _DEEPEST: Final = 20
 """The timeline keeps no deeper level of an answer."""
@@ -49,7 +52,7 @@ def record(
     entry.save(force_insert=True)
     fields: dict[str, object] = {"actor": actor, "message": message, "order": str(order), **(told or {})}
     if payment:
-        fields |= {"method": payment.method, "amount": str(payment.amount), "status": payment.status}
+        fields |= {"method": payment.method, "amount": str(payment.amount), "currency": payment.currency, "status": payment.status}
     if refund:
         fields |= {"refund": refund.pk, "refund_amount": str(refund.amount), "refund_status": refund.status}
     said = hooks.Event(name=event, at=at, reference=payment.reference if payment else None, fields=fields)

@@ -51,6 +51,7 @@ PAYMENT_STATUSES: Final[Mapping[str, Word]] = {
 REFUND_STATUSES: Final[Mapping[str, Word]] = {
     RefundStatus.QUEUED: Word(_("queued"), "clock", "wait"),
     RefundStatus.SENDING: Word(_("being sent"), "send", "wait"),
+    RefundStatus.PENDING: Word(_("accepted by the gateway"), "clock", "wait"),
     RefundStatus.SUCCEEDED: Word(_("refunded"), "check", "good"),
     RefundStatus.FAILED: Word(_("not refunded"), "cross", "bad"),
     RefundStatus.UNKNOWN: Word(_("unknown outcome"), "question", "ask"),
@@ -64,6 +65,7 @@ EVENTS: Final[Mapping[str, Word]] = {
     "payment.closed": Word(_("Payment closed"), "lock"),
     "payment.expired": Word(_("Payment expired"), "minus"),
     "payment.accepted": Word(_("Accepted as paid"), "check", "good"),
+    "payment.imported": Word(_("Imported as paid"), "check", "good"),
     "payment.force-expired": Word(_("Staff marked the payment as expired"), "minus"),
     "payment.identified": Word(_("Transaction number learnt"), "dot"),
     "payment.outcome-unknown": Word(_("Unknown whether the gateway created it"), "question", "ask"),
