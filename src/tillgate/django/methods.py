@@ -1,0 +1,78 @@
+"""The payment methods of a shop: those that an account takes, that the owner offers, and that can take an order's amount."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from tillgate import hooks
+from tillgate.account import Account
+from tillgate.django.conf import get_settings
+from tillgate.money import Money
+from tillgate.wire.methods import Method, PaymentMethod
+
+__all__ = ["MethodChoice", "choices_for", "label_of"]
+
+_LABELS: Final = {
+    PaymentMethod.ALIPAY: "Alipay",
+    PaymentMethod.WECHATPAY: "WeChat Pay",
+    PaymentMethod.PAYPAL: "PayPal",
+    PaymentMethod.VENMO: "Venmo",
+    PaymentMethod.UNIONPAY: "UnionPay",
+    PaymentMethod.CREDITCARD: gettext_lazy("Credit or debit card"),
+    PaymentMethod.TRUEMONEY: "TrueMoney",
+    PaymentMethod.ALIPAY_HK: "AlipayHK",
+    PaymentMethod.TNG: "Touch 'n Go",
+    PaymentMethod.GCASH: "GCash",
+    PaymentMethod.DANA: "DANA",
+    PaymentMethod.KAKAOPAY: "KakaoPay",
+    PaymentMethod.BKASH: "bKash",
+    PaymentMethod.EASYPAISA: "Easypaisa",
+}
+"""Tillgate's own names of payment methods for shoppers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodChoice:
+    """A payment method as a shopper chooses it: its code, its name in the active language, and the currencies that it takes.
+
+    `problem` says to the shopper why the method cannot take the order, and is empty where it can.
+    """
+
+    code: str
+    label: str
+    currencies: tuple[str, ...]
+    problem: str = ""
+
+
+def label_of(code: str, method: Method | None = None) -> str:
+    """Return the name of a payment method for shoppers: the gateway's own label, Tillgate's, or the code."""
+    return (method.label if method else "") or str(_LABELS.get(code, code))  # type: ignore[call-overload]  # StrEnum keys are texts
+
+
+def choices_for(account: Account, price: Money | None = None) -> tuple[MethodChoice, ...]:
+    """Return the payment methods that the owner offers and the account takes, in the order of `TILLGATE["PAYMENT_METHODS"]`.
+
+    With the price of an order, `problem` names why a method cannot take it.
+    """
+    taken = {method.code: method for method in hooks.payment_methods(account)}
+    offered = get_settings().payment_methods
+    codes = list(taken) if offered is None else [code for code in offered if code in taken]
+    return tuple(
+        MethodChoice(
+            code=code,
+            label=label_of(code, taken[code]),
+            currencies=taken[code].currencies or account.taken_currencies,
+            problem=_problem(account, taken[code], price) if price else "",
+        )
+        for code in codes
+    )
+
+
+def _problem(account: Account, method: Method, price: Money) -> str:
+    if price.currency not in (method.currencies or account.taken_currencies):
+        return _("not for orders in %(currency)s") % {"currency": price.currency}
+    return _("not for this amount") if method.fault(price.amount, price.currency) else ""
