@@ -18,6 +18,10 @@ from tillgate.wire.texts import described
 
 __all__ = ["Check", "examine"]
 
+_STORE = "storeno"
+_ANY_STORE = "1"
+"""The store of a probe for an account that names none: the answer shows whether the path exists."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
@@ -44,6 +48,8 @@ def _settings(configured: Configured) -> Iterator[Check]:
     yield Check(name="base_url", passed=True, finding=f"{account.base_url} ({sources['base_url']}); {kind}")
     yield Check(name="merchant_no", passed=True, finding=f"{account.merchant_no} ({sources['merchant_no']})")
     yield Check(name="token", passed=True, finding=f"set ({sources['token']}), not shown")
+    if account.store_no:
+        yield Check(name="store_no", passed=True, finding=f"{account.store_no} ({sources.get('store_no', 'settings')})")
     yield Check(
         name="dialect", passed=True, finding=f"{account.dialect.name}: {account.dialect.query_path}, {account.dialect.encoding} bodies"
     )
@@ -78,6 +84,11 @@ def _credentials(account: Account, query: Callable[[Account, str], Transaction])
             return failed(f"the account has no rights ({answer.ret_code} {answer.ret_msg!r}): check merchant_no, and its rights")
         return failed(f"the token does not fit the merchant number ({answer.ret_code} {answer.ret_msg!r}): check merchant_no and token")
     except Refused as answer:
+        if _STORE in answer.ret_msg.lower() and account.dialect.sends("query", "storeNo"):
+            return failed(
+                f"the merchant has no store {account.store_no} ({answer.ret_code} {answer.ret_msg!r}): "
+                "check store_no (--store-no, TILLGATE_STORE_NO), the number that the service issued"
+            )
         if answer.http_status == 404 and (preset := _preset_that_answers(account, query)):
             return failed(f"the gateway has no path {account.dialect.query_path}: set dialect to {preset!r}, whose paths it knows")
         return failed(f"the gateway refused a signed query with {answer.ret_code} {answer.ret_msg!r}: check merchant_no and token")
@@ -101,8 +112,11 @@ def _preset_that_answers(account: Account, query: Callable[[Account, str], Trans
     for name, dialect in DIALECTS.items():
         if dialect.query_path != account.dialect.query_path:
             with suppress(Exception):  # the first answer is the one to report
+                store_no = account.store_no or _ANY_STORE
+                other = account.model_copy(update={"dialect": dialect, "store_no": store_no, "currencies": (), "methods": ()})
                 try:
-                    query(account.model_copy(update={"dialect": dialect}), new_reference("DOCTOR"))
-                except OrderNotFound:
-                    return name
+                    query(other, new_reference("DOCTOR"))
+                except Refused as answer:  # with a code of its own: the gateway knows the path
+                    if answer.http_status != 404:
+                        return name
     return None
