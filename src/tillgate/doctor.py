@@ -11,6 +11,7 @@ from tillgate import hooks
 from tillgate.account import Account
 from tillgate.configuration import Configured
 from tillgate.errors import AnswerNotUnderstood, NotSent, OrderNotFound, OutcomeUnknown, Refused, TillgateError, WrongCredentials
+from tillgate.hooks.manager import IMPORTED_NAME
 from tillgate.wire.dialects import DIALECTS
 from tillgate.wire.messages import Transaction
 from tillgate.wire.references import new_reference
@@ -61,7 +62,7 @@ def _plugins() -> Check:
         plugins = [(name, plugin) for name, plugin in manager.list_name_plugin() if plugin]
     except TillgateError as error:
         return Check(name="plugins", passed=False, finding=str(error))
-    idle = [name for name, plugin in plugins if not manager.get_hookcallers(plugin)]
+    idle = [name for name, plugin in plugins if name != IMPORTED_NAME and not manager.get_hookcallers(plugin)]
     if idle:
         return Check(name="plugins", passed=False, finding=f"{', '.join(idle)} implements no hook: is @hookimpl missing?")
     return Check(name="plugins", passed=True, finding=", ".join(name for name, _ in plugins))
