@@ -41,7 +41,7 @@ LARGEST_ANSWER_BYTES: Final = 256 * 1024
 """An envelope is under 1 KB. Tillgate stops reading a longer answer at this bound."""
 
 _OS_TYPES: Final = {"WAP": "ANDROID", "MWEB": "ANDROID"}
-"""The osType that version 3 asks for beside a phone's browser: IOS or ANDROID. Its own SDK sends ANDROID for each phone that is no iPhone."""
+"""The osType that version 3 asks for beside a phone's browser: its SDK sends ANDROID for every phone but those of Apple."""
 _LONGEST_CODE = 40
 _LONGEST_WORD = 64
 _LONGEST_NUMBER = 255
