@@ -43,7 +43,7 @@ def test_a_plain_amount_is_read_exactly_with_the_decimals_of_its_currency(text: 
     assert units_of(text, currency) == units
 
 
-@given(st.integers(0, 10**15), currencies)
+@given(st.integers(0, 10**15 - 1), currencies)
 def test_writing_and_reading_give_the_same_amount(units: int, currency: str) -> None:
     assert units_of(text_of(units, currency), currency) == units
 

@@ -35,7 +35,7 @@ from tillgate.wire.dialects import DIALECTS
 from tillgate.wire.exchange import HttpRequest
 from tillgate.wire.methods import Method
 
-UNRECOGNISED = ("Success", "SUCCESS", " success", "paid", "refunded", "", "succes", "success\n", "\u0441uccess")
+UNRECOGNISED = ("Success", "SUCCESS", " success", "paid", "repaid", "", "succes", "success\n", "\u0441uccess")
 
 
 def written(dialect: Dialect) -> dict[str, HttpRequest]:
