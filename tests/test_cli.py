@@ -383,7 +383,13 @@ def test_sign_refuses_what_is_not_a_parameter(arguments: list[str]) -> None:
 
 
 def test_plugins_lists_the_adapter_and_its_hooks() -> None:
-    assert answer("plugins")["plugins"]["gateway"] == ["tillgate_pay", "tillgate_query", "tillgate_query_refund", "tillgate_refund"]
+    assert answer("plugins")["plugins"]["gateway"] == [
+        "tillgate_pay",
+        "tillgate_payment_methods",
+        "tillgate_query",
+        "tillgate_query_refund",
+        "tillgate_refund",
+    ]
     assert "tillgate_refund" in run("plugins").output
 
 
