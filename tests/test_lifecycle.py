@@ -23,6 +23,7 @@ from tillgate.lifecycle import (
     Found,
     IllegalTransition,
     Inconclusive,
+    KnownRefund,
     NotFound,
     PaymentFacts,
     PaymentStatus,
@@ -32,11 +33,13 @@ from tillgate.lifecycle import (
     decide_creation,
     decide_refund,
     interpret,
+    match_refunds,
     move_payment,
     move_refund,
+    next_refund_poll,
 )
 from tillgate.wire.dialects import REFERENCE, TransactionStatus
-from tillgate.wire.messages import CreatedPayment, Refunded, Transaction
+from tillgate.wire.messages import CreatedPayment, Refunded, ReportedRefund, Transaction
 
 
 def decide(facts: PaymentFacts, answer: Answer) -> Decision:
@@ -459,7 +462,18 @@ def test_a_query_refused_for_another_reason_blames_no_credentials(code: str) -> 
 def test_a_payment_we_gave_back_whole_may_be_called_anything() -> None:
     known = replace(FACTS, status=PaymentStatus.PAID, refunded=FACTS.amount)
     assert decide(known, found(said("refunded"))).review is None
-    assert decide(replace(known, refunded=Decimal("12.49")), found(said("refunded"))).review is ReviewReason.CHANGED_AFTER_PAID
+    assert decide(replace(known, refunded=Decimal("12.49")), found(said("closed"))).review is ReviewReason.CHANGED_AFTER_PAID
+
+
+def test_a_payment_of_which_a_part_went_back_may_be_called_refunded() -> None:
+    known, word = replace(FACTS, status=PaymentStatus.PAID), found(said("refunded"))
+    assert decide(known, word).review is ReviewReason.CHANGED_AFTER_PAID
+    assert decide(replace(known, refunded=Decimal("2.50")), word).review is None
+
+
+def test_i1_money_that_came_and_went_unseen_is_not_paid() -> None:
+    decision = decide(FACTS, found(said("refunded")))
+    assert (decision.status, decision.is_in_order) == (FACTS.status, False)
 
 
 def test_an_open_payment_is_looked_at_after_5_15_30_60_120_300_seconds_then_every_ten_minutes_until_it_expires() -> None:
@@ -584,3 +598,43 @@ def test_i2_a_status_that_nobody_knows_is_not_in_order_though_there_is_time_to_l
     decision = decide(FACTS, found(said("settling"), NOW))
     assert (decision.review, decision.is_conclusive, decision.is_in_order) == (None, True, False)
     assert decide(FACTS, found(said("pending"), NOW)).is_in_order
+
+
+def known_refund(pk: int, amount: str, status: str = "unknown", **more: Any) -> KnownRefund:
+    return KnownRefund(id=pk, amount=Decimal(amount), status=RefundStatus(status), refund_id=f"R-{pk}", **more)
+
+
+def reported_refund(amount: str, refund_no: str | None = None, refund_id: str | None = None) -> ReportedRefund:
+    return ReportedRefund(amount=Decimal(amount), refund_no=refund_no, refund_id=refund_id)
+
+
+@pytest.mark.parametrize(
+    ("known", "reported", "pairs", "elsewhere"),
+    [
+        ([], [reported_refund("1.00")], [], 1),
+        ([known_refund(1, "1.00")], [reported_refund("1.00")], [1], 0),
+        ([known_refund(1, "1.00")], [reported_refund("1.00"), reported_refund("1.00")], [1], 1),
+        ([known_refund(1, "1.00")], [reported_refund("2.00")], [], 1),
+        ([known_refund(1, "1.00"), known_refund(2, "1.00")], [reported_refund("1.00", refund_id="R-2")], [2], 0),
+        ([known_refund(1, "1.00"), known_refund(2, "1.00", refund_no="77")], [reported_refund("1.00", "77")], [2], 0),
+        ([known_refund(1, "1.00")], [reported_refund("1.00", refund_id="SHOP-2")], [], 1),  # another system's refund of the same amount
+        ([known_refund(1, "1.00", "queued")], [reported_refund("1.00")], [], 1),  # it has not left yet
+        ([known_refund(1, "1.00", "failed")], [reported_refund("1.00")], [], 1),
+        ([known_refund(1, "1.00", "failed")], [reported_refund("1.00", refund_id="R-1")], [1], 0),
+        ([known_refund(1, "1.00", "succeeded", external=True)], [reported_refund("1.00", refund_id="SHOP-2")], [1], 0),
+    ],
+)
+def test_a_refund_in_the_gateways_list_is_ours_or_was_made_elsewhere(
+    known: list[KnownRefund], reported: list[ReportedRefund], pairs: list[int], elsewhere: int
+) -> None:
+    found_pairs, rest = match_refunds(known, reported)
+    assert ([here.id for here, _ in found_pairs], len(rest)) == (pairs, elsewhere)
+
+
+def test_an_unsettled_refund_is_asked_about_often_at_first_and_then_twice_a_day() -> None:
+    moment, pauses = NOW, []
+    for _ in range(8):
+        due = next_refund_poll(NOW, moment)
+        pauses.append((due - moment) / timedelta(minutes=1))
+        moment = due
+    assert pauses == [1, 4, 25, 30, 120, 180, 720, 720]

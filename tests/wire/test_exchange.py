@@ -365,7 +365,7 @@ def test_000022_under_400_means_that_there_is_no_such_order() -> None:
     assert (caught.value.ret_code, caught.value.ret_msg, caught.value.http_status) == ("000022", "order not found", 400)
 
 
-@pytest.mark.parametrize("word", ["refunded", "PAID", "\u6210\u529f", "success "])
+@pytest.mark.parametrize("word", ["repaid", "PAID", "\u6210\u529f", "success "])
 def test_an_unknown_status_survives_as_unrecognised_with_its_text(word: str) -> None:
     answer = READ["query"](credentials(), answered(envelope(found(status=word))))
     assert (answer.status, answer.status_text) == (TransactionStatus.UNRECOGNISED, word)

@@ -211,8 +211,16 @@ class Payment(models.Model):
     @property
     def refunded_amount(self) -> Decimal:
         """How much of it went back for certain."""
+        return self._refunds_in(RefundStatus.SUCCEEDED)
+
+    @property
+    def refunding_amount(self) -> Decimal:
+        """How much of it went back, or is accepted to go back."""
+        return self._refunds_in(RefundStatus.SUCCEEDED, RefundStatus.PENDING)
+
+    def _refunds_in(self, *statuses: RefundStatus) -> Decimal:
         # Added up here: SQLite adds as floats.
-        return money.total(self.refunds.filter(status=RefundStatus.SUCCEEDED).values_list("amount", flat=True))
+        return money.total(self.refunds.filter(status__in=statuses).values_list("amount", flat=True))
 
 
 class Refund(models.Model):

@@ -57,6 +57,10 @@ _SENTENCES: Final[Mapping[str, str | Promise]] = MappingProxyType(
             "Refund of USD %(amount)s of payment %(payment)s: nobody knows whether it went out (%(answer)s). "
             "It is never sent again by itself. Look at the gateway and say whether it was done."
         ),
+        _R.REFUND_LATE: gettext_lazy(
+            "Refund of USD %(amount)s of payment %(payment)s: the gateway has accepted it, and has not finished it for %(days)s days "
+            "(%(answer)s). Look at the gateway and say whether it was done."
+        ),
         _R.REFUND_NOT_SENT: gettext_lazy(
             "Refund of USD %(amount)s of payment %(payment)s: it could not be sent for %(hours)s hours (%(answer)s). "
             "It is tried again at least every hour."

@@ -37,7 +37,7 @@ class PaymentFacts:
     """The payment before the answer.
 
     The payment page times out at `closes_at`, and the grace after that ends at `expires_at`, which counts where `closes_at` is missing.
-    `refunded` is the amount that Tillgate has refunded.
+    `refunded` is the amount that Tillgate has refunded, or is refunding.
     """
 
     reference: str
@@ -135,7 +135,7 @@ def account_reason(error: BaseException) -> ReviewReason | None:
     return ReviewReason.WRONG_CREDENTIALS if isinstance(error, WrongCredentials) else None
 
 
-_MOVES_NOTHING: Final = frozenset({TransactionStatus.PAID, TransactionStatus.UNRECOGNISED})
+_MOVES_NOTHING: Final = frozenset({TransactionStatus.PAID, TransactionStatus.REFUNDED, TransactionStatus.UNRECOGNISED})
 """Words of the gateway by which no payment ends unpaid."""
 
 
@@ -174,12 +174,13 @@ def interpret(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answer
     if said is TransactionStatus.PAID:
         return _to(facts, found, PaymentStatus.PAID, "the gateway says that it is paid")
     if facts.status is PaymentStatus.PAID:
-        if facts.refunded >= facts.amount:  # any word may follow a full refund (unspecified behaviour 18)
+        is_explained = said is TransactionStatus.REFUNDED and (facts.refunded > 0 or found.refunds)
+        if is_explained or facts.refunded >= facts.amount:  # any word may follow a full refund (unspecified behaviour 18)
             return _to(facts, found, facts.status, f"it was refunded, and the gateway says {found.status_text!r}")
         detail = f"it was paid, and now the gateway says {found.status_text!r}"
         return replace(_to(facts, found, facts.status, detail), review=ReviewReason.CHANGED_AFTER_PAID, facts={"status": found.status_text})
     is_open, too_late = facts.status in OPEN_PAYMENT_STATUSES, answer.asked_at >= facts.expires_at
-    if said is TransactionStatus.UNRECOGNISED:
+    if said in (TransactionStatus.UNRECOGNISED, TransactionStatus.REFUNDED):  # of money that nobody saw come
         decision = replace(_to(facts, found, facts.status, _unrecognised(found)), is_understood=False)
         if not too_late and is_open:
             return decision

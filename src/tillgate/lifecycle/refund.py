@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
 from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, Refused, TillgateError
 from tillgate.lifecycle.machine import move, table
-from tillgate.wire.messages import Refunded
+from tillgate.wire.messages import Refunded, ReportedRefund
 
-__all__ = ["BOUND_REFUND_STATUSES", "REFUND_TRANSITIONS", "RefundStatus", "decide_refund", "move_refund"]
+__all__ = [
+    "BOUND_REFUND_STATUSES",
+    "REFUND_LATE_AFTER",
+    "REFUND_TRANSITIONS",
+    "UNSETTLED_REFUND_STATUSES",
+    "KnownRefund",
+    "RefundStatus",
+    "decide_refund",
+    "match_refunds",
+    "move_refund",
+    "next_refund_poll",
+]
 
 
 class RefundStatus(StrEnum):
@@ -41,6 +56,66 @@ REFUND_TRANSITIONS: Final = table(
 
 BOUND_REFUND_STATUSES: Final = frozenset({_R.QUEUED, _R.SENDING, _R.PENDING, _R.UNKNOWN, _R.SUCCEEDED})
 """Statuses in which a refund takes or may take its amount. These refunds never exceed the paid amount (I5)."""
+
+
+UNSETTLED_REFUND_STATUSES: Final = frozenset({_R.PENDING, _R.UNKNOWN})
+"""Statuses in which the gateway is asked what became of the refund."""
+
+REFUND_LATE_AFTER: Final = timedelta(days=7)
+"""A refund that is pending for longer opens a review."""
+
+_POLLS: Final = tuple(timedelta(minutes=after) for after in (1, 5, 30, 60, 180, 360))
+_POLL: Final = timedelta(hours=12)
+
+
+def next_refund_poll(since: datetime, now: datetime) -> datetime:
+    """Return when the gateway is asked next about a refund that is pending or unknown since a moment: often at first, then twice a day."""
+    return next((moment for after in _POLLS if (moment := since + after) > now), now + _POLL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRefund:
+    """A refund as Tillgate has it, to be found in the gateway's list."""
+
+    id: int
+    amount: Decimal
+    status: RefundStatus
+    refund_id: str
+    refund_no: str | None = None
+    external: bool = False
+
+
+def match_refunds(
+    known: Iterable[KnownRefund], reported: Iterable[ReportedRefund]
+) -> tuple[list[tuple[KnownRefund, ReportedRefund]], list[ReportedRefund]]:
+    """Find Tillgate's refunds in the gateway's list, and return the pairs and the reported refunds that were made elsewhere.
+
+    A refund is found by the gateway's number, then by its id, and at last by its amount: an answer may name neither. A refund that never
+    left is not looked for.
+    """
+    left, rest = [one for one in known if one.status is not RefundStatus.QUEUED], list(reported)
+    pairs = []
+    for is_same in (_same_number, _same_id, _same_amount):
+        for there in tuple(rest):
+            here = next((one for one in left if is_same(one, there)), None)
+            if here is not None:
+                pairs.append((here, there))
+                left.remove(here)
+                rest.remove(there)
+    return pairs, rest
+
+
+def _same_number(here: KnownRefund, there: ReportedRefund) -> bool:
+    return here.refund_no is not None and here.refund_no == there.refund_no
+
+
+def _same_id(here: KnownRefund, there: ReportedRefund) -> bool:
+    return here.refund_id == there.refund_id
+
+
+def _same_amount(here: KnownRefund, there: ReportedRefund) -> bool:
+    is_unnamed = here.refund_no is None and (there.refund_id is None or here.external)
+    return is_unnamed and here.amount == there.amount and here.status is not RefundStatus.FAILED
 
 
 def move_refund(old: RefundStatus, new: RefundStatus) -> RefundStatus:

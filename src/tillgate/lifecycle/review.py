@@ -87,6 +87,8 @@ class ReviewReason(StrEnum):
     REFUND_UNKNOWN = "refund-unknown"
     REFUND_CONTRADICTED = "refund-contradicted"
     """The gateway refused a refund, and then says that the refund is done."""
+    REFUND_LATE = "refund-late"
+    """The gateway has accepted a refund, and has not finished it for days."""
     REFUND_NOT_SENT = "refund-not-sent"
     """A refund has waited for hours, since no request could leave."""
     DELIVERY_FAILING = "delivery-failing"
@@ -103,9 +105,9 @@ class ReviewAction(StrEnum):
     REFUND = "refund"
     """Refund the payment; resolved when all of it is refunded (an overpaid order: when some of it is)."""
     REFUND_DONE = "refund-done"
-    """The refund of unknown outcome was done, as staff saw at the gateway."""
+    """The refund of unknown or late outcome was done, as staff saw at the gateway."""
     REFUND_NOT_DONE = "refund-not-done"
-    """The refund of unknown outcome was not done, as staff saw at the gateway."""
+    """The refund of unknown or late outcome was not done, as staff saw at the gateway."""
     WITHDRAW = "withdraw"
     """Withdraw a refund that waits to be sent."""
     RECORD_EXTERNAL_REFUND = "record-external-refund"
@@ -216,8 +218,11 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
         _R.UNDERPAID: _held(_HELD_UNAPPLIED, End.APPLIED),
         _R.OVERPAID: _held(_HELD),
         _R.DUPLICATE_TRANSACTION_NO: ReviewPolicy(scope=Scope.PAYMENT, actions=_HELD),
-        # The amount of these two stays blocked until staff decide, so staff cannot dismiss them.
+        # The amount of these three stays blocked until staff decide, so staff cannot dismiss them.
         _R.REFUND_UNKNOWN: ReviewPolicy(scope=Scope.REFUND, actions=(_A.REFUND_DONE, _A.REFUND_NOT_DONE), ends=frozenset({End.SUBJECT})),
+        _R.REFUND_LATE: ReviewPolicy(
+            scope=Scope.REFUND, actions=(_A.POLL, _A.REFUND_DONE, _A.REFUND_NOT_DONE), ends=frozenset({End.SUBJECT})
+        ),
         _R.REFUND_NOT_SENT: ReviewPolicy(scope=Scope.REFUND, actions=(_A.WITHDRAW,), ends=frozenset({End.SUBJECT})),
         _R.REFUND_CONTRADICTED: ReviewPolicy(scope=Scope.REFUND, actions=(_A.RECORD_EXTERNAL_REFUND, _A.DISMISS), blocks_refunds=True),
         _R.DELIVERY_FAILING: ReviewPolicy(scope=Scope.EVENT, actions=(_A.REDELIVER, _A.DISMISS), ends=frozenset({End.SUBJECT})),

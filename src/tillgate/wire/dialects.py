@@ -63,6 +63,8 @@ class TransactionStatus(StrEnum):
     PAID = "paid"
     FAILED = "failed"
     CLOSED = "closed"
+    REFUNDED = "refunded"
+    """It was paid, and some or all of it went back."""
     UNRECOGNISED = "unrecognised"
     """A word that no dialect knows; its text is kept beside it."""
 
@@ -89,6 +91,7 @@ class Dialect:
     failed_words: frozenset[str] = frozenset({"failed", "fail"})  # row 6
     closed_words: frozenset[str] = frozenset({"closed", "reversed", "cancelled", "expired"})  # row 6
     pending_words: frozenset[str] = frozenset({"pending", "init", "dealing"})  # row 6
+    refunded_words: frozenset[str] = frozenset({"refunded"})  # row 18
     answer_signature: SignatureRule = SignatureRule.CHECKED  # row 7
     notification_signature: SignatureRule = SignatureRule.CHECKED  # row 8
     acknowledgement: str = "success"  # row 9
@@ -129,6 +132,7 @@ class Dialect:
             "failed_words",
             "closed_words",
             "pending_words",
+            "refunded_words",
             "unknown_codes",
             "rights_codes",
             "refund_refusal_codes",
@@ -142,6 +146,7 @@ class Dialect:
     def status(self, word: str) -> TransactionStatus:
         """Return the meaning of a status word; an unknown word is UNRECOGNISED and never paid (unspecified behaviour 6)."""
         known = {"paid": self.paid_words, "failed": self.failed_words, "closed": self.closed_words, "pending": self.pending_words}
+        known["refunded"] = self.refunded_words
         return TransactionStatus(next((status for status, words in known.items() if word in words), "unrecognised"))
 
     def sends(self, operation: str, parameter: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,13 +15,14 @@ from django.db import OperationalError, transaction
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import ConfigurationError, InvalidRequest, NotSent, Refunded, RefundRequest, Refused, hooks
+from tillgate import ConfigurationError, InvalidRequest, NotSent, OrderNotFound, Refunded, RefundRequest, Refused, hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import RefundNotPossible, accounts
 from tillgate.django.operations.locking import InsideTransaction, locked_order
 from tillgate.django.operations.refunds import record_external_refund, refundable, settle_by_notification, settle_by_staff, withdraw
 from tillgate.django.operations.reviews import open_review
+from tillgate.hooks import RefundOutcome, ReportedRefund
 from tillgate.lifecycle import ReviewReason
 from tillgate.testing.crashes import Crash
 
@@ -512,17 +514,14 @@ def test_a_refund_that_never_leaves_is_tried_ever_more_rarely(world: World, monk
     assert refund.answer == str(NotSent("refund", "x", "connection refused"))
 
 
-def test_what_is_settled_is_never_due_again(world: World) -> None:
+def test_what_is_settled_is_never_due_again_and_what_nobody_knows_is_asked_about(world: World) -> None:
     payment = world.paid_payment()
     operations.refund(payment.pk, "1.00")
     for fault in ("refused", "lost_response"):
         world.sandbox.control.fault(fault, occasion="refund")
         operations.refund(payment.pk, "1.00")
-    assert list(Refund.objects.order_by("id").values_list("status", "due_at")) == [
-        ("succeeded", None),
-        ("failed", None),
-        ("unknown", None),
-    ]
+    rows = Refund.objects.order_by("id").values_list("status", "due_at")
+    assert [(status, due_at is not None) for status, due_at in rows] == [("succeeded", False), ("failed", False), ("unknown", True)]
 
 
 def test_i6_a_plugin_that_raises_around_a_refund_leaves_it_unknown(
@@ -1170,3 +1169,156 @@ def test_a_refunds_notification_that_was_kept_is_answered_as_such(world: World, 
         refund_notification(world, refund)
     world.run_worker()
     assert world.shop.refunded(payment.order.key) == Decimal("2.50")
+
+
+PENDING = Refunded(reference="x", amount=Decimal("2.50"), ret_msg="accepted", outcome=RefundOutcome.PENDING, refund_no="88")
+
+
+def pending_refund(world: World, monkeypatch: pytest.MonkeyPatch) -> Refund:
+    """Refund 2.50, which the gateway accepts and does not finish."""
+    with monkeypatch.context() as patched:
+        patched.setattr(hooks, "refund", lambda account, request: replace(PENDING, reference=request.reference))
+        return operations.refund(world.paid_payment().pk, "2.50")
+
+
+def listing(monkeypatch: pytest.MonkeyPatch, *refunds: ReportedRefund) -> None:
+    """Let the gateway's answers to queries list refunds."""
+    real = hooks.query
+    monkeypatch.setattr(hooks, "query", lambda *given, **more: replace(real(*given, **more), refunds=refunds))
+
+
+def says(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[str]:
+    """Let the gateway answer every query of a refund so, and return the ids of those that it was asked about."""
+    asked: list[str] = []
+
+    def query_refund(account: Any, request: RefundRequest, refund_no: str | None) -> Any:
+        asked.append(request.refund_id or "")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer and replace(PENDING, outcome=answer, ret_msg=f"it is {answer}")
+
+    monkeypatch.setattr(hooks, "query_refund", query_refund)
+    return asked
+
+
+def test_a_refund_that_the_gateway_has_accepted_waits_without_a_review_and_holds_its_amount(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refund = pending_refund(world, monkeypatch)
+    assert (refund.status, refund.refund_no, refundable(refund.payment)) == ("pending", "88", Decimal("10.00"))
+    assert refund.due_at is not None
+    assert world.reviews() == []
+    assert not OutboxEvent.objects.filter(refund=refund).exists()  # the shop hears of the end
+
+
+@pytest.mark.parametrize(("outcome", "left"), [(RefundOutcome.SUCCEEDED, "10.00"), (RefundOutcome.FAILED, "12.50")])
+def test_the_worker_asks_about_a_pending_refund_until_it_ends_and_tells_the_shop(
+    world: World, monkeypatch: pytest.MonkeyPatch, outcome: RefundOutcome, left: str
+) -> None:
+    refund = pending_refund(world, monkeypatch)
+    asked = says(monkeypatch, None)
+    world.time.advance(minutes=2)
+    world.run_worker()
+    refund.refresh_from_db()
+    assert (asked, refund.status) == ([refund.refund_id], "pending")
+    asked = says(monkeypatch, outcome)
+    world.time.advance(hours=13)
+    assert world.run_worker().refunds_polled == 1
+    refund.refresh_from_db()
+    assert (asked, refund.status, refund.due_at) == ([refund.refund_id], str(outcome), None)
+    assert refundable(refund.payment) == Decimal(left)
+    assert [event.data["status"] for event in OutboxEvent.objects.filter(refund=refund, done_at__isnull=False)] == [str(outcome)]
+
+
+@pytest.mark.parametrize("answer", [None, NotSent("query", "x", "no route"), RuntimeError("a plugin"), OrderNotFound("000022", "no", 400)])
+def test_i6_an_answer_that_proves_nothing_leaves_an_unknown_refund_unknown(
+    world: World, monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(world.paid_payment().pk, "2.50")
+    says(monkeypatch, answer)
+    monkeypatch.setattr(hooks, "refund", lambda *_: pytest.fail("it was sent again"))
+    for _ in range(3):
+        world.time.advance(hours=13)
+        world.run_worker()
+    refund.refresh_from_db()
+    assert (refund.status, len(world.reviews())) == ("unknown", 1)
+
+
+def test_a_query_ends_a_refund_of_unknown_outcome_and_its_review(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    refund = operations.refund(world.paid_payment().pk, "2.50")
+    says(monkeypatch, RefundOutcome.PENDING)
+    world.time.advance(minutes=2)
+    world.run_worker()
+    refund.refresh_from_db()
+    assert (refund.status, refund.refund_no, world.reviews()) == ("pending", "88", [])
+    says(monkeypatch, RefundOutcome.SUCCEEDED)
+    world.time.advance(hours=13)
+    world.run_worker()
+    refund.refresh_from_db()
+    assert refund.status == "succeeded"
+
+
+def test_a_refund_that_is_pending_for_days_is_for_staff_until_it_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    refund = pending_refund(world, monkeypatch)
+    says(monkeypatch, RefundOutcome.PENDING)
+    world.time.advance(days=6)
+    world.run_worker()
+    assert world.reviews() == []
+    world.time.advance(days=2)
+    world.run_worker()
+    assert Review.objects.get(resolved_at__isnull=True).reason == ReviewReason.REFUND_LATE
+    says(monkeypatch, RefundOutcome.SUCCEEDED)
+    world.time.advance(hours=13)
+    world.run_worker()
+    refund.refresh_from_db()
+    assert (refund.status, world.reviews()) == ("succeeded", [])
+
+
+def test_staff_settle_a_pending_refund_as_they_found_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settle_by_staff(pending_refund(world, monkeypatch).pk, done=False, staff="anna").status == "failed"
+
+
+@pytest.mark.parametrize(("body", "status", "is_soon"), [("status=success", "succeeded", False), ("status=failed", "pending", True)])
+def test_i7_a_notification_ends_a_pending_refund_only_by_a_success_word_and_else_brings_the_query_forward(
+    world: World, monkeypatch: pytest.MonkeyPatch, body: str, status: str, is_soon: bool
+) -> None:
+    refund = pending_refund(world, monkeypatch)
+    refund_notification(world, refund, body)
+    refund.refresh_from_db()
+    assert (refund.status, refund.due_at is not None and refund.due_at <= clock.now()) == (status, is_soon)
+
+
+def test_a_list_of_refunds_settles_ours_and_shows_those_of_the_portal_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    refund = pending_refund(world, monkeypatch)
+    ours = ReportedRefund(amount=Decimal("2.50"), refund_no="88")
+    portal = ReportedRefund(amount=Decimal("4.00"), refund_no="99")
+    listing(monkeypatch, ours, portal)
+    for _ in range(3):
+        world.time.advance(days=8)
+        world.run_worker()
+    rows = Refund.objects.order_by("pk").values_list("refund_no", "status", "amount", "external")
+    assert list(rows) == [("88", "succeeded", Decimal("2.50"), False), ("99", "succeeded", Decimal("4.00"), True)]
+    assert refundable(refund.payment) == Decimal("6.00")
+    assert [event.data["status"] for event in OutboxEvent.objects.filter(kind="refund-changed")] == ["succeeded", "succeeded"]
+    assert world.reviews() == []
+
+
+def test_i5_refunds_of_the_portal_that_exceed_the_payment_are_for_staff(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = world.paid_payment()
+    operations.refund(payment.pk, "10.00")
+    ours = ReportedRefund(amount=Decimal("10.00"), refund_no="1")
+    listing(monkeypatch, ours, ReportedRefund(amount=Decimal("4.00"), refund_no="99"))
+    world.time.advance(days=2)
+    world.run_worker()
+    assert Review.objects.get().reason == ReviewReason.CHANGED_AFTER_PAID
+    assert refundable(payment) == Decimal("2.50")
+
+
+def test_our_own_partial_refund_explains_the_word_refunded(world: World) -> None:
+    world.sandbox.control.set_options({"word_partly_refunded": "refunded"})
+    operations.refund(world.paid_payment().pk, "2.50")
+    for _ in range(2):
+        world.a_day_passes()
+    assert world.reviews() == []

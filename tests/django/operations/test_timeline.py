@@ -297,6 +297,7 @@ def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(world: Worl
         "reason": "refund-unknown",
         "method": "alipay",
         "amount": "12.50",
+        "currency": "USD",
         "status": "paid",
         "refund": refund.pk,
         "refund_amount": "2.50",
@@ -309,6 +310,7 @@ def test_observers_hear_what_is_in_the_timeline_and_what_it_is_about(world: Worl
         "order": str(payment.order),
         "method": "alipay",
         "amount": "12.50",
+        "currency": "USD",
         "status": "paid",
     }
     operations.open_order(world.shop.plugin, world.order())

@@ -26,7 +26,7 @@ from tillgate.django.operations.outbox import deliver
 from tillgate.django.operations.payments import apply_answer, ask, claim_poll
 from tillgate.django.operations.refunds import settle_by_notification
 from tillgate.django.operations.reviews import open_review
-from tillgate.lifecycle import PaymentStatus, ReviewReason
+from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, PaymentStatus, ReviewReason
 from tillgate.wire.dialects import SignatureRule
 from tillgate.wire.notifications import NOT_READ, NOT_WHOLE, NotificationSignature, confirms_refund
 from tillgate.wire.notifications import Notification as Received
@@ -103,8 +103,9 @@ def receive_refund_notification(key: str, received: Received, method: str) -> Re
         refund.notifications = rows.select_for_update().values_list("notifications", flat=True).get() + 1
         rows.update(notifications=refund.notifications, **({"confirmed": True} if confirms else {}))
         _keep(refund.payment, NotificationKind.REFUND, received, method, signature, refund=refund, count=refund.notifications)
-        # In the transaction that stores it: no later run reads a stored notification.
+        # In the transaction that stores it: no later run reads a stored notification. Any other notification is a hint to ask.
         has_settled = confirms and settle_by_notification(order, refund.pk)
+        rows.filter(status__in=UNSETTLED_REFUND_STATUSES).update(due_at=clock.now())
     with _kept_all_the_same(refund.payment.reference):
         if has_settled:
             deliver(refund.payment.order_id)

@@ -19,6 +19,7 @@ from tillgate.django.models import NOTHING, Order, OutboxEventKind, Payment, Rev
 from tillgate.django.operations.accounts import account_of
 from tillgate.django.operations.locking import database, durable, locked_order, network, outside_transactions
 from tillgate.django.operations.outbox import deliver, deliver_due
+from tillgate.django.operations.refunds import book_reported_refunds, refund_news
 from tillgate.django.operations.reviews import (
     ACCOUNT_REASONS,
     ITSELF,
@@ -167,7 +168,7 @@ def ask(payment: Payment, *, quickly: bool = False) -> Answer:
 def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
     """Return the payment as `interpret` needs it; the refunded amount is looked up unless given."""
     if refunded is None:
-        refunded = payment.refunded_amount if payment.status == PaymentStatus.PAID else NOTHING
+        refunded = payment.refunding_amount if payment.status == PaymentStatus.PAID else NOTHING
     return PaymentFacts(
         reference=payment.reference,
         amount=payment.amount,
@@ -198,7 +199,7 @@ def matter_of(payment: Payment, reason: ReviewReason) -> str:
 def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
     """Apply an answer of the gateway to a payment, under its order's lock, and deliver the events to the shop."""
     decision = interpret(facts_of(payment), (), answer)
-    if is_unchanged(payment, decision):
+    if is_unchanged(payment, decision) and not refund_news(payment, answer):
         if decision.is_conclusive and not isinstance(answer, Inconclusive):
             conclude([Heard(payment, answer, is_in_order=decision.is_in_order)], _who(actor))
         reschedule([payment], decision)
@@ -216,6 +217,8 @@ def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
             return fresh
         if not is_unchanged(fresh, decision):
             _write(order, fresh, decision, answer, actor, heard=payment.notifications)
+        if reported := refund_news(fresh, answer):
+            book_reported_refunds(order, fresh, reported, actor)
     tell = deliver if fresh.status != payment.status else deliver_due  # a payment that does not move seldom has an event
     tell(order.pk)
     return fresh

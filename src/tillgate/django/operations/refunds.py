@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -30,16 +30,35 @@ from tillgate.django.operations.reviews import ITSELF, open_review, resolve, set
 from tillgate.django.operations.status import queue_event, write_status
 from tillgate.django.operations.timeline import record
 from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, TillgateError
-from tillgate.lifecycle import BOUND_REFUND_STATUSES, End, PaymentStatus, RefundStatus, ReviewReason, decide_refund, reasons
+from tillgate.lifecycle import (
+    BOUND_REFUND_STATUSES,
+    REFUND_LATE_AFTER,
+    UNSETTLED_REFUND_STATUSES,
+    Answer,
+    End,
+    Found,
+    KnownRefund,
+    PaymentStatus,
+    RefundStatus,
+    ReviewReason,
+    decide_refund,
+    match_refunds,
+    next_refund_poll,
+    reasons,
+)
 from tillgate.money import Money
-from tillgate.wire.messages import Refunded, RefundRequest
+from tillgate.wire.dialects import RefundOutcome
+from tillgate.wire.messages import Refunded, RefundRequest, ReportedRefund
 from tillgate.wire.texts import storable
 
 __all__ = [
     "RefundNotPossible",
+    "book_reported_refunds",
+    "poll_refund",
     "queue_refund",
     "record_external_refund",
     "refund",
+    "refund_news",
     "refundable",
     "refundable_of",
     "send_refund",
@@ -50,11 +69,13 @@ __all__ = [
 
 _log = logging.getLogger("tillgate")
 
-_UNDER_WAY: Final = (RefundStatus.SENDING, RefundStatus.UNKNOWN)
+_UNDER_WAY: Final = frozenset({RefundStatus.SENDING}) | UNSETTLED_REFUND_STATUSES
 """From these an answer of the gateway settles a refund."""
+_KNOWN: Final = (RefundStatus.PENDING, RefundStatus.SUCCEEDED, RefundStatus.FAILED)
 _OVER_ONCE_REFUNDED: Final = reasons(ends=End.FULL_REFUND)
 _ELSEWHERE_REASONS: Final = reasons(blocks_refunds=True)
 """Reasons by which money may have left without a refund here."""
+_UNSETTLED_REASONS: Final = (ReviewReason.REFUND_UNKNOWN, ReviewReason.REFUND_LATE)
 _LOST_AFTER: Final = timedelta(minutes=15)
 """A refund that is still *sending* after this was cut off by a crash: longer than any call may take."""
 _SEND_AGAIN_AFTER: Final = timedelta(minutes=1)
@@ -214,8 +235,9 @@ def send_refund(refund_id: int) -> Refund:
     answer = outcome.ret_msg if isinstance(outcome, Refunded) else str(outcome)
     status = decide_refund(outcome)
     # It may have been taken for lost while this process was away; its answer is as good as ever.
-    is_known = status in (RefundStatus.SUCCEEDED, RefundStatus.FAILED)
-    settled = _settle(claimed, status, answer, actor="refund", only_from=_UNDER_WAY if is_known else (RefundStatus.SENDING,))
+    only_from = _UNDER_WAY if status in _KNOWN else (RefundStatus.SENDING,)
+    refund_no = outcome.refund_no if isinstance(outcome, Refunded) else None
+    settled = _settle(claimed, status, answer, actor="refund", only_from=only_from, refund_no=refund_no)
     if isinstance(outcome, ConfigurationError):  # it stays queued, and would for ever
         alias = claimed.payment.account
         with durable():
@@ -223,18 +245,61 @@ def send_refund(refund_id: int) -> Refund:
     return settled
 
 
+def _request(refund: Refund) -> RefundRequest:
+    return RefundRequest(
+        reference=refund.payment.reference,
+        amount=refund.amount,
+        currency=refund.payment.currency,
+        transaction_no=refund.payment.transaction_no,
+        refund_id=refund.refund_id,
+        ipn_url=get_settings().address("tillgate:refund-notification", refund.notification_key),
+    )
+
+
+def poll_refund(refund_id: int) -> Refund:
+    """Ask the gateway what became of a pending or unknown refund, apply the answer, and return the refund as it stands.
+
+    The gateway may have no such query, and no answer proves that an unknown refund was not made: only the gateway's word ends it.
+    """
+    outside_transactions("poll_refund")
+    refund = Refund.objects.select_related("payment__order").get(pk=refund_id)
+    if refund.status not in UNSETTLED_REFUND_STATUSES:
+        return refund
+    found: Refunded | None = None
+    try:
+        account = account_of(refund.payment)
+        with network():
+            found = hooks.query_refund(account, _request(refund), refund.refund_no)
+    except TillgateError as error:
+        _log.info("the query of refund %s brought no news: %s", refund_id, error)
+    except Exception:  # a plugin around the gateway may raise anything, and none of it is news
+        _log.exception("the query of refund %s failed in a plugin", refund_id)
+    if found is not None and RefundStatus(found.outcome.value) != refund.status:
+        status = RefundStatus(found.outcome.value)
+        return _settle(refund, status, found.ret_msg, actor="worker", only_from=UNSETTLED_REFUND_STATUSES, refund_no=found.refund_no)
+    return _ask_again_later(refund)
+
+
+def _ask_again_later(polled: Refund) -> Refund:
+    """Set the next query of a refund that is as it was, and open a review if it is late."""
+    with locked_order(polled.payment.order_id) as order:
+        refund = Refund.objects.select_related("payment").get(pk=polled.pk)
+        refund.payment.order = order
+        if refund.status != polled.status:
+            return refund
+        now = clock.now()
+        refund.due_at = next_refund_poll(refund.status_since, now)
+        refund.save(update_fields=["due_at"])
+        if refund.status == RefundStatus.PENDING and now - refund.status_since >= REFUND_LATE_AFTER:
+            _raise(ReviewReason.REFUND_LATE, {"answer": refund.answer, "days": REFUND_LATE_AFTER.days}, "worker", order, refund)
+    return refund
+
+
 def _send(claimed: Refund) -> Refunded | TillgateError:
     """Send a refund, and return the gateway's answer or the error in its place."""
     try:
         account = account_of(claimed.payment)
-        request = RefundRequest(
-            reference=claimed.payment.reference,
-            amount=claimed.amount,
-            currency=claimed.payment.currency,
-            transaction_no=claimed.payment.transaction_no,
-            refund_id=claimed.refund_id,
-            ipn_url=get_settings().address("tillgate:refund-notification", claimed.notification_key),
-        )
+        request = _request(claimed)
         if not _is_under_way(claimed):
             # Staff may have settled it by now.
             detail = "the process slept until others took it for dead, a notification has confirmed it just now, or the database is away"
@@ -287,10 +352,11 @@ def _settle(
     *,
     only_from: Collection[RefundStatus] = (RefundStatus.SENDING,),
     staff: str = ITSELF,
+    refund_no: str | None = None,
 ) -> Refund:
     """Settle a refund under its order's lock, and tell the shop."""
     with locked_order(sent.payment.order_id) as order:
-        refund, has_moved = _settle_locked(order, sent.pk, status, answer, actor, only_from=only_from, staff=staff)
+        refund, has_moved = _settle_locked(order, sent.pk, status, answer, actor, only_from=only_from, staff=staff, refund_no=refund_no)
     if has_moved:
         deliver(order.pk)
     return refund
@@ -305,6 +371,7 @@ def _settle_locked(
     *,
     only_from: Collection[RefundStatus],
     staff: str = ITSELF,
+    refund_no: str | None = None,
 ) -> tuple[Refund, bool]:
     """Write a refund's new status, its timeline entry, its outbox event and its reviews together.
 
@@ -317,17 +384,16 @@ def _settle_locked(
             _doubt_refusal(order, refund, "notification" if actor == "webhook" else "answer", actor)
         return refund, False
     was, now = RefundStatus(refund.status), clock.now()
-    nobody_refused = status is not RefundStatus.FAILED or was is RefundStatus.UNKNOWN
+    nobody_refused = status is not RefundStatus.FAILED or was in UNSETTLED_REFUND_STATUSES
     if refund.confirmed and status is not RefundStatus.SUCCEEDED and nobody_refused:
         status, answer = RefundStatus.SUCCEEDED, f"{answer}; a notification had confirmed it"
     changed = write_status(refund, status, now)
-    refund.answer = answer[:255]
-    pause = min(max(_SEND_AGAIN_AFTER, now - refund.created_at), _LONGEST_PAUSE)  # twice as long each time
-    refund.due_at = now + pause if status is RefundStatus.QUEUED else None
-    refund.save(update_fields=[*changed, "answer", "due_at"])
+    refund.answer, refund.refund_no = answer[:255], refund.refund_no or refund_no
+    refund.due_at = _due_after(refund, status, now)
+    refund.save(update_fields=[*changed, "answer", "refund_no", "due_at"])
     record(f"refund.{status}", order, actor, answer or str(refund.money), payment=refund.payment, refund=refund)
-    if was is RefundStatus.UNKNOWN:
-        settle(Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_UNKNOWN), answer, staff)
+    if was in UNSETTLED_REFUND_STATUSES:
+        settle(Review.objects.filter(refund=refund, reason__in=_UNSETTLED_REASONS), answer, staff)
     _tell_of_waiting(order, refund, answer)
     if status is RefundStatus.UNKNOWN:
         _raise(ReviewReason.REFUND_UNKNOWN, {"answer": answer}, actor, order, refund)
@@ -335,9 +401,16 @@ def _settle_locked(
         _doubt_refusal(order, refund, "notification", actor)
     if status is RefundStatus.SUCCEEDED:
         _conclude_refund(refund)
-    if status is not RefundStatus.QUEUED:
+    if status not in (RefundStatus.QUEUED, RefundStatus.PENDING):
         _tell_shop(order, refund)
     return refund, True
+
+
+def _due_after(refund: Refund, status: RefundStatus, now: datetime) -> datetime | None:
+    """Return when a refund that came to a status is sent or asked about next."""
+    if status is RefundStatus.QUEUED:
+        return now + min(max(_SEND_AGAIN_AFTER, now - refund.created_at), _LONGEST_PAUSE)  # twice as long each time
+    return next_refund_poll(now, now) if status in UNSETTLED_REFUND_STATUSES else None
 
 
 def _tell_of_waiting(order: Order, refund: Refund, answer: str) -> None:
@@ -388,14 +461,14 @@ def _tell_shop(order: Order, refund: Refund) -> None:
 
 
 def settle_by_notification(order: Order, refund_id: int) -> bool:
-    """Let a notification on the refund's own address settle an unknown outcome: the one thing that a notification settles alone (I7).
+    """Let a notification on the refund's own address settle a pending or unknown refund: the one thing that it settles alone (I7).
 
     Under the order's lock, in the transaction that stores the notification; returns whether there is an event for the shop. The worker
     books a queued refund soon, whose request was taken not to have left.
     """
     Refund.objects.filter(pk=refund_id, status=RefundStatus.QUEUED).update(due_at=clock.now())
     answer = "the gateway's notification confirmed it"
-    _, has_moved = _settle_locked(order, refund_id, RefundStatus.SUCCEEDED, answer, "webhook", only_from=(RefundStatus.UNKNOWN,))
+    _, has_moved = _settle_locked(order, refund_id, RefundStatus.SUCCEEDED, answer, "webhook", only_from=UNSETTLED_REFUND_STATUSES)
     return has_moved
 
 
@@ -413,11 +486,11 @@ def _raise(reason: ReviewReason, facts: Mapping[str, Any], actor: str, order: Or
 
 
 def settle_by_staff(refund_id: int, *, done: bool, staff: str) -> Refund:
-    """Settle a refund of unknown outcome as a person found it at the gateway."""
+    """Settle a refund that is unknown or pending as a person found it at the gateway."""
     refund = Refund.objects.select_related("payment").get(pk=refund_id)
     status = RefundStatus.SUCCEEDED if done else RefundStatus.FAILED
     answer = f"{staff} found that it was {'done' if done else 'not done'}"
-    return _settle(refund, status, answer, f"staff:{staff}", only_from=(RefundStatus.UNKNOWN,), staff=staff)
+    return _settle(refund, status, answer, f"staff:{staff}", only_from=UNSETTLED_REFUND_STATUSES, staff=staff)
 
 
 def record_external_refund(
@@ -448,38 +521,94 @@ def record_external_refund(
         review = open_rows.filter(**chosen).first()
         if read is not None and review is not None and review.version != read:
             raise RefundNotPossible(f"it says something else by now: {review.message}")
-        left = refundable(payment)
-        waiting = list(payment.refunds.filter(status=RefundStatus.QUEUED, confirmed=False).order_by("-pk"))
-        most = money.total([left, *(refund.amount for refund in waiting)])
-        if exact > most:
-            raise InvalidRequest(
-                "amount", exact, f"is more than the {Money(most, payment.currency)} that can still be refunded of {payment.reference}"
-            )
-        for refund in waiting:
-            if exact <= left:
-                break
-            _withdraw(refund, order, staff, "a refund made elsewhere left nothing for it")
-            left = money.total([left, refund.amount])
-        now = clock.now()
-        entered = Refund(
-            payment=payment,
-            notification_key=new_key(),
-            amount=exact,
-            status=RefundStatus.SUCCEEDED.value,
-            external=True,
-            requested_by=staff[:150],
-            reason="made elsewhere",
-            created_at=now,
-            status_since=now,
-        )
-        entered.save(force_insert=True)
-        record("refund.external", order, f"staff:{staff}", f"{entered.money} was refunded elsewhere", payment=payment, refund=entered)
+        entered = _enter_external(order, payment, exact, f"staff:{staff}", requested_by=staff)
         if review is not None:
             resolve(review.pk, f"{entered.money} was refunded elsewhere", staff)
         _conclude_refunded(payment, staff, _OVER_ONCE_REFUNDED | _ELSEWHERE_REASONS)
         _tell_shop(order, entered)
     deliver(order.pk)
     return entered
+
+
+def _enter_external(
+    order: Order, payment: Payment, amount: Decimal, actor: str, *, requested_by: str = "", refund_no: str | None = None
+) -> Refund:
+    """Write a refund that was made elsewhere, under the order's lock; raise `InvalidRequest` where it is more than can be refunded (I5)."""
+    left = refundable(payment)
+    waiting = list(payment.refunds.filter(status=RefundStatus.QUEUED, confirmed=False).order_by("-pk"))
+    most = Money(money.total([left, *(refund.amount for refund in waiting)]), payment.currency)
+    if amount > most.amount:
+        raise InvalidRequest("amount", amount, f"is more than the {most} that can still be refunded of {payment.reference}")
+    for refund in waiting:
+        if amount <= left:
+            break
+        _withdraw(refund, order, actor, "a refund made elsewhere left nothing for it")
+        left = money.total([left, refund.amount])
+    now = clock.now()
+    entered = Refund(
+        payment=payment,
+        notification_key=new_key(),
+        refund_id=new_refund_id(),
+        refund_no=refund_no,
+        amount=amount,
+        status=RefundStatus.SUCCEEDED.value,
+        external=True,
+        requested_by=requested_by[:150],
+        reason="made elsewhere",
+        created_at=now,
+        status_since=now,
+    )
+    entered.save(force_insert=True)
+    record("refund.external", order, actor, f"{entered.money} was refunded elsewhere", payment=payment, refund=entered)
+    return entered
+
+
+def refund_news(payment: Payment, answer: Answer) -> tuple[ReportedRefund, ...]:
+    """Return the refunds of a paid payment that an answer lists, or none where each is known here as it is listed."""
+    if payment.status != PaymentStatus.PAID or not isinstance(answer, Found) or not answer.transaction.refunds:
+        return ()
+    pairs, made_elsewhere = match_refunds(_known_refunds(payment), answer.transaction.refunds)
+    is_news = _moves(pairs) or any(one.outcome is RefundOutcome.SUCCEEDED for one in made_elsewhere)
+    return answer.transaction.refunds if is_news else ()
+
+
+def book_reported_refunds(order: Order, payment: Payment, reported: Collection[ReportedRefund], actor: str) -> None:
+    """Settle refunds as the gateway lists them, and enter those that were made elsewhere, once, under the order's lock."""
+    pairs, made_elsewhere = match_refunds(_known_refunds(payment), reported)
+    for known, there in _moves(pairs):
+        message, status = f"the gateway lists it as {there.outcome}", RefundStatus(there.outcome.value)
+        _settle_locked(order, known.id, status, message, actor, only_from=UNSETTLED_REFUND_STATUSES, refund_no=there.refund_no)
+    for there in made_elsewhere:
+        if there.outcome is not RefundOutcome.SUCCEEDED:
+            continue
+        try:
+            entered = _enter_external(order, payment, there.amount, actor, refund_no=there.refund_no)
+        except InvalidRequest:
+            facts = {"status": f"refunded {Money(there.amount, payment.currency)} more"}
+            about: dict[str, Any] = {"order": order, "payment": payment, "account": payment.account}
+            open_review(ReviewReason.CHANGED_AFTER_PAID, facts, actor, **about)
+            continue
+        _conclude_refunded(payment, ITSELF, _OVER_ONCE_REFUNDED)
+        _tell_shop(order, entered)
+
+
+def _moves(pairs: Iterable[tuple[KnownRefund, ReportedRefund]]) -> list[tuple[KnownRefund, ReportedRefund]]:
+    """Return the pairs of which the gateway's word says more than is known here."""
+    contradicted = RefundStatus.FAILED, RefundOutcome.SUCCEEDED
+    return [
+        (here, there)
+        for here, there in pairs
+        if (here.status in UNSETTLED_REFUND_STATUSES and here.status.value != there.outcome.value)
+        or (here.status, there.outcome) == contradicted
+    ]
+
+
+def _known_refunds(payment: Payment) -> list[KnownRefund]:
+    columns = ("pk", "amount", "status", "refund_id", "refund_no", "external")
+    return [
+        KnownRefund(id=pk, amount=amount, status=RefundStatus(status), refund_id=refund_id, refund_no=refund_no, external=external)
+        for pk, amount, status, refund_id, refund_no, external in payment.refunds.order_by("pk").values_list(*columns)
+    ]
 
 
 def withdraw(refund_id: int, *, staff: str) -> Refund:
@@ -491,14 +620,14 @@ def withdraw(refund_id: int, *, staff: str) -> Refund:
             raise RefundNotPossible(f"the refund is {refund.status} by now, and only one that waits to be sent can be withdrawn")
         if refund.confirmed:
             raise RefundNotPossible("a notification says that the refund was done; it is booked when it is sent next, and not sent again")
-        withdrawn = _withdraw(refund, order, staff, f"by {staff}")
+        withdrawn = _withdraw(refund, order, f"staff:{staff}", f"by {staff}")
     deliver(order.pk)
     return withdrawn
 
 
-def _withdraw(refund: Refund, order: Order, staff: str, detail: str) -> Refund:
+def _withdraw(refund: Refund, order: Order, actor: str, detail: str) -> Refund:
     """Give up a refund that was not sent, under the order's lock."""
-    answer, actor = f"withdrawn before it was sent: {detail}", f"staff:{staff}"
+    answer = f"withdrawn before it was sent: {detail}"
     withdrawn, _ = _settle_locked(order, refund.pk, RefundStatus.FAILED, answer, actor, only_from=(RefundStatus.QUEUED,))
     return withdrawn
 

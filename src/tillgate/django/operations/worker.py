@@ -33,7 +33,7 @@ from tillgate.django.operations.mail import mail_reviews
 from tillgate.django.operations.outbox import deliver, deliver_remote, is_unpaid
 from tillgate.django.operations.payments import apply_answer, ask, facts_of, is_unchanged, matter_of, next_poll_after
 from tillgate.django.operations.polling import Asker
-from tillgate.django.operations.refunds import mark_lost, send_refund
+from tillgate.django.operations.refunds import mark_lost, poll_refund, refund_news, send_refund
 from tillgate.django.operations.reviews import (
     ACCOUNT_REASONS,
     Heard,
@@ -44,6 +44,7 @@ from tillgate.django.operations.reviews import (
 from tillgate.django.operations.status import queue_event
 from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
+    UNSETTLED_REFUND_STATUSES,
     Answer,
     Inconclusive,
     PaymentStatus,
@@ -71,6 +72,8 @@ _LANES: Final = 8
 _MOST_AT_ONCE: Final = 10_000
 _FAULTS_KEPT: Final = 20
 _REMOTE: Final = OutboxEventKind.REMOTE
+_REFUND_WORK: Final = frozenset({RefundStatus.QUEUED}) | UNSETTLED_REFUND_STATUSES
+"""The refunds that an account's turn sends or asks about."""
 _REFUNDS: Final = "payments__refunds"
 """The lookup from an order to its refunds."""
 
@@ -83,6 +86,7 @@ class WorkDone:
     changed: int = 0
     inconclusive: int = 0
     refunds_sent: int = 0
+    refunds_polled: int = 0
     refunds_lost: int = 0
     outbox_events: int = 0
     orders_unpaid: int = 0
@@ -92,7 +96,9 @@ class WorkDone:
     @property
     def work(self) -> int:
         """How much was done in all."""
-        return self.polled + self.refunds_sent + self.refunds_lost + self.outbox_events + self.orders_unpaid + self.mails
+        return (
+            self.polled + self.refunds_sent + self.refunds_polled + self.refunds_lost + self.outbox_events + self.orders_unpaid + self.mails
+        )
 
     def note(self, error: Exception, about: str) -> None:
         """Keep a failure, within a bound: a broken database must not fill the memory."""
@@ -156,7 +162,7 @@ def accounts_due() -> list[str]:
 def _accounts_with_work(until: datetime) -> dict[str, datetime]:
     """Return the accounts that have something due, and since when."""
     payments = Payment.objects.filter(next_poll_at__lte=until)
-    refunds = Refund.objects.filter(due_at__lte=until, status=RefundStatus.QUEUED)
+    refunds = Refund.objects.filter(due_at__lte=until, status__in=_REFUND_WORK)
     oldest: dict[str, datetime] = dict(payments.order_by().values_list("account").annotate(Min("next_poll_at")))
     for account, due in refunds.order_by().values_list("payment__account").annotate(Min("due_at")):
         oldest[account] = min(due, oldest.get(account, due))
@@ -164,7 +170,7 @@ def _accounts_with_work(until: datetime) -> dict[str, datetime]:
 
 
 def run_account(account: str) -> WorkDone:
-    """Give one account its turn: send its queued refunds and look at its due payments."""
+    """Give one account its turn: send its queued refunds, and ask about its due refunds and payments."""
     outside_transactions("run_account")
     work_done = WorkDone()
     _account(account, work_done, PollLimit(None), _quiet, _never)
@@ -343,13 +349,22 @@ def _accounts(work_done: WorkDone, poll_limit: PollLimit, progress: Progress, st
 
 def _account(account: str, work_done: WorkDone, poll_limit: PollLimit, progress: Progress, stop: Stop) -> bool:
     """Give one account its turn, and tell whether it has more to do."""
-    due = Refund.objects.filter(due_at__lte=clock.now(), status=RefundStatus.QUEUED, payment__account=account)
+    now = clock.now()
+    due = Refund.objects.filter(due_at__lte=now, payment__account=account)
+    unsent, unsettled = due.filter(status=RefundStatus.QUEUED), due.filter(status__in=UNSETTLED_REFUND_STATUSES)
 
     def send(pk: int) -> None:
         send_refund(pk)
         work_done.refunds_sent += 1
 
-    left = [_each(work_done, "refund", _ids(due, "due_at"), send, TimeBudget(stop), _REFUNDS)]
+    def poll(pk: int) -> None:
+        poll_refund(pk)
+        work_done.refunds_polled += 1
+
+    left = [
+        _each(work_done, "refund", _ids(rows, "due_at"), act, TimeBudget(stop), _REFUNDS)
+        for rows, act in ((unsent, send), (unsettled, poll))
+    ]
     _guarded(work_done, f"payments of {account}", lambda: left.append(_payments(account, work_done, poll_limit, progress, stop)))
     return any(left)
 
@@ -430,7 +445,7 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
             heard.append(Heard(payment, answer, is_in_order=decision.is_in_order and decision.status == payment.status))
         if not decision.is_conclusive and is_unanswered(decision.status, payment.expires_at, now):
             unanswered.append(payment)
-        if is_unchanged(payment, decision, told):
+        if is_unchanged(payment, decision, told) and not refund_news(payment, answer):
             put_back.setdefault(next_poll_after(payment, decision, now), []).append(payment.pk)
             continue
         change = partial(_change, payment, answer, work_done)

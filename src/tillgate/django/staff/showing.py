@@ -106,6 +106,9 @@ def refund_outcome(refund: Refund, mask: Mask) -> tuple[int, str]:
     if refund.status == RefundStatus.FAILED:
         said = gettext("%(amount)s was not refunded: %(answer)s.")
         return messages.ERROR, said % {"amount": amount, "answer": mask.text(refund.answer)}
+    if refund.status == RefundStatus.PENDING:
+        said = gettext("The gateway has accepted the refund of %(amount)s. Tillgate asks until it is done.")
+        return messages.INFO, said % {"amount": amount}
     if refund.status == RefundStatus.UNKNOWN:
         said = gettext(
             "The outcome of the refund of %(amount)s is unknown, and Tillgate never sends it again. Check the gateway, and mark the refund "
