@@ -22,7 +22,7 @@ pytest_plugins = ["tillgate.testing.report"]
 
 @pytest.fixture
 def gateway(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[GatewayDriver]:
-    """Yield a new driver of the class's attribute `driver`, entered; `tillgate.hooks` call its plugin, without the other plugins."""
+    """Yield a new driver of the class's attribute `driver`, entered; `tillgate.hooks` call its plugin."""
     from tillgate import hooks
     from tillgate.testing.gateway_driver import GatewayDriver
 
@@ -30,12 +30,12 @@ def gateway(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if not (isinstance(make, type) and issubclass(make, GatewayDriver)):
         pytest.fail("no gateway: give the class an attribute `driver`, a subclass of GatewayDriver", pytrace=False)
     with make() as driver:
-        manager = hooks.build_plugin_manager(entry_points=driver.plugin_object is None)
         if driver.plugin_object is not None:
+            manager = hooks.build_plugin_manager(entry_points=False)
             manager.register(driver.plugin_object, name=driver.plugin)
-        if manager.get_plugin(driver.plugin) is None:
+            monkeypatch.setattr(hooks, "plugin_manager", lambda: manager)
+        if hooks.plugin_manager().get_plugin(driver.plugin) is None:
             pytest.fail(f"no plugin {driver.plugin!r} is installed; the driver may name a `plugin_object`", pytrace=False)
-        monkeypatch.setattr(hooks, "plugin_manager", lambda: manager)
         yield driver
 
 
