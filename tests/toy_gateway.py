@@ -33,10 +33,8 @@ from tillgate.testing.gateway_driver import GatewayDriver, Held, Operation
 from tillgate.wire.dialects import REFERENCE
 
 URL = "https://toy.example"
-SECRET = "the-secret-of-the-toy"  # noqa: S105  # of a toy
-ACCOUNT = Account(
-    base_url=URL, merchant_no="T-1", token=SECRET, dialect=replace(REFERENCE, name="toy", currencies=("USD", "JPY", "KWD"))
-)
+SECRET = "the-secret-of-the-toy"  # of a toy
+ACCOUNT = Account(base_url=URL, merchant_no="T-1", token=SECRET, dialect=replace(REFERENCE, name="toy", currencies=("USD", "JPY", "KWD")))
 _STATUSES = {
     "open": TransactionStatus.PENDING,
     "paid": TransactionStatus.PAID,

@@ -73,7 +73,7 @@ def test_a_forged_notification_is_refused_counted_and_leads_to_nothing(
     payment = paid_at_toy(world, toy)
     events: list[hooks.Event] = []
     monkeypatch.setattr(hooks, "emit", events.append)
-    answer = notified(world, payment.reference, secret="of somebody else")  # noqa: S106  # no secret
+    answer = notified(world, payment.reference, secret="of somebody else")  # no secret
     assert answer.status_code == 400
     assert world.fresh(payment).status == "pending"
     assert Notification.objects.count() == 0

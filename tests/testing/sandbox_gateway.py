@@ -18,8 +18,8 @@ class SandboxDriver(GatewayDriver):
     fields: ClassVar[dict[str, Any]] = {}
 
     def __enter__(self) -> Self:
-        quiet = {"notification_on_paid": False, "notification_on_refund": False, "magic_amounts": False}
-        self.sandbox = Sandbox(Options(**quiet, **self.options)).start()
+        options = Options(notification_on_paid=False, notification_on_refund=False, magic_amounts=False, **self.options)
+        self.sandbox = Sandbox(options).start()
         self.control = self.sandbox.control
         return self
 
@@ -29,8 +29,14 @@ class SandboxDriver(GatewayDriver):
     def account(self, currency: str | None = None) -> Account | None:
         if currency not in (None, *DIALECTS[self.dialect].currencies):
             return None
-        credentials = {"merchant_no": PUBLISHED_MERCHANT_NO, "token": PUBLISHED_TEST_TOKEN}
-        return Account(base_url=self.sandbox.base_url, sandbox=True, dialect=self.dialect, **credentials, **self.fields)
+        return Account(
+            base_url=self.sandbox.base_url,
+            merchant_no=PUBLISHED_MERCHANT_NO,
+            token=PUBLISHED_TEST_TOKEN,
+            sandbox=True,
+            dialect=self.dialect,
+            **self.fields,
+        )
 
     def held(self, reference: str) -> Held | None:
         try:

@@ -44,7 +44,7 @@ class GatewayDriver(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error: object) -> None:  # noqa: B027  # many emulators have nothing to end
         """Leave nothing running."""
 
     @abstractmethod

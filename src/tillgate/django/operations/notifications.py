@@ -95,7 +95,8 @@ def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Acco
     if hints is None:
         return None
     received = read_notification(headers.get("Content-Type", ""), body=body)
-    named = Q(reference__in={hint.reference for hint in hints} - {None}) | Q(transaction_no__in={hint.transaction_no for hint in hints} - {None})
+    references, numbers = ({getattr(hint, name) for hint in hints} - {None} for name in ("reference", "transaction_no"))
+    named = Q(reference__in=references) | Q(transaction_no__in=numbers)
     for payment in Payment.objects.filter(named, account=alias).order_by("pk"):
         payment.maker = account if is_made_by(payment, account) else None
         _receive(payment, NotificationKind.PAYMENT, received, "POST", NotificationSignature.MATCHES, actor="webhook")
