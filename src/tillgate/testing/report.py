@@ -156,7 +156,8 @@ def _result(report: pytest.TestReport) -> str | None:
     if report.outcome == "skipped":
         if hasattr(report, "wasxfail"):
             return f"declined: {report.wasxfail.removeprefix('reason: ')}"
-        return f"skipped: {report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr}"
+        reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+        return f"skipped: {reason.removeprefix('Skipped: ')}"
     return "held" if report.when == "call" else None
 
 
