@@ -112,7 +112,8 @@ def test_every_scenario_has_held_or_was_declined_with_a_reason(plugin: str) -> N
 def test_every_report_says_of_which_versions_commit_and_day_it_is(plugin: str) -> None:
     assert REPORTS[plugin].origin.startswith("commit ")
     for table in REPORTS[plugin].tables:
-        assert set(table.versions) >= {"tillgate", "Django", "Python"}
+        assert set(table.versions) >= {"tillgate", "Python"}
+        assert "Django" in table.versions or plugin == conformance.GATEWAY
 
 
 def reported(**results: str) -> Report:
