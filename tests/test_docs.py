@@ -224,7 +224,7 @@ def test_every_setting_of_an_account_is_explained_with_default_option_and_variab
     options = commands()["doctor"]
     for name, field in Account.model_fields.items():
         default, _, _, option, variable = explained[name]
-        shown = getattr(field.default, "name", field.default)
+        shown = getattr(field.default, "name", field.default) if field.default != "" else '""'
         assert default == ("required" if field.is_required() else f"`{shown}`"), name
         assert variable == f"`TILLGATE_{name.upper()}`"
         assert set(re.findall(r"--[a-z-]+", option)) <= options
@@ -235,7 +235,7 @@ def _shown(value: object) -> str:
     if isinstance(value, Enum):
         return f"`{type(value).__name__}.{value.name}`"
     if isinstance(value, frozenset | tuple):
-        texts = sorted(value) if isinstance(value, frozenset) else list(value)
+        texts = sorted(value) if isinstance(value, frozenset) else [getattr(item, "code", item) for item in value]
         return ", ".join(f'`"{text}"`' for text in texts) or "none"
     if isinstance(value, bool):
         return f"`{value}`"

@@ -158,12 +158,12 @@ def _remedy(currency: str) -> str:
 def read_amount(value: object, currency: str | None) -> Decimal | None:
     """Return a received text or `WireNumber` as an exact amount, or None if it has more decimals than its currency.
 
-    An unknown currency is taken to have two: such an answer is never applied.
+    Where the currency is unknown, an amount has two decimals, or three if it needs them.
     """
     try:
         decimals = decimals_of(currency or "")
     except InvalidRequest:
-        decimals = _DECIMALS_OF_UNKNOWN
+        decimals = MOST_DECIMALS if _exact(value, _DECIMALS_OF_UNKNOWN) is None else _DECIMALS_OF_UNKNOWN
     exact = _exact(value, decimals)
     return exact if exact is not None and exact >= 0 else None
 

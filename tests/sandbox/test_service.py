@@ -209,7 +209,7 @@ def test_a_fault_more_does_not_rename_the_transactions(merchant: Build) -> None:
 @pytest.mark.parametrize(
     ("prefixes", "served"),
     [
-        ("both", {"online": True, "app-data-search": True}),
+        ("all", {"online": True, "app-data-search": True}),
         ("online", {"online": True, "app-data-search": False}),
         ("examples", {"online": False, "app-data-search": True}),
     ],

@@ -33,7 +33,7 @@ def units_of(text: str, currency: str) -> int | None:
     whole, part = found[1], found[2] or ""
     if part[decimals:].strip("0"):
         return None
-    return int(whole) * 10**decimals + int(part[:decimals].ljust(decimals, "0") or "0")
+    return int(whole + part[:decimals].ljust(decimals, "0"))
 
 
 def text_of(units: int, currency: str) -> str:

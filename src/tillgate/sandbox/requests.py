@@ -121,10 +121,8 @@ def check(endpoint: Endpoint, parameters: Mapping[str, str], options: Options) -
     for name in contract.REQUIRED[endpoint]:
         if not parameters.get(name):
             raise Refusal(contract.MISSING, f"{name} is required")
-    if contract.OPTIONAL[endpoint][:2] == contract.EITHER and not any(map(parameters.get, contract.EITHER)):
-        raise Refusal(contract.MISSING, "transactionNo or reference is required")
-    if endpoint.version == "v3" and parameters["storeNo"] not in options.stores:
-        raise Refusal(contract.NO_RECORD, "storeNo has no related record")
+    if endpoint.version == "v3":
+        _check_v3(endpoint, parameters, options)
     for name, value in parameters.items():
         known = name in contract.REQUIRED[endpoint] or name in contract.OPTIONAL[endpoint]
         if not known and options.extra_fields == "refuse":
@@ -134,6 +132,13 @@ def check(endpoint: Endpoint, parameters: Mapping[str, str], options: Options) -
     if options.reference_pattern and not re.fullmatch(options.reference_pattern, parameters.get("reference", "")):
         raise Refusal(contract.BAD_VALUE, "reference is not of the accepted form")
     return merchant_no
+
+
+def _check_v3(endpoint: Endpoint, parameters: Mapping[str, str], options: Options) -> None:
+    if endpoint.operation != "pay" and not any(map(parameters.get, contract.EITHER)):
+        raise Refusal(contract.MISSING, "transactionNo or reference is required")
+    if parameters["storeNo"] not in options.stores:
+        raise Refusal(contract.NO_RECORD, "storeNo has no related record")
 
 
 def read_order(endpoint: Endpoint, parameters: Mapping[str, str], options: Options) -> Order:
