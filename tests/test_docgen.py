@@ -105,7 +105,7 @@ def test_every_report_has_every_scenario_and_no_other(plugin: str) -> None:
 def test_every_scenario_has_held_or_was_declined_with_a_reason(plugin: str) -> None:
     for table in REPORTS[plugin].tables:
         others = {name: result for name, result in table.results.items() if result != "held" and not result.startswith("declined: ")}
-        assert all("exact_amount_in_" in name and result.startswith("skipped: ") for name, result in others.items()), others
+        assert all("exact_amount_with" in name and result.startswith("skipped: ") for name, result in others.items()), others
 
 
 @pytest.mark.parametrize("plugin", REPORTS)
