@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings
 
 from tests.toy_gateway import SECRET, URL, Toy, ToyPlugin, signed
-from tillgate import Account, hooks, shop
+from tillgate import Account, AnswerNotUnderstood, hooks, shop
 from tillgate.django import operations
 from tillgate.django.models import Notification, Payment, Refund
 from tillgate.testing.world import World
@@ -79,6 +79,14 @@ def test_a_forged_notification_is_refused_counted_and_leads_to_nothing(
     assert Notification.objects.count() == 0
     assert [(event.name, event.fields) for event in events] == [("notification.forged", {"account": "default"})]
     assert "'default'" in caplog.text
+
+
+def test_a_notification_that_the_plugin_cannot_read_is_refused(world: World, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(*_: object) -> Any:
+        raise AnswerNotUnderstood("no JSON")
+
+    monkeypatch.setattr(hooks, "read_notification", unreadable)
+    assert notified(world, "x").status_code == 400
 
 
 def test_i3_a_replayed_notification_takes_effect_once(world: World, toy: Toy) -> None:

@@ -36,7 +36,7 @@ from tillgate.django.operations.reviews import reported_paid
 from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_closed, is_order_paid, may_go_on
 from tillgate.django.operations.values import payment_value
 from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
-from tillgate.errors import ConfigurationError, SignatureMismatch, TillgateError
+from tillgate.errors import AnswerNotUnderstood, ConfigurationError, TillgateError
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
 from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
 
@@ -110,17 +110,17 @@ def refund_notification(request: HttpRequest, key: str) -> HttpResponse:
 def webhook(request: HttpRequest, alias: str) -> HttpResponse:
     """Receive a notification at the address of an account, for a gateway plugin that reads it.
 
-    The answer to one that is not the gateway's is 400. One about payments that Tillgate does not know is acknowledged: a gateway's account
-    may serve other software too.
+    The answer to one that is not the gateway's, or that the plugin cannot read, is 400. One about payments that Tillgate does not know is
+    acknowledged: a gateway's account may serve other software too.
     """
     body = _body_of(request)
     if len(body) > LARGEST_NOTIFICATION_BYTES:
         return HttpResponse("too long", status=413, content_type="text/plain")
     try:
         account = operations.receive_webhook(alias, request.headers, body)
-    except SignatureMismatch:
-        _log.warning("a notification at the address of the account %r is not its gateway's", alias)
-        return HttpResponse("the signature does not match", status=400, content_type="text/plain")
+    except AnswerNotUnderstood as error:
+        _log.warning("a notification at the address of the account %r is refused: %s", alias, error)
+        return HttpResponse("not a notification of the gateway", status=400, content_type="text/plain")
     if account is None:
         raise Http404
     return HttpResponse(account.dialect.acknowledgement, content_type="text/plain")
