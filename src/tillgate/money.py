@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation, localcontext
 from functools import reduce
 from typing import Any, Final, NoReturn, Self
 
@@ -190,7 +190,11 @@ def format_money(amount: Decimal, currency: str, language: str) -> str:
     """
     from babel.numbers import format_decimal  # imported late: only pages and mails need it
 
-    locale = _locale(language)
+    with localcontext(EXACT):  # Babel counts in the context of the host program
+        return _formatted(format_decimal, amount, currency, _locale(language))
+
+
+def _formatted(format_decimal: Callable[..., str], amount: Decimal, currency: str, locale: Any) -> str:
     try:
         decimals = decimals_of(currency)
     except InvalidRequest:
@@ -215,7 +219,8 @@ def read_localized(text: str, currency: str, language: str, field: str = "amount
     is_plain = _AMOUNT.fullmatch(plain) is not None and (point == "." or group != "." or len(plain.partition(".")[2]) != 3)
     try:
         spaced = re.sub(r"\s", group, plain) if group.isspace() else plain
-        value = Decimal(plain) if is_plain else parse_decimal(spaced, locale=locale, strict=True)
+        with localcontext(EXACT):
+            value = Decimal(plain) if is_plain else parse_decimal(spaced, locale=locale, strict=True)
     except (NumberFormatError, ValueError, InvalidOperation):
         example = format_money(Decimal("1234.5"), currency, language).replace(currency, "").strip()
         raise InvalidRequest(field, text, f'is not an amount of {currency}: write it as "{example}"') from None

@@ -27,8 +27,10 @@ from tillgate.django import operations
 from tillgate.django.models import Payment
 from tillgate.django.operations.locking import locked_order
 from tillgate.django.operations.outbox import deliver_remote
+from tillgate.django.operations.refunds import poll_refund
 from tillgate.django.operations.reviews import UNAPPLIED_REASONS, open_review
 from tillgate.django.operations.worker import run_account
+from tillgate.hooks import RefundOutcome
 from tillgate.lifecycle import ReviewReason
 
 __all__ = ["fill", "same_randomness", "serialized"]
@@ -156,13 +158,17 @@ class _Acts:
             yield
 
     def refunds_in_doubt(self) -> None:
-        """Open reviews of refunds: of unknown outcome, unable to leave, and refused but done all the same."""
+        """Open reviews of refunds: of unknown outcome, unable to leave, accepted for days, and refused but done all the same."""
         with self.refunds_end_with(OutcomeUnknown("refund", "R", "the connection broke")):
             operations.refund(self.paid().pk, "2.50", staff="ann")
         with self.refunds_end_with(NotSent("refund", "R", "no route to host")):
             waiting = operations.refund(self.paid().pk, "2.50", staff="ann")
             self.moment.advance(hours=4)
             operations.send_refund(waiting.pk)
+        with mock.patch.object(self.gateway, "refund_outcome", RefundOutcome.PENDING):
+            late = operations.refund(self.paid().pk, "2.50", staff="ann")
+            self.moment.advance(days=8)
+            poll_refund(late.pk)
         with self.refunds_end_with(Refused("000020", "not allowed", 400)):
             refused = operations.refund(self.paid().pk, "2.50", staff="ann")
         operations.receive_refund_notification(refused.notification_key, read_notification(query="status=success"), "POST")

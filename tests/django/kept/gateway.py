@@ -27,7 +27,7 @@ from tillgate import (
 )
 from tillgate.django import clock
 from tillgate.django.models import Payment
-from tillgate.hooks import hookimpl
+from tillgate.hooks import RefundOutcome, hookimpl
 from tillgate.lifecycle import ReviewReason
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 
@@ -78,6 +78,7 @@ class Answering:
         self.says: dict[str, Mapping[str, Any] | Exception] = {}
         self.creates: Callable[[PaymentRequest], str] = lambda request: f"T-{request.reference}"
         self.refunds: Exception | None = None
+        self.refund_outcome = RefundOutcome.SUCCEEDED
 
     @hookimpl
     def tillgate_pay(self, request: PaymentRequest) -> CreatedPayment:
@@ -100,7 +101,12 @@ class Answering:
         """Accept the refund, or raise what `refunds` holds."""
         if self.refunds:
             raise self.refunds
-        return Refunded(reference=request.reference, amount=request.amount, ret_msg="refund success")
+        return Refunded(reference=request.reference, amount=request.amount, ret_msg="refund success", outcome=self.refund_outcome)
+
+    @hookimpl
+    def tillgate_query_refund(self, request: RefundRequest) -> Refunded:
+        """Answer as `refund_outcome` has it."""
+        return Refunded(reference=request.reference, amount=request.amount, ret_msg="as asked", outcome=self.refund_outcome)
 
 
 def _answer(reference: str, **fields: Any) -> dict[str, Any]:

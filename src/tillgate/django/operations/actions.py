@@ -18,7 +18,7 @@ from tillgate.django.models import Order, OutboxEventKind, Payment, Refund, Revi
 from tillgate.django.operations.locking import in_the_shops_hands, locked_order, outside_transactions
 from tillgate.django.operations.outbox import AGAIN, abandon, deliver, deliver_remote, retry
 from tillgate.django.operations.payments import accept_as_paid, apply_answer, ask, claim_poll, decide_about, force_expire
-from tillgate.django.operations.refunds import record_external_refund, refund, refundable, settle_by_staff, withdraw
+from tillgate.django.operations.refunds import poll_refund, record_external_refund, refund, refundable, settle_by_staff, withdraw
 from tillgate.django.operations.reviews import ITSELF, UNAPPLIED_REASONS, is_over, resolve
 from tillgate.django.operations.status import queue_event, reopen_order
 from tillgate.django.operations.timeline import record
@@ -169,6 +169,8 @@ def _look(payment: Payment, staff: str) -> tuple[Answer | None, Done]:
 
 
 def _query(review: Review, given: _Given) -> Done:
+    if review.refund is not None:
+        return _query_refund(review, review.refund, given)
     # A gateway that is silent to all has none that met it first: its newest is asked about.
     newest = Payment.objects.select_related("order").filter(account=review.account).order_by("-id")
     payment = review.payment or newest.first()
@@ -176,6 +178,13 @@ def _query(review: Review, given: _Given) -> Done:
         raise ActionNotPossible(f"there is no payment of account {review.account} to ask about")
     _, done = _ask_about(review, payment, given)
     return done
+
+
+def _query_refund(review: Review, refund: Refund, given: _Given) -> Done:
+    seen = poll_refund(refund.pk)
+    review.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
+    done = Done(resolved=False, message=f"asked again: the refund is {seen.status}")
+    return _ended(review, done, given) if review.resolved_at else done
 
 
 def _ask_about(review: Review, payment: Payment, given: _Given) -> tuple[Answer | None, Done]:
@@ -271,7 +280,7 @@ def _settle(review: Review, given: _Given, *, done: bool) -> Done:
 def _enter(review: Review, given: _Given) -> Done:
     assert review.payment is not None
     entered = record_external_refund(review.payment.pk, given.amount or "", staff=given.staff, seen=given.seen, about=review)
-    return Done(resolved=True, message=f"USD {entered.amount} was refunded elsewhere", refund=entered)
+    return Done(resolved=True, message=f"{entered.money} was refunded elsewhere", refund=entered)
 
 
 def _withdraw(review: Review, given: _Given) -> Done:
@@ -282,7 +291,7 @@ def _withdraw(review: Review, given: _Given) -> Done:
         raise ActionNotPossible("no refund of this payment waits to be sent")
     withdrawn = withdraw(waiting.pk, staff=given.staff)
     review.refresh_from_db(fields=["resolved_at"])
-    message = f"USD {withdrawn.amount}: {withdrawn.answer}"
+    message = f"{withdrawn.money}: {withdrawn.answer}"
     return Done(resolved=review.resolved_at is not None, message=message, refund=withdrawn)
 
 
@@ -300,7 +309,7 @@ def _dismiss(review: Review, given: _Given) -> Done:
         # It would go out although the money is to stay.
         if ReviewAction.REFUND in _fitting(review) and (unsent := _unsent(review).first()):
             remedy = "withdraw it first" if unsent.status == RefundStatus.QUEUED else "look again in a moment"
-            raise ActionNotPossible(f"a refund of USD {unsent.amount} of this payment is {unsent.status}: {remedy}")
+            raise ActionNotPossible(f"a refund of {unsent.money} of this payment is {unsent.status}: {remedy}")
         return _resolved(review, given.note, given, dismissed=True)
 
 
