@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         receive_notification,
         return_path,
         terminal_of,
+        webhook_url,
         without_atomic_requests,
     )
     from tillgate.shop.worker import run_worker
@@ -179,6 +180,7 @@ __all__ = [
     "timeline",
     "wait_for_creation",
     "was_withdrawn",
+    "webhook_url",
     "withdraw_refund",
     "without_atomic_requests",
 ]
@@ -300,6 +302,7 @@ MODULES: Final = {
         "receive_notification",
         "return_path",
         "terminal_of",
+        "webhook_url",
         "without_atomic_requests",
     ),
 }
