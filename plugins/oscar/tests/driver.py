@@ -12,6 +12,7 @@ from oscar.core.loading import get_class, get_model
 from oscar.test.factories import create_product
 
 from tests.shopper import Shopper
+from tillgate import shop
 from tillgate.testing.driver import ShopDriver
 from tillgate_oscar.conf import get_settings
 
