@@ -18,7 +18,7 @@ from pretix.base.models import Order, OrderRefund
 from pretix.base.payment import PaymentException
 from pretix.helpers import OF_SELF
 
-from tillgate import InvalidRequest, shop
+from tillgate import InvalidRequest, Money, shop
 from tillgate.hooks import PaymentStatus, RefundStatus, RemoteEvent
 from tillgate.hooks import Refund as Changed
 from tillgate.shop import PaymentState, RefundState
@@ -159,9 +159,13 @@ def settled_in_pretix(row: Any) -> None:
     is_done, refund = _DECIDED[row.state], _refund_of(row)
     if refund is None or (is_done and refund.status == RefundStatus.SUCCEEDED):
         return
-    key, data = refund.payment.order.key, {"is_done": is_done, "was_unknown": refund.status == RefundStatus.UNKNOWN}
+    key, data = refund.payment.order.key, {"is_done": is_done, "was_unknown": refund.status in _UNSETTLED}
     shop.enqueue_remote(PLUGIN, key, _DECISION, data=data, refund_id=refund.id)
     transaction.on_commit(lambda: shop.deliver_remote(PLUGIN, key), robust=True)
+
+
+_UNSETTLED: Final = (RefundStatus.PENDING, RefundStatus.UNKNOWN)
+"""The statuses in which staff may say what became of a refund."""
 
 
 def _refund_of(row: Any) -> RefundState | None:
@@ -169,7 +173,7 @@ def _refund_of(row: Any) -> RefundState | None:
     ours = [refund for payment in payments_of(row.order) for refund in payment.refunds]
     for refund in ours:
         is_own = refund.data.get("refund") == row.pk or refund.id == row.info_data.get("refund")
-        if is_own and refund.status in (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.UNKNOWN):
+        if is_own and refund.status in (RefundStatus.QUEUED, RefundStatus.SENDING, *_UNSETTLED):
             return refund
     return next((one for one in ours if one.status == RefundStatus.SUCCEEDED and one.data.get("refund") == row.pk), None)
 
@@ -216,8 +220,9 @@ def _may_go_out_twice(refund: RefundState) -> None:
     """Record in the order's history that the refund was sent, or may have been, although staff entered it as done."""
     with found(refund.payment.order.key) as order:
         if order is not None:
+            amount = Money(refund.amount, refund.payment.currency)
             message = (
-                f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it was on its way when it was marked as done, and "
-                "the payment service may have made it. If the money was refunded in another way too, the shopper has it twice."
+                f"Refund of {amount} of payment {refund.payment.reference}: it was on its way when it was marked as done, and the payment "
+                "service may have made it. If the money was refunded in another way too, the shopper has it twice."
             )
             order.log_action(REVIEW_LOGGED, {"reason": "refund", "message": message})
