@@ -606,9 +606,10 @@ def test_the_shell_of_the_tutorial_can_be_pasted(sandbox: Sandbox) -> None:
 
 
 def test_the_plugins_of_the_how_to_log_route_and_answer(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    page = read("docs/how-to/write-a-gateway-plugin.md")
     logs, routes, answers = (
-        _module(f"example_{number}", block)
-        for number, block in enumerate(blocks(read("docs/how-to/write-a-gateway-plugin.md"), "python")[:3])
+        _module(f"example_{number}", blocks(section(page, heading), "python")[0])
+        for number, heading in enumerate(("Log every call", "Route to a second account", "Answer without a gateway"))
     )
     manager = hooks.build_plugin_manager(answers, routes, logs, entry_points=False)
     monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
