@@ -105,6 +105,8 @@ def expected(before: tuple[str | None, ...], reason: ReviewReason, action: Revie
     """Return the statuses after a decision."""
     _, payment, refund, event = before
     match action:
+        case ReviewAction.POLL if reason is ReviewReason.REFUND_LATE:
+            return ("resolved", payment, "succeeded", event)
         case ReviewAction.POLL:
             # The payment stays paid, and a reversal that the gateway takes back is still for staff to judge.
             return ("open" if reason is ReviewReason.CHANGED_AFTER_PAID else "resolved", "paid", refund, event)

@@ -27,8 +27,10 @@ from tillgate.django import operations
 from tillgate.django.models import Payment
 from tillgate.django.operations.locking import locked_order
 from tillgate.django.operations.outbox import deliver_remote
+from tillgate.django.operations.refunds import poll_refund
 from tillgate.django.operations.reviews import UNAPPLIED_REASONS, open_review
 from tillgate.django.operations.worker import run_account
+from tillgate.hooks import RefundOutcome
 from tillgate.lifecycle import ReviewReason
 
 __all__ = ["fill", "same_randomness", "serialized"]
@@ -151,12 +153,12 @@ class _Acts:
                 operations.refund(payment.pk, "1.00", staff="ann")
 
     @contextmanager
-    def refunds_end_with(self, error: Exception) -> Iterator[None]:
-        with mock.patch.object(self.gateway, "refunds", error):
+    def refunds_end_with(self, outcome: Exception | RefundOutcome) -> Iterator[None]:
+        with mock.patch.object(self.gateway, "refunds", outcome):
             yield
 
     def refunds_in_doubt(self) -> None:
-        """Open reviews of refunds: of unknown outcome, unable to leave, and refused but done all the same."""
+        """Open reviews of refunds: of unknown outcome, unable to leave, refused but done all the same, and accepted but not finished."""
         with self.refunds_end_with(OutcomeUnknown("refund", "R", "the connection broke")):
             operations.refund(self.paid().pk, "2.50", staff="ann")
         with self.refunds_end_with(NotSent("refund", "R", "no route to host")):
@@ -166,6 +168,10 @@ class _Acts:
         with self.refunds_end_with(Refused("000020", "not allowed", 400)):
             refused = operations.refund(self.paid().pk, "2.50", staff="ann")
         operations.receive_refund_notification(refused.notification_key, read_notification(query="status=success"), "POST")
+        with self.refunds_end_with(RefundOutcome.PENDING):
+            late = operations.refund(self.paid().pk, "2.50", staff="ann")
+            self.moment.advance(days=8)
+            poll_refund(late.pk)
 
     def failing_deliveries(self) -> None:
         """Open reviews of shop events that fail: in the shop, and over the network."""

@@ -27,7 +27,7 @@ from tillgate import (
 )
 from tillgate.django import clock
 from tillgate.django.models import Payment
-from tillgate.hooks import hookimpl
+from tillgate.hooks import RefundOutcome, hookimpl
 from tillgate.lifecycle import ReviewReason
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 
@@ -77,7 +77,7 @@ class Answering:
     def __init__(self) -> None:
         self.says: dict[str, Mapping[str, Any] | Exception] = {}
         self.creates: Callable[[PaymentRequest], str] = lambda request: f"T-{request.reference}"
-        self.refunds: Exception | None = None
+        self.refunds: Exception | RefundOutcome = RefundOutcome.SUCCEEDED
 
     @hookimpl
     def tillgate_pay(self, request: PaymentRequest) -> CreatedPayment:
@@ -97,10 +97,15 @@ class Answering:
 
     @hookimpl
     def tillgate_refund(self, request: RefundRequest) -> Refunded:
-        """Accept the refund, or raise what `refunds` holds."""
-        if self.refunds:
+        """Answer with the outcome that `refunds` holds, or raise its error."""
+        if isinstance(self.refunds, Exception):
             raise self.refunds
-        return Refunded(reference=request.reference, amount=request.amount, ret_msg="refund success")
+        return Refunded(reference=request.reference, amount=request.amount, ret_msg=f"refund {self.refunds}", outcome=self.refunds)
+
+    @hookimpl
+    def tillgate_query_refund(self, request: RefundRequest) -> Refunded:
+        """Answer as to the refund itself."""
+        return self.tillgate_refund(request)
 
 
 def _answer(reference: str, **fields: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tillgate.django.models import Order, OutboxEventKind, Payment, Refund, Revi
 from tillgate.django.operations.locking import in_the_shops_hands, locked_order, outside_transactions
 from tillgate.django.operations.outbox import AGAIN, abandon, deliver, deliver_remote, retry
 from tillgate.django.operations.payments import accept_as_paid, apply_answer, ask, claim_poll, decide_about, force_expire
-from tillgate.django.operations.refunds import record_external_refund, refund, refundable, settle_by_staff, withdraw
+from tillgate.django.operations.refunds import poll_refund, record_external_refund, refund, refundable, settle_by_staff, withdraw
 from tillgate.django.operations.reviews import ITSELF, UNAPPLIED_REASONS, is_over, resolve
 from tillgate.django.operations.status import queue_event, reopen_order
 from tillgate.django.operations.timeline import record
@@ -169,6 +169,8 @@ def _look(payment: Payment, staff: str) -> tuple[Answer | None, Done]:
 
 
 def _query(review: Review, given: _Given) -> Done:
+    if review.refund is not None:
+        return _query_refund(review, review.refund, given)
     # A gateway that is silent to all has none that met it first: its newest is asked about.
     newest = Payment.objects.select_related("order").filter(account=review.account).order_by("-id")
     payment = review.payment or newest.first()
@@ -176,6 +178,13 @@ def _query(review: Review, given: _Given) -> Done:
         raise ActionNotPossible(f"there is no payment of account {review.account} to ask about")
     _, done = _ask_about(review, payment, given)
     return done
+
+
+def _query_refund(review: Review, about: Refund, given: _Given) -> Done:
+    polled = poll_refund(about.pk, f"staff:{given.staff}")
+    review.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
+    done = Done(resolved=False, message=f"asked again: the refund is {polled.status}")
+    return _ended(review, done, given) if review.resolved_at else done
 
 
 def _ask_about(review: Review, payment: Payment, given: _Given) -> tuple[Answer | None, Done]:

@@ -183,9 +183,11 @@ class _Audit:
 
     def _facts(self, batch: list[Payment]) -> dict[int, PaymentFacts]:
         refunded: dict[int, Decimal] = defaultdict(Decimal)
-        succeeded = Refund.objects.filter(payment__in=batch, status=RefundStatus.SUCCEEDED)
-        for payment_id, amount in succeeded.values_list("payment_id", "amount"):
+        accepted = Refund.objects.filter(payment__in=batch, status__in=(RefundStatus.SUCCEEDED, RefundStatus.PENDING))
+        for payment_id, amount, status in accepted.values_list("payment_id", "amount", "status"):
             refunded[payment_id] = money.total([refunded[payment_id], amount])
+            if status != RefundStatus.SUCCEEDED:
+                continue
             self.audited.refunds += 1
             self.audited.refunded_amount = money.total([self.audited.refunded_amount, amount])
         is_paid = {payment.pk: payment.status == PaymentStatus.PAID for payment in batch}
