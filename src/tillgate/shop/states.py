@@ -56,10 +56,10 @@ class RefundState(hooks.Refund):
 class PaymentState(hooks.Payment):
     """A payment as it stands. Amounts are in its currency.
 
-    The gateway holds `held_amount`: paid and not refunded. Staff can still refund `refundable_amount`, without refunds that are
-    under way or of unknown outcome. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid", though a check failed, so
-    the shopper should not pay again. `awaits_delivery`: it is paid, and the shop has not applied or refused it yet. `payment_url` is the
-    gateway's payment page, or empty. `sandbox`: no real money.
+    The gateway holds `held_amount`: paid and not refunded. Staff can still refund `refundable_amount`: it is without refunds that are under
+    way or of unknown outcome. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid", though a check
+    failed, so the shopper should not pay again. `awaits_delivery`: it is paid, and the shop has not applied or refused it yet.
+    `payment_url` is the gateway's payment page, or empty. `sandbox`: no real money.
     """
 
     account: str

@@ -366,9 +366,7 @@ def test_a_late_refund_is_asked_about_and_not_its_payment(
 
 
 @pytest.mark.parametrize(("action", "status"), [("refund-done", "succeeded"), ("refund-not-done", "failed")])
-def test_what_a_person_found_of_a_late_refund_resolves_it(
-    world: World, monkeypatch: pytest.MonkeyPatch, action: str, status: str
-) -> None:
+def test_what_a_person_found_of_a_late_refund_resolves_it(world: World, monkeypatch: pytest.MonkeyPatch, action: str, status: str) -> None:
     refund, review = late_refund(world, monkeypatch)
     assert operations.take_action(review.pk, action, staff="ann").resolved
     refund.refresh_from_db()
