@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation, localcontext
 from functools import reduce
 from typing import Any, Final, NoReturn, Self
 
@@ -158,12 +158,12 @@ def _remedy(currency: str) -> str:
 def read_amount(value: object, currency: str | None) -> Decimal | None:
     """Return a received text or `WireNumber` as an exact amount, or None if it has more decimals than its currency.
 
-    An unknown currency is taken to have two: such an answer is never applied.
+    Where the currency is unknown, an amount has two decimals, or three if it needs them.
     """
     try:
         decimals = decimals_of(currency or "")
     except InvalidRequest:
-        decimals = _DECIMALS_OF_UNKNOWN
+        decimals = MOST_DECIMALS if _exact(value, _DECIMALS_OF_UNKNOWN) is None else _DECIMALS_OF_UNKNOWN
     exact = _exact(value, decimals)
     return exact if exact is not None and exact >= 0 else None
 
@@ -190,7 +190,11 @@ def format_money(amount: Decimal, currency: str, language: str) -> str:
     """
     from babel.numbers import format_decimal  # imported late: only pages and mails need it
 
-    locale = _locale(language)
+    with localcontext(EXACT):  # Babel counts in the context of the host program
+        return _formatted(format_decimal, amount, currency, _locale(language))
+
+
+def _formatted(format_decimal: Callable[..., str], amount: Decimal, currency: str, locale: Any) -> str:
     try:
         decimals = decimals_of(currency)
     except InvalidRequest:
@@ -215,7 +219,8 @@ def read_localized(text: str, currency: str, language: str, field: str = "amount
     is_plain = _AMOUNT.fullmatch(plain) is not None and (point == "." or group != "." or len(plain.partition(".")[2]) != 3)
     try:
         spaced = re.sub(r"\s", group, plain) if group.isspace() else plain
-        value = Decimal(plain) if is_plain else parse_decimal(spaced, locale=locale, strict=True)
+        with localcontext(EXACT):
+            value = Decimal(plain) if is_plain else parse_decimal(spaced, locale=locale, strict=True)
     except (NumberFormatError, ValueError, InvalidOperation):
         example = format_money(Decimal("1234.5"), currency, language).replace(currency, "").strip()
         raise InvalidRequest(field, text, f'is not an amount of {currency}: write it as "{example}"') from None

@@ -585,6 +585,13 @@ def test_e014_keys_that_are_not_equal_only_to_themselves(sound: Any) -> None:
     assert "plugin" not in found["E014"]
 
 
+def test_e015_a_payment_method_that_no_account_takes(sound: Any, settings: Any) -> None:
+    settings.TILLGATE = {**settings.TILLGATE, "PAYMENT_METHODS": ["alipay", "gold"]}
+    found = told()
+    assert set(found) == {"E015"}
+    assert "gold" in found["E015"]
+
+
 def test_every_check_has_a_test_here() -> None:
     with open(__file__, encoding="utf-8") as source:
         named = set(re.findall(r"[ew]\d{3}", " ".join(re.findall(r"^def test_\w+", source.read(), re.MULTILINE))))

@@ -21,11 +21,12 @@ from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
 from tillgate import hooks
 from tillgate.django import operations, views
+from tillgate.django.amounts import money_text
 from tillgate.django.forms import MethodForm, RefundForm
 from tillgate.django.models import OutboxEvent, Payment
 from tillgate.django.operations import outbox, payments
-from tillgate.django.templatetags.tillgate import unrounded
 from tillgate.django.tickets import start_url
+from tillgate.money import Money
 from tillgate.testing.translations import faults_of_catalogue
 
 APP = Path(tillgate.django.__file__).parent
@@ -172,10 +173,10 @@ def test_an_order_that_cannot_be_paid_says_why(world: World) -> None:
 @pytest.mark.parametrize(
     ("costs", "shown"),
     [
-        ({"currency": "EUR", "amount": Decimal(10)}, "<small>EUR</small> 10.00<"),
-        ({"amount": Decimal("12.505")}, "<small>USD</small> 12.505<"),
-        ({"amount": Decimal("12.500")}, "<small>USD</small> 12.50<"),
-        ({"amount": Decimal("1E+3")}, "<small>USD</small> 1000.00<"),
+        ({"currency": "EUR", "amount": Decimal(10)}, ">EUR 10.00<"),
+        ({"amount": Decimal("12.505")}, ">USD 12.505<"),
+        ({"amount": Decimal("12.500")}, ">USD 12.50<"),
+        ({"amount": Decimal("1E+3")}, ">USD 1,000.00<"),
     ],
 )
 def test_an_order_is_shown_with_what_it_costs_also_where_that_cannot_be_paid(
@@ -189,7 +190,7 @@ def test_an_order_is_shown_with_what_it_costs_also_where_that_cannot_be_paid(
 def test_what_an_order_costs_is_shown_as_it_is_whatever_precision_the_host_counts_with() -> None:
     with decimal.localcontext() as context:
         context.prec = 6
-        assert unrounded(Decimal("1234567.895")) == "1234567.895"
+        assert money_text(Decimal("1234567.895"), "USD") == "USD 1,234,567.895"
 
 
 def test_only_the_methods_of_the_settings_are_offered(world: World, settings: Any) -> None:
@@ -254,7 +255,7 @@ def test_the_pages_in_german(world: World, settings: Any, no_home: None) -> None
         "Kredit- oder Debitkarte",
         "Weiter zur Zahlung",
         f"Bestellung S{order}",
-        "1234,50",
+        "1.234,50",
     ):
         assert words in pay
     payment = world.start(order)
@@ -263,7 +264,7 @@ def test_the_pages_in_german(world: World, settings: Any, no_home: None) -> None
     world.shopper_pays(payment)
     assert "Danke, Ihre Zahlung ist angekommen" in text_of(come_back(world, payment))
     with override("de"):
-        assert "Das ist mehr als die USD 5.00" in str(RefundForm(Decimal("5.00"), {"amount": "6"}).errors)
+        assert "Das ist mehr als die 5,00 USD" in str(RefundForm(Money("5.00", "USD"), {"amount": "6"}).errors)
         assert str(MethodForm().fields["method"].label) == "Wie möchten Sie bezahlen?"
 
 
@@ -276,7 +277,7 @@ def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) 
         "Verlauf",
         "Zahlung begonnen",
         "Geld zurückgegeben",
-        "USD 10,00 zurückgegeben, USD 20,00 können noch zurückgegeben werden.",
+        "10,00 USD zurückgegeben, 20,00 USD können noch zurückgegeben werden.",
     ):
         assert words in page
     question = text_of(admin_client.get(f"/admin/tillgate/payment/{payment.pk}/refund/"))

@@ -36,7 +36,7 @@ STOREFRONTS = {"STOREFRONTS": ["https://www.shop.example"]}
         ({"SALEORS": {SHOP: {"STOREFRONTS": ["https://x.example/shop"]}}}, "without a path"),
         ({"SALEORS": {SHOP: {"DASHBOARDS": ["*"]}}}, "origin"),
         ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"PAYMENT_METHOD": []}}}}}, "PAYMENT_METHODS"),
-        ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"PAYMENT_METHODS": ["gold"]}}}}}, "alipay"),
+        ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"PAYMENT_METHODS": ["gold", "gold"]}}}}}, "alipay"),
         ({"SALEORS": {SHOP: {"CHANNELS": {"a": {"PAYMENT_METHODS": "alipay"}}}}}, "list"),
         ({"SALEORS": {}, "ENCRYPTION_KEYS": []}, "ENCRYPTION_KEYS"),
         ({"SALEORS": {}, "APP_ID": "Tillgate!"}, "APP_ID"),

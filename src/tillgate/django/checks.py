@@ -75,6 +75,11 @@ def check_settings() -> Found:
         if account.sandbox and not project.DEBUG:
             hint = "Use the live account's BASE_URL, MERCHANT_NO and TOKEN. On a staging site silence tillgate.E003."
             yield _error(3, f"Account {alias!r} is a sandbox: with DEBUG off orders would be paid with play money.", hint)
+    if settings.payment_methods and settings.accounts:
+        taken = {method.code for account in settings.accounts.values() for method in hooks.payment_methods(account)}
+        if unknown := [code for code in settings.payment_methods if code not in taken]:
+            message = f"TILLGATE['PAYMENT_METHODS'] names {', '.join(unknown)}, which no account takes."
+            yield _error(15, message, f"Name some of {', '.join(sorted(taken))}, or add it to the METHODS of an account.")
 
 
 def check_public_url() -> Found:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 from django import forms
-from django.core.validators import MaxValueValidator
 from django.utils.translation import gettext_lazy as _
 
+from tillgate.django.amounts import AmountField
 from tillgate.django.methods import choices_for
-from tillgate.django.models import MOST_DIGITS
 from tillgate.django.operations.accounts import find_account
 from tillgate.money import Money
 from tillgate.wire.methods import Terminal
@@ -34,16 +32,16 @@ class MethodForm(forms.Form):
 
 
 class RefundForm(forms.Form):
-    """The amount and the reason of a refund. The operation validates them; the form only shows obvious errors sooner."""
+    """The amount and the reason of a refund, of at most the money that is left. The operation validates them too."""
 
-    amount = forms.DecimalField(label=_("Amount in USD"), min_value=Decimal("0.01"), max_digits=MOST_DIGITS, decimal_places=2)
     reason = forms.CharField(label=_("Reason"), max_length=255, required=False)
 
-    def __init__(self, left: Decimal, *arguments: Any, **options: Any) -> None:
+    field_order = ("amount", "reason")
+
+    def __init__(self, left: Money, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        too_much = _("That is more than the USD %(limit_value)s that can still be refunded.")
-        self.fields["amount"].validators.append(MaxValueValidator(left, too_much))
-        self.fields["amount"].widget.attrs["max"] = str(left)
+        self.fields["amount"] = AmountField(most=left)
+        self.order_fields(self.field_order)
 
 
 def terminal_of(user_agent: str) -> Terminal:

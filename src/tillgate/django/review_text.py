@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -10,17 +11,20 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from tillgate.django.amounts import money_text
 from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, ReviewReason, Scope
 
-__all__ = ["message_of"]
+__all__ = ["message_of", "shown_amount"]
 
 _R: Final = ReviewReason
+_AMOUNTS: Final = frozenset({"amount", "found", "expected"})
+"""The facts that are amounts where the facts have a currency."""
 
 _CLAUSES: Final[Mapping[str, str | Promise]] = MappingProxyType(
     {
         _R.AMOUNT_MISMATCH: gettext_lazy("the amount is %(found)s instead of %(expected)s"),
         _R.AMOUNT_MISSING: gettext_lazy("the gateway says paid without an amount"),
-        f"{_R.AMOUNT_MISSING}:found": gettext_lazy("the gateway says paid, and its amount '%(found)s' is no amount of cents"),
+        f"{_R.AMOUNT_MISSING}:found": gettext_lazy("the gateway says paid, and its amount '%(found)s' is no exact amount"),
         _R.CURRENCY_MISMATCH: gettext_lazy("the %(field)s is missing instead of %(expected)s"),
         f"{_R.CURRENCY_MISMATCH}:found": gettext_lazy("the %(field)s is %(found)s instead of %(expected)s"),
         _R.TRANSACTION_NO_MISMATCH: gettext_lazy("the transaction is %(expected)s, and the answer is about %(found)s"),
@@ -33,7 +37,7 @@ _CLAUSES: Final[Mapping[str, str | Promise]] = MappingProxyType(
         _R.PAYMENT_UNANSWERED: gettext_lazy("its time to pay is long over, and the gateway gives no usable answer about it"),
         _R.GATEWAY_SILENT: gettext_lazy("its gateway has not answered for %(minutes)s minutes (%(error)s)"),
         f"{_R.ACCOUNT_GONE}:refund": gettext_lazy(
-            "it could not be found, or is another merchant's by now, when a notification came of the refund of USD %(amount)s "
+            "it could not be found, or is another merchant's by now, when a notification came of the refund of %(amount)s "
             "of payment %(payment)s. If it does not come again, see at the gateway whether it was done"
         ),
         _R.SECOND_PAYMENT: gettext_lazy("the order was paid by another payment already; this one can be refunded"),
@@ -43,8 +47,8 @@ _CLAUSES: Final[Mapping[str, str | Promise]] = MappingProxyType(
         f"{_R.PAID_NOT_PAYABLE}:currency": gettext_lazy("it was paid in %(found)s, and the order is in %(expected)s by now"),
         f"{_R.PAID_NOT_PAYABLE}:outcome": gettext_lazy("it was paid, and the shop says: %(outcome)s"),
         f"{_R.UNDERPAID}:outcome": gettext_lazy("it was paid, and the shop says: %(outcome)s"),
-        _R.UNDERPAID: gettext_lazy("USD %(found)s was paid, and the order costs USD %(expected)s by now"),
-        _R.OVERPAID: gettext_lazy("USD %(found)s was paid, and the order costs USD %(expected)s by now"),
+        _R.UNDERPAID: gettext_lazy("%(found)s was paid, and the order costs %(expected)s by now"),
+        _R.OVERPAID: gettext_lazy("%(found)s was paid, and the order costs %(expected)s by now"),
         _R.FORGED_NOTIFICATIONS: gettext_lazy("%(count)s notifications were not signed with the account's token"),
     }
 )
@@ -54,23 +58,23 @@ _SENTENCES: Final[Mapping[str, str | Promise]] = MappingProxyType(
     {
         _R.DUPLICATE_TRANSACTION_NO: gettext_lazy("The gateway gave transaction %(transaction_no)s to %(payment)s and to %(other)s."),
         _R.REFUND_UNKNOWN: gettext_lazy(
-            "Refund of USD %(amount)s of payment %(payment)s: nobody knows whether it went out (%(answer)s). "
+            "Refund of %(amount)s of payment %(payment)s: nobody knows whether it went out (%(answer)s). "
             "It is never sent again by itself. Look at the gateway and say whether it was done."
         ),
         _R.REFUND_LATE: gettext_lazy(
-            "Refund of USD %(amount)s of payment %(payment)s: the gateway has accepted it, and has not finished it for %(days)s days "
+            "Refund of %(amount)s of payment %(payment)s: the gateway has accepted it, and has not finished it for %(days)s days "
             "(%(answer)s). Look at the gateway and say whether it was done."
         ),
         _R.REFUND_NOT_SENT: gettext_lazy(
-            "Refund of USD %(amount)s of payment %(payment)s: it could not be sent for %(hours)s hours (%(answer)s). "
+            "Refund of %(amount)s of payment %(payment)s: it could not be sent for %(hours)s hours (%(answer)s). "
             "It is tried again at least every hour."
         ),
         _R.REFUND_CONTRADICTED: gettext_lazy(
-            "Refund of USD %(amount)s of payment %(payment)s: it was held to be refused (%(answer)s), and the gateway's answer says that "
+            "Refund of %(amount)s of payment %(payment)s: it was held to be refused (%(answer)s), and the gateway's answer says that "
             "it was done. If the money went out, enter it as a refund made elsewhere."
         ),
         f"{_R.REFUND_CONTRADICTED}:notification": gettext_lazy(
-            "Refund of USD %(amount)s of payment %(payment)s: it was held to be refused (%(answer)s), and the gateway's notification says "
+            "Refund of %(amount)s of payment %(payment)s: it was held to be refused (%(answer)s), and the gateway's notification says "
             "that it was done. If the money went out, enter it as a refund made elsewhere."
         ),
         _R.DELIVERY_FAILING: gettext_lazy("The shop could not be told %(kind)s of order %(order)s: %(error)s"),
@@ -107,8 +111,21 @@ def _in_context(reason: ReviewReason, facts: Mapping[str, Any], clause: str, *, 
     return clause
 
 
+def shown_amount(amount: object, facts: Mapping[str, Any]) -> str:
+    """Return an amount of the facts with their currency, in the active language; without a currency it is shown as it is stored."""
+    text = "" if amount is None else str(amount)
+    try:
+        return money_text(Decimal(text), facts["currency"]) if "currency" in facts else text
+    except InvalidOperation:
+        return text
+
+
 class _Facts(dict[str, Any]):
-    """Facts for a template: a fact that an older row lacks shows as a question mark, and the page still works."""
+    """Facts for a template: amounts have their currency, and a fact that an older row lacks shows as a question mark."""
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        return shown_amount(value, self) if name in _AMOUNTS else value
 
     def __missing__(self, name: str) -> str:
         return "?"

@@ -26,6 +26,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from tillgate import hooks, money
 from tillgate.django import operations
+from tillgate.django.amounts import money_text
 from tillgate.django.assets import ASSETS
 from tillgate.django.forms import MethodForm, terminal_of
 from tillgate.django.methods import label_of
@@ -38,6 +39,7 @@ from tillgate.django.operations.values import payment_value
 from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
 from tillgate.errors import ConfigurationError, TillgateError
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
+from tillgate.money import Money
 from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
 
 _log = logging.getLogger("tillgate")
@@ -276,13 +278,18 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
     detail = described.not_payable_detail or (_("the order is closed") if is_closed(plugin, order_key) else None)
     if is_refunded and not held:
         detail = _("it was paid, and all of the money was refunded")
+    unable = ""
+    if detail is None and (price := _price(described)):
+        form = MethodForm(choice, price=price, initial=form.initial)
+        if not form.fields["method"].choices and MethodForm().fields["method"].choices:  # type: ignore[attr-defined]  # a ChoiceField
+            unable = _("None of our payment methods takes %(amount)s.") % {"amount": money_text(price.amount, price.currency)}
     page = {
         "form": form,
-        "problem": problem,
+        "problem": problem or unable,
         "order": described,
         "is_asked_back": is_asked_back,
         "not_payable": detail,
-        "begun": _begun(payments, described.amount),
+        "begun": _begun(payments, described.amount, described.currency),
         "held": _shown_held(held),
         "under_review": ", ".join(dict.fromkeys(map(_method_label, under_review))),
         # In the address, since a shop may have a form of its own.
@@ -290,6 +297,14 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
     }
     # Under "no-referrer" browsers post the form with "Origin: null", which Django's CSRF protection refuses.
     return _private(render(request, "tillgate/pay.html", page, status=409 if problem else 200), "same-origin")
+
+
+def _price(described: hooks.OrderDescription) -> Money | None:
+    """Return the price of an order, or None where it is no exact amount: starting the payment refuses it with a reason."""
+    try:
+        return Money(described.amount, described.currency)
+    except TillgateError:
+        return None
 
 
 def _payments_of(plugin: str, order_key: str) -> QuerySet[Payment]:
@@ -323,16 +338,21 @@ def _shown_held(held: list[Payment]) -> dict[str, Any] | None:
     """Return the message about money that did not pay the order, such as too little: its review is open (I4)."""
     if not held:
         return None
-    methods = dict.fromkeys(map(_method_label, held))
+    methods, currencies = dict.fromkeys(map(_method_label, held)), dict.fromkeys(payment.currency for payment in held)
     return {
         "method": ", ".join(methods),
-        "amount": money.total(money.left_of(payment.amount, [payment.refunded_amount]) for payment in held),
+        "amount": ", ".join(_held_text([payment for payment in held if payment.currency == currency]) for currency in currencies),
     }
 
 
-def _begun(payments: QuerySet[Payment], amount: Decimal) -> dict[str, Any] | None:
+def _held_text(held: list[Payment]) -> str:
+    amount = money.total(money.left_of(payment.amount, [payment.refunded_amount]) for payment in held)
+    return money_text(amount, held[0].currency)
+
+
+def _begun(payments: QuerySet[Payment], amount: Decimal, currency: str) -> dict[str, Any] | None:
     """Return the newest open payment of an order for this amount, or None."""
-    newest_first = payments.filter(status__in=OPEN_PAYMENT_STATUSES, amount=amount).order_by("-id")
+    newest_first = payments.filter(status__in=OPEN_PAYMENT_STATUSES, amount=amount, currency=currency).order_by("-id")
     payment = next(filter(may_go_on, newest_first), None)
     if payment is None:
         return None

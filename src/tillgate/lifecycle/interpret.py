@@ -265,7 +265,8 @@ def _contradiction(
         return _without_amount(found) if paid else None
     if found.amount != facts.amount:
         compared = {"expected": str(facts.amount), "found": str(found.amount), "currency": facts.currency}
-        return ReviewReason.AMOUNT_MISMATCH, compared, f"the amount is {found.amount} instead of {facts.amount}"
+        detail = f"the amount is {facts.currency} {found.amount} instead of {facts.currency} {facts.amount}"
+        return ReviewReason.AMOUNT_MISMATCH, compared, detail
     return None
 
 

@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from tillgate.django import operations
+from tillgate.django.amounts import money_text
 from tillgate.django.models import Order, Payment, Review, database
 from tillgate.django.operations import ActionNotPossible, RefundNotPossible
 from tillgate.django.operations import reviews as rows
@@ -82,7 +83,9 @@ class OpenReview:
     def label(self, action: ReviewAction) -> str:
         """Return an action's label in the active language."""
         text = str(words.ACTIONS[action])
-        return f"{text} (USD {self.withdraws.amount})" if action is ReviewAction.WITHDRAW and self.withdraws else text
+        if action is not ReviewAction.WITHDRAW or not self.withdraws:
+            return text
+        return f"{text} ({money_text(self.withdraws.amount, self.withdraws.payment.currency)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -153,25 +153,25 @@ class _Acts:
                 operations.refund(payment.pk, "1.00", staff="ann")
 
     @contextmanager
-    def refunds_end_with(self, outcome: Exception | RefundOutcome) -> Iterator[None]:
-        with mock.patch.object(self.gateway, "refunds", outcome):
+    def refunds_end_with(self, error: Exception) -> Iterator[None]:
+        with mock.patch.object(self.gateway, "refunds", error):
             yield
 
     def refunds_in_doubt(self) -> None:
-        """Open reviews of refunds: of unknown outcome, unable to leave, refused but done all the same, and accepted but not finished."""
+        """Open reviews of refunds: of unknown outcome, unable to leave, accepted for days, and refused but done all the same."""
         with self.refunds_end_with(OutcomeUnknown("refund", "R", "the connection broke")):
             operations.refund(self.paid().pk, "2.50", staff="ann")
         with self.refunds_end_with(NotSent("refund", "R", "no route to host")):
             waiting = operations.refund(self.paid().pk, "2.50", staff="ann")
             self.moment.advance(hours=4)
             operations.send_refund(waiting.pk)
-        with self.refunds_end_with(Refused("000020", "not allowed", 400)):
-            refused = operations.refund(self.paid().pk, "2.50", staff="ann")
-        operations.receive_refund_notification(refused.notification_key, read_notification(query="status=success"), "POST")
-        with self.refunds_end_with(RefundOutcome.PENDING):
+        with mock.patch.object(self.gateway, "refund_outcome", RefundOutcome.PENDING):
             late = operations.refund(self.paid().pk, "2.50", staff="ann")
             self.moment.advance(days=8)
             poll_refund(late.pk)
+        with self.refunds_end_with(Refused("000020", "not allowed", 400)):
+            refused = operations.refund(self.paid().pk, "2.50", staff="ann")
+        operations.receive_refund_notification(refused.notification_key, read_notification(query="status=success"), "POST")
 
     def failing_deliveries(self) -> None:
         """Open reviews of shop events that fail: in the shop, and over the network."""

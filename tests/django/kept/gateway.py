@@ -77,7 +77,8 @@ class Answering:
     def __init__(self) -> None:
         self.says: dict[str, Mapping[str, Any] | Exception] = {}
         self.creates: Callable[[PaymentRequest], str] = lambda request: f"T-{request.reference}"
-        self.refunds: Exception | RefundOutcome = RefundOutcome.SUCCEEDED
+        self.refunds: Exception | None = None
+        self.refund_outcome = RefundOutcome.SUCCEEDED
 
     @hookimpl
     def tillgate_pay(self, request: PaymentRequest) -> CreatedPayment:
@@ -97,15 +98,15 @@ class Answering:
 
     @hookimpl
     def tillgate_refund(self, request: RefundRequest) -> Refunded:
-        """Answer with the outcome that `refunds` holds, or raise its error."""
-        if isinstance(self.refunds, Exception):
+        """Accept the refund, or raise what `refunds` holds."""
+        if self.refunds:
             raise self.refunds
-        return Refunded(reference=request.reference, amount=request.amount, ret_msg=f"refund {self.refunds}", outcome=self.refunds)
+        return Refunded(reference=request.reference, amount=request.amount, ret_msg="refund success", outcome=self.refund_outcome)
 
     @hookimpl
     def tillgate_query_refund(self, request: RefundRequest) -> Refunded:
-        """Answer as to the refund itself."""
-        return self.tillgate_refund(request)
+        """Answer as `refund_outcome` has it."""
+        return Refunded(reference=request.reference, amount=request.amount, ret_msg="as asked", outcome=self.refund_outcome)
 
 
 def _answer(reference: str, **fields: Any) -> dict[str, Any]:

@@ -86,5 +86,5 @@ def test_the_message_of_a_review_is_in_the_language_of_who_reads_it(world: World
     _, review = in_doubt(world)
     with translation.override("de"):
         assert review.message.startswith("Zahlung ")
-        assert "13.44 statt 13.43" in review.message
-    assert "13.44 instead of 13.43" in review.message
+        assert "13,44 USD statt 13,43 USD" in review.message
+    assert "USD 13.44 instead of USD 13.43" in review.message

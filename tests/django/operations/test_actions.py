@@ -884,7 +884,7 @@ def test_i2_a_payment_is_let_expire_by_what_says_that_nobody_paid_as_long_as_not
     world.pays_late(forgotten)
     found(amount=Decimal("10.00"))
     world.time.advance(minutes=1)
-    with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: .*it is paid, but the amount is 10\.00"):
+    with pytest.raises(InvalidRequest, match=r"is known to the gateway by now: .*it is paid, but the amount is USD 10\.00"):
         not_paid(waiting)
     assert world.fresh(forgotten).is_open
     world.time.advance(minutes=1)
@@ -991,7 +991,7 @@ def test_i2_that_the_gateway_has_called_an_open_payment_paid_is_not_hidden_by_wh
 ) -> None:
     world.pays_late(forgotten)
     said_in_turn(world, found, PAID_WITH_ANOTHER_AMOUNT, PENDING_WITH_ANOTHER_AMOUNT)
-    assert the("amount-mismatch").message.endswith("it is paid, but the amount is 10.00 instead of 12.50.")
+    assert the("amount-mismatch").message.endswith("it is paid, but the amount is USD 10.00 instead of USD 12.50.")
     Payment.objects.update(transaction_no=None)
     gateway[forgotten.reference] = unknown
     world.time.advance(hours=6)
@@ -1007,7 +1007,7 @@ def test_what_the_gateway_says_of_a_payment_that_is_settled_is_told_whatever_it_
         found(**answer)
         world.time.advance(minutes=1)
         operations.poll_now(world.fresh(forgotten), "bob")
-    assert the("amount-mismatch").message.endswith(": the amount is 10.00 instead of 12.50.")
+    assert the("amount-mismatch").message.endswith(": the amount is USD 10.00 instead of USD 12.50.")
 
 
 def test_i2_that_the_gateway_has_called_a_payment_paid_is_more_than_a_word_that_may_mean_so(
@@ -1081,7 +1081,7 @@ def test_what_the_gateway_said_only_when_a_payment_was_let_expire_is_told_again(
     assert not_paid(review, read=review.version).resolved
     world.time.advance(days=1)
     world.run_worker()
-    assert the("amount-mismatch").message.endswith("the amount is 99999.00 instead of 12.50.")
+    assert the("amount-mismatch").message.endswith("the amount is USD 99,999.00 instead of USD 12.50.")
 
 
 def test_a_payment_of_which_the_gateway_now_says_nothing_and_now_knows_nothing_is_told_of_once(
@@ -1259,7 +1259,7 @@ def test_i2_a_payment_that_was_let_expire_is_told_again_once_the_gateway_says_th
     world.pays_late(forgotten)
     world.time.advance(days=1)
     world.run_worker()
-    message = f"Payment {forgotten.reference}: the gateway says that it is paid, but the amount is 10.00 instead of 12.50."
+    message = f"Payment {forgotten.reference}: the gateway says that it is paid, but the amount is USD 10.00 instead of USD 12.50."
     assert the("amount-mismatch").message == message
     assert world.fresh(forgotten).status == "expired"
 

@@ -130,11 +130,11 @@ def test_the_totals_of_both_sides_are_added_up(world: World) -> None:
         payments=4,
         compared=4,
         paid_here=2,
-        paid_here_amount=Decimal("12.60"),
+        paid_here_amounts={"USD": Decimal("12.60")},
         paid_there=4,
-        paid_there_amount=Decimal("37.60"),
+        paid_there_amounts={"USD": Decimal("37.60")},
         refunds=2,
-        refunded_amount=Decimal("2.75"),
+        refunded_amounts={"USD": Decimal("2.75")},
         differences=2,
     )
 

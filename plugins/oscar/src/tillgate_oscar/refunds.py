@@ -53,7 +53,7 @@ def queue(
         try:
             queued = shop.refund(ours.paid_by.id, amount, staff=staff, reason=reason, data=data, newest_refund=newest_refund)
         except InvalidRequest as error:
-            raise PaymentError(f"USD {error.value} {error.remedy}") from None
+            raise PaymentError(f"{error.value} {error.remedy}") from None
         except shop.RefundNotPossible as error:
             raise PaymentError(str(error)) from None
         _check_quantities(order, event_type, quantities, ours.paid_by.refunds)

@@ -170,7 +170,7 @@ def report(api_url: str, token: SecretStr, event: Reported) -> None:
         raise Unreachable(f"{api_url} did not say what became of the report")
     for error in answer["errors"]:
         code, message = (str(error.get(name, ""))[:200] for name in ("code", "message")) if isinstance(error, Mapping) else ("?", "")
-        raise ReportRefused(f"{event.type} of {event.psp_reference}, USD {event.amount}: {code}: {message}")
+        raise ReportRefused(f"{event.type} of {event.psp_reference}, {event.amount}: {code}: {message}")
 
 
 def fetch_keys(origin: str) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class PaidTransaction(SaleorTransaction):
 
     @property
     def charged(self) -> Decimal | None:
-        """The dollars that the Saleor knows of; below zero if it knows of a refund alone, and None if it does not send the value."""
+        """The amount that the Saleor knows of; below zero if it knows of a refund alone, and None if it does not send the value."""
         return _signed(self.charged_amount)
 
     @property
@@ -100,27 +100,27 @@ class HeldTransaction(PaidTransaction):
 
     @property
     def paid(self) -> Decimal:
-        """Its dollars that Saleor counts in a balance."""
-        return money.total([self.charged or _NOTHING, _dollars(self.charge_pending_amount)])
+        """Its amount that Saleor counts in a balance."""
+        return money.total([self.charged or _NOTHING, _amount(self.charge_pending_amount)])
 
     @property
     def held(self) -> Decimal:
-        """The dollars that its App holds, or is about to hold; Saleor subtracts them from the unpaid amount."""
-        taken = max(_dollars(self.charged_amount), _dollars(self.authorized_amount))
-        return money.total([taken, _dollars(self.charge_pending_amount), _dollars(self.authorize_pending_amount)])
+        """The amount that its App holds, or is about to hold; Saleor subtracts them from the unpaid amount."""
+        taken = max(_amount(self.charged_amount), _amount(self.authorized_amount))
+        return money.total([taken, _amount(self.charge_pending_amount), _amount(self.authorize_pending_amount)])
 
 
-def _dollars(given: Amount | None) -> Decimal:
-    exact = money.read_amount(given.amount) if given else None
+def _amount(given: Amount | None) -> Decimal:
+    exact = money.read_amount(given.amount, None) if given else None
     return exact if exact is not None else _NOTHING
 
 
 def _signed(given: Amount | None) -> Decimal | None:
-    """Return an amount that may be below zero, or None if it is not in whole cents."""
+    """Return an amount that may be below zero, or None if it is not exact."""
     number = given.amount if given else None
     if isinstance(number, bool) or not isinstance(number, Decimal | int):
         return None
-    exact = money.read_amount(Decimal(number).copy_abs())
+    exact = money.read_amount(Decimal(number).copy_abs(), None)
     return exact if exact is None or number >= 0 else exact.copy_negate()
 
 
@@ -148,7 +148,7 @@ class Source(_Part):
         return () if given is None else given
 
     def costs_without(self, ours: Collection[str]) -> Decimal | None:
-        """Return its total in dollars without the money of transactions other than ours, or None if the body lacks it."""
+        """Return its total without the money of transactions other than ours, or None if the body lacks it."""
         balance = _signed(self.total_balance)
         if balance is None:
             return None

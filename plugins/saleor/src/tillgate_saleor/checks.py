@@ -8,7 +8,7 @@ from django.conf import settings as project
 from django.urls import NoReverseMatch, reverse
 
 from tillgate import ConfigurationError
-from tillgate.shop import CheckSet, Found, find_account, payment_methods
+from tillgate.shop import CheckSet, Found, payment_methods
 from tillgate_saleor.conf import get_settings
 
 __all__ = ["CHECKS", "check_apps", "check_channels", "check_settings"]
@@ -51,16 +51,17 @@ def check_settings() -> Found:
 def check_channels() -> Found:
     """Whether the accounts and payment methods of the channels are there."""
     try:
-        settings, offered = get_settings(), {method.code for method in payment_methods()}
+        settings = get_settings()
     except ConfigurationError:
         return  # reported already
     for origin, saleor in settings.saleors.items():
         for slug, channel in saleor.channels.items():
             place = f"Channel {slug!r} of Saleor {origin}"
             try:
-                find_account(channel.account)
+                offered = {method.code for method in payment_methods(channel.account)}
             except ConfigurationError as error:
                 yield CHECKS.error(4, f"{place}: {error}.", 'Add the account there, or leave ACCOUNT out for the account "default".')
-            if missing := [method.value for method in channel.payment_methods or () if method not in offered]:
-                sentence = f"{place}: {', '.join(missing)} is not among TILLGATE['PAYMENT_METHODS']."
+                continue
+            if missing := [method for method in channel.payment_methods or () if method not in offered]:
+                sentence = f"{place}: {', '.join(missing)} is not among the account's methods and TILLGATE['PAYMENT_METHODS']."
                 yield CHECKS.warning(4, sentence, "Add it there, or remove it here.")

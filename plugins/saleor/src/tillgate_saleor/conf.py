@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from tillgate import PaymentMethod
 from tillgate.shop import SettingsLoader, is_web_address, read_settings
 
 __all__ = ["Channel", "Saleor", "Settings", "get_settings", "origin_of"]
@@ -40,12 +39,12 @@ def _origins(value: object) -> tuple[str, ...]:
     raise ValueError('must be a list of origins such as ["https://shop.example"]')
 
 
-def _methods(value: object) -> tuple[PaymentMethod, ...] | None:
+def _methods(value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
-    if isinstance(value, list | tuple) and all(one in set(PaymentMethod) for one in value) and len(set(value)) == len(value):
-        return tuple(PaymentMethod(one) for one in value)
-    raise ValueError(f"must be a list, without repeats, of: {', '.join(PaymentMethod)}")
+    if isinstance(value, list | tuple) and all(isinstance(one, str) and one for one in value) and len(set(value)) == len(value):
+        return tuple(map(str, value))
+    raise ValueError('must be a list of codes, without repeats, such as ["alipay", "paypal"]')
 
 
 def _keys(value: object) -> tuple[str, ...]:
@@ -66,7 +65,7 @@ class Channel(BaseModel):
 
     account: str = "default"
     """The account of TILLGATE["ACCOUNTS"] that takes the channel's money."""
-    payment_methods: Annotated[tuple[PaymentMethod, ...] | None, BeforeValidator(_methods)] = None
+    payment_methods: Annotated[tuple[str, ...] | None, BeforeValidator(_methods)] = None
     """The payment methods that the channel offers, in this order; all of TILLGATE["PAYMENT_METHODS"] when not set."""
 
 

@@ -129,8 +129,8 @@ def _tell_if_it_does_not_fit(costs: Decimal, parts: list[Purchase]) -> None:
         else:
             return
         over = open_reviews(PLUGIN, order_keys=[payment.order.key], reasons=[before])
-        close_reviews([review.id for review in over if review.payment_id == payment.id], f"Saleor wants USD {costs} by now")
-        message = f"Payment {payment.reference}: USD {kept} is held, and Saleor wants USD {costs} by now."
+        close_reviews([review.id for review in over if review.payment_id == payment.id], f"Saleor wants {costs} by now")
+        message = f"Payment {payment.reference}: {payment.currency} {kept} is held, and Saleor wants {costs} by now."
         open_review(payment.id, message, actor=PLUGIN, reason=reason)
 
 

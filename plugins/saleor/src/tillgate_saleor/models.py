@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from tillgate.shop import ExactField, MoneyField, OneDatabase, money
+from tillgate.shop import ExactField, MoneyField, OneDatabase
 from tillgate_saleor.conf import origin_of
 
 __all__ = ["LONGEST_ID", "AskedRefund", "Installation", "Purchase", "Transaction"]
@@ -64,7 +64,7 @@ class Purchase(models.Model):
     """The amount that Saleor last asked for it."""
     costs = MoneyField(null=True, blank=True)
     """Its total without the money that other Apps hold for it. Null for one part of several, and if Saleor does not send it."""
-    currency = models.CharField(max_length=3, default=money.CURRENCY)
+    currency = models.CharField(max_length=3)
     paid_reference = models.CharField(max_length=32, blank=True)
     given_up_at = models.DateTimeField(null=True, blank=True)
     """The time of the report that it is unpaid."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from django.utils.translation import gettext as _
 
-from tillgate import InvalidRequest, Terminal
+from tillgate import InvalidRequest, Money, Terminal
 from tillgate.hooks import PaymentStatus
 from tillgate.shop import (
     MethodChoice,
@@ -17,6 +17,7 @@ from tillgate.shop import (
     StartedPayment,
     StartOutcome,
     explain,
+    find_account,
     locked_order,
     may_continue,
     money,
@@ -70,11 +71,16 @@ def channel_of(installation: Installation, slug: str) -> Channel:
     return Channel(payment_methods=()) if saleor is None else saleor.channels.get(slug) or Channel()
 
 
-def methods_of(channel: Channel) -> tuple[MethodChoice, ...]:
-    """Return the payment methods that a channel offers, in display order."""
-    offered = {method.code: method for method in payment_methods()}
+def methods_of(channel: Channel, price: Money | None = None) -> tuple[MethodChoice, ...]:
+    """Return the payment methods that a channel offers, in display order; those alone that can take a price, if it is given."""
+    offered = {method.code: method for method in payment_methods(channel.account, price) if not method.problem}
     chosen = offered if channel.payment_methods is None else channel.payment_methods
     return tuple(offered[code] for code in chosen if code in offered)
+
+
+def currencies_of(channel: Channel) -> tuple[str, ...]:
+    """Return the currencies that the channel's account takes."""
+    return find_account(channel.account).taken_currencies
 
 
 def initialize_gateway(installation: Installation, body: bodies.GatewayInitialize) -> Answer:
@@ -83,8 +89,9 @@ def initialize_gateway(installation: Installation, body: bodies.GatewayInitializ
     bill = _noted(installation, source)
     if bill.costs is None:
         _note_amount(bill, body.amount)
-    is_ours = source.channel.currency_code in (None, money.CURRENCY)
-    methods = methods_of(channel_of(installation, source.channel.slug)) if is_ours else ()
+    channel, currency = channel_of(installation, source.channel.slug), source.channel.currency_code
+    is_ours = channel.payment_methods != () and (currency is None or currency in currencies_of(channel))
+    methods = methods_of(channel) if is_ours else ()
     return {"data": {"methods": [{"id": method.code, "name": method.label} for method in methods]}}
 
 
@@ -99,7 +106,7 @@ class _Bill:
 
     @property
     def left(self) -> Decimal | None:
-        """The unpaid dollars, or None if Saleor does not send the total."""
+        """The unpaid amount, or None if Saleor does not send the total."""
         return None if self.costs is None else left_to_pay(self.costs, self.parts)
 
 
@@ -116,7 +123,7 @@ def _note_amount(bill: _Bill, amount: object) -> None:
     Skip this if Saleor has an insufficient payment of ours: the request then contains the unpaid rest, and not the amount that this payment
     had to cover.
     """
-    wanted = money.read_amount(amount)
+    wanted = money.read_amount(amount, None)
     for part in bill.parts:
         if wanted and not part.paid_reference and not kept_for([part]):  # otherwise there is nothing to pay, or Saleor does not send it
             Purchase.objects.filter(pk=part.pk, paid_reference="").update(amount=wanted, costs=None)
@@ -133,9 +140,9 @@ def stored_methods(installation: Installation, body: bodies.StoredMethods) -> An
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     method: str
-    amount: Decimal
+    price: Money
     return_url: str
-    terminal: Terminal
+    terminal: str
 
 
 def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
@@ -156,7 +163,7 @@ def initialize(installation: Installation, body: bodies.Initialize) -> Answer:
 
     def start() -> StartedPayment:
         _poll_earlier_parts(installation, bill.name)
-        begun = note(installation, body, wanted.method, wanted.amount, wanted.return_url)
+        begun = note(installation, body, wanted.method, wanted.price, wanted.return_url)
         key, data = begun.purchase.key, {DATA_KEY: begun.pk}
         return start_payment(PLUGIN, key, wanted.method, terminal=wanted.terminal, account=channel.account, data=data, actor=PLUGIN)
 
@@ -183,30 +190,32 @@ def _wanted(installation: Installation, body: bodies.Initialize, channel: Channe
     """Return the parsed request of a storefront, or raise `_Refused` with the problem."""
     if detail := _why_over(installation, bill):
         raise _Refused(detail)
-    if body.action.currency != money.CURRENCY:
+    currency, ours = str(body.action.currency), currencies_of(channel)
+    if currency not in ours:
         raise _Refused(
-            _("Currency %(given)s is not supported, only %(ours)s is.") % {"given": body.action.currency, "ours": money.CURRENCY}
+            _("Currency %(given)s is not supported, only %(ours)s is.") % {"given": body.action.currency, "ours": ", ".join(ours)}
         )
     try:
-        amount = money.amount(body.action.amount)
+        amount = money.amount(body.action.amount, currency)
     except InvalidRequest:
-        raise _Refused(_("The amount must be above zero, in whole cents.")) from None
-    amount = _amount_of(bill, amount)
+        raise _Refused(_("The amount must be above zero, with no more decimals than its currency has.")) from None
+    amount = _amount_of(bill, amount, currency)
     if any(order.reported_paid for order in order_states(PLUGIN, [part.key for part in bill.parts])):
         detail = _("The payment service says that this has been paid, and something about it is not in order.")
         raise _Refused(detail + " " + _("Please ask the shop before you pay again."))
     if not isinstance(body.data, Mapping):
         raise _Refused(_('data must be an object with the payment method, such as {"method": "alipay"}.'))
-    offered = [method.code for method in methods_of(channel)]
+    offered = [method.code for method in methods_of(channel, Money(amount, currency))]
     if not offered:
         raise _Refused(_("No way of paying is offered in this channel."))
     method = body.data.get("method", body.data.get("vendor"))  # `vendor` is the service's own word, as in the recorded run
     if not isinstance(method, str) or method not in offered:
         raise _Refused(_("data.method must be one of: %(methods)s.") % {"methods": ", ".join(offered)})
     terminal = body.data.get("terminal", Terminal.ONLINE)
-    if not isinstance(terminal, str) or terminal not in set(Terminal):
-        raise _Refused(_("data.terminal must be one of: %(terminals)s.") % {"terminals": ", ".join(Terminal)})
-    return _Wanted(method, amount, _return_url(installation, body.data.get("returnUrl")), Terminal(terminal))
+    terminals = find_account(channel.account).dialect.terminals
+    if not isinstance(terminal, str) or terminal not in terminals:
+        raise _Refused(_("data.terminal must be one of: %(terminals)s.") % {"terminals": ", ".join(terminals)})
+    return _Wanted(method, Money(amount, currency), _return_url(installation, body.data.get("returnUrl")), str(terminal))
 
 
 def _why_over(installation: Installation, bill: _Bill) -> str:
@@ -228,7 +237,7 @@ def _why_over(installation: Installation, bill: _Bill) -> str:
     return _("This is paid already.") if kept_for(bill.parts) else _("This was paid, and the money was refunded.")
 
 
-def _amount_of(bill: _Bill, asked: Decimal) -> Decimal:
+def _amount_of(bill: _Bill, asked: Decimal, currency: str) -> Decimal:
     """Return the amount to pay for a requested amount: the unpaid rest. Raise `_Refused` for less, unless parts are allowed.
 
     A caller of the storefront's API can send any amount, and an amount that Saleor computes includes a gift card's money.
@@ -239,7 +248,8 @@ def _amount_of(bill: _Bill, asked: Decimal) -> Decimal:
     if left <= 0:  # paid since the check before
         raise _Refused(_("This is paid already."))
     if asked < left:
-        raise _Refused(_("USD %(left)s is left to be paid, and this shop takes no part of it: leave the amount out.") % {"left": left})
+        said = _("%(left)s is left to be paid, and this shop takes no part of it: leave the amount out.")
+        raise _Refused(said % {"left": Money(left, currency)})
     return left
 
 

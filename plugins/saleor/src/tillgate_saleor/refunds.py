@@ -39,13 +39,13 @@ def refund(installation: Installation, body: bodies.Refund, raw: bytes) -> Answe
         return failure(_REFUND, _("This transaction was never begun."), raw)
     if transaction_of(payment) != begun:
         return failure(_REFUND, _("The shopper has begun again, as another transaction."), raw)
-    if body.action.currency != money.CURRENCY:
+    if body.action.currency != payment.currency:
         message = _("Currency %(given)s is not supported, only %(ours)s is.")
-        return failure(_REFUND, message % {"given": body.action.currency, "ours": money.CURRENCY}, raw)
+        return failure(_REFUND, message % {"given": body.action.currency, "ours": payment.currency}, raw)
     try:
-        amount = money.amount(body.action.amount)
+        amount = money.amount(body.action.amount, payment.currency)
     except InvalidRequest:
-        return failure(_REFUND, _("The amount must be above zero, in whole cents."), raw)
+        return failure(_REFUND, _("The amount must be above zero, with no more decimals than its currency has."), raw)
     digest, until = hashlib.sha256(raw).hexdigest(), time.monotonic() + ANSWER_WITHIN_SECONDS * _BEGIN_WITHIN
     try:
         within(ANSWER_WITHIN_SECONDS, lambda: _ask(begun, payment, amount, digest, until), installation.pk)

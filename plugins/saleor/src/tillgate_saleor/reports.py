@@ -54,7 +54,7 @@ def enqueue(
     data: dict[str, Any] = {
         "transaction": told.pk,
         "psp_reference": psp_reference,
-        "amount": money.amount_text(amount),
+        "amount": money.amount_text(amount, told.purchase.currency),
         "time": moment(at or now()),
         "message": message,
         "actions": list(actions),

@@ -17,6 +17,7 @@ from typing import Final
 from django.db import transaction
 from django.db.models import Q
 
+from tillgate import Money
 from tillgate.hooks import Payment
 from tillgate.shop import (
     OutboxStatus,
@@ -89,17 +90,19 @@ def source_of(installation: Installation, source: bodies.Source) -> str:
     return source.id if is_another else source.checkout_id
 
 
-def note(installation: Installation, body: bodies.Initialize, method: str, amount: Decimal, return_url: str) -> Transaction:
+def note(installation: Installation, body: bodies.Initialize, method: str, price: Money, return_url: str) -> Transaction:
     """Return the row of a new transaction, or the existing row if Saleor repeats a request with the same key.
 
     It has no payment yet. Its payment will follow Saleor's present request, regardless of requests in between.
     """
+    amount = price.amount
     first = {"number": _number(body.source_object), "channel": body.source_object.channel.slug, "amount": amount}
+    first["currency"] = price.currency
     source, costs = source_of(installation, body.source_object), costs_of(installation, body.source_object)
     # In a transaction of its own: on InnoDB, writers of the same row would otherwise wait for each other's locks.
     Purchase.objects.get_or_create(installation=installation, source=source, part=0, defaults=first)
     with transaction.atomic(using=database()):
-        purchase = _purchase(installation, source, body, amount, costs)
+        purchase = _purchase(installation, source, body, price, costs)
         values = {
             "purchase": purchase,
             "idempotency_key": body.idempotency_key,
@@ -112,12 +115,12 @@ def note(installation: Installation, body: bodies.Initialize, method: str, amoun
         begun, _ = rows.get_or_create(installation=installation, transaction_id=body.transaction.id, defaults=values)
         if begun.purchase_id == purchase.pk and not purchase.paid_reference:
             # A shopper who starts to pay a cancelled purchase wants it after all.
-            purchase.amount, purchase.costs, purchase.given_up_at = amount, costs, None
-            purchase.save(update_fields=["amount", "costs", "given_up_at"])
+            purchase.amount, purchase.currency, purchase.costs, purchase.given_up_at = amount, price.currency, costs, None
+            purchase.save(update_fields=["amount", "currency", "costs", "given_up_at"])
         return begun
 
 
-def _purchase(installation: Installation, source: str, body: bodies.Initialize, amount: Decimal, costs: Decimal | None) -> Purchase:
+def _purchase(installation: Installation, source: str, body: bodies.Initialize, price: Money, costs: Decimal | None) -> Purchase:
     """Return the purchase of a transaction, locked: the last part of its checkout or order, or the next if the total has risen."""
     purchases = Purchase.objects
     # The first part's row is the lock of them all. Read in a separate statement: PostgreSQL would omit rows that came while it waited.
@@ -126,7 +129,7 @@ def _purchase(installation: Installation, source: str, body: bodies.Initialize, 
     is_begun = Transaction.objects.filter(installation=installation, transaction_id=body.transaction.id).exists()
     if is_begun or not _is_more_wanted(installation, parts, costs):
         return parts[-1]
-    values = {"number": parts[0].number, "channel": parts[0].channel, "amount": amount, "costs": costs}
+    values = {"number": parts[0].number, "channel": parts[0].channel, "amount": price.amount, "currency": price.currency, "costs": costs}
     return purchases.create(installation=installation, source=source, part=len(parts), **values)
 
 

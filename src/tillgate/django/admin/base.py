@@ -121,7 +121,7 @@ class ReadOnlyAdmin(admin.ModelAdmin, Generic[Row]):  # type: ignore[type-arg]  
 
     def refuse(self, request: HttpRequest, error: Exception, back: str, mask: Mask) -> HttpResponse:
         """Redirect with the error as a message."""
-        detail = f"USD {error.value} {error.remedy}" if isinstance(error, InvalidRequest) and error.field == "amount" else str(error)
+        detail = f"{error.value} {error.remedy}" if isinstance(error, InvalidRequest) and error.field == "amount" else str(error)
         messages.error(request, mask.text(detail))
         return HttpResponseRedirect(back)
 

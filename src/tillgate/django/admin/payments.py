@@ -20,6 +20,7 @@ from django.utils.translation import gettext_lazy as _
 from tillgate import money
 from tillgate.django import clock, operations
 from tillgate.django.admin.base import ReadOnlyAdmin, ValueFilter, need
+from tillgate.django.amounts import money_text, read_typed
 from tillgate.django.forms import RefundForm
 from tillgate.django.methods import label_of
 from tillgate.django.models import NOTHING, Order, Payment, Review
@@ -36,10 +37,10 @@ from tillgate.django.staff.showing import (
     row_id,
     staff_of,
     timeline_of,
-    usd,
 )
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
+from tillgate.money import Money, amount_text
 
 _MOST_ORDERS_OF_A_KEY = 100
 
@@ -121,7 +122,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
     @admin.display(description=_("amount"), ordering="amount")
     def shown_amount(self, payment: Payment) -> str:
         """Return the amount."""
-        return usd(payment.amount)
+        return money_text(payment.amount, payment.currency)
 
     @admin.display(description=_("payment method"))
     def shown_method(self, payment: Payment) -> str:
@@ -165,7 +166,7 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             "refunds": [(refund, words.REFUND_STATUSES[refund.status], mask.text(refund.answer)) for refund in refunds],
             "left": left,
             "refunded_amount": refunded_amount,
-            "refund_form": RefundForm(left, initial={"amount": left}) if left else None,
+            "refund_form": RefundForm(Money(left, row.currency), initial={"amount": left}) if left else None,
             "refund_url": self.action_address("refund", row),
             "may_be_entered": row.status == PaymentStatus.PAID and refunded_amount < row.amount,
             "enter_url": self.action_address("record-external-refund", row),
@@ -193,9 +194,13 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         review = self._review(payment, request.GET.get("review"))
         if review and review.resolved_at:
             return HttpResponseRedirect(self.page_url(review))  # it names the actor of the earlier change
-        form = RefundForm(left, {"amount": request.GET.get("amount", left), "reason": request.GET.get("reason", "")})
+        at_most = Money(left, payment.currency)
+        given = {"amount": request.GET.get("amount", amount_text(left, payment.currency)), "reason": request.GET.get("reason", "")}
+        form = RefundForm(at_most, given)
         if review and review.reason == ReviewReason.OVERPAID and "amount" not in request.GET:
-            form = RefundForm(left)  # the order stays paid: a full refund would be too much, and the review's message names the difference
+            form = RefundForm(
+                at_most
+            )  # the order stays paid: a full refund would be too much, and the review's message names the difference
         if review:
             del form.fields["reason"]  # the review is the reason
         newest = payment.refunds.order_by("-id").first()
@@ -254,10 +259,13 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
             return self.ask_to_press_again(request, self.page_url(payment))
         amount, seen, read = request.POST.get("amount", ""), row_id(request.POST.get("seen")), request.POST.get("read")
         try:
-            entered = record_external_refund(payment.pk, amount, staff=staff_of(request), seen=seen, read=read)
+            entered = record_external_refund(
+                payment.pk, read_typed(amount, payment.currency), staff=staff_of(request), seen=seen, read=read
+            )
         except (operations.RefundNotPossible, TillgateError) as error:
             return self.refuse(request, error, self.page_url(payment), Mask([payment]))
-        messages.success(request, gettext("Recorded: an external refund of USD %(amount)s.") % {"amount": entered.amount})
+        said = gettext("Recorded: an external refund of %(amount)s.")
+        messages.success(request, said % {"amount": money_text(entered.amount, payment.currency)})
         return HttpResponseRedirect(self.page_url(payment))
 
     def query_view(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -19,13 +19,16 @@ from django.utils.translation import gettext_lazy as _
 from tillgate import money
 from tillgate.django import operations
 from tillgate.django.admin.base import ReadOnlyAdmin, ValueFilter, need
+from tillgate.django.amounts import read_typed
 from tillgate.django.models import Refund, Review, TimelineEntry
 from tillgate.django.operations import ReviewAction
+from tillgate.django.review_text import shown_amount
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE, row_id, staff_of, timeline_of
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import RefundStatus
+from tillgate.money import amount_text
 
 _ABOUT_REFUNDS = (ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND)
 """The actions that need the permission to refund as well."""
@@ -53,8 +56,10 @@ class _Card:
     payment_url: str
     order_url: str
     seen: int
-    made: Decimal | None
-    """The amount of the review's refund, which the gateway may have made."""
+    made: str
+    """The amount of the review's refund, which the gateway may have made, or nothing."""
+    reported_amount: str
+    """The amount that the gateway reports, with its currency, or nothing."""
     refunded_amount: Decimal
     """The amount of the payment that Tillgate has as refunded."""
     waiting: Refund | None
@@ -147,6 +152,11 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
         need(request, MAY_RESOLVE, *([MAY_REFUND] if action in _ABOUT_REFUNDS else []))
         mask, back = _mask([review]), self.page_url(review)
         given: dict[str, Any] = {name: request.POST.get(name, "") for name in ("note", "amount", "read")}
+        if given["amount"] and review.payment:
+            try:
+                given["amount"] = read_typed(given["amount"], review.payment.currency)
+            except TillgateError as error:
+                return self.refuse(request, error, back, mask)
         given |= {"seen": row_id(request.POST.get("seen")), "withdraws": row_id(request.POST.get("withdraws")) or None}
         try:
             done = operations.take_action(review.pk, action, staff=staff_of(request), **given)
@@ -184,7 +194,8 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
             payment_url=self.page_url(row.payment) if row.payment and sees_payment else "",
             order_url=self.page_url(row.order) if row.order and sees_order else "",
             seen=refunds[-1].pk if refunds else 0,
-            made=row.refund.amount if row.refund else None,
+            made=amount_text(row.refund.amount, row.payment.currency) if row.refund and row.payment else "",
+            reported_amount=shown_amount(row.facts.get("found"), row.facts),
             refunded_amount=money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED),
             waiting=operations.to_withdraw(row, refunds),
         )

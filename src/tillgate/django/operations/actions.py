@@ -180,10 +180,10 @@ def _query(review: Review, given: _Given) -> Done:
     return done
 
 
-def _query_refund(review: Review, about: Refund, given: _Given) -> Done:
-    polled = poll_refund(about.pk, f"staff:{given.staff}")
+def _query_refund(review: Review, refund: Refund, given: _Given) -> Done:
+    seen = poll_refund(refund.pk, f"staff:{given.staff}")
     review.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
-    done = Done(resolved=False, message=f"asked again: the refund is {polled.status}")
+    done = Done(resolved=False, message=f"asked again: the refund is {seen.status}")
     return _ended(review, done, given) if review.resolved_at else done
 
 
@@ -280,7 +280,7 @@ def _settle(review: Review, given: _Given, *, done: bool) -> Done:
 def _enter(review: Review, given: _Given) -> Done:
     assert review.payment is not None
     entered = record_external_refund(review.payment.pk, given.amount or "", staff=given.staff, seen=given.seen, about=review)
-    return Done(resolved=True, message=f"USD {entered.amount} was refunded elsewhere", refund=entered)
+    return Done(resolved=True, message=f"{entered.money} was refunded elsewhere", refund=entered)
 
 
 def _withdraw(review: Review, given: _Given) -> Done:
@@ -291,7 +291,7 @@ def _withdraw(review: Review, given: _Given) -> Done:
         raise ActionNotPossible("no refund of this payment waits to be sent")
     withdrawn = withdraw(waiting.pk, staff=given.staff)
     review.refresh_from_db(fields=["resolved_at"])
-    message = f"USD {withdrawn.amount}: {withdrawn.answer}"
+    message = f"{withdrawn.money}: {withdrawn.answer}"
     return Done(resolved=review.resolved_at is not None, message=message, refund=withdrawn)
 
 
@@ -309,7 +309,7 @@ def _dismiss(review: Review, given: _Given) -> Done:
         # It would go out although the money is to stay.
         if ReviewAction.REFUND in _fitting(review) and (unsent := _unsent(review).first()):
             remedy = "withdraw it first" if unsent.status == RefundStatus.QUEUED else "look again in a moment"
-            raise ActionNotPossible(f"a refund of USD {unsent.amount} of this payment is {unsent.status}: {remedy}")
+            raise ActionNotPossible(f"a refund of {unsent.money} of this payment is {unsent.status}: {remedy}")
         return _resolved(review, given.note, given, dismissed=True)
 
 

@@ -11,7 +11,7 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -59,11 +59,11 @@ class Audited:
     payments: int = 0
     compared: int = 0
     paid_here: int = 0
-    paid_here_amount: Decimal = NOTHING
+    paid_here_amounts: dict[str, Decimal] = field(default_factory=dict)
     paid_there: int = 0
-    paid_there_amount: Decimal = NOTHING
+    paid_there_amounts: dict[str, Decimal] = field(default_factory=dict)
     refunds: int = 0
-    refunded_amount: Decimal = NOTHING
+    refunded_amounts: dict[str, Decimal] = field(default_factory=dict)
     differences: int = 0
 
 
@@ -102,6 +102,10 @@ def audit(
         running.audited.differences += 1
         yield difference
     progress(running.audited)
+
+
+def _add(amounts: dict[str, Decimal], currency: str, amount: Decimal) -> None:
+    amounts[currency] = money.total([amounts.get(currency, NOTHING), amount])
 
 
 class _Unasked:
@@ -183,13 +187,14 @@ class _Audit:
 
     def _facts(self, batch: list[Payment]) -> dict[int, PaymentFacts]:
         refunded: dict[int, Decimal] = defaultdict(Decimal)
+        currencies = {payment.pk: payment.currency for payment in batch}
         accepted = Refund.objects.filter(payment__in=batch, status__in=(RefundStatus.SUCCEEDED, RefundStatus.PENDING))
         for payment_id, amount, status in accepted.values_list("payment_id", "amount", "status"):
             refunded[payment_id] = money.total([refunded[payment_id], amount])
             if status != RefundStatus.SUCCEEDED:
                 continue
             self.audited.refunds += 1
-            self.audited.refunded_amount = money.total([self.audited.refunded_amount, amount])
+            _add(self.audited.refunded_amounts, currencies[payment_id], amount)
         is_paid = {payment.pk: payment.status == PaymentStatus.PAID for payment in batch}
         return {payment.pk: facts_of(payment, refunded[payment.pk] if is_paid[payment.pk] else NOTHING) for payment in batch}
 
@@ -215,10 +220,10 @@ class _Audit:
         self.audited.compared += 1
         if facts.status is PaymentStatus.PAID:
             self.audited.paid_here += 1
-            self.audited.paid_here_amount = money.total([self.audited.paid_here_amount, facts.amount])
+            _add(self.audited.paid_here_amounts, facts.currency, facts.amount)
         if isinstance(answer, Found) and answer.transaction.status is TransactionStatus.PAID:
             self.audited.paid_there += 1
-            self.audited.paid_there_amount = money.total([self.audited.paid_there_amount, answer.transaction.amount or NOTHING])
+            _add(self.audited.paid_there_amounts, answer.transaction.currency or facts.currency, answer.transaction.amount or NOTHING)
 
     def _of_order(self, ledger: OrderLedger) -> Iterator[Difference]:
         """Yield where the rows of an order differ from each other or from the shop."""

@@ -33,6 +33,7 @@ from tillgate.lifecycle import (
     interpret,
     is_forgotten,
 )
+from tillgate.money import Money
 
 __all__ = [
     "STATUS_OF_EVENT",
@@ -236,7 +237,10 @@ def compare_with_shop(ledger: OrderLedger, described: OrderDescription | None) -
         there, remedy = "the shop knows no such order", "find out in the shop what became of it; the money can be refunded in the admin"
         return _difference(DifferenceKind.SHOP_UNAWARE, payment, here, there, remedy)
     if described.payable:
-        there, remedy = f"the shop still waits for USD {described.amount}", "find out in the shop who took it back, and mark the order paid"
+        there, remedy = (
+            f"the shop still waits for {described.currency} {described.amount}",
+            "find out in the shop who took it back, and mark the order paid",
+        )
         return _difference(DifferenceKind.SHOP_WAITS, payment, here, there, remedy)
     return None
 
@@ -307,10 +311,10 @@ def _examine_refunds(ledger: OrderLedger, payment: Payment) -> Iterator[Differen
     bound = money.total(refund.amount for refund in refunds if refund.status in BOUND_REFUND_STATUSES)
     paid = payment.amount if payment.status == PaymentStatus.PAID else NOTHING
     if bound > paid:
-        here = f"refunds of USD {bound}: refunded, on their way or of unknown outcome"
+        here = f"refunds of {Money(bound, payment.currency)}: refunded, on their way or of unknown outcome"
         yield _difference(DifferenceKind.REFUNDS_EXCEED, payment, here, f"the payment is {_shown(payment)}", _TELL_US)
     for refund in refunds:
-        here = f"refund of USD {refund.amount}: {refund.status}"
+        here = f"refund of {Money(refund.amount, payment.currency)}: {refund.status}"
         yield from _examine_timeline(ledger, refund, payment, here)
         if refund.status == _R.UNKNOWN:
             there = "the gateway has not said whether it was done"

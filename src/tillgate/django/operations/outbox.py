@@ -163,7 +163,7 @@ def _settle_failing(outbox_event: OutboxEvent) -> None:
 
 
 def _costs_by_now(payment: Payment, described: hooks.OrderDescription) -> dict[str, Any]:
-    return {"found": payment.amount, "expected": described.amount}
+    return {"found": payment.amount, "expected": described.amount, "currency": payment.currency}
 
 
 def _hold(order: Order, payment: Payment, reason: ReviewReason, facts: Mapping[str, Any]) -> None:

@@ -167,9 +167,8 @@ def _queue(
         _check_open(about)
         left = _left(payment, payment.refunds.select_for_update())
         if exact > left:
-            raise InvalidRequest(
-                "amount", exact, f"is more than the {Money(left, currency)} that can still be refunded of {payment.reference}"
-            )
+            remedy = f"is more than the {Money(left, currency)} that can still be refunded of {payment.reference}"
+            raise InvalidRequest("amount", str(Money(exact, currency)), remedy)
         now = clock.now()
         queued = Refund(
             payment=payment,
@@ -538,7 +537,8 @@ def _enter_external(
     waiting = list(payment.refunds.filter(status=RefundStatus.QUEUED, confirmed=False).order_by("-pk"))
     most = Money(money.total([left, *(refund.amount for refund in waiting)]), payment.currency)
     if amount > most.amount:
-        raise InvalidRequest("amount", amount, f"is more than the {most} that can still be refunded of {payment.reference}")
+        remedy = f"is more than the {most} that can still be refunded of {payment.reference}"
+        raise InvalidRequest("amount", str(Money(amount, payment.currency)), remedy)
     for refund in waiting:
         if amount <= left:
             break

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from typing import Final, TypeVar
 
 from django.contrib import messages
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
-from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
+from tillgate.django.amounts import money_text
 from tillgate.django.models import Payment, Refund, TimelineEntry
 from tillgate.django.staff import words
 from tillgate.django.staff.masking import Mask
@@ -36,11 +35,6 @@ _LONGEST_ID: Final = 18
 def badge(word: words.Word) -> SafeString:
     """Return a word with its icon; the tone only adds a colour."""
     return format_html('<span class="tillgate-badge {}">{} {}</span>', word.tone, words.icon(word.icon), word.label)
-
-
-def usd(amount: Decimal) -> str:
-    """Return an amount as staff read it."""
-    return f"USD {number_format(amount, 2)}"
 
 
 def staff_of(request: HttpRequest) -> str:
@@ -100,7 +94,7 @@ def refund_of_press(payment: Payment, press: str) -> Refund | None:
 
 def refund_outcome(refund: Refund, mask: Mask) -> tuple[int, str]:
     """Return the message about a refund for staff, and its level."""
-    amount = usd(refund.amount)
+    amount = money_text(refund.amount, refund.payment.currency)
     if refund.status == RefundStatus.SUCCEEDED:
         return messages.SUCCESS, gettext("%(amount)s was refunded.") % {"amount": amount}
     if refund.status == RefundStatus.FAILED:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -19,6 +20,7 @@ from django.db import Error as DatabaseFault
 from django.utils.timezone import is_naive, make_aware, make_naive
 
 from tillgate.django import clock
+from tillgate.django.amounts import money_text
 from tillgate.django.conf import get_settings
 from tillgate.django.management.terminal import Voice, require_tables, say, stopped_by_signals, unusable
 from tillgate.django.models import Payment
@@ -26,6 +28,7 @@ from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.audit import Audited, audit
 from tillgate.django.operations.ledger import Difference, DifferenceKind
 from tillgate.errors import ConfigurationError, TillgateError
+from tillgate.money import amount_text
 from tillgate.wire.texts import printable
 
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
@@ -131,6 +134,10 @@ def _counted(count: int, name: str) -> str:
     return f"{count:,} {name}{'' if count == 1 else 's'}"
 
 
+def _total(amounts: Mapping[str, Decimal]) -> str:
+    return ", ".join(money_text(amount, currency) for currency, amount in sorted(amounts.items())) or "no money"
+
+
 def _line(difference: Difference) -> str:
     about = f" {difference.reference} of order {difference.order}" if difference.reference else ""
     told = f" ({difference.told})" if difference.told else ""
@@ -144,11 +151,11 @@ def _summary(since: datetime, until: datetime, done: Audited, found: list[Differ
         f"{done.compared:,} of {_counted(done.total, 'payment')} compared, started from {_shown(since)} until {_shown(until)}: "
         + (_counted(len(differing), "difference") if differing else "no difference" if done.compared else "nothing was compared")
         + (f", {known:,} of them under review" if known else ""),
-        f"paid here: {done.paid_here:,} with USD {done.paid_here_amount:,}; "
-        f"at the gateway: {done.paid_there:,} with USD {done.paid_there_amount:,}",
+        f"paid here: {done.paid_here:,} with {_total(done.paid_here_amounts)}; "
+        f"at the gateway: {done.paid_there:,} with {_total(done.paid_there_amounts)}",
     ]
     if done.refunds:
-        refunds = f"{_counted(done.refunds, 'refund')} with USD {done.refunded_amount:,}"
+        refunds = f"{_counted(done.refunds, 'refund')} with {_total(done.refunded_amounts)}"
         lines.append(f"refunded here: {refunds}; the interface has no query for refunds: compare with the gateway's back office")
     if len(differing) < len(found):
         lines.append("some queries failed: see not-asked")
@@ -156,5 +163,7 @@ def _summary(since: datetime, until: datetime, done: Audited, found: list[Differ
 
 
 def _object(since: datetime, until: datetime, done: Audited, found: list[Difference]) -> dict[str, Any]:
-    counts = {name: str(value) if name.endswith("_amount") else value for name, value in asdict(done).items() if name != "differences"}
+    counts = {name: value for name, value in asdict(done).items() if name != "differences"}
+    for name in ("paid_here_amounts", "paid_there_amounts", "refunded_amounts"):
+        counts[name] = {currency: amount_text(amount, currency) for currency, amount in counts[name].items()}
     return {"since": since.isoformat(), "until": until.isoformat(), **counts, "differences": [asdict(one) for one in found]}
