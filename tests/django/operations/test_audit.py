@@ -322,7 +322,7 @@ def test_a_refund_that_is_accepted_explains_the_word_refunded_and_is_not_counted
     TimelineEntry.objects.filter(refund=refund, event="refund.succeeded").update(event="refund.pending")
     heard: list[Audited] = []
     assert look(progress=heard.append) == []
-    assert (heard[-1].refunds, heard[-1].refunded_amount) == (0, Decimal("0.00"))
+    assert (heard[-1].refunds, dict(heard[-1].refunded_amounts)) == (0, {})
 
 
 def test_what_differs_and_has_not_changed_meanwhile_is_asked_about_once(world: World) -> None:
