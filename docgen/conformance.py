@@ -1,4 +1,4 @@
-"""The table of frameworks and scenarios: runs the conformance kit on every shop here, and writes what was seen.
+"""The tables of scenarios: runs the conformance kits on every shop and gateway here, and writes what was seen.
 
 Each run leaves its report in docs/reference/conformance/, as the kit wrote it; the pages are made of these reports and of nothing else. So
 one shop can be run again without the others.
@@ -19,6 +19,7 @@ from typing import Final
 
 from docgen.parts import ROOT, replaced
 from tillgate.testing.conformance import Conformance
+from tillgate.testing.gateway_conformance import GatewayConformance
 from tillgate.testing.report import Table, markdown
 
 __all__ = ["Report", "Suite", "pages", "read_reports", "run", "suites"]
@@ -28,11 +29,13 @@ REPORTS: Final = ROOT / "docs" / "reference" / "conformance"
 PAGE: Final = REPORTS.with_suffix(".md")
 README: Final = ROOT / "README.md"
 _SMALLEST: Final = "smallest-shop"
+GATEWAY: Final = "gateway"
+"""The built-in adapter, whose name is that of its plugin."""
 
 
 @dataclass(frozen=True)
 class Suite:
-    """The conformance tests of one shop: the plugin's name, where they are, and the Python that has its framework."""
+    """The conformance tests of one shop or gateway: the plugin's name, where they are, and the Python that has its framework."""
 
     plugin: str
     tests: Path
@@ -41,7 +44,7 @@ class Suite:
     @property
     def folder(self) -> Path:
         """Return where the tests are run: the folder of the distribution that they are part of."""
-        return ROOT if self.plugin == _SMALLEST else self.tests.parents[1]
+        return ROOT if self.plugin in (_SMALLEST, GATEWAY) else self.tests.parents[1]
 
     @property
     def report(self) -> Path:
@@ -64,8 +67,11 @@ class Report:
 
 
 def suites() -> list[Suite]:
-    """Return the suite of the smallest shop, and of each plugin that has one."""
-    found = [Suite(_SMALLEST, ROOT / "tests" / "smallest_shop" / "test_conformance.py", Path(sys.executable))]
+    """Return the suites of the smallest shop and the built-in adapter, and of each plugin that has one."""
+    found = [
+        Suite(_SMALLEST, ROOT / "tests" / "smallest_shop" / "test_conformance.py", Path(sys.executable)),
+        Suite(GATEWAY, ROOT / "tests" / "testing" / "test_gateway_presets.py", Path(sys.executable)),
+    ]
     for tests in sorted(ROOT.glob("plugins/*/tests/test_conformance.py")):
         plugin = tests.parents[1].name
         own = ROOT / f".venv-{plugin}" / "bin" / "python"  # of a framework that needs other versions than the rest
@@ -105,7 +111,7 @@ def pages(reports: Mapping[str, Report]) -> dict[Path, str]:
     for suite in suites():
         if suite.folder != ROOT and suite.plugin in reports:
             report = reports[suite.plugin]
-            written[suite.folder / "conformance.md"] = markdown(report.tables, Conformance.scenarios(), report.origin, COMMAND)
+            written[suite.folder / "conformance.md"] = markdown(report.tables, report.origin, COMMAND)
     return written
 
 
@@ -114,28 +120,34 @@ def _columns(reports: Mapping[str, Report]) -> dict[str, Table]:
 
 
 def _whole(reports: Mapping[str, Report]) -> Iterator[str]:
-    columns = _columns(reports)
-    yield from ("## Runs", "")
-    yield from _table(["framework", "held", "with", "seen"], _runs(reports))
+    shops, gateways = _shops(reports), {name: report for name, report in reports.items() if name == GATEWAY}
     reasons: list[str] = []
-    rows = [
-        [f"`{name}`", *(_cell(table.results.get(name, "not run"), reasons) for table in columns.values())]
-        for name in Conformance.scenarios()
-    ]
-    rows = [row for row in rows if set(row[1:]) != {"held"}]
-    yield from (
-        "",
-        "## Scenarios",
-        "",
-        f"{len(Conformance.scenarios()) - len(rows)} scenarios held on every framework; the others:"
-        if rows
-        else "Every scenario held on every framework.",
-    )
-    if rows:
+    yield from ("## Runs", "")
+    yield from _table(["framework", "held", "with", "seen"], _runs(shops))
+    yield from ("", "## Scenarios", "")
+    yield from _differences(_columns(shops), "framework", list(Conformance.scenarios()), reasons)
+    if gateways:
+        yield from ("", "## Gateways", "")
+        yield from _table(["gateway", "held", "with", "seen"], _runs(gateways))
         yield ""
-        yield from _table(["scenario", *columns], rows)
+        yield from _differences(_columns(gateways), "gateway", list(GatewayConformance.scenarios()), reasons)
     if reasons:
         yield from ("", "## Reasons", "", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1)))
+
+
+def _differences(columns: Mapping[str, Table], what: str, scenarios: Sequence[str], reasons: list[str]) -> Iterator[str]:
+    """Yield the table of the scenarios that did not hold in every column; the reasons go into a list."""
+    rows = [[f"`{name}`", *(_cell(table.results.get(name, "not run"), reasons) for table in columns.values())] for name in scenarios]
+    rows = [row for row in rows if set(row[1:]) != {"held"}]
+    if not rows:
+        yield f"Every scenario held on every {what}."
+        return
+    yield from (f"{len(scenarios) - len(rows)} scenarios held on every {what}; the others:", "")
+    yield from _table(["scenario", *columns], rows)
+
+
+def _shops(reports: Mapping[str, Report]) -> dict[str, Report]:
+    return {name: report for name, report in reports.items() if name != GATEWAY}
 
 
 def _runs(reports: Mapping[str, Report]) -> Iterator[list[str]]:
@@ -146,7 +158,7 @@ def _runs(reports: Mapping[str, Report]) -> Iterator[list[str]]:
 
 
 def _summary(reports: Mapping[str, Report]) -> Iterator[str]:
-    columns = _columns(reports)
+    columns = _columns(_shops(reports))
     groups = {_about(name): scenarios for name, scenarios in _groups().items()} | {"**all**": list(Conformance.scenarios())}
     rows = [[group, *(_count(table, scenarios) for table in columns.values())] for group, scenarios in groups.items()]
     yield from _table(["scenarios that held", *columns], rows)
@@ -159,12 +171,12 @@ def _count(table: Table, scenarios: Sequence[str]) -> str:
 def _groups() -> dict[str, list[str]]:
     """Return the names of the scenarios under the name of each group."""
     known = Conformance.scenarios()
-    return {group.__name__: [name for name in known if f"test_{name}" in vars(group)] for group in Conformance.__bases__}
+    return {group.__name__: [name for name in known if f"test_{name}" in vars(group)] for group in Conformance.groups()}
 
 
 def _about(group: str) -> str:
     """Return the name of a group and what its scenarios are of."""
-    message = next((one.__doc__ or "" for one in Conformance.__bases__ if one.__name__ == group), "")
+    message = next((one.__doc__ or "" for one in Conformance.groups() if one.__name__ == group), "")
     return f"{group}: {message.removeprefix('Scenarios ').removeprefix('of ').removeprefix('in which ').rstrip('.')}"
 
 

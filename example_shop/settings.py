@@ -28,6 +28,8 @@ TILLGATE: dict[str, Any] = {
             "MERCHANT_NO": "200043",
             "TOKEN": "5cbfb079f15b150122261c8537086d77a",  # the sandbox's published test token; a live one never stands in a file
             "SANDBOX": True,
+            "DIALECT": os.environ.get("SHOP_DIALECT") or "reference",
+            "STORE_NO": "300014",  # the sandbox's; the dialect v3 needs it
         }
     },
     "PUBLIC_URL": os.environ.get("SHOP_PUBLIC_URL", "http://127.0.0.1:8000"),  # where the gateway sends notifications and shoppers

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tests.smallest_shop.driver import SmallestShopDriver
 
-pytest_plugins = ["pytester", "tillgate.testing.fixtures", "tillgate.testing.shops"]
+pytest_plugins = ["pytester", "tillgate.testing.fixtures", "tillgate.testing.shops", "tillgate.testing.gateways"]
 
 _MIGRATED = frozenset({"auth_permission", "django_content_type"})
 """Tables that `migrate` fills, and that no test changes."""

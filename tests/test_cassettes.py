@@ -18,6 +18,7 @@ import pytest
 from tillgate import (
     EXAMPLES,
     REFERENCE,
+    V3,
     Account,
     AnswerNotUnderstood,
     AsyncGateway,
@@ -51,12 +52,12 @@ every_dialect = pytest.mark.parametrize(
 signed = pytest.mark.parametrize("gateway_dialect", [replace(REFERENCE, answer_signature=SignatureRule.REQUIRED)], ids=["signed"])
 
 
-def order(reference: str, amount: str = "12.50") -> PaymentRequest:
+def order(reference: str, amount: str = "12.50", currency: str = "USD", method: str = "alipay") -> PaymentRequest:
     return PaymentRequest(
         reference=reference,
-        currency="USD",
+        currency=currency,
         amount=amount,
-        method="alipay",
+        method=method,
         terminal="ONLINE",
         ipn_url="https://shop.example/ipn/7f3a",
         callback_url="https://shop.example/back?amount={amount}",
@@ -304,6 +305,30 @@ def test_wrongly_signed_answers_are_no_news(
         with pytest.raises(SignatureMismatch):
             gateway.query(request.reference)
         assert gateway.query(request.reference).status is TransactionStatus.PENDING
+
+
+@pytest.mark.parametrize("gateway_dialect", [V3], ids=["v3"])
+def test_a_payment_in_won_is_refunded_in_parts(
+    gateway_account: Account, fresh_reference: FreshReference, sandbox_when_recording: Sandbox | None
+) -> None:
+    request = order(fresh_reference("100017"), "1250", "KRW", "kakaopay")
+    refunds = [
+        RefundRequest(reference=request.reference, currency="KRW", amount=amount, refund_id=f"{request.reference}-{number}")
+        for number, amount in enumerate(("250", "1000"), 1)
+    ]
+    with Gateway(gateway_account) as gateway:
+        created = gateway.pay(request)
+        assert (created.amount, created.currency, created.settle_currency) == (Decimal(1250), "KRW", "USD")
+        if sandbox_when_recording:
+            sandbox_when_recording.control.pay(request.reference)
+        assert gateway.query(request.reference).refunds is None
+        numbers = [gateway.refund(refund).refund_no for refund in refunds]
+        found = gateway.query(request.reference)
+    assert found.status is TransactionStatus.PAID
+    assert found.refunds is not None
+    assert [(one.amount, one.refund_id, one.refund_no) for one in found.refunds] == [
+        (refund.amount, refund.refund_id, number) for refund, number in zip(refunds, numbers, strict=True)
+    ]
 
 
 def test_no_cassette_of_the_repository_holds_a_secret() -> None:

@@ -19,7 +19,8 @@ from click.testing import CliRunner, Result
 from tests.scripted_gateway import ScriptedGateway, always, http
 from tillgate import errors
 from tillgate.cli import EXIT_CODES, main
-from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
+from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
+from tillgate.wire.dialects import DIALECTS
 
 VECTOR = {
     "amount": "1.00",
@@ -266,30 +267,70 @@ def test_the_doctor_proves_the_credentials_without_moving_money(sandbox: Sandbox
 
 
 @pytest.mark.usefixtures("account")
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
         (["--token", "wrong"], "check merchant_no and token"),
         (["--merchant-no", "999"], "check merchant_no, and its rights"),
-        (["--base-url", "http://127.0.0.1:1"], "cannot be reached"),
+        (["--base-url", "http://127.0.0.1:1"], "check base_url and the network"),
     ],
 )
-def test_the_doctor_ends_with_1_and_says_what_to_check(arguments: list[str], finding: str) -> None:
-    result = run("doctor", *arguments)
+def test_the_doctor_ends_with_1_and_says_what_to_check(arguments: list[str], finding: str, dialect: str) -> None:
+    result = run("doctor", "--dialect", dialect, "--store-no", PUBLISHED_STORE_NO, *arguments)
     assert (result.exit_code, finding in result.output) == (1, True), result.output
     assert "FAIL" in result.output
 
 
 @pytest.mark.usefixtures("account")
-@pytest.mark.parametrize(("paths", "used", "named"), [("examples", "reference", "examples"), ("online", "examples", "reference")])
+@pytest.mark.parametrize(
+    ("paths", "used", "named"),
+    [
+        ("examples", "reference", "examples"),
+        ("online", "examples", "reference"),
+        ("v3", "reference", "v3"),
+        ("v3", "examples", "v3"),
+        ("online", "v3", "reference"),
+    ],
+)
 def test_the_doctor_names_the_dialect_whose_paths_the_gateway_knows(
     paths: str, used: str, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Sandbox(Options(prefixes=paths)) as gateway:
         monkeypatch.setenv("TILLGATE_BASE_URL", gateway.base_url)
+        if used == "v3":
+            monkeypatch.setenv("TILLGATE_STORE_NO", PUBLISHED_STORE_NO)
         result = run("doctor", "--dialect", used)
         assert (result.exit_code, f"set dialect to '{named}'" in result.output) == (1, True), result.output
-        assert run("doctor", "--dialect", named).exit_code == 0
+        assert run("doctor", "--dialect", named, "--store-no", PUBLISHED_STORE_NO).exit_code == 0
+
+
+@pytest.mark.usefixtures("account")
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "finding"),
+    [
+        (["--store-no", "999"], 1, "check store_no"),
+        ([], 2, "needs the number of the store"),
+        (["--store-no", PUBLISHED_STORE_NO], 0, "000022"),
+    ],
+)
+def test_the_doctor_names_the_store_of_version_3(arguments: list[str], exit_code: int, finding: str) -> None:
+    result = run("doctor", "--dialect", "v3", *arguments)
+    assert (result.exit_code, finding in result.output) == (exit_code, True), result.output
+
+
+@pytest.mark.usefixtures("account")
+def test_the_environment_describes_an_account_of_version_3(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO, "CURRENCIES": "KRW, PHP", "SETTLE_CURRENCY": "GBP"}.items():
+        monkeypatch.setenv(f"TILLGATE_{name}", value)
+    monkeypatch.setenv("TILLGATE_METHODS", "kakaopay,gcash")
+    addresses = ["--ipn-url", "http://127.0.0.1:9/ipn", "--callback-url", "http://127.0.0.1:9/back"]
+    paid = answer("pay", "--amount", "1250", "--method", "kakaopay", *addresses)
+    assert (paid["amount"], paid["currency"]) == ("1250", "KRW")
+    assert answer("query", paid["reference"])["settle_currency"] == "GBP"
+    assert run("pay", "--amount", "12.50", "--currency", "USD", "--method", "kakaopay", *addresses).exit_code == 2
+    sandbox.control.pay(paid["reference"])
+    assert answer("refund", paid["reference"], "--amount", "250")["outcome"] == "succeeded"
 
 
 @pytest.mark.usefixtures("account")
@@ -342,7 +383,13 @@ def test_sign_refuses_what_is_not_a_parameter(arguments: list[str]) -> None:
 
 
 def test_plugins_lists_the_adapter_and_its_hooks() -> None:
-    assert answer("plugins")["plugins"]["gateway"] == ["tillgate_pay", "tillgate_query", "tillgate_refund"]
+    assert answer("plugins")["plugins"]["gateway"] == [
+        "tillgate_pay",
+        "tillgate_payment_methods",
+        "tillgate_query",
+        "tillgate_query_refund",
+        "tillgate_refund",
+    ]
     assert "tillgate_refund" in run("plugins").output
 
 
@@ -366,8 +413,13 @@ def test_the_sandbox_says_where_it_is_and_ends_cleanly_on_an_interrupt() -> None
     assert "Traceback" not in complaints
 
 
-def test_the_demo_takes_a_payment_round_and_ends_with_0() -> None:
-    done = subprocess.run([sys.executable, "-m", "tillgate", "demo", "--once"], capture_output=True, text=True, timeout=60, check=False)
+@pytest.mark.parametrize(
+    ("dialect", "part", "rest"),
+    [("reference", "USD 2.50", "USD 10.00"), ("examples", "USD 2.50", "USD 10.00"), ("v3", "KRW 250", "KRW 1000")],
+)
+def test_the_demo_takes_a_payment_round_and_ends_with_0(dialect: str, part: str, rest: str) -> None:
+    command = [sys.executable, "-m", "tillgate", "demo", "--once", "--dialect", dialect]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     steps = [
         "created transaction",
@@ -375,8 +427,8 @@ def test_the_demo_takes_a_payment_round_and_ends_with_0() -> None:
         "comes back",
         "notification",
         "query: paid",
-        "USD 2.50: succeeded",
-        "USD 10.00: succeeded",
+        f"{part}: succeeded",
+        f"{rest}: succeeded",
         "refused",
     ]
     for step in steps:

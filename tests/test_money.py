@@ -271,7 +271,7 @@ def test_an_amount_is_read_as_its_writer_meant_it(typed: str, language: str, mea
 
 @pytest.mark.parametrize(
     ("typed", "language"),
-    [("45,21", "en"), ("1,00,00", "en"), ("", "en"), ("-1", "en"), ("12.505", "en"), ("zwei", "de")],
+    [("45,21", "en"), ("1,00,00", "en"), ("", "en"), ("-1", "en"), ("12.505", "en"), ("zwei", "de"), ("\u0661", "en")],
 )
 def test_an_amount_that_may_mean_two_things_is_refused(typed: str, language: str) -> None:
     with pytest.raises(InvalidRequest):

@@ -67,8 +67,8 @@ class Account(BaseModel):
     """Credentials at one gateway: frozen, comparable, hashable. The token appears in no repr, log or error (I11).
 
     `sandbox=True` allows http addresses. `dialect` is a `Dialect` or the name of a preset: `reference`, `examples` or `v3`. `currencies`
-    and `methods` are those that the merchant's contract allows; empty stands for all of the dialect. `store_no` and `settle_currency` are
-    those of the service's version 3.
+    and `methods` are those that the merchant's contract allows; empty stands for all of the dialect. `store_no` is needed for the service's
+    version 3; `settle_currency` replaces the currency in which the dialect settles a payment.
 
     A connection must be made within `connect_timeout_seconds`, each read must bring data within `read_timeout_seconds`, and a whole call,
     its retries included, ends within `deadline_seconds`. A query is tried `query_attempts` times; pay and refund are never repeated.
@@ -168,7 +168,7 @@ class Account(BaseModel):
             currencies=self.taken_currencies,
             methods=self.taken_methods,
             store_no=self.store_no,
-            settle_currency=self.settle_currency or self.taken_currencies[0],
+            settle_currency=self.settle_currency,
         )
 
 

@@ -81,10 +81,11 @@ def account_options(command: Command) -> Command:
     @click.option("--merchant-no", help="The merchant's number.")
     @click.option("--token", help="The secret token. Other users of this machine can see options: prefer TILLGATE_TOKEN or the file.")
     @click.option("--dialect", type=click.Choice(sorted(DIALECTS)), help="How to read what the interface leaves open.")
+    @click.option("--store-no", help="The number of the store, which the dialect v3 needs.")
     @click.option("--sandbox-account/--live-account", "sandbox", default=None, help="Allow http addresses, or do not.")
     @wraps(command)
     def with_account(account_name: str | None, config_file: str | None, **arguments: Any) -> Any:
-        options = {name: arguments.pop(name) for name in ("base_url", "merchant_no", "token", "dialect", "sandbox")}
+        options = {name: arguments.pop(name) for name in ("base_url", "merchant_no", "token", "dialect", "store_no", "sandbox")}
         return command(configured=load_account(options, name=account_name, file=config_file), **arguments)
 
     return with_account
@@ -320,13 +321,14 @@ def sandbox(host: str, port: int, seed: int | None, settings: tuple[str, ...], *
 @main.command(short_help="Watch a payment go round.")
 @click.option("--once", is_flag=True, help="End when the payment has gone round, instead of leaving the sandbox up.")
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port of the sandbox.  [default: a free one]")
-def demo(port: int, *, once: bool) -> None:
+@click.option("--dialect", type=click.Choice(sorted(DIALECTS)), default="reference", show_default=True, help="v3 pays in KRW.")
+def demo(port: int, dialect: str, *, once: bool) -> None:
     """Run a payment round: create, pay, notification, return, query, refund part, refund the rest, see a further refund refused."""
     emulator = _sandbox_module()
     from tillgate.demo import run
 
     try:
-        sys.exit(run(port=port, once=once, write=click.echo))
+        sys.exit(run(port=port, once=once, write=click.echo, dialect=dialect))
     except emulator.SandboxError as error:
         raise click.UsageError(str(error)) from None
 

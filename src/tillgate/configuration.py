@@ -21,6 +21,9 @@ DEFAULT_FILE: Final = "tillgate.toml"
 FIELDS: Final = tuple(Account.model_fields)
 """The names of an account's settings: options are spelt --base-url, the environment TILLGATE_BASE_URL, the file base_url."""
 
+_LISTS: Final = ("currencies", "methods")
+"""The settings that a variable gives as codes with commas between them: `PHP,USD`."""
+
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
 
@@ -101,4 +104,6 @@ def _read_variable(field: str, text: str) -> Any:
         if text.lower() in _TRUE | _FALSE:
             return text.lower() in _TRUE
         raise ConfigurationError(f"TILLGATE_{field.upper()}", text, "is neither true nor false")
+    if field in _LISTS:
+        return tuple(part for part in (part.strip() for part in text.split(",")) if part)
     return text

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tillgate import Account, PaymentRequest, RefundRequest, Refused, TransactionStatus, callback_url, hooks, new_reference
-from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
+from tillgate import Account, Money, PaymentRequest, RefundRequest, Refused, TransactionStatus, callback_url, hooks, new_reference
+from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
 from tillgate.wire.macros import read_callback
 from tillgate.wire.notifications import NotificationSignature, read_notification
 
@@ -77,12 +77,12 @@ class Timeline:
         self._write(f"  {time.monotonic() - self._began:6.3f} s  {who:<20}  {what}")
 
 
-def run(*, port: int, once: bool, write: Write) -> int:
+def run(*, port: int, once: bool, write: Write, dialect: str = "reference") -> int:
     """Take a payment round and return the process's exit status; unless `once`, leave the sandbox up until Ctrl-C."""
     with Sandbox(Options(), port=port) as sandbox:
         write(f"Sandbox at {sandbox.base_url}, seed {sandbox.seed}. No real money moves.\n")
         try:
-            _go_round(sandbox.base_url, Timeline(write))
+            _go_round(sandbox.base_url, dialect, Timeline(write))
         except (TimeoutError, AssertionError) as error:
             write(f"\nThe payment did not go round: {error}")
             return 1
@@ -97,21 +97,30 @@ def run(*, port: int, once: bool, write: Write) -> int:
         return 0
 
 
-def _go_round(gateway_url: str, timeline: Timeline) -> None:
+def _go_round(gateway_url: str, dialect: str, timeline: Timeline) -> None:
     shop = Shop()
-    account = Account(base_url=gateway_url, merchant_no=PUBLISHED_MERCHANT_NO, token=PUBLISHED_TEST_TOKEN, sandbox=True)
+    account = Account(
+        base_url=gateway_url,
+        merchant_no=PUBLISHED_MERCHANT_NO,
+        token=PUBLISHED_TEST_TOKEN,
+        sandbox=True,
+        dialect=dialect,
+        store_no=PUBLISHED_STORE_NO,
+    )
+    currency, method = ("KRW", "kakaopay") if "KRW" in account.taken_currencies else ("USD", "alipay")
+    price, part, rest, more = (Money.of_minor_units(units, currency) for units in (1250, 250, 1000, 1))
     request = PaymentRequest(
         reference=new_reference("100017"),
-        currency="USD",
-        amount="12.50",
-        method="alipay",
+        currency=currency,
+        amount=price.amount,
+        method=method,
         terminal="ONLINE",
         ipn_url=f"{shop.url}/ipn/payment",
         callback_url=callback_url(f"{shop.url}/back?order=100017"),
         description="Order 100017",
         goods_info=[{"goods_name": "Teapot", "quantity": "1"}],
     )
-    timeline.add("shop -> gateway", f"pay {request.reference}: USD {request.amount} with {request.method}")
+    timeline.add("shop -> gateway", f"pay {request.reference}: {price} with {request.method}")
     created = hooks.pay(account, request)
     timeline.add("gateway -> shop", f"created transaction {created.transaction_no}")
     timeline.add("gateway -> shop", f"send the shopper to {created.payment_url}")
@@ -128,17 +137,24 @@ def _go_round(gateway_url: str, timeline: Timeline) -> None:
 
     found = hooks.query(account, request.reference)
     assert (found.status, found.amount) == (TransactionStatus.PAID, request.amount), f"the query said {found}"
-    timeline.add("shop -> gateway", f"query: {found.status} ({found.status_text!r}), USD {found.amount}. Only now it is true")
+    timeline.add("shop -> gateway", f"query: {found.status} ({found.status_text!r}), {found.currency} {found.amount}. Only now it is true")
 
-    for amount in ("2.50", "10.00"):
-        hooks.refund(account, RefundRequest(reference=request.reference, currency="USD", amount=amount, ipn_url=f"{shop.url}/ipn/refund"))
-        timeline.add("shop -> gateway", f"refund USD {amount}: succeeded")
+    for money in (part, rest):
+        refund = RefundRequest(
+            reference=request.reference,
+            currency=currency,
+            amount=money.amount,
+            ipn_url=f"{shop.url}/ipn/refund",
+            refund_id=new_reference("R"),
+        )
+        refunded = hooks.refund(account, refund)
+        timeline.add("shop -> gateway", f"refund {money}: {refunded.outcome}")
         shop.wait_for("/ipn/refund")
         timeline.add("gateway -> shop", "refund notification")
     try:
-        hooks.refund(account, RefundRequest(reference=request.reference, currency="USD", amount="0.01"))
+        hooks.refund(account, RefundRequest(reference=request.reference, currency=currency, amount=more.amount))
     except Refused as refusal:
-        timeline.add("shop -> gateway", f"refund USD 0.01 more: {refusal}")
+        timeline.add("shop -> gateway", f"refund {more} more: {refusal}")
     else:
         raise AssertionError("the gateway refunded more than was paid")
     shop.shutdown()

@@ -11,12 +11,17 @@ from tillgate import hooks
 from tillgate.account import Account
 from tillgate.configuration import Configured
 from tillgate.errors import AnswerNotUnderstood, NotSent, OrderNotFound, OutcomeUnknown, Refused, TillgateError, WrongCredentials
+from tillgate.hooks.manager import IMPORTED_NAME
 from tillgate.wire.dialects import DIALECTS
 from tillgate.wire.messages import Transaction
 from tillgate.wire.references import new_reference
 from tillgate.wire.texts import described
 
 __all__ = ["Check", "examine"]
+
+_STORE = "storeno"
+_ANY_STORE = "1"
+"""The store of a probe for an account that names none: the answer shows whether the path exists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +49,8 @@ def _settings(configured: Configured) -> Iterator[Check]:
     yield Check(name="base_url", passed=True, finding=f"{account.base_url} ({sources['base_url']}); {kind}")
     yield Check(name="merchant_no", passed=True, finding=f"{account.merchant_no} ({sources['merchant_no']})")
     yield Check(name="token", passed=True, finding=f"set ({sources['token']}), not shown")
+    if account.store_no:
+        yield Check(name="store_no", passed=True, finding=f"{account.store_no} ({sources.get('store_no', 'settings')})")
     yield Check(
         name="dialect", passed=True, finding=f"{account.dialect.name}: {account.dialect.query_path}, {account.dialect.encoding} bodies"
     )
@@ -55,7 +62,7 @@ def _plugins() -> Check:
         plugins = [(name, plugin) for name, plugin in manager.list_name_plugin() if plugin]
     except TillgateError as error:
         return Check(name="plugins", passed=False, finding=str(error))
-    idle = [name for name, plugin in plugins if not manager.get_hookcallers(plugin)]
+    idle = [name for name, plugin in plugins if name != IMPORTED_NAME and not manager.get_hookcallers(plugin)]
     if idle:
         return Check(name="plugins", passed=False, finding=f"{', '.join(idle)} implements no hook: is @hookimpl missing?")
     return Check(name="plugins", passed=True, finding=", ".join(name for name, _ in plugins))
@@ -78,6 +85,11 @@ def _credentials(account: Account, query: Callable[[Account, str], Transaction])
             return failed(f"the account has no rights ({answer.ret_code} {answer.ret_msg!r}): check merchant_no, and its rights")
         return failed(f"the token does not fit the merchant number ({answer.ret_code} {answer.ret_msg!r}): check merchant_no and token")
     except Refused as answer:
+        if _STORE in answer.ret_msg.lower() and account.dialect.sends("query", "storeNo"):
+            return failed(
+                f"the merchant has no store {account.store_no} ({answer.ret_code} {answer.ret_msg!r}): "
+                "check store_no (--store-no, TILLGATE_STORE_NO), the number that the service issued"
+            )
         if answer.http_status == 404 and (preset := _preset_that_answers(account, query)):
             return failed(f"the gateway has no path {account.dialect.query_path}: set dialect to {preset!r}, whose paths it knows")
         return failed(f"the gateway refused a signed query with {answer.ret_code} {answer.ret_msg!r}: check merchant_no and token")
@@ -101,8 +113,11 @@ def _preset_that_answers(account: Account, query: Callable[[Account, str], Trans
     for name, dialect in DIALECTS.items():
         if dialect.query_path != account.dialect.query_path:
             with suppress(Exception):  # the first answer is the one to report
+                store_no = account.store_no or _ANY_STORE
+                other = account.model_copy(update={"dialect": dialect, "store_no": store_no, "currencies": (), "methods": ()})
                 try:
-                    query(account.model_copy(update={"dialect": dialect}), new_reference("DOCTOR"))
-                except OrderNotFound:
-                    return name
+                    query(other, new_reference("DOCTOR"))
+                except Refused as answer:  # with a code of its own: the gateway knows the path
+                    if answer.http_status != 404:
+                        return name
     return None

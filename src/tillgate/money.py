@@ -219,6 +219,8 @@ def read_localized(text: str, currency: str, language: str, field: str = "amount
     is_plain = _AMOUNT.fullmatch(plain) is not None and (point == "." or group != "." or len(plain.partition(".")[2]) != 3)
     try:
         spaced = re.sub(r"\s", group, plain) if group.isspace() else plain
+        if any(character.isdigit() and not character.isascii() for character in plain):
+            raise ValueError(plain)
         with localcontext(EXACT):
             value = Decimal(plain) if is_plain else parse_decimal(spaced, locale=locale, strict=True)
     except (NumberFormatError, ValueError, InvalidOperation):

@@ -36,7 +36,7 @@ from tillgate.django.models import Order, Payment, Review
 from tillgate.django.operations.ledger import DifferenceKind
 from tillgate.django.operations.reviews import ACCOUNT_REASONS, UNAPPLIED_REASONS
 from tillgate.django.operations.worker import WorkDone
-from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
+from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN
 
 
 class Terminal(io.StringIO):
@@ -552,6 +552,37 @@ def test_the_accounts_are_proven_without_moving_money(healthy: World, configure:
     assert set(wrong) == {"default: credentials"}
     assert "check merchant_no and token" in wrong["default: credentials"]
     assert not healthy.sandbox.service.transactions()
+
+
+@pytest.mark.parametrize("dialect", ["reference", "examples", "v3"])
+@pytest.mark.parametrize(
+    ("change", "prefixes", "said"),
+    [
+        ({"TOKEN": "another token"}, "all", "check merchant_no and token"),
+        ({"MERCHANT_NO": "999"}, "all", "check merchant_no, and its rights"),
+        ({"BASE_URL": "http://127.0.0.1:1"}, "all", "check base_url and the network"),
+        ({"STORE_NO": "999"}, "all", "check store_no"),
+        ({}, "elsewhere", "set dialect to"),
+    ],
+)
+def test_each_wrong_setting_of_an_account_has_its_own_remedy(
+    healthy: World, configure: Callable[..., None], change: dict[str, str], prefixes: str, said: str, dialect: str
+) -> None:
+    other = {"reference": "examples", "examples": "v3", "v3": "online"}[dialect]
+    healthy.sandbox.control.set_options({"prefixes": other if prefixes == "elsewhere" else prefixes})
+    configure({"DIALECT": dialect, "STORE_NO": PUBLISHED_STORE_NO, **change}, REVIEW_MAIL_TO=["owner@shop.example"])
+    _, wrong = findings()
+    if dialect == "v3" or "STORE_NO" not in change:
+        assert set(wrong) == {"default: credentials"}
+        assert said in wrong["default: credentials"]
+    else:
+        assert wrong == {}
+
+
+def test_an_account_of_version_3_without_a_store_is_named(healthy: World, configure: Callable[..., None]) -> None:
+    configure({"DIALECT": "v3"}, REVIEW_MAIL_TO=["owner@shop.example"])
+    _, wrong = findings()
+    assert any("STORE_NO" in finding for finding in wrong.values())
 
 
 def test_an_account_that_a_plugin_keeps_is_examined_while_its_payments_are_watched(healthy: World, settings: Any) -> None:

@@ -290,7 +290,7 @@ def _check_notification(drawn: tuple[str, str, bytes]) -> str:
 
 def _check_callback(query: str) -> str:
     came = read_callback(query)
-    assert set(came) == {"amount", "status", "transactionNo", "reference"}
+    assert set(came) == {"amount", "status", "transactionNo", "reference", "time", "note"}
     for value in came.values():
         assert value is None or (
             value and not (value.startswith("{") and value.endswith("}") and value[1:-1].isalpha() and value.isascii())

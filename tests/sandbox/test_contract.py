@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
 
-from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
+from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
 from tillgate.sandbox.openapi import document
 from tillgate.sandbox.signing import signature
 
@@ -54,12 +54,17 @@ def test_what_is_as_documented_is_accepted(case: Any, gateway: Sandbox) -> None:
     if not isinstance(case.body, dict) or case.meta.generation.mode.is_negative:
         return
     case.body["reference"] = paid_reference(gateway)
+    case.body.pop("transactionNo", None)
     if "goodsInfo" in case.body:
         case.body["goodsInfo"] = '[{"goods_name":"Tea","quantity":"1"}]'  # a grammar in a grammar: no schema generates it
     if "secure-pay" in case.path:
         case.body["reference"] += "-NEXT"
-    if "amount" in case.body:
-        case.body["amount"] = "0.01"
+    if "storeNo" in case.body:
+        case.body["storeNo"] = PUBLISHED_STORE_NO
+    if "refundAmount" in case.body:
+        case.body |= {"refundAmount": "0.01", "currency": "USD"}
+    elif "amount" in case.body:
+        case.body["amount"] = "1" if "settleCurrency" in case.body else "0.01"
     sign(case.body)
     response = case.call(base_url=gateway.base_url)
     case.validate_response(response, checks=CHECKS)
@@ -93,10 +98,10 @@ def test_the_document_is_served(gateway: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("options", "paths", "statuses", "kinds"),
     [
-        (Options(), 5, {"200", "400"}, {"application/json", "application/x-www-form-urlencoded"}),
+        (Options(), 8, {"200", "400"}, {"application/json", "application/x-www-form-urlencoded"}),
         (Options(prefixes="online", encodings="json"), 3, {"200", "400"}, {"application/json"}),
         (Options(prefixes="examples", encodings="form", refusal_http_status=200), 3, {"200", "400"}, {"application/x-www-form-urlencoded"}),
-        (Options(refusal_http_status=422), 5, {"200", "400", "422"}, {"application/json", "application/x-www-form-urlencoded"}),
+        (Options(refusal_http_status=422), 8, {"200", "400", "422"}, {"application/json", "application/x-www-form-urlencoded"}),
     ],
 )
 def test_the_document_follows_the_switches(options: Options, paths: int, statuses: set[str], kinds: set[str]) -> None:

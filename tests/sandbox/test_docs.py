@@ -76,7 +76,7 @@ def test_every_address_of_the_control_api_is_listed(control: Control) -> None:
 def test_every_other_address_is_listed(control: Control) -> None:
     listed = {row[0].strip("`") for row in table("Addresses")}
     pages = {getattr(route, "path", "") for route in page_routes(control, Access())} - {"/static"}
-    assert listed == {*PATHS["both"], *pages, "/_control/..."}
+    assert listed == {*PATHS["all"], *pages, "/_control/..."}
 
 
 def test_every_option_names_only_known_things() -> None:

@@ -255,8 +255,9 @@ def transaction_with(callback_url: str, reference: str = "R") -> Transaction:
         merchant_no="200043",
         reference=reference,
         amount="12.50",
-        cents=1250,
+        units=1250,
         currency="USD",
+        settle_currency="USD",
         vendor="alipay",
         terminal="ONLINE",
         ipn_url="",
@@ -282,17 +283,17 @@ def transaction_with(callback_url: str, reference: str = "R") -> Transaction:
     ],
 )
 def test_macros_are_replaced_and_escaped_and_the_rest_is_left_alone(callback_url: str, back: str) -> None:
-    assert way_back(transaction_with(callback_url, "a&b=ü {"), "success", Options()) == back
+    assert way_back(transaction_with(callback_url, "a&b=ü {"), "success", Options(), 0.0) == back
 
 
 def test_the_list_of_macros_is_data() -> None:
     transaction = transaction_with("https://shop.example/{vendor}/{amount}")
-    assert way_back(transaction, "success", Options(macros=("vendor",))) == "https://shop.example/alipay/{amount}"
+    assert way_back(transaction, "success", Options(macros=("vendor",)), 0.0) == "https://shop.example/alipay/{amount}"
 
 
 @given(st.text(st.characters(codec="utf-8")))
 def test_a_value_can_never_add_a_parameter_of_its_own(reference: str) -> None:
-    back = way_back(transaction_with("https://shop.example/b?r={reference}&end=1", reference), "success", Options())
+    back = way_back(transaction_with("https://shop.example/b?r={reference}&end=1", reference), "success", Options(), 0.0)
     assert parse_qs(urlsplit(back).query, keep_blank_values=True) == {"r": [reference], "end": ["1"]}
 
 

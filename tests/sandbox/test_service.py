@@ -141,7 +141,7 @@ def test_refunds_never_exceed_the_payment(merchant: Build, paid_cents: int, refu
         accepted = said(shop.refund(f"{cents // 100}.{cents % 100:02d}"))["ret_code"] == "000100"
         assert accepted == (cents <= left)
         left -= cents if accepted else 0
-    assert shop.service.find(number).refunded_cents == paid_cents - left
+    assert shop.service.find(number).refunded_units == paid_cents - left
 
 
 @pytest.mark.parametrize(("minutes", "sent"), [(120, None), (5, "5")])
@@ -209,7 +209,7 @@ def test_a_fault_more_does_not_rename_the_transactions(merchant: Build) -> None:
 @pytest.mark.parametrize(
     ("prefixes", "served"),
     [
-        ("both", {"online": True, "app-data-search": True}),
+        ("all", {"online": True, "app-data-search": True}),
         ("online", {"online": True, "app-data-search": False}),
         ("examples", {"online": False, "app-data-search": True}),
     ],

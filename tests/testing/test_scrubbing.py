@@ -322,3 +322,14 @@ def test_no_secret_is_in_a_representation() -> None:
     sent = call(json.dumps({"verifySign": "a" * 32, "merchantNo": "990001"}), url="https://pay.gateway.test:8443/?verifySign=b")
     shown = f"{scrubber!r} {sent!r} {answer(HEX_TOKEN)!r} {Exchange(call=sent, answer=answer(HEX_TOKEN))!r}"
     assert not {HEX_TOKEN, "990001", "verifySign"} & set(shown.replace("'", " ").split())
+
+
+class TestVersion3:
+    def test_the_store_and_the_numbers_of_refunds_are_replaced_and_the_rest_is_kept(self) -> None:
+        live = LIVE.model_copy(update={"dialect": "v3", "store_no": "990014"})
+        sent = json.loads(Scrubber(live).call(call('{"storeNo":"990014","refundReference":"R-1","refundAmount":"250"}')).body)
+        assert sent == {"storeNo": "300014", "refundReference": "R-1", "refundAmount": "250"}
+        listed = [{"refundTransactionId": "3000112", "refundReference": "R-1", "refundAmount": "250"}]
+        found = scrubbed({"ret_msg": "store 990014", "result": {"transactionNo": "3000111", "refundInfo": listed}}, live)
+        assert found["ret_msg"] == "store 300014"
+        assert found["result"]["refundInfo"] == [{**listed[0], "refundTransactionId": "TRANSACTION-2"}]

@@ -39,7 +39,7 @@ UNRECOGNISED = ("Success", "SUCCESS", " success", "paid", "repaid", "", "succes"
 
 
 def written(dialect: Dialect) -> dict[str, HttpRequest]:
-    at = credentials(dialect=dialect)
+    at = credentials(dialect=dialect, store_no="300014")
     return {
         "pay": exchange.write_pay(at, payment(description="a b&c=\u00e4")),
         "query": exchange.write_query(at, ORDER),
@@ -83,6 +83,7 @@ def test_the_vocabulary_is_data() -> None:
     [
         (REFERENCE, ("/online/v1/secure-pay", "/online/v1/tran-query", "/online/v1/refund")),
         (EXAMPLES, ("/online/v1/secure-pay", "/app-data-search/v1/tran-query", "/app-data-search/v1/refund")),
+        (V3, ("/online/v3/secure-pay", "/app-data-search/v3/tran-query", "/app-data-search/v3/refund")),
     ],
 )
 def test_both_path_shapes_of_unspecified_behaviour_2(dialect: Dialect, paths: tuple[str, ...]) -> None:
@@ -119,8 +120,9 @@ def test_the_defaults_of_the_unspecified_behaviour() -> None:
     assert REFERENCE.answer_signature is SignatureRule.CHECKED  # 7
     assert REFERENCE.notification_signature is SignatureRule.CHECKED  # 8
     assert REFERENCE.acknowledgement == "success"  # 9
-    assert REFERENCE.macros == ("amount", "status", "transactionNo", "reference")  # 10
-    assert (REFERENCE.success_code, REFERENCE.not_found_code, REFERENCE.unknown_codes) == ("000100", "000022", frozenset({"000000"}))  # 12
+    assert REFERENCE.macros == ("amount", "status", "transactionNo", "reference", "time", "note")  # 10
+    assert (REFERENCE.success_code, REFERENCE.not_found_code) == ("000100", "000022")  # 12
+    assert REFERENCE.unknown_codes == {"000000", "000080"}  # 12
     assert sorted(REFERENCE.refund_refusal_codes) == ["000010", "000020", "000021", "000022", "000023", "000030", "000040"]  # 12
     assert {method.fault(Decimal("0.01"), "USD") for method in REFERENCE.methods} == {None}  # 17
     assert REFERENCE.expired_is_forgotten is False  # 19
@@ -159,7 +161,7 @@ def test_unspecified_behaviour_12_the_code_tables_are_data() -> None:
 def test_unspecified_behaviour_17_the_minimums_of_vendors_are_data(amount: str, is_refused: bool) -> None:
     at = credentials(methods=[{"code": "gcash", "minimums": {"USD": "50"}}, {"code": "alipay", "minimums": {"USD": "1.00"}}, "wechatpay"])
     if is_refused:
-        with pytest.raises(InvalidRequest, match=r"alipay takes at least USD 1.00"):
+        with pytest.raises(InvalidRequest, match=r"alipay takes at least USD 1\.00"):
             exchange.write_pay(at, payment(amount=amount))
     else:
         assert exchange.write_pay(at, payment(amount=amount)).operation == "pay"
@@ -236,3 +238,91 @@ def test_the_presets_are_found_by_name_and_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         REFERENCE.encoding = Encoding.FORM  # type: ignore[misc]  # that is the point
     assert hash(REFERENCE) != hash(EXAMPLES)
+
+
+V3_PAYMENT = {"currency": "KRW", "amount": "1250", "method": "kakaopay"}
+
+
+def parameters_of(request: HttpRequest) -> dict[str, str]:
+    parameters: dict[str, str] = json.loads(request.body)
+    assert parameters.pop("verifySign") == signature(parameters)
+    assert parameters.pop("merchantNo") == "200043"
+    return parameters
+
+
+def v3(**changes: Any) -> exchange.Credentials:
+    return credentials(dialect=V3, store_no="300014", **changes)
+
+
+def test_version_3_sends_the_parameters_that_its_documentation_requires() -> None:
+    paid = parameters_of(exchange.write_pay(v3(), payment(**V3_PAYMENT)))
+    assert paid["amount"] == "1250"
+    assert set(paid) == {
+        *("storeNo", "amount", "currency", "settleCurrency", "vendor", "ipnUrl", "callbackUrl", "reference", "terminal", "timeout")
+    }
+    assert parameters_of(exchange.write_query(v3(), ORDER)) == {"storeNo": "300014", "reference": ORDER}
+    assert parameters_of(exchange.write_refund(v3(), refund(currency="KRW", amount="250", refund_id="R-1"))) == {
+        "storeNo": "300014",
+        "reference": ORDER,
+        "refundAmount": "250",
+        "currency": "KRW",
+        "settleCurrency": "USD",
+        "refundReference": "R-1",
+    }
+
+
+def test_no_version_1_dialect_sends_a_parameter_of_version_3() -> None:
+    for dialect in (REFERENCE, EXAMPLES):
+        for request in written(dialect).values():
+            assert not parameters_of(request).keys() & {"storeNo", "settleCurrency", "osType", "refundAmount", "refundReference"}
+
+
+@pytest.mark.parametrize(
+    ("currency", "amount", "method", "given", "settled"),
+    [("KRW", "1250", "kakaopay", "", "USD"), ("GBP", "12.50", "alipay", "", "GBP"), ("CNY", "12.50", "alipay", "GBP", "GBP")],
+)
+def test_version_3_settles_pounds_in_pounds_and_the_rest_in_dollars(
+    currency: str, amount: str, method: str, given: str, settled: str
+) -> None:
+    request = exchange.write_pay(v3(settle_currency=given), payment(currency=currency, amount=amount, method=method))
+    assert parameters_of(request)["settleCurrency"] == settled
+
+
+@pytest.mark.parametrize(("terminal", "os_type"), [("ONLINE", None), ("WAP", "ANDROID"), ("MWEB", "ANDROID")])
+def test_version_3_names_the_system_of_a_phone(terminal: str, os_type: str | None) -> None:
+    assert parameters_of(exchange.write_pay(v3(), payment(terminal=terminal))).get("osType") == os_type
+
+
+@pytest.mark.parametrize("terminal", ["YIP", "IOS", "ANDROID"])
+def test_version_3_takes_no_terminal_without_a_payment_page(terminal: str) -> None:
+    with pytest.raises(InvalidRequest, match="terminal"):
+        exchange.write_pay(v3(), payment(terminal=terminal))
+
+
+@pytest.mark.parametrize(
+    ("method", "currency", "amount", "is_taken"),
+    [
+        ("kakaopay", "KRW", "50", True),
+        ("kakaopay", "KRW", "49", False),
+        ("kakaopay", "USD", "0.01", True),
+        ("kakaopay", "PHP", "50", False),
+        ("dana", "IDR", "299.99", False),
+        ("dana", "IDR", "300", True),
+        ("gcash", "PHP", "1", True),
+        ("alipay", "GBP", "1", True),
+        ("venmo", "CNY", "1", False),
+    ],
+)
+def test_a_method_of_version_3_takes_its_currencies_from_its_minimum_on(method: str, currency: str, amount: str, is_taken: bool) -> None:
+    wanted = payment(method=method, currency=currency, amount=amount)
+    if is_taken:
+        assert exchange.write_pay(v3(), wanted).operation == "pay"
+    else:
+        with pytest.raises(InvalidRequest, match=method):
+            exchange.write_pay(v3(), wanted)
+
+
+def test_every_method_of_version_3_takes_a_currency_of_it() -> None:
+    assert all(set(method.currencies) <= set(V3.currencies) for method in V3.methods)
+    assert {method.code for method in V3.methods} == {method.code for method in REFERENCE.methods}
+    assert set(V3.currencies) == {currency for method in V3.methods for currency in method.currencies}

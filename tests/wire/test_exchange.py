@@ -245,11 +245,17 @@ def test_missing_rights_deny_the_account(operation: str) -> None:
         READ[operation](credentials(), answered(envelope(code="000030", message="no rights"), 400))
 
 
-@pytest.mark.parametrize("code", ["000080", "000010", "000021"])
+@pytest.mark.parametrize("code", ["000040", "000010", "000021"])
 def test_another_code_on_a_query_denies_no_account(code: str) -> None:
     with pytest.raises(Refused) as caught:
         READ["query"](credentials(), answered(envelope(code=code, message="supplier system error"), 400))
     assert type(caught.value) is Refused
+
+
+@pytest.mark.parametrize("operation", ["pay", "query", "refund"])
+def test_trouble_of_the_supplier_proves_nothing(operation: str) -> None:
+    with pytest.raises((OutcomeUnknown, AnswerNotUnderstood), match="000080"):
+        READ[operation](credentials(), answered(envelope(code="000080", message="supplier system error"), 400))
 
 
 def refunded(**result: object) -> HttpAnswer:

@@ -13,8 +13,8 @@ from tests.support import payment
 from tillgate import InvalidRequest, callback_url, read_callback
 from tillgate.wire.urls import is_web_address
 
-BARE = "amount={amount}&status={status}&transactionNo={transactionNo}&reference={reference}"
-NOTHING = {"amount": None, "status": None, "transactionNo": None, "reference": None}
+BARE = "amount={amount}&status={status}&transactionNo={transactionNo}&reference={reference}&time={time}&note={note}"
+NOTHING = {"amount": None, "status": None, "transactionNo": None, "reference": None, "time": None, "note": None}
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 
 
@@ -95,7 +95,7 @@ def test_a_macro_that_is_absent_empty_or_not_replaced_is_not_given(query: str) -
 
 def test_what_was_replaced_is_read() -> None:
     query = "amount=12.50&status=success&transactionNo=29&reference=A-1&more=1"
-    assert read_callback(query) == {"amount": "12.50", "status": "success", "transactionNo": "29", "reference": "A-1"}
+    assert read_callback(query) == {**NOTHING, "amount": "12.50", "status": "success", "transactionNo": "29", "reference": "A-1"}
 
 
 @pytest.mark.parametrize(

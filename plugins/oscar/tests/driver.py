@@ -12,7 +12,7 @@ from oscar.core.loading import get_class, get_model
 from oscar.test.factories import create_product
 
 from tests.shopper import Shopper
-from tillgate.django.conf import get_settings as get_tillgate_settings
+from tillgate import shop
 from tillgate.testing.driver import ShopDriver
 from tillgate_oscar.conf import get_settings
 
@@ -26,7 +26,7 @@ class OscarDriver(ShopDriver):
         return get_model("order", "Order").objects.get(number=order_key)
 
     def place_order(self, total: Decimal) -> str:
-        placed = Shopper().buys(create_product(price=total, num_in_stock=5), method=get_tillgate_settings().payment_methods[0].value)
+        placed = Shopper().buys(create_product(price=total, num_in_stock=5), method=shop.payment_methods()[0].code)
         assert placed["Location"].startswith("/payments/start/"), placed.content.decode()
         return str(get_model("order", "Order").objects.latest("pk").number)
 

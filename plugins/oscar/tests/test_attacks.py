@@ -395,7 +395,7 @@ def test_an_order_whose_currency_is_edited_while_somebody_pays_waits_for_a_perso
     world.notification(payment)
     assert (world.reviews(), Order.objects.get().status) == (["paid-not-payable"], "Pending payment")
     page = world.client.get(world.shop.pay_path(payment.order.key)).content.decode()
-    assert "the order is in EUR, and only US dollars can be paid" in page
+    assert "None of our payment methods takes EUR " in page
     assert "USD" not in page
 
 

@@ -131,7 +131,7 @@ def test_the_recorded_run_is_answered_as_saleor_requires(world: World, asked: As
         status, answer = send(recorded.capture(empty))
         assert 400 <= status < 500
         assert not {"result", "pspReference"} & set(answer)
-    assert world.sandbox.service.find(reference).refunded_cents == 500 + 245 + 110
+    assert world.sandbox.service.find(reference).refunded_units == 500 + 245 + 110
 
     authorized = said(15)
     assert authorized["result"] == "CHARGE_ACTION_REQUIRED"

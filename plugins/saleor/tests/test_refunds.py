@@ -36,7 +36,7 @@ def paid(saleor: SaleorDouble, world: World) -> DoubleTransaction:
 
 
 def refunded_amount(world: World) -> Decimal:
-    return Decimal(world.sandbox.service.find(Payment.objects.get().reference).refunded_cents) / 100
+    return Decimal(world.sandbox.service.find(Payment.objects.get().reference).refunded_units) / 100
 
 
 def told(world: World, transaction: DoubleTransaction) -> Decimal:

@@ -22,7 +22,7 @@ from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from tillgate import hooks, money
 from tillgate.django import operations
@@ -37,7 +37,7 @@ from tillgate.django.operations.reviews import reported_paid
 from tillgate.django.operations.starting import NotPayable, Started, StartOutcome, is_closed, is_order_paid, may_go_on
 from tillgate.django.operations.values import payment_value
 from tillgate.django.tickets import pay_url, read_start_ticket, read_ticket
-from tillgate.errors import ConfigurationError, TillgateError
+from tillgate.errors import AnswerNotUnderstood, ConfigurationError, TillgateError
 from tillgate.lifecycle import OPEN_PAYMENT_STATUSES, PaymentStatus
 from tillgate.money import Money
 from tillgate.wire.notifications import LARGEST_NOTIFICATION_BYTES, Notification, read_notification
@@ -57,13 +57,16 @@ def open_to_all(view: _View) -> _View:
     return view
 
 
-def _received(request: HttpRequest) -> Notification:
-    # One byte above the limit shows `read_notification` that the body is too long; the rest stays unread.
+def _body_of(request: HttpRequest) -> bytes:
+    # One byte above the limit shows that the body is too long; the rest stays unread.
     try:
-        body = request.read(LARGEST_NOTIFICATION_BYTES + 1)
+        return request.read(LARGEST_NOTIFICATION_BYTES + 1)
     except UnreadablePostError:  # the connection broke: the request alone is a hint, and not an error of ours to mail about
-        body = b""
-    return read_notification(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), body)
+        return b""
+
+
+def _received(request: HttpRequest) -> Notification:
+    return read_notification(request.headers.get("Content-Type", ""), request.META.get("QUERY_STRING", ""), _body_of(request))
 
 
 def acknowledgement(payment: Payment) -> HttpResponse:
@@ -99,6 +102,30 @@ def refund_notification(request: HttpRequest, key: str) -> HttpResponse:
     if refund is None:
         raise Http404
     return acknowledgement(refund.payment)
+
+
+@open_to_all
+@csrf_exempt
+@without_atomic_requests
+@never_cache
+@require_POST
+def webhook(request: HttpRequest, alias: str) -> HttpResponse:
+    """Receive a notification at the address of an account, for a gateway plugin that reads it.
+
+    The answer to one that is not the gateway's, or that the plugin cannot read, is 400. One about payments that Tillgate does not know is
+    acknowledged: a gateway's account may serve other software too.
+    """
+    body = _body_of(request)
+    if len(body) > LARGEST_NOTIFICATION_BYTES:
+        return HttpResponse("too long", status=413, content_type="text/plain")
+    try:
+        account = operations.receive_webhook(alias, request.headers, body)
+    except AnswerNotUnderstood as error:
+        _log.warning("a notification at the address of the account %r is refused: %s", alias, error)
+        return HttpResponse("not a notification of the gateway", status=400, content_type="text/plain")
+    if account is None:
+        raise Http404
+    return HttpResponse(account.dialect.acknowledgement, content_type="text/plain")
 
 
 @open_to_all

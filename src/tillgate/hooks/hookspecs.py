@@ -81,9 +81,10 @@ def tillgate_payment_methods(account: Account) -> Sequence[Method] | None:
 def tillgate_read_notification(account: Account, headers: Mapping[str, str], body: bytes) -> Sequence[Hint] | None:
     """Verify a notification that came to the account's own address, and return what it is about; None leaves it to the next plugin.
 
-    Called by the Django app for the address of `tillgate.hooks.webhook_url`, one for each account. Raise `SignatureMismatch` when the
-    notification is not the gateway's. A hint names a payment by its reference or transaction number; Tillgate then queries the payment,
-    and believes only the answer.
+    Called by the Django app for each POST to `/webhook/<alias>/` below its pages, one address for each account; `tillgate.shop.webhook_url`
+    returns it. `headers` finds a name in any case, and `body` is bounded. Raise `SignatureMismatch` when the notification is not the
+    gateway's, or `AnswerNotUnderstood` when it cannot be read: the answer is then 400. A hint names a payment by its reference or
+    transaction number; Tillgate then queries the payments that it knows, and believes only the answers.
     """
 
 

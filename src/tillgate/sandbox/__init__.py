@@ -1,4 +1,4 @@
-"""An emulator of the payment gateway: the three endpoints, a payment page, notifications, and every fault on demand.
+"""An emulator of the payment gateway: the endpoints of both versions, a payment page, notifications, and every fault on demand.
 
 It imports no other part of the package, and so judges the wire format independently. The server is loaded on first use.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .answers import Answer
 from .clock import Clock
-from .contract import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
+from .contract import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN
 from .errors import NotPossible, SandboxError, UnknownOption, UnknownTransaction, WrongOption
 from .faults import FAULTS, MAGIC
 from .notifications import NotificationAttempt
@@ -27,6 +27,7 @@ __all__ = [
     "FAULTS",
     "MAGIC",
     "PUBLISHED_MERCHANT_NO",
+    "PUBLISHED_STORE_NO",
     "PUBLISHED_TEST_TOKEN",
     "Answer",
     "Clock",

@@ -96,34 +96,34 @@ def instead(fault: str, options: Options) -> Answer:
     return _FIXED.get(fault) or answer({"ret_code": contract.NOT_FOUND, "ret_msg": "order not found"}, 400)
 
 
-def cent_more(text: str) -> str:
-    """Return the wrong amount that a fault uses."""
-    return money.text_of((money.cents_of(text) or 0) + 1)
+def unit_more(text: str, currency: str) -> str:
+    """Return the wrong amount that a fault uses: one of the smallest unit more."""
+    return money.text_of((money.units_of(text, currency) or 0) + 1, currency)
 
 
 # Faults in the content of the answer: the field of the result, and its new value, or None to leave it out.
-_CHANGES: Mapping[str, tuple[str, Callable[[str], str | None]]] = {
-    "payment_page_missing": ("cashierUrl", lambda text: None),
-    "payment_page_relative": ("cashierUrl", lambda text: "/" + text.split("/", 3)[-1]),
-    "other_reference": ("reference", lambda text: f"{text}-OTHER"),
-    "wrong_amount": ("amount", cent_more),
-    "amount_number": ("amount", lambda text: Bare(money.number_of(text))),
-    "amount_text": ("amount", str),
-    "missing_amount": ("amount", lambda text: None),
-    "wrong_currency": ("currency", lambda text: "EUR"),
-    "missing_currency": ("currency", lambda text: None),
-    "wrong_settle_currency": ("settleCurrency", lambda text: "EUR"),
-    "wrong_transaction_no": ("transactionNo", lambda text: text[:-1] + str((int(text[-1]) + 1) % 10)),
-    "unknown_status": ("status", lambda text: "quantum"),
+_CHANGES: Mapping[str, tuple[str, Callable[[str, str], str | None]]] = {
+    "payment_page_missing": ("cashierUrl", lambda text, currency: None),
+    "payment_page_relative": ("cashierUrl", lambda text, currency: "/" + text.split("/", 3)[-1]),
+    "other_reference": ("reference", lambda text, currency: f"{text}-OTHER"),
+    "wrong_amount": ("amount", unit_more),
+    "amount_number": ("amount", lambda text, currency: Bare(money.number_of(text))),
+    "amount_text": ("amount", lambda text, currency: text),
+    "missing_amount": ("amount", lambda text, currency: None),
+    "wrong_currency": ("currency", lambda text, currency: "EUR"),
+    "missing_currency": ("currency", lambda text, currency: None),
+    "wrong_settle_currency": ("settleCurrency", lambda text, currency: "EUR"),
+    "wrong_transaction_no": ("transactionNo", lambda text, currency: text[:-1] + str((int(text[-1]) + 1) % 10)),
+    "unknown_status": ("status", lambda text, currency: "quantum"),
 }
 
 
-def change_result(fault: str, envelope: Envelope) -> None:
+def change_result(fault: str, envelope: Envelope, currency: str) -> None:
     """Let a fault change the content of the answer; faults in its form change nothing here."""
-    name, change = _CHANGES.get(fault, ("", str))
+    name, change = _CHANGES.get(fault, ("", lambda text, currency: text))
     result = envelope.get("result")
     if isinstance(result, dict) and name in result:
-        value = change(str(result[name]))
+        value = change(str(result[name]), currency)
         if value is None:
             del result[name]
         else:

@@ -13,7 +13,7 @@ from .clock import Clock
 from .errors import NotPossible, WrongOption
 from .faults import Planned
 from .ledger import Decision
-from .money import cents_of, text_of
+from .money import text_of, units_of
 from .notifications import NotificationAttempt, NotificationKind
 from .options import Options
 from .requests import Refusal
@@ -98,14 +98,22 @@ class Control:
 
     def refund(self, key: str, amount: str) -> None:
         """Refund behind the merchant's back, as the staff of the gateway's back office can do."""
-        cents = cents_of(amount)
-        if not cents:
-            raise WrongOption("amount", amount, "a plain decimal above 0")
         with self.lock:
+            transaction = self.service.find(key)
+            units = units_of(amount, transaction.currency)
+            if not units:
+                raise WrongOption("amount", amount, "a plain decimal above 0")
             try:
-                self.service.give_back(self.service.find(key), cents)
+                self.service.give_back(transaction, units)
             except Refusal as refusal:
                 raise NotPossible(refusal.message) from refusal
+
+    def finish_refund(self, key: str, outcome: str = "succeeded") -> None:
+        """Finish the oldest pending refund of a transaction: `succeeded` or `failed`."""
+        if outcome not in ("succeeded", "failed"):
+            raise WrongOption("outcome", outcome, "succeeded or failed")
+        with self._acting():
+            self.service.finish_refund(self.service.find(key).transaction_no, "failed" if outcome == "failed" else "succeeded")
 
     def notify(self, key: str, kind: NotificationKind = "payment", *, status: str = "") -> None:
         """Send a notification now: true (`payment`, `refund`), `forged`, or `stale`, which says pending; `status` changes its word."""
@@ -185,11 +193,15 @@ class Control:
             "merchantNo": transaction.merchant_no,
             "reference": transaction.reference,
             "amount": transaction.amount,
+            "currency": transaction.currency,
             "vendor": transaction.vendor,
             "status": transaction.status,
             "word": self.service.word(transaction),
-            "refunded": text_of(transaction.refunded_cents),
-            "refunds": [{"refundNo": one.refund_no, "amount": one.amount, "at": one.at} for one in transaction.refunds],
+            "refunded": text_of(transaction.refunded_units, transaction.currency),
+            "refunds": [
+                {"refundNo": one.refund_no, "refundReference": one.reference, "amount": one.amount, "status": one.status, "at": one.at}
+                for one in transaction.refunds
+            ],
             "cashierUrl": self.service.payment_url(transaction),
             "createdAt": transaction.created_at,
             "expiresAt": transaction.expires_at,

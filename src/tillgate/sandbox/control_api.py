@@ -18,7 +18,7 @@ from .notifications import NotificationKind
 Body = dict[str, object]
 Action = Callable[[Control, Request, Body], object]
 
-_ACTIONS = ("pay", "decline", "leave", "expire", "reverse", "refund")
+_ACTIONS = ("pay", "decline", "leave", "expire", "reverse", "refund", "finish_refund")
 """The names of the methods of `Control` that are actions on a transaction."""
 
 
@@ -119,8 +119,9 @@ def _act(control: Control, request: Request, body: Body) -> object:
     key, action = request.path_params["key"], request.path_params["action"]
     if action not in _ACTIONS:
         raise ValueError(f"there is no action {action!r}: {', '.join(_ACTIONS)}, notifications")
-    _only(body, *(["amount"] if action == "refund" else []))
-    given = [_text(body, "amount", "")] if action == "refund" else []
+    named = {"refund": ("amount", ""), "finish_refund": ("outcome", "succeeded")}.get(action)
+    _only(body, *([named[0]] if named else []))
+    given = [_text(body, *named)] if named else []
     redirect = getattr(control, action)(key, *given)
     with control.lock:
         return {"redirect": redirect, "transaction": control.describe(control.service.find(key))}

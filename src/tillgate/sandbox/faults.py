@@ -81,7 +81,10 @@ FAULTS: Mapping[str, Fault] = MappingProxyType({fault.name: fault for fault in _
 
 @dataclass(frozen=True, slots=True)
 class Magic:
-    """The fault of one amount, so many `times` (0: always); the occasion *carrier* is the call that carries the amount."""
+    """The fault of one amount, so many `times` (0: always); the occasion *carrier* is the call that carries the amount.
+
+    The amount is `MAGIC_DOLLARS` and so many cents: 1301 of the smallest unit of any currency, which is KRW 1301 or KWD 1.301.
+    """
 
     cents: int
     fault: str

@@ -10,11 +10,11 @@ from typing import Literal
 from . import answers, contract, notifications
 from .errors import NotPossible, UnknownTransaction
 from .faults import FAULTS, MAGIC, Fault, FaultPlan, Magic, Occasion
-from .money import cents_of, text_of
+from .money import text_of, units_of
 from .notifications import NotificationKind, Outbox
 from .options import Options
 from .requests import Refusal
-from .transactions import Journal, Refund, Status, Transaction
+from .transactions import Journal, Refund, RefundStatus, Status, Transaction
 
 Clock = Callable[[], float]
 Decision = Literal["pay", "decline", "leave"]
@@ -81,6 +81,14 @@ class Ledger:
             raise UnknownTransaction("this payment page address")
         return found
 
+    def totals(self) -> dict[str, int]:
+        """Return what the merchants hold by currency, in its smallest unit: what was paid, less what was refunded."""
+        held: dict[str, int] = {}
+        for one in self._transactions.values():
+            if one.status == "paid":
+                held[one.currency] = held.get(one.currency, 0) + one.units - one.refunded_units
+        return dict(sorted(held.items()))
+
     def payment_url(self, transaction: Transaction) -> str:
         """Return the address of the payment page."""
         return f"{self.options.public_url}/cashier/{transaction.token}"
@@ -88,10 +96,15 @@ class Ledger:
     def word(self, transaction: Transaction) -> str:
         """Return the status word for the state of a transaction (unspecified behaviour 6, 18 and 19)."""
         status: str = transaction.status
-        if status == "paid" and transaction.refunds:
-            status = "refunded" if transaction.refunded_cents == transaction.cents else "partly_refunded"
+        if status == "paid" and transaction.refunded_units:
+            status = "refunded" if transaction.refunded_units == transaction.units else "partly_refunded"
         word: str = getattr(self.options, f"word_{status}")
         return word
+
+    def refund_word(self, refund: Refund) -> str:
+        """Return the status word for the state of a refund."""
+        words = {"succeeded": self.options.word_paid, "pending": self.options.word_pending, "failed": self.options.word_failed}
+        return words[refund.status]
 
     def decide(self, transaction_no: str, decision: Decision, *, late: bool = False) -> str | None:
         """Apply the shopper's decision; return the shopper's next address, if any. `late` pays a failed or expired payment."""
@@ -115,7 +128,7 @@ class Ledger:
 
     def way_back(self, transaction: Transaction) -> str:
         """Return the callback address for a return of the shopper now."""
-        return notifications.way_back(transaction, self.word(transaction), self.options)
+        return notifications.way_back(transaction, self.word(transaction), self.options, self.clock())
 
     def expire(self, transaction_no: str) -> None:
         """Let the time-out of a pending transaction pass now."""
@@ -131,20 +144,46 @@ class Ledger:
             raise NotPossible(f"transaction {transaction_no} is {transaction.status}: it cannot be reversed")
         self._become(transaction, "reversed", self.clock())
 
-    def give_back(self, transaction: Transaction, cents: int, *, amount: str = "", ipn_url: str = "", now: float | None = None) -> Refund:
+    def give_back(
+        self,
+        transaction: Transaction,
+        units: int,
+        *,
+        amount: str = "",
+        ipn_url: str = "",
+        reference: str = "",
+        status: RefundStatus = "succeeded",
+        now: float | None = None,
+    ) -> Refund:
         """Refund; also without a call of the merchant, as the staff of the gateway's own back office can do."""
         at = self.clock() if now is None else now
         if transaction.status != "paid":
             raise Refusal(contract.BAD_STATE, f"the transaction is {self.word(transaction)}, not paid")
-        if cents > transaction.refundable_cents:
-            raise Refusal(contract.BAD_STATE, f"amount is more than the {text_of(transaction.refundable_cents)} left to refund")
-        refund = Refund(self._number(), amount or text_of(cents), cents, ipn_url, at)
+        if units > transaction.refundable_units:
+            left = text_of(transaction.refundable_units, transaction.currency)
+            raise Refusal(contract.BAD_STATE, f"amount is more than the {left} left to refund")
+        amount = amount or text_of(units, transaction.currency)
+        refund = Refund(self._number(), amount, units, ipn_url, at, reference, status)
         transaction.refunds.append(refund)
-        assert 0 < transaction.refunded_cents <= transaction.cents
-        self.journal.add(at, "event", f"refunded {refund.amount}", transaction)
-        if ipn_url and self.options.notification_on_refund:
-            self._put_notification("refund", transaction, refund, at)
+        assert 0 <= transaction.refundable_units < transaction.units or status == "failed"
+        self._refund_is(refund, transaction, at)
         return refund
+
+    def finish_refund(self, transaction_no: str, status: RefundStatus = "succeeded") -> Refund:
+        """Finish the oldest pending refund of a transaction, and notify it."""
+        transaction = self.find(transaction_no)
+        refund = next((one for one in transaction.refunds if one.status == "pending"), None)
+        if refund is None:
+            raise NotPossible(f"transaction {transaction_no} has no pending refund")
+        refund.status = status
+        self._refund_is(refund, transaction, self.clock())
+        return refund
+
+    def _refund_is(self, refund: Refund, transaction: Transaction, at: float) -> None:
+        title = {"succeeded": "refunded", "pending": "accepted a refund of", "failed": "failed to refund"}[refund.status]
+        self.journal.add(at, "event", f"{title} {refund.amount}", transaction)
+        if refund.ipn_url and refund.status != "pending" and self.options.notification_on_refund:
+            self._put_notification("refund", transaction, refund, at)
 
     def notify(self, transaction: Transaction, kind: NotificationKind = "payment", *, status: str = "", at: float = 0) -> None:
         """Schedule a notification about a transaction, true or false, regardless of the switches."""
@@ -185,10 +224,10 @@ class Ledger:
         struck = fault.name if fault else ""
         if struck == "notification_missing":
             return
-        status = word or self.word(transaction)
+        status = word or (self.word(transaction) if refund is None or refund.status == "succeeded" else self.refund_word(refund))
         payload = notifications.payload(transaction, refund, status, at)
         if struck == "notification_wrong_amount":
-            payload["amount"] = answers.cent_more(payload["amount"])
+            payload["amount"] = answers.unit_more(payload["amount"], transaction.currency)
         wrong = struck == "notification_bad_signature" or kind == "forged"
         url = refund.ipn_url if refund else transaction.ipn_url
         first_at = at + (self.options.late_seconds if struck == "notification_late" else 0)
@@ -199,12 +238,13 @@ class Ledger:
             stale = payload | {"status": self.options.word_pending}
             self.outbox.put("stale", transaction, url, stale, at=first_at + 1, signature=signature)
 
-    def _magic(self, occasion: Occasion, transaction: Transaction | None, amount: str) -> Fault | None:
+    def _magic(self, occasion: Occasion, transaction: Transaction | None, amount: str = "", currency: str = "") -> Fault | None:
         """Return the fault that an amount calls for, if it is one of the magic ones."""
         if not self.options.magic_amounts:
             return None
-        cents = cents_of(amount) if occasion in ("pay", "refund") else None if transaction is None else transaction.cents
-        magic: Magic | None = MAGIC.get(cents) if cents is not None else None
+        currency = currency if transaction is None else transaction.currency
+        units = units_of(amount, currency) if occasion in ("pay", "refund") else None if transaction is None else transaction.units
+        magic: Magic | None = MAGIC.get(units) if units is not None else None
         if magic is None or occasion not in FAULTS[magic.fault].occasions:
             return None
         if magic.occasion != occasion and (magic.occasion != "carrier" or occasion not in ("pay", "refund")):
@@ -216,7 +256,7 @@ class Ledger:
         return FAULTS[magic.fault]
 
     def _strike(self, occasion: Occasion, transaction: Transaction) -> Fault | None:
-        fault = self.faults.choose(occasion, transaction.reference, self._magic(occasion, transaction, ""))
+        fault = self.faults.choose(occasion, transaction.reference, self._magic(occasion, transaction))
         if fault is not None:
             self.journal.add(self.clock(), "fault", fault.name, transaction)
         return fault

@@ -113,12 +113,19 @@ def payload(transaction: Transaction, refund: Refund | None, status: str, now: f
         "reference": transaction.reference,
         "amount": transaction.amount,
         "currency": transaction.currency,
-        "settleCurrency": "USD",
+        "settleCurrency": transaction.settle_currency,
         "status": status,
-        "time": datetime.fromtimestamp(now, UTC).strftime("%Y%m%d%H%M%S"),
+        "time": _moment(now),
         "vendorId": f"{transaction.vendor}-{transaction.transaction_no[-8:]}",
     }
-    return about_payment | ({"refundTransactionNo": refund.refund_no, "refundAmount": refund.amount} if refund else {})
+    about_refund = {"refundTransactionNo": refund.refund_no, "refundAmount": refund.amount} if refund else {}
+    if refund and refund.reference:
+        about_refund["refundReference"] = refund.reference
+    return about_payment | ({"note": transaction.note} if transaction.note else {}) | about_refund
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y%m%d%H%M%S")
 
 
 def attempt(notification: Notification, token: str, options: Options) -> NotificationAttempt:
@@ -144,7 +151,7 @@ def acknowledges(http_status: int | None, body: bytes, rule: str) -> bool:
     return http_status == 200 and (rule == "any" or body == b"success")
 
 
-def way_back(transaction: Transaction, status: str, options: Options) -> str:
+def way_back(transaction: Transaction, status: str, options: Options, now: float) -> str:
     """Return the callback address with its macros replaced, each value escaped ("Create payment"; unspecified behaviour 10)."""
     values = {
         "amount": transaction.amount,
@@ -154,6 +161,8 @@ def way_back(transaction: Transaction, status: str, options: Options) -> str:
         "currency": transaction.currency,
         "merchantNo": transaction.merchant_no,
         "vendor": transaction.vendor,
+        "time": _moment(now),
+        "note": transaction.note,
     }
 
     def replaced(found: re.Match[str]) -> str:

@@ -15,10 +15,9 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
-from . import contract
+from . import contract, money
 from .errors import UnknownOption, WrongOption
 from .faults import FAULTS, check_probabilities
-from .money import cents_of
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "empty_parameters": ("either", "skip", "keep"),
@@ -32,6 +31,8 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "notification_signature": ("valid", "none", "wrong"),
     "acknowledgement": ("success", "any"),
     "repeated_reference": ("refuse", "replay"),
+    "refund_outcome": ("succeeded", "pending", "failed"),
+    "refund_info": ("finished", "status", "none"),
     "goods_characters": ("plain", "any"),
     "extra_fields": ("allow", "refuse"),
     "address_scheme": ("any", "https"),
@@ -53,7 +54,7 @@ class Options:
 
     # Requests.
     empty_parameters: str = "either"  # row 1
-    prefixes: str = "both"  # row 2
+    prefixes: str = "all"  # row 2
     encodings: str = "both"  # row 3
     reference_pattern: str = ""  # row 11: a regular expression for the whole reference; empty accepts every one
     repeated_reference: str = "refuse"  # row 13
@@ -62,6 +63,8 @@ class Options:
     minimum_amount: str = "0.01"  # row 17
     maximum_amount: str = ""  # row 17: empty sets no limit
     extra_fields: str = "allow"
+    stores: tuple[str, ...] = (contract.PUBLISHED_STORE_NO,)  # version 3
+    currencies: tuple[str, ...] = contract.V3_CURRENCIES  # version 3
     address_scheme: str = "any"  # "It must be secure and reliable": https refuses plain http
 
     # Answers.
@@ -70,8 +73,10 @@ class Options:
     answer_signature: str = "none"  # row 7
     refusal_http_status: int = 400  # row 12
     refund_message: str = "refund success"  # row 14
-    answer_currency: str = "USD"  # row 20: empty leaves it out
-    answer_settle_currency: str = "USD"  # row 20: empty leaves it out
+    refund_outcome: str = "succeeded"  # row 14
+    refund_info: str = "finished"  # row 14: the refunds in a query's answer, version 3
+    answer_currency: str = "own"  # row 20: empty leaves it out
+    answer_settle_currency: str = "own"  # row 20: empty leaves it out
 
     # The status words (rows 6, 18 and 19).
     word_pending: str = "pending"
@@ -95,7 +100,7 @@ class Options:
     notification_schedule_seconds: tuple[float, ...] = (0, 15, 60, 300, 900, 1800, 3600, 7200)
     notification_timeout_seconds: float = 10.0
     notification_hosts: tuple[str, ...] = ()  # empty: any; of a server bound to more than loopback, any public address
-    macros: tuple[str, ...] = ("amount", "status", "transactionNo", "reference")
+    macros: tuple[str, ...] = ("amount", "status", "transactionNo", "reference", "time", "note")
 
     # Faults: `{"lost_response": 0.1, "query.server_error": 0.5}`, and the details of each.
     faults: Mapping[str, float] = field(default_factory=dict)
@@ -132,10 +137,12 @@ class Options:
         schedule = self.notification_schedule_seconds
         rises = bool(schedule) and all(map(_is_duration, schedule)) and list(schedule) == sorted(schedule)
         yield "notification_schedule_seconds", rises, f"rising numbers up to {_MOST:,}, at least one"
-        for name in ("macros", "notification_hosts"):
+        for name in ("macros", "notification_hosts", "stores"):
             yield name, all(isinstance(text, str) for text in getattr(self, name)), "texts"
-        yield "minimum_amount", cents_of(self.minimum_amount) is not None, "a plain decimal"
-        yield "maximum_amount", not self.maximum_amount or cents_of(self.maximum_amount) is not None, "a plain decimal"
+        are_money = all(isinstance(code, str) and money.decimals_of(code) is not None for code in self.currencies)
+        yield "currencies", bool(self.currencies) and are_money, "codes of currencies by ISO 4217, at least one"
+        yield "minimum_amount", money.plain(self.minimum_amount) is not None, "a plain decimal"
+        yield "maximum_amount", not self.maximum_amount or money.plain(self.maximum_amount) is not None, "a plain decimal"
         are_named = self.merchants and all(number and isinstance(token, str) and token for number, token in self.merchants.items())
         yield "merchants", bool(are_named), "at least one merchantNo, each with a token, which is text"
 

@@ -158,6 +158,7 @@ def _ledger(control: Control, request: Request) -> Response:
             "ledger.html",
             transactions=list(reversed(transactions[-_SHOWN_TRANSACTIONS:])),
             total=len(transactions),
+            totals=service.totals(),
             service=service,
             strays=list(reversed(service.journal.strays({one.reference for one in transactions})[-_SHOWN_STRAYS:])),
             now=control.clock(),

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import NoReturn
 from urllib.parse import parse_qsl, urlsplit
 
-from . import contract, signing
-from .contract import Operation
-from .money import cents_of
+from . import contract, money, signing
+from .contract import Endpoint
 from .options import Options
 from .transactions import Goods, Order
 
@@ -103,10 +102,10 @@ def _read_form(body: bytes) -> dict[str, str]:
     return {name: str(value) for name, value in _unique(list(pairs)).items()}
 
 
-def check(operation: Operation, parameters: Mapping[str, str], options: Options) -> str:
+def check(endpoint: Endpoint, parameters: Mapping[str, str], options: Options) -> str:
     """Check the fields that all operations share (merchant, signature, then required fields), and return the merchant's number.
 
-    The answers to a wrong signature are those of docs.2pay.co (guide/signing-api-parameters, payments/payment).
+    The answers to a wrong signature are those of docs.2pay.co (guide/signing-api-parameters, payments/payment) and docs.yuansfer.com.
     """
     merchant_no = parameters.get("merchantNo", "")
     for name in ("merchantNo", signing.FIELD):
@@ -116,37 +115,53 @@ def check(operation: Operation, parameters: Mapping[str, str], options: Options)
     if token is None:
         raise Refusal(contract.DENIED, "merchantNo is not known")
     if not signing.matches(parameters, token, empty_parameters=options.empty_parameters):
-        if operation == "pay":
+        if endpoint == ("pay", "v1"):
             raise Refusal(contract.SYSTEM_ERROR, "", 400)
         raise Refusal(contract.SYSTEM_ERROR, "data error : verifySign", 400, message_name="retMsg")
-    for name in contract.REQUIRED[operation]:
+    for name in contract.REQUIRED[endpoint]:
         if not parameters.get(name):
             raise Refusal(contract.MISSING, f"{name} is required")
+    if endpoint.version == "v3":
+        _check_v3(endpoint, parameters, options)
     for name, value in parameters.items():
-        known = name in contract.REQUIRED[operation] or name in contract.OPTIONAL[operation]
+        known = name in contract.REQUIRED[endpoint] or name in contract.OPTIONAL[endpoint]
         if not known and options.extra_fields == "refuse":
             raise Refusal(contract.BAD_VALUE, f"{name} is not a parameter of this operation")
-        if known and isinstance(value, Bare) and (operation, name) != ("pay", "amount"):
+        if known and isinstance(value, Bare) and (endpoint.operation, name) != ("pay", "amount"):
             raise Refusal(contract.BAD_VALUE, f"{name} must be a string")
-    if options.reference_pattern and not re.fullmatch(options.reference_pattern, parameters["reference"]):
+    if options.reference_pattern and not re.fullmatch(options.reference_pattern, parameters.get("reference", "")):
         raise Refusal(contract.BAD_VALUE, "reference is not of the accepted form")
     return merchant_no
 
 
-def read_order(parameters: Mapping[str, str], options: Options) -> Order:
+def _check_v3(endpoint: Endpoint, parameters: Mapping[str, str], options: Options) -> None:
+    if endpoint.operation != "pay" and not any(map(parameters.get, contract.EITHER)):
+        raise Refusal(contract.MISSING, "transactionNo or reference is required")
+    if parameters["storeNo"] not in options.stores:
+        raise Refusal(contract.NO_RECORD, "storeNo has no related record")
+
+
+def read_order(endpoint: Endpoint, parameters: Mapping[str, str], options: Options) -> Order:
     """Read the fields of "Create payment", all of them, or refuse."""
-    for name, allowed in (
-        ("currency", contract.CURRENCIES),
-        ("vendor", tuple(contract.PAYMENT_METHODS)),
-        ("terminal", contract.TERMINALS),
-    ):
-        if parameters[name] not in allowed:
+    is_v3 = endpoint.version == "v3"
+    allowed_values = {
+        "currency": options.currencies if is_v3 else contract.V1_CURRENCIES,
+        "vendor": tuple(contract.PAYMENT_METHODS),
+        "terminal": contract.TERMINALS[endpoint.version],
+        **({"osType": contract.OS_TYPES} if is_v3 and parameters["terminal"] in contract.MOBILE_TERMINALS else {}),
+    }
+    for name, allowed in allowed_values.items():
+        if parameters.get(name) not in allowed:
             raise Refusal(contract.BAD_VALUE, f"{name} is not one of {', '.join(allowed)}")
+    settle_currency = parameters["settleCurrency"] if is_v3 else "USD"
+    if money.decimals_of(settle_currency) is None:
+        raise Refusal(contract.BAD_VALUE, "settleCurrency is not a currency")
     return Order(
         reference=parameters["reference"],
         amount=str(parameters["amount"]),  # a plain text from here on: the switches decide the form in answers
-        cents=read_amount(parameters, options),
+        units=read_amount("amount", parameters, parameters["currency"], options),
         currency=parameters["currency"],
+        settle_currency=settle_currency,
         vendor=parameters["vendor"],
         terminal=parameters["terminal"],
         ipn_url=read_address(parameters, "ipnUrl", options),
@@ -154,21 +169,26 @@ def read_order(parameters: Mapping[str, str], options: Options) -> Order:
         description=parameters.get("description", ""),
         timeout_minutes=_read_minutes(parameters.get("timeout", "")),
         goods=_read_goods(parameters.get("goodsInfo", ""), options),
+        version=endpoint.version,
+        store_no=parameters["storeNo"] if is_v3 else "",
+        note=parameters.get("note", "") if is_v3 else "",
     )
 
 
-def read_amount(parameters: Mapping[str, str], options: Options) -> int:
-    """Read an amount: above zero, at most two decimals, within the configured limits (unspecified behaviour 17)."""
-    cents = cents_of(parameters["amount"])
-    if cents is None:
-        raise Refusal(contract.BAD_VALUE, "amount is not a decimal with at most two decimals")
-    if cents <= 0:
-        raise Refusal(contract.BAD_VALUE, "amount must be more than 0")
-    if cents < (cents_of(options.minimum_amount) or 0):
-        raise Refusal(contract.BAD_VALUE, f"amount is less than {options.minimum_amount}")
-    if options.maximum_amount and cents > (cents_of(options.maximum_amount) or 0):
-        raise Refusal(contract.BAD_VALUE, f"amount is more than {options.maximum_amount}")
-    return cents
+def read_amount(name: str, parameters: Mapping[str, str], currency: str, options: Options) -> int:
+    """Read an amount: above zero, no more decimals than its currency has, within the configured limits (unspecified behaviour 17)."""
+    text = parameters[name]
+    units = money.units_of(text, currency)
+    if units is None:
+        raise Refusal(contract.BAD_VALUE, f"{name} is not a decimal with at most {money.decimals_of(currency)} decimals")
+    if units <= 0:
+        raise Refusal(contract.BAD_VALUE, f"{name} must be more than 0")
+    amount, least, most = money.plain(text), money.plain(options.minimum_amount), money.plain(options.maximum_amount)
+    if amount is not None and least is not None and amount < least:
+        raise Refusal(contract.BAD_VALUE, f"{name} is less than {options.minimum_amount}")
+    if amount is not None and most is not None and amount > most:
+        raise Refusal(contract.BAD_VALUE, f"{name} is more than {options.maximum_amount}")
+    return units
 
 
 def read_address(parameters: Mapping[str, str], name: str, options: Options) -> str:

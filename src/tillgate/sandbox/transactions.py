@@ -7,9 +7,10 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .contract import Operation
+from .contract import Operation, Version
 
 Status = Literal["pending", "paid", "failed", "expired", "reversed"]
+RefundStatus = Literal["succeeded", "pending", "failed"]
 Direction = Literal["in", "out", "event", "fault"]
 
 
@@ -23,23 +24,26 @@ class Goods:
 
 @dataclass(slots=True)
 class Refund:
-    """One refund. The interface gives it no identity, so the number is the sandbox's own (unspecified behaviour 14)."""
+    """One refund. `reference` is the merchant's name of it, which version 3 knows; the number is the sandbox's own."""
 
     refund_no: str
     amount: str
-    cents: int
+    units: int
     ipn_url: str
     at: float
+    reference: str = ""
+    status: RefundStatus = "succeeded"
 
 
 @dataclass(slots=True, kw_only=True)
 class Order:
-    """The content of a valid creation; `amount` is the text that was sent, `cents` its value."""
+    """The content of a valid creation; `amount` is the text that was sent, `units` its value in the smallest unit of the currency."""
 
     reference: str
     amount: str
-    cents: int
+    units: int
     currency: str
+    settle_currency: str
     vendor: str
     terminal: str
     ipn_url: str
@@ -47,6 +51,9 @@ class Order:
     description: str
     timeout_minutes: int
     goods: tuple[Goods, ...]
+    version: Version = "v1"
+    store_no: str = ""
+    note: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,14 +76,15 @@ class Transaction(Order):
         return self.created_at + self.timeout_minutes * 60
 
     @property
-    def refunded_cents(self) -> int:
+    def refunded_units(self) -> int:
         """The amount refunded so far."""
-        return sum(refund.cents for refund in self.refunds)
+        return sum(refund.units for refund in self.refunds if refund.status == "succeeded")
 
     @property
-    def refundable_cents(self) -> int:
-        """The amount that can still be refunded: nothing unless the transaction is paid."""
-        return self.cents - self.refunded_cents if self.status == "paid" else 0
+    def refundable_units(self) -> int:
+        """The amount that can still be refunded: nothing unless the transaction is paid. A pending refund has taken its part."""
+        taken = sum(refund.units for refund in self.refunds if refund.status != "failed")
+        return self.units - taken if self.status == "paid" else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
         form_id,
         masked,
         method_label,
+        money_text,
+        read_typed,
         refund_of_press,
         say_refund,
         timeline,
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
         receive_notification,
         return_path,
         terminal_of,
+        webhook_url,
         without_atomic_requests,
     )
     from tillgate.shop.worker import run_worker
@@ -138,6 +141,7 @@ __all__ = [
     "may_continue",
     "method_label",
     "money",
+    "money_text",
     "newest_reviews",
     "now",
     "open_order",
@@ -155,6 +159,7 @@ __all__ = [
     "poll",
     "read_request",
     "read_settings",
+    "read_typed",
     "receive_notification",
     "redelivered_payment",
     "refund",
@@ -175,6 +180,7 @@ __all__ = [
     "timeline",
     "wait_for_creation",
     "was_withdrawn",
+    "webhook_url",
     "withdraw_refund",
     "without_atomic_requests",
 ]
@@ -266,6 +272,8 @@ MODULES: Final = {
         "form_id",
         "masked",
         "method_label",
+        "money_text",
+        "read_typed",
         "refund_of_press",
         "say_refund",
         "timeline",
@@ -294,6 +302,7 @@ MODULES: Final = {
         "receive_notification",
         "return_path",
         "terminal_of",
+        "webhook_url",
         "without_atomic_requests",
     ),
 }

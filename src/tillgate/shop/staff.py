@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 
+from tillgate.django.amounts import money_text, read_typed
 from tillgate.django.forms import RefundForm
 from tillgate.django.models import Order, Payment, Refund
 from tillgate.django.staff import words
@@ -24,6 +25,8 @@ __all__ = [
     "form_id",
     "masked",
     "method_label",
+    "money_text",
+    "read_typed",
     "refund_of_press",
     "say_refund",
     "timeline",

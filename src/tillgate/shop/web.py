@@ -29,6 +29,7 @@ __all__ = [
     "receive_notification",
     "return_path",
     "terminal_of",
+    "webhook_url",
     "without_atomic_requests",
 ]
 
@@ -36,6 +37,11 @@ __all__ = [
 def absolute_url(name: str, *arguments: object) -> str:
     """Return the public address of a named page, under `TILLGATE["PUBLIC_URL"]`."""
     return get_settings().address(name, *arguments)
+
+
+def webhook_url(alias: str) -> str:
+    """Return the public address for the notifications of an account's gateway, to register there: a gateway plugin reads what comes."""
+    return get_settings().address("tillgate:webhook", alias)
 
 
 def terminal_of(request: HttpRequest) -> Terminal:

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from tillgate.account import Account
-from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
+from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
 from tillgate.testing.cassettes import Cassette
 from tillgate.testing.network import blocked
 from tillgate.testing.scrubbing import REPLAY_BASE_URL
@@ -118,14 +118,30 @@ def gateway_dialect() -> Dialect:
 def gateway_account(request: pytest.FixtureRequest, gateway_dialect: Dialect) -> Account:
     """Return the account to call the gateway with: the test merchant in a replay, the sandbox's or the live one in a recording."""
     if not _is_recording(request.config):
-        return Account(base_url=REPLAY_BASE_URL, merchant_no=PUBLISHED_MERCHANT_NO, token=PUBLISHED_TEST_TOKEN, dialect=gateway_dialect)
+        return Account(
+            base_url=REPLAY_BASE_URL,
+            merchant_no=PUBLISHED_MERCHANT_NO,
+            token=PUBLISHED_TEST_TOKEN,
+            dialect=gateway_dialect,
+            store_no=PUBLISHED_STORE_NO,
+        )
     if _is_live():
         base_url, merchant_no, token = (os.environ[name] for name in _LIVE)
         is_sandbox = os.environ.get("TILLGATE_SANDBOX", "").lower() in _YES
-        return Account(base_url=base_url, merchant_no=merchant_no, token=token, sandbox=is_sandbox, dialect=gateway_dialect)
+        store_no = os.environ.get("TILLGATE_STORE_NO", "")
+        return Account(
+            base_url=base_url, merchant_no=merchant_no, token=token, sandbox=is_sandbox, dialect=gateway_dialect, store_no=store_no
+        )
     sandbox: Sandbox = request.getfixturevalue("sandbox")
     merchant_no, token = next(iter(sandbox.options.merchants.items()))
-    return Account(base_url=sandbox.base_url, merchant_no=merchant_no, token=token, sandbox=True, dialect=gateway_dialect)
+    return Account(
+        base_url=sandbox.base_url,
+        merchant_no=merchant_no,
+        token=token,
+        sandbox=True,
+        dialect=gateway_dialect,
+        store_no=PUBLISHED_STORE_NO,
+    )
 
 
 @pytest.fixture

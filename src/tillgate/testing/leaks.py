@@ -5,9 +5,11 @@ It reads every file as text, and in cassettes also the decoded requests and answ
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -58,16 +60,47 @@ def leaks_in(text: str, *, secrets: Collection[str] = ()) -> list[str]:
     """Return the kinds of secrets in the text of one cassette, each once."""
     cassette = _cassette(text)
     allowed = {signature for answer in _bodies(cassette, "response") for signature in signed_with(read_json(answer), PUBLISHED_TEST_TOKEN)}
-    sought = [_sought(value) for secret in secrets for value in (secret, digest(secret))]
     found: dict[str, None] = {}
+    if holds_secret(text, secrets):
+        found["a known token or its MD5"] = None
     for layer in _layers(text, _DEEPEST):
-        if any(pattern.search(layer) for pattern in sought):
-            found["a known token or its MD5"] = None
         if set(_HEX.findall(layer)) - allowed:
             found["32 or more hex digits that are no recomputed signature"] = None
     for what in _out_of_place(cassette):
         found[what] = None
     return list(found)
+
+
+def holds_secret(text: str, secrets: Collection[str]) -> bool:
+    """Return whether a text holds one of the secrets or its MD5, in any spelling."""
+    sought = [_sought(value) for secret in secrets for value in (secret, digest(secret))]
+    return any(pattern.search(layer) for layer in _layers(text, _DEEPEST) for pattern in sought)
+
+
+@contextmanager
+def everything_logged() -> Iterator[list[str]]:
+    """Collect the records of every logger at every level, with tracebacks and all other attributes."""
+    lines: list[str] = []
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.extend((self.format(record), repr(record.__dict__)))
+
+    ear, root = Ear(), logging.getLogger()
+    loggers: list[logging.Logger] = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
+    before: list[tuple[Any, int, bool]] = [(one, one.level, one.propagate) for one in [root, *loggers]]
+    for one in loggers:
+        one.setLevel(logging.NOTSET)
+        one.propagate = True
+    root.setLevel(logging.DEBUG)
+    root.addHandler(ear)
+    try:
+        yield lines
+    finally:
+        root.removeHandler(ear)
+        for one, level, propagates in before:
+            one.setLevel(level)
+            one.propagate = propagates
 
 
 def _sought(secret: str) -> re.Pattern[str]:

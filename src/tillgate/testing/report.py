@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import pkgutil
 import platform
 import shlex
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 import tillgate
+from tillgate.testing.scenarios import Scenarios
 
 PROPERTY: Final = "tillgate-conformance"
 """The name of the property that holds a test's description; properties travel from xdist's workers too."""
@@ -43,41 +45,47 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Collector(config), "tillgate-conformance-report")
 
 
-def describe(test_class: type, test: str, driver: Any) -> dict[str, Any]:
-    """Return the description of a test in words that travel between processes: its class, its scenario and its versions."""
-    from django.db import connection
+def describe(
+    test_class: type[Scenarios], test: str, plugin: str, distributions: Iterable[str] = (), further: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the description of a test in words that travel between processes: its class, its scenario and its versions.
 
-    from tillgate.testing.conformance import Conformance
-
-    version = connection.get_database_version()
-    database = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
-    points = importlib.metadata.entry_points(group="tillgate", name=driver.plugin)
+    `further` holds versions that no distribution has, such as the database's.
+    """
+    kit = test_class.kit()
+    points = importlib.metadata.entry_points(group="tillgate", name=plugin)
     own = [point.dist.name for point in points if point.dist]
-    distributions = dict.fromkeys((*own, "Django", *getattr(test_class, "distributions", ())))
-    versions = {
-        "tillgate": tillgate.__version__,
-        **{name: importlib.metadata.version(name) for name in distributions if name != "tillgate"},
-        "Python": platform.python_version(),
-        connection.display_name: database,
-    }
-    is_overridden = getattr(test_class, test) is not getattr(Conformance, test, None)
+    named = dict.fromkeys((*own, *distributions, *test_class.distributions))
     return {
         "class": test_class.__name__,
-        "plugin": driver.plugin,
+        "kit": f"{kit.__module__}:{kit.__name__}",
+        "plugin": plugin,
         "scenario": test.removeprefix("test_"),
-        "is_overridden": is_overridden,
-        "versions": versions,
+        "is_overridden": getattr(test_class, test) is not getattr(kit, test, None),
+        "versions": {
+            "tillgate": tillgate.__version__,
+            **{name: importlib.metadata.version(name) for name in named if name != "tillgate"},
+            "Python": platform.python_version(),
+            **(further or {}),
+        },
     }
 
 
 @dataclass
 class Table:
-    """The results of the scenarios of one class, with its plugin and its versions."""
+    """The results of the scenarios of one class, with its plugin and its versions, and the kit that they are of."""
 
     name: str
     plugin: str
     versions: Mapping[str, str]
     results: dict[str, str] = field(default_factory=dict)
+    kit: str = "tillgate.testing.conformance:Conformance"
+
+    @property
+    def scenarios(self) -> dict[str, str]:
+        """Return the name of every scenario of the kit and its promise."""
+        kit: type[Scenarios] = pkgutil.resolve_name(self.kit)
+        return kit.scenarios()
 
     @property
     def held(self) -> int:
@@ -99,7 +107,8 @@ class _Collector:
         if about is None or result is None:
             return
         # By its place, since classes in two files may have one name.
-        table = self._tables.setdefault(report.nodeid.rpartition("::")[0], Table(about["class"], about["plugin"], about["versions"]))
+        new = Table(about["class"], about["plugin"], about["versions"], kit=about["kit"])
+        table = self._tables.setdefault(report.nodeid.rpartition("::")[0], new)
         if result == "held" and about["is_overridden"]:
             result = f"not proven: {about['class']} overrides the scenario"
         if not table.results.get(about["scenario"], "").startswith("FAILED"):
@@ -109,11 +118,8 @@ class _Collector:
         """Print the tables, and write them to the file that the option names."""
         if not self._tables:
             return
-        from tillgate.testing.conformance import Conformance
-
-        messages = Conformance.scenarios()
         for table in self._tables.values():
-            table.results = {scenario: table.results.get(scenario, _NOT_RUN) for scenario in (*messages, *table.results)}
+            table.results = {scenario: table.results.get(scenario, _NOT_RUN) for scenario in (*table.scenarios, *table.results)}
             terminalreporter.section(f"conformance of {table.plugin} ({table.name})")
             for line in _text(table, self._origin()):
                 terminalreporter.write_line(line)
@@ -124,7 +130,7 @@ class _Collector:
                 text = json.dumps({"origin": self._origin(), "tables": [asdict(table) for table in tables]}, indent=2)
             else:
                 command = shlex.join(["pytest", *map(str, self._config.invocation_params.args)])
-                text = markdown(tables, messages, self._origin(), command)
+                text = markdown(tables, self._origin(), command)
             path.write_text(text, "utf-8")
             terminalreporter.write_line(f"written to {path}")
 
@@ -150,15 +156,17 @@ def _result(report: pytest.TestReport) -> str | None:
     if report.outcome == "skipped":
         if hasattr(report, "wasxfail"):
             return f"declined: {report.wasxfail.removeprefix('reason: ')}"
-        return f"skipped: {report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr}"
+        reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+        return f"skipped: {reason.removeprefix('Skipped: ')}"
     return "held" if report.when == "call" else None
 
 
-def markdown(tables: Iterable[Table], messages: Mapping[str, str], origin: str, command: str) -> str:
+def markdown(tables: Iterable[Table], origin: str, command: str) -> str:
     """Return the tables in markdown, with each scenario's promise, the commit, the day and the command."""
     lines = []
     for table in tables:
         cells = {name: " ".join(result.replace("|", "\\|").split()) for name, result in table.results.items()}
+        messages = table.scenarios
         rows = [f"| {name} | {messages.get(name, '')} | {result} |" for name, result in cells.items()]
         lines += [
             f"## Conformance of {table.plugin}",

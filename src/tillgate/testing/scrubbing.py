@@ -18,7 +18,7 @@ from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
 from tillgate.account import Account
 from tillgate.money import WireNumber
-from tillgate.sandbox import PUBLISHED_TEST_TOKEN
+from tillgate.sandbox import PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN
 from tillgate.testing.bodies import named_like, places, read_form, read_json, signed_readings, write_json
 from tillgate.wire import signing
 
@@ -40,11 +40,13 @@ _INTERFACE = frozenset(
     [
         *("ret_code", "ret_msg", "retMsg", "result", "transactionNo", "reference", "amount", "currency", "settleCurrency", "cashierUrl"),
         *("status", "merchantNo", "verifySign", "method", "terminal", "ipnUrl", "callbackUrl", "description", "timeout", "goodsInfo"),
+        *("refundAmount", "refundReference", "refundInfo", "transactionType"),
     ]
 )
+_NUMBERS = ("transactionNo", "refundTransactionNo", "refundTransactionId")
 _CREDENTIAL = re.compile(r"token|secret|password|credential|apikey")
 _NAMED = re.compile(r"((?:merchantNo|verifySign)(?:=|%3D|%253D|\\?\"\s*:\s*\\?\"?))[^&%#\"'\\,}\s]+", re.IGNORECASE)
-_NUMBERED = re.compile(r"(transactionNo\\?\"\s*:\s*\\?\"?)([^\"'\\,}\s]+)")
+_NUMBERED = re.compile(r"((?:t|refundT)ransaction(?:No|Id)\\?\"\s*:\s*\\?\"?)([^\"'\\,}\s]+)")
 _PAYMENT_PAGE = re.compile(r"(cashierUrl\"\s*:\s*\")([^\"]+)")
 _DATE_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T +][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?")
 _HEX = re.compile(r"[0-9a-fA-F]{32,}")
@@ -98,6 +100,8 @@ class Scrubber:
         # The merchantNo as a whole word: it may be short, and must not be cut out of an amount or a longer number.
         merchant = re.compile(rf"{_START}(?<![0-9]\.){re.escape(self._merchant_no)}(?!\w|\.[0-9])")
         self._rules = [*secrets, *self._address_rules(), (_NAMED, self._named), (merchant, lambda found: MERCHANT)]
+        if len(account.store_no) >= _SHORTEST_NUMBER:
+            self._rules.append(_replacing(account.store_no, PUBLISHED_STORE_NO, whole=True))
 
     def is_ours(self, url: str) -> bool:
         """Return whether an address is the recorded gateway's; other requests are no part of the conversation."""
@@ -169,7 +173,7 @@ class Scrubber:
 
     def _learn(self, body: bytes) -> None:
         found = read_json(_decoded(body)[0])
-        for name, value in named_like(found, ("transactionNo", "cashierUrl")):
+        for name, value in named_like(found, (*_NUMBERS, "cashierUrl")):
             if value and name == "cashierUrl":
                 self._learn_payment_page(value)
             elif value:
@@ -186,12 +190,14 @@ class Scrubber:
         plain = name.replace("_", "").lower()
         if plain == "merchantno":
             return MERCHANT
+        if plain == "storeno":
+            return PUBLISHED_STORE_NO
         if plain == "verifysign":
             return SIGNATURE
         if _CREDENTIAL.search(plain):
             return _TOKEN
         text = value.text if isinstance(value, WireNumber) else value
-        if in_answer and name == "transactionNo":
+        if in_answer and name in _NUMBERS:
             return self._number(text) if text is value else WireNumber(self._number(text).rpartition("-")[2])
         if in_answer and name == "cashierUrl":
             return self._payment_page(text)

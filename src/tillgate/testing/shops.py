@@ -18,13 +18,11 @@ from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Option
 
 pytest.register_assert_rewrite("tillgate.testing.conformance", "tillgate.testing.world")  # effective only before these modules are imported
 
-from tillgate.testing.report import PROPERTY, describe, pytest_addoption, pytest_configure  # noqa: E402
-
 if TYPE_CHECKING:
     from tillgate.testing.driver import ShopDriver
     from tillgate.testing.world import Time, World
 
-__all__ = ["pytest_addoption", "pytest_configure"]
+pytest_plugins = ["tillgate.testing.report"]
 
 
 @pytest.fixture
@@ -46,13 +44,16 @@ def conforming(request: pytest.FixtureRequest, transactional_db: None, shop_driv
     """Prepare a test as a scenario of `Conformance`: it may be declined, and appears in the report."""
     from django.db import connection
 
+    from tillgate.testing.report import PROPERTY, describe
+
     if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]  # SQLite's own
         remedy = 'give it a file: DATABASES["default"]["TEST"] = {"NAME": "/tmp/tests.sqlite3"}'
         pytest.fail(f"the threads of a scenario cannot share a database in memory; {remedy}", pytrace=False)
-    scenario = request.node.originalname.removeprefix("test_")
-    if reason := request.cls.declined.get(scenario):
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
-    request.node.user_properties.append((PROPERTY, describe(request.cls, request.node.originalname, shop_driver)))
+    request.cls.decline_if_asked(request)
+    version = connection.get_database_version()
+    database = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
+    about = describe(request.cls, request.node.originalname, shop_driver.plugin, ["Django"], {connection.display_name: database})
+    request.node.user_properties.append((PROPERTY, about))
 
 
 @pytest.fixture

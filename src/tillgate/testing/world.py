@@ -181,7 +181,7 @@ class World:
 
     def refunded_amount(self, payment: Payment) -> Decimal:
         """Return how much the gateway has refunded of a payment."""
-        return Decimal(self.sandbox.service.find(payment.reference).refunded_cents) / 100
+        return Decimal(str(self.sandbox.control.describe(self.sandbox.service.find(payment.reference))["refunded"]))
 
     # The shop -----------------------------------------------------------------------------------------------------------------------------
 

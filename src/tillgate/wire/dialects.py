@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
@@ -95,14 +96,15 @@ class Dialect:
     answer_signature: SignatureRule = SignatureRule.CHECKED  # row 7
     notification_signature: SignatureRule = SignatureRule.CHECKED  # row 8
     acknowledgement: str = "success"  # row 9
-    macros: tuple[str, ...] = ("amount", "status", "transactionNo", "reference")  # row 10
+    macros: tuple[str, ...] = ("amount", "status", "transactionNo", "reference", "time", "note")  # row 10
     success_code: str = "000100"  # row 12; Endpoints
     not_found_code: str = "000022"  # row 12; Errors
-    unknown_codes: frozenset[str] = frozenset({"000000"})  # row 12
+    unknown_codes: frozenset[str] = frozenset({"000000", "000080"})  # row 12
     rights_codes: frozenset[str] = frozenset({"000030"})  # row 12
     refund_refusal_codes: frozenset[str] = frozenset({"000010", "000020", "000021", "000022", "000023", "000030", "000040"})  # row 12
     expired_is_forgotten: bool = False  # row 19
     settle_currency_is_currency: bool = True  # row 20
+    settle_currencies: tuple[str, ...] = ("USD",)  # row 20: a payment in one of them is settled in it, every other in the first
     currencies: tuple[str, ...] = ("USD",)  # row 20; Create payment
     methods: tuple[Method, ...] = read_methods(tuple(PaymentMethod))  # row 17; Create payment
     terminals: tuple[str, ...] = tuple(map(str, Terminal))  # Create payment
@@ -138,7 +140,10 @@ class Dialect:
             "refund_refusal_codes",
         ):
             object.__setattr__(self, name, frozenset(texts(name, getattr(self, name))))
-        object.__setattr__(self, "currencies", read_currencies("currencies", self.currencies))
+        for name in ("currencies", "settle_currencies"):
+            object.__setattr__(self, name, read_currencies(name, getattr(self, name)))
+            if not getattr(self, name):
+                raise ConfigurationError(name, (), "is empty: list at least one currency")
         object.__setattr__(self, "methods", read_methods(self.methods))
         for name in ("macros", "terminals", "pay_parameters", "query_parameters", "refund_parameters"):
             object.__setattr__(self, name, texts(name, getattr(self, name)))
@@ -148,6 +153,10 @@ class Dialect:
         known = {"paid": self.paid_words, "failed": self.failed_words, "closed": self.closed_words, "pending": self.pending_words}
         known["refunded"] = self.refunded_words
         return TransactionStatus(next((status for status, words in known.items() if word in words), "unrecognised"))
+
+    def settle_currency(self, currency: str) -> str:
+        """Return the currency in which the gateway settles a payment unless the account names another."""
+        return currency if currency in self.settle_currencies else self.settle_currencies[0]
 
     def sends(self, operation: str, parameter: str) -> bool:
         """Return whether requests of "pay", "query" or "refund" have a parameter."""
@@ -172,6 +181,27 @@ EXAMPLES: Final = replace(
 )
 """The paths of the interface's request examples for query and refund (Endpoints, common rules)."""
 
+_V3_WALLETS: Final = {
+    "truemoney": ("THB", "1"),
+    "alipay_hk": ("HKD", "0.10"),
+    "tng": ("MYR", "1"),
+    "gcash": ("PHP", "1"),
+    "dana": ("IDR", "300"),
+    "kakaopay": ("KRW", "50"),
+    "bkash": ("BDT", "0.01"),
+    "easypaisa": ("PKR", "100"),
+}
+"""The wallets of one country, each with its currency and the least of it; they take USD too."""
+_V3_CURRENCIES: Final = {"alipay": ("USD", "CNY", "GBP"), "wechatpay": ("USD", "CNY"), "unionpay": ("USD", "CNY")}
+
+
+def _v3_method(code: str) -> Method:
+    if code in _V3_WALLETS:
+        currency, least = _V3_WALLETS[code]
+        return Method(code=code, currencies=(currency, "USD"), minimums=((currency, Decimal(least)),))
+    return Method(code=code, currencies=_V3_CURRENCIES.get(code, ("USD",)))
+
+
 V3: Final = replace(
     REFERENCE,
     name="v3",
@@ -179,13 +209,15 @@ V3: Final = replace(
     query_path="/app-data-search/v3/tran-query",
     refund_path="/app-data-search/v3/refund",
     settle_currency_is_currency=False,
-    currencies=("USD", "CNY", "PHP", "IDR", "KRW", "HKD", "GBP", "MYR", "THB", "EUR", "JPY"),
-    terminals=("ONLINE", "WAP", "YIP", "MWEB"),
+    settle_currencies=("USD", "GBP"),
+    currencies=("USD", "CNY", "PHP", "IDR", "KRW", "HKD", "THB", "MYR", "GBP", "BDT", "PKR"),
+    methods=tuple(_v3_method(method) for method in PaymentMethod),
+    terminals=("ONLINE", "WAP", "MWEB"),
     pay_parameters=(*_PAY_PARAMETERS, "storeNo", "settleCurrency", "osType"),
     query_parameters=("storeNo", "reference"),
     refund_parameters=("storeNo", "reference", "refundAmount", "currency", "settleCurrency", "refundReference", "ipnUrl"),
 )
-"""Version 3 of the public service, as Yuansfer and Pockyt document it."""
+"""Version 3 of the public service, as Yuansfer and Pockyt document it (docs/reference/dialect.md names the sources)."""
 
 DIALECTS: Final = {dialect.name: dialect for dialect in (REFERENCE, EXAMPLES, V3)}
 """The presets by name, as an account names them."""

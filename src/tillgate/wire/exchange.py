@@ -40,8 +40,8 @@ __all__ = [
 LARGEST_ANSWER_BYTES: Final = 256 * 1024
 """An envelope is under 1 KB. Tillgate stops reading a longer answer at this bound."""
 
-_OS_TYPES: Final = {"WAP": "ANDROID"}
-"""The parameter that version 3 asks for beside a phone's browser; its payment page is the same for each."""
+_OS_TYPES: Final = {"WAP": "ANDROID", "MWEB": "ANDROID"}
+"""The osType that version 3 asks for beside a phone's browser: its SDK sends ANDROID for every phone but those of Apple."""
 _LONGEST_CODE = 40
 _LONGEST_WORD = 64
 _LONGEST_NUMBER = 255
@@ -156,7 +156,8 @@ def _require_https(credentials: Credentials, name: str, url: str) -> None:
 
 def _write(operation: str, credentials: Credentials, path: str, reference: str, parameters: dict[str, str]) -> HttpRequest:
     """Sign the parameters that the dialect knows and that are not empty (unspecified behaviour 1)."""
-    known = {**parameters, "storeNo": credentials.store_no, "settleCurrency": credentials.settle_currency}
+    settle_currency = credentials.settle_currency or credentials.dialect.settle_currency(parameters.get("currency", ""))
+    known = {**parameters, "storeNo": credentials.store_no, "settleCurrency": settle_currency}
     sends = credentials.dialect.sends
     parameters = {name: text for name, text in known.items() if text and sends(operation, name)}
     parameters["merchantNo"] = credentials.merchant_no
@@ -429,7 +430,11 @@ def _read_transaction(credentials: Credentials, reference: str, result: Mapping[
 
 
 def _read_refunds(credentials: Credentials, currency: str | None, listed: object) -> tuple[ReportedRefund, ...] | None:
-    """Return the refunds of a transaction, or None where the answer lists none or one of them cannot be read."""
+    """Return the refunds of a transaction, or None where the answer lists none or one of them cannot be read.
+
+    The documented list has no status (docs.yuansfer.com, transaction-query): a refund that is listed without one counts as done.
+    """
+    listed = [listed] if isinstance(listed, Mapping) else listed
     if not isinstance(listed, list) or not listed:
         return None
     refunds = []

@@ -36,7 +36,7 @@ def refund_notification(world: World, refund: Refund, body: str = "status=succes
 
 def refunded_amount(world: World, payment: Payment) -> Decimal:
     found = world.sandbox.service.find(payment.reference)
-    return Decimal(found.refunded_cents) / 100
+    return Decimal(found.refunded_units) / 100
 
 
 def test_a_part_and_then_the_rest_are_given_back_and_the_shop_hears_of_each(world: World) -> None:

@@ -142,7 +142,7 @@ def test_i5_of_two_people_who_refund_everything_at_once_one_is_refused(world: Wo
         said = at_once(*[partial(operations.refund, payment.pk, "12.50")] * 4)
         assert [one.status for one in said if isinstance(one, Refund)] == ["succeeded"]
         assert sum(isinstance(one, InvalidRequest) for one in said) == 3
-        assert world.sandbox.service.find(payment.reference).refunded_cents == 1250
+        assert world.sandbox.service.find(payment.reference).refunded_units == 1250
         assert str(world.shop.refunded(payment.order.key)) == "12.50"
 
 

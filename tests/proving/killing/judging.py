@@ -38,7 +38,7 @@ def _is_paid(payment: Payment, transaction: Transaction | None) -> bool:
     if transaction is not None and is_paid:
         assert payment.status == PaymentStatus.PAID, f"{payment} is paid, and Tillgate holds it to be {payment.status} (I2)"
         assert payment.transaction_no == transaction.transaction_no, f"{payment} has the number of another transaction (I1)"
-        assert payment.amount * 100 == transaction.cents, (
+        assert payment.amount * 100 == transaction.units, (
             f"USD {transaction.amount} of {payment} was paid, and USD {payment.amount} noted (I1)"
         )
     else:
@@ -60,7 +60,7 @@ def _judge_refunds(payment: Payment, transaction: Transaction | None) -> list[st
     assert len(refunded_amount) <= len(refunds), (
         f"the gateway refunded {len(refunded_amount)} times, and was asked {len(refunds)} times (I6)"
     )
-    gone = sum((one.cents for one in refunded_amount), 0)
+    gone = sum((one.units for one in refunded_amount), 0)
     surely, perhaps = _cents(refunds, RefundStatus.SUCCEEDED), _cents(refunds, RefundStatus.UNKNOWN)
     assert surely <= gone <= surely + perhaps, (
         f"{payment}: {gone} cents are gone; Tillgate knows of {surely}, and {perhaps} are unknown (I6)"

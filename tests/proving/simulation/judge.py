@@ -293,7 +293,7 @@ class Judge:
             _must(there, "I1", f"payment {name} is paid, and the gateway does not know it")
             assert there
             _must(there.status in ("paid", "reversed"), "I1", f"payment {name} is paid, and at the gateway it is {there.status}")
-            _must(there.cents == _cents(payment.amount), "I1", f"payment {name} is paid with another amount")
+            _must(there.units == _cents(payment.amount), "I1", f"payment {name} is paid with another amount")
         if payment.status != before:
             events = TimelineEntry.objects.filter(payment=payment.pk, event__startswith="payment.").values_list("event", flat=True)
             is_told = payment.status in {STATUS_OF_EVENT.get(event) for event in events}
@@ -393,16 +393,16 @@ class Judge:
             ):  # what was refunded elsewhere shows in no answer (unspecified 18), and is ours only once a person has entered it
                 self._contradicted(payment)
                 keys = set(payment.refunds.exclude(status="failed").values_list("notification_key", flat=True))
-                elsewhere = sum(one.cents for one in there.refunds if key_of(one.ipn_url) not in keys)
+                elsewhere = sum(one.units for one in there.refunds if key_of(one.ipn_url) not in keys)
                 entered = sum((_cents(refund.amount) for refund in payment.refunds.filter(external=True)), 0)
                 unseen = max(elsewhere - entered, 0)
-                proven = sum(one.cents for one in there.refunds if key_of(one.ipn_url) in self._proven - keys)
+                proven = sum(one.units for one in there.refunds if key_of(one.ipn_url) in self._proven - keys)
                 what = f"by the gateway's word {proven} cents of {payment.reference} went out and were refused here, {entered} are entered"
                 _must(entered >= proven, "I5", what)
             _must(
-                ours + unseen == there.refunded_cents,
+                ours + unseen == there.refunded_units,
                 "I5",
-                f"of {payment.reference} {ours} cents were refunded by the ledger, and {there.refunded_cents} by the gateway's",
+                f"of {payment.reference} {ours} cents were refunded by the ledger, and {there.refunded_units} by the gateway's",
             )
         for order in Order.objects.order_by("pk"):
             succeeded = Refund.objects.filter(payment__order=order, status="succeeded").values_list("amount", flat=True)

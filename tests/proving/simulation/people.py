@@ -195,7 +195,7 @@ class People:
             "reference", "merchant_no", "amount"
         ):
             there = world.service.known(merchant_no, reference)
-            if there and there.status == "paid" and there.cents == amount * 100 and (there.decided_at or 0) < world.scheduler.seconds - 15:
+            if there and there.status == "paid" and there.units == amount * 100 and (there.decided_at or 0) < world.scheduler.seconds - 15:
                 return str(reference)
         return ""
 
@@ -217,8 +217,8 @@ class People:
         if decision == "late":
             world.scheduler.pause(chance.uniform(0, 3 * _DAY))
         if chance.random() < world.faults.rates["amounts"] and not world.faults.is_calm:
-            there.cents += chance.choice((-7, 700)) if there.cents > 7 else 7  # no fault's wrong amount, which would make it right again
-            there.amount = f"{Decimal(there.cents) / 100:.2f}"
+            there.units += chance.choice((-7, 700)) if there.units > 7 else 7  # no fault's wrong amount, which would make it right again
+            there.amount = f"{Decimal(there.units) / 100:.2f}"
             world.faults.note("pays_another_amount")
         world.plan(reference, "callback", *_RETURN_FAULTS)
         world.plan(reference, "notification", *NOTIFICATION_FAULTS)
@@ -345,7 +345,7 @@ class People:
             return money.left_of(payment.amount, taken) or None
         there = self._world.service.known(payment.merchant_no, payment.reference)
         known = set(payment.refunds.exclude(status="failed").values_list("notification_key", flat=True))
-        made = sum(one.cents for one in there.refunds if key_of(one.ipn_url) not in known) if there else 0
+        made = sum(one.units for one in there.refunds if key_of(one.ipn_url) not in known) if there else 0
         entered = payment.refunds.filter(external=True).values_list("amount", flat=True)
         missing = money.left_of(Decimal(made).scaleb(-2), entered)
         if review.reason == "refund-contradicted" and review.refund:  # each is entered for itself
@@ -387,9 +387,9 @@ class People:
         world, chance = self._world, self._chance()
         payment = Payment.objects.filter(order__key=key, status="paid").first()
         there = world.service.known(payment.merchant_no, payment.reference) if payment else None
-        if there is None or not there.refundable_cents:
+        if there is None or not there.refundable_units:
             return
-        cents = chance.choice((there.refundable_cents, chance.randint(1, there.refundable_cents)))
+        cents = chance.choice((there.refundable_units, chance.randint(1, there.refundable_units)))
         try:
             world.service.give_back(there, cents)
         except Refusal as error:

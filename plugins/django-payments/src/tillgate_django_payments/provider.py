@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from payments import PaymentError, PaymentStatus, RedirectNeeded
 from payments.core import BasicProvider
 
-from tillgate import ConfigurationError, InvalidRequest, Notification, PaymentMethod, shop
+from tillgate import ConfigurationError, InvalidRequest, Method, Notification, shop
 from tillgate.hooks import RefundStatus
 from tillgate.shop import money
 from tillgate_django_payments import rows
@@ -38,8 +38,8 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
 
     def __init__(self, method: str | None = None, capture: bool = True) -> None:  # noqa: FBT001, FBT002  # the library's own argument
         super().__init__(capture=capture)
-        if method is not None and method not in set(PaymentMethod):
-            raise ConfigurationError("method", method, f"is not one of {', '.join(PaymentMethod)}; leave it out to let the shopper choose")
+        if method is not None:
+            Method(code=method)  # raises where it is no code
         if not capture:
             raise ConfigurationError("capture", capture, "is not possible: shoppers pay at once, and nothing is authorized only")
         self.method = method
@@ -60,11 +60,12 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             detail = _("it was cancelled")  # although the shop set it to waiting again
         if detail is not None:
             raise PaymentError(_("Payment %(key)s cannot be paid: %(detail)s.") % {"key": key, "detail": detail})
-        if described.currency != money.CURRENCY:
+        ours_currencies = shop.find_account("default").taken_currencies
+        if described.currency not in ours_currencies:
             told = _("currency: “%(given)s” cannot be paid, only %(ours)s can. Offer another way to pay, or sell in %(ours)s.")
-            raise PaymentError(told % {"given": described.currency, "ours": money.CURRENCY})
+            raise PaymentError(told % {"given": described.currency, "ours": ", ".join(ours_currencies)})
         try:
-            money.amount(described.amount, "total")
+            money.amount(described.amount, described.currency, "total")
         except InvalidRequest as error:
             raise PaymentError(str(error)) from None
         shop.open_order(PLUGIN, key)  # if the browser dies on its way, the shop learns that the payment is unpaid
@@ -147,12 +148,12 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             asked = shop.refund(held.id, held.refundable_amount if amount is None else amount)
         except (InvalidRequest, shop.RefundNotPossible) as error:
             raise PaymentError(str(error)) from None
-        facts = {"amount": asked.amount, "reference": held.reference, "answer": asked.answer}
+        facts = {"amount": shop.money_text(asked.amount, held.currency), "reference": held.reference, "answer": asked.answer}
         if asked.status == RefundStatus.UNKNOWN:
-            told = _("Nobody knows whether USD %(amount)s of %(reference)s went back (%(answer)s): do not ask again, a person settles it.")
+            told = _("Nobody knows whether %(amount)s of %(reference)s went back (%(answer)s): do not ask again, a person settles it.")
             raise PaymentError(told % facts, code=REFUND_UNKNOWN, gateway_message=asked.answer)
         if asked.status == RefundStatus.FAILED:
-            told = _("USD %(amount)s of %(reference)s was not refunded: the payment service refused (%(answer)s).")
+            told = _("%(amount)s of %(reference)s was not refunded: the payment service refused (%(answer)s).")
             raise PaymentError(told % facts, code=REFUND_REFUSED, gateway_message=asked.answer)
         refunded_amount: Decimal = asked.amount
         copy.leave_the_row_alone(refunded_amount)

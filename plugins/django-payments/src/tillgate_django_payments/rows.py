@@ -118,9 +118,9 @@ def unpaid(order: Order) -> None:
 
 
 _SENTENCES: Final = {
-    RefundStatus.SUCCEEDED: gettext_noop("USD %(amount)s was refunded."),
-    RefundStatus.FAILED: gettext_noop("USD %(amount)s was not refunded."),  # staff may have marked it as not done, or withdrawn it
-    RefundStatus.UNKNOWN: gettext_noop("Nobody knows whether USD %(amount)s was refunded: it waits for a person."),
+    RefundStatus.SUCCEEDED: gettext_noop("%(amount)s was refunded."),
+    RefundStatus.FAILED: gettext_noop("%(amount)s was not refunded."),  # staff may have marked it as not done, or withdrawn it
+    RefundStatus.UNKNOWN: gettext_noop("Nobody knows whether %(amount)s was refunded: it waits for a person."),
 }
 
 
@@ -129,7 +129,7 @@ def refund_changed(refund: Refund) -> None:
     row = locked(refund.payment.order.key)
     if row is None or not refund.payment_paid_the_order:
         return  # the row never contained that money
-    message = _(_SENTENCES[refund.status]) % {"amount": refund.amount}
+    message = _(_SENTENCES[refund.status]) % {"amount": shop.money_text(refund.amount, refund.payment.currency)}
     if refund.status is RefundStatus.SUCCEEDED:
         held = shop.find_payment(PLUGIN, payment_id=refund.payment.id)  # all refunds of it count, so that none is subtracted twice
         row.captured_amount = held.held_amount if held else 0

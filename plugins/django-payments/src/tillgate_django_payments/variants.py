@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from tillgate import ConfigurationError, PaymentMethod
+from tillgate import Method, PaymentMethod
 
 __all__ = ["PROVIDER", "is_ours", "method_variants", "own_variants", "variant_for"]
 
@@ -19,10 +19,8 @@ def method_variants(methods: Iterable[str] = tuple(PaymentMethod)) -> dict[str, 
     The library's static addresses take only small letters and hyphens in a variant's name.
     """
     given = [methods] if isinstance(methods, str) else list(methods)
-    for method in given:
-        if method not in set(PaymentMethod):
-            raise ConfigurationError("methods", method, f"is not one of {', '.join(PaymentMethod)}")
-    return {method.replace("_", "-"): (PROVIDER, {"method": str(method)}) for method in given}
+    codes = [Method(code=method).code for method in given]  # raises where one is no code
+    return {code.replace("_", "-"): (PROVIDER, {"method": str(code)}) for code in codes}
 
 
 def own_variants() -> dict[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 from oscar.core.loading import get_class, get_model
 
-from tillgate import ConfigurationError, shop
+from tillgate import ConfigurationError, TillgateError, shop
 from tillgate_oscar.classes import OVERLAYS
 from tillgate_oscar.conf import get_settings
 
@@ -94,11 +94,17 @@ def check_databases() -> shop.Found:
 
 @CHECKS.area
 def check_currency() -> shop.Found:
-    """Whether baskets are in the one currency that can be paid."""
-    ours, theirs = shop.money.CURRENCY, project.OSCAR_DEFAULT_CURRENCY
-    if theirs != ours:
-        message = f"OSCAR_DEFAULT_CURRENCY is {theirs}: only orders in {ours} can be paid with Tillgate."
-        yield _warning(1, message, f'Set OSCAR_DEFAULT_CURRENCY = "{ours}", or silence this if some products are sold in {ours}.')
+    """Whether baskets are in a currency that the account takes."""
+    if not apps.is_installed("tillgate.django"):
+        return
+    try:
+        ours = shop.find_account("default").taken_currencies
+    except TillgateError:
+        return  # reported already
+    theirs = project.OSCAR_DEFAULT_CURRENCY
+    if theirs not in ours:
+        message = f"OSCAR_DEFAULT_CURRENCY is {theirs}: only orders in {', '.join(ours)} can be paid with Tillgate."
+        yield _warning(1, message, f'Set OSCAR_DEFAULT_CURRENCY = "{ours[0]}", or silence this if some products are sold in {ours[0]}.')
 
 
 @CHECKS.area

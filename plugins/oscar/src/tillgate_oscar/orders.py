@@ -80,8 +80,6 @@ def _why_not(order: Any) -> str | None:
         return _("the order was cancelled")
     if order.status != settings.pending_status:
         return _("the order has the status “%(status)s”") % {"status": order.status}
-    if order.currency != shop.money.CURRENCY:
-        return _("the order is in %(currency)s, and only US dollars can be paid") % {"currency": order.currency}
     return None
 
 

@@ -111,17 +111,18 @@ def paid_for(order: Any, lines: Iterable[Any], quantities: Iterable[int]) -> Dec
     ours = state_of(order)
     on_their_way = _quantities_on_their_way(order, [one for payment in ours.payments for one in payment.refunds] if ours else [])
     total = _NOTHING
+    smallest = Decimal(1).scaleb(-money.decimals_of(order.currency))
     for line, quantity in zip(lines, quantities, strict=True):
         before = line.payment_event_quantity(refund_event_type()) + on_their_way[line.pk]
-        total = money.total([total, money.left_of(_share(line, before + quantity), [_share(line, before)])])
+        total = money.total([total, money.left_of(_share(line, before + quantity, smallest), [_share(line, before, smallest)])])
     return total
 
 
-def _share(line: Any, quantity: int) -> Decimal:
+def _share(line: Any, quantity: int, smallest: Decimal) -> Decimal:
     if not quantity:  # the line may have none either
         return _NOTHING
     share = money.EXACT.divide(money.EXACT.multiply(line.line_price_incl_tax, quantity), line.quantity)
-    return share.quantize(_NOTHING, ROUND_HALF_UP, money.EXACT)
+    return share.quantize(smallest, ROUND_HALF_UP, money.EXACT)
 
 
 def _quantities_on_their_way(order: Any, refunds: Iterable[shop.RefundState]) -> Counter[int]:
@@ -144,8 +145,8 @@ def _reference(refund: Refund) -> str:
 
 
 _NOTES: Final = {
-    RefundStatus.FAILED: gettext_lazy("USD %(amount)s was not refunded (%(reference)s)."),
-    RefundStatus.UNKNOWN: gettext_lazy("Nobody knows whether USD %(amount)s was refunded (%(reference)s): it waits for a person."),
+    RefundStatus.FAILED: gettext_lazy("%(amount)s was not refunded (%(reference)s)."),
+    RefundStatus.UNKNOWN: gettext_lazy("Nobody knows whether %(amount)s was refunded (%(reference)s): it waits for a person."),
 }
 
 
@@ -155,17 +156,17 @@ def changed(refund: Refund) -> None:
     if order is None:  # deleted, and its records with it
         return
     handler = get_class("order.processing", "EventHandler")()
-    reference = _reference(refund)
+    reference, amount = _reference(refund), shop.money_text(refund.amount, refund.payment.currency)
     if refund.status is not RefundStatus.SUCCEEDED:
-        handler.create_note(order, str(_NOTES[refund.status]) % {"amount": refund.amount, "reference": reference})
+        handler.create_note(order, str(_NOTES[refund.status]) % {"amount": amount, "reference": reference})
         return
     if order.notes.filter(message__contains=f"({reference})").exists():  # a failed or unknown refund
-        said = gettext("USD %(amount)s was refunded after all (%(reference)s).")
-        handler.create_note(order, said % {"amount": refund.amount, "reference": reference})
+        said = gettext("%(amount)s was refunded after all (%(reference)s).")
+        handler.create_note(order, said % {"amount": amount, "reference": reference})
     source = source_of(order, refund.payment.reference)
     if source is None:  # it never paid the order, so Oscar's records do not contain the refunded money
-        said = gettext("USD %(amount)s that did not pay this order was refunded (%(reference)s).")
-        handler.create_note(order, said % {"amount": refund.amount, "reference": reference})
+        said = gettext("%(amount)s that did not pay this order was refunded (%(reference)s).")
+        handler.create_note(order, said % {"amount": amount, "reference": reference})
         return
     if source.transactions.filter(reference=reference).exists():
         return

@@ -120,7 +120,7 @@ def test_a_second_payment_is_in_saleors_books_and_can_be_given_back(
 
     saleor.request(both[1].transaction, "REFUND")
     until("it is refunded", lambda: saleor.order(order)["chargeStatus"] == "FULL")
-    assert gateway.service.find(both[1].reference).refunded_cents == TOTAL * 100
+    assert gateway.service.find(both[1].reference).refunded_units == TOTAL * 100
 
 
 def test_a_shopper_who_never_comes_back_has_paid(saleor: Saleor, storefront: Storefront, channel: Channel) -> None:

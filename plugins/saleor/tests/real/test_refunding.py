@@ -35,7 +35,7 @@ def sale(storefront: Storefront, channel: Channel) -> Sale:
 
 def refunded_amount(gateway: Sandbox, sale: Sale) -> Decimal:
     """Return how much the gateway has refunded."""
-    return Decimal(gateway.service.find(sale.paid.reference).refunded_cents) / 100
+    return Decimal(gateway.service.find(sale.paid.reference).refunded_units) / 100
 
 
 def until_refunded(saleor: Saleor, sale: Sale, amount: str) -> None:

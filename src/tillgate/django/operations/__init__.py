@@ -11,6 +11,7 @@ from tillgate.django.operations.notifications import (
     receive_payment_notification,
     receive_refund_notification,
     receive_return,
+    receive_webhook,
 )
 from tillgate.django.operations.outbox import deliver, deliver_due, enqueue_remote
 from tillgate.django.operations.payments import reconcile
@@ -40,6 +41,7 @@ __all__ = [
     "receive_payment_notification",
     "receive_refund_notification",
     "receive_return",
+    "receive_webhook",
     "reconcile",
     "refund",
     "resolve",

@@ -10,30 +10,33 @@ import functools
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 from django.db import connections
+from django.db.models import Q
 
+from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Notification, NotificationKind, Payment, Refund
-from tillgate.django.operations.accounts import maker_if_known
+from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
 from tillgate.django.operations.locking import database, durable, locked_order
 from tillgate.django.operations.outbox import deliver
 from tillgate.django.operations.payments import apply_answer, ask, claim_poll
 from tillgate.django.operations.refunds import settle_by_notification
 from tillgate.django.operations.reviews import open_review
+from tillgate.errors import ConfigurationError, SignatureMismatch
 from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, PaymentStatus, ReviewReason
 from tillgate.wire.dialects import SignatureRule
-from tillgate.wire.notifications import NOT_READ, NOT_WHOLE, NotificationSignature, confirms_refund
+from tillgate.wire.notifications import NOT_READ, NOT_WHOLE, NotificationSignature, confirms_refund, read_notification
 from tillgate.wire.notifications import Notification as Received
 
 _log = logging.getLogger("tillgate")
 
-__all__ = ["CannotBeJudged", "receive_payment_notification", "receive_refund_notification", "receive_return"]
+__all__ = ["CannotBeJudged", "receive_payment_notification", "receive_refund_notification", "receive_return", "receive_webhook"]
 
 
 class CannotBeJudged(Exception):
@@ -72,6 +75,34 @@ def receive_payment_notification(key: str, received: Received, method: str) -> P
     answered = _receive(payment, NotificationKind.PAYMENT, received, method, signature, actor="webhook")
     answered.maker = account
     return answered
+
+
+def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Account | None:
+    """Store what came to the address of an account with each of its payments that it is about, and reconcile those.
+
+    Return the account, or None for an unknown one and for one whose notifications no plugin reads. A `SignatureMismatch` is counted as the
+    event `notification.forged`, and raised again.
+    """
+    try:
+        account = find_account(alias)
+    except ConfigurationError:
+        return None
+    try:
+        hints = hooks.read_notification(account, headers, body)
+    except SignatureMismatch:
+        hooks.emit(hooks.Event(name="notification.forged", at=clock.now(), fields={"account": alias}))
+        raise
+    if hints is None:
+        return None
+    received = read_notification(headers.get("Content-Type", ""), body=body)
+    references, numbers = ({getattr(hint, name) for hint in hints} - {None} for name in ("reference", "transaction_no"))
+    named = Q(reference__in=references) | Q(transaction_no__in=numbers)
+    for payment in Payment.objects.filter(named, account=alias).order_by("pk"):
+        payment.maker = account if is_made_by(payment, account) else None
+        _receive(payment, NotificationKind.PAYMENT, received, "POST", NotificationSignature.MATCHES, actor="webhook")
+        unsettled = Refund.objects.filter(payment=payment, status__in=UNSETTLED_REFUND_STATUSES, due_at__gt=clock.now())
+        unsettled.update(due_at=clock.now())  # the notification may be about a refund: the worker asks, however often it is repeated
+    return account
 
 
 def receive_return(key: str, received: Received, method: str) -> Payment | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from hashlib import md5
 from itertools import count
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from unittest import mock
 
 from django.db import connection
@@ -28,6 +27,7 @@ from tillgate.testing.conformance.judging import (
     pay,
 )
 from tillgate.testing.crashes import Crash, Points
+from tillgate.testing.leaks import everything_logged
 from tillgate.testing.world import World
 
 _T = TypeVar("_T")
@@ -165,7 +165,7 @@ class Faults:
 
     def test_no_secret_in_logs(self, world: World) -> None:
         """No log holds a token or a signature, at any level and after any fault."""
-        with _everything_logged() as lines:
+        with mock.patch.object(connection, "force_debug_cursor", True), everything_logged() as lines:  # noqa: FBT003  # the new value
             _much_happens(world)
         assert lines
         tokens = (PUBLISHED_TEST_TOKEN, _WRONG_TOKEN)
@@ -229,30 +229,3 @@ def _much_happens(world: World) -> None:
     world.time.advance(minutes=10)
     world.run_worker()
     assert at_gateway(world, payment.order.key) == [payment]
-
-
-@contextmanager
-def _everything_logged() -> Iterator[list[str]]:
-    """Collect the records of every logger at every level, SQL included, with tracebacks and all other attributes."""
-    lines: list[str] = []
-
-    class Ear(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.extend((self.format(record), repr(record.__dict__)))
-
-    ear, root = Ear(), logging.getLogger()
-    loggers: list[logging.Logger] = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
-    before: list[tuple[Any, int, bool]] = [(one, one.level, one.propagate) for one in [root, *loggers]]
-    for one in loggers:
-        one.setLevel(logging.NOTSET)
-        one.propagate = True
-    root.setLevel(logging.DEBUG)
-    root.addHandler(ear)
-    try:
-        with mock.patch.object(connection, "force_debug_cursor", True):  # noqa: FBT003  # the new value
-            yield lines
-    finally:
-        root.removeHandler(ear)
-        for one, level, propagates in before:
-            one.setLevel(level)
-            one.propagate = propagates

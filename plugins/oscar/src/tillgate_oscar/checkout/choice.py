@@ -9,7 +9,7 @@ import oscar
 from django.utils.translation import gettext as _
 from oscar.core.loading import get_class
 
-from tillgate import shop
+from tillgate import InvalidRequest, Money, shop
 from tillgate_oscar.conf import get_settings
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "is_free",
     "is_oscars_own",
     "offered",
+    "price_of",
     "remember",
     "why_not_offered",
 ]
@@ -55,9 +56,17 @@ def initial(checkout_session: Any) -> dict[str, str]:
     return {"method": method} if method in offered() else {}
 
 
-def offered() -> tuple[str, ...]:
-    """Return the payment methods that the owner enabled."""
-    return tuple(method.code for method in shop.payment_methods())
+def offered(total: Any = None) -> tuple[str, ...]:
+    """Return the payment methods that the owner enabled; with a total, those that can take it."""
+    return tuple(method.code for method in shop.payment_methods(price=price_of(total)) if not method.problem)
+
+
+def price_of(total: Any) -> Money | None:
+    """Return an order's total as the amount that is paid, or None where it is not known or has parts of a cent."""
+    try:
+        return Money(total.incl_tax, total.currency) if total is not None and total.is_tax_known else None
+    except InvalidRequest:
+        return None
 
 
 def is_free(total: Any) -> bool:
@@ -69,8 +78,13 @@ def why_not_offered(total: Any) -> str | None:
     """Return why Tillgate cannot take an order's payment, for the shopper, or None when it can."""
     if not offered():
         return _("No way to pay is offered at the moment. Please ask the shop.")
-    if total is not None and total.currency != shop.money.CURRENCY:
-        return _("Only orders in US dollars can be paid here, and this one is in %(currency)s.") % {"currency": total.currency}
+    ours = shop.find_account("default").taken_currencies
+    if total is not None and total.currency not in ours:
+        said = _("Only orders in %(ours)s can be paid here, and this one is in %(currency)s.")
+        return said % {"ours": ", ".join(ours), "currency": total.currency}
+    price = price_of(total)
+    if price is not None and not offered(total):
+        return _("None of our payment methods takes %(amount)s.") % {"amount": shop.money_text(price.amount, price.currency)}
     return None
 
 

@@ -104,12 +104,12 @@ class PaymentMethodMixin(_CheckoutMixin):
         if choice.has_other_ways() and (choice.OTHERS in request.GET or refused):
             choice.forget(self.checkout_session)
             return self._others("get", request, *arguments, **options)
-        return self._page(shop.MethodForm(prefix=_OURS, initial=choice.initial(self.checkout_session)), refused)
+        return self._page(self._form(initial=choice.initial(self.checkout_session)), refused)
 
     def post(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
         """Remember the chosen payment method."""
         refused = choice.why_not_offered(self._order_total())
-        form = shop.MethodForm(request.POST, prefix=_OURS)
+        form = self._form(request.POST)
         if f"{_OURS}-method" not in request.POST and choice.has_other_ways():
             choice.forget(self.checkout_session)
             return self._others("post", request, *arguments, **options)
@@ -122,8 +122,11 @@ class PaymentMethodMixin(_CheckoutMixin):
     def get_context_data(self, **options: Any) -> dict[str, Any]:
         """Pass the form to the shop's own page, in case it shows the payment methods."""
         context: dict[str, Any] = super().get_context_data(**options)  # type: ignore[misc]  # a mixin of Oscar's view
-        context.setdefault("method_form", shop.MethodForm(prefix=_OURS, initial=choice.initial(self.checkout_session)))
+        context.setdefault("method_form", self._form(initial=choice.initial(self.checkout_session)))
         return context
+
+    def _form(self, *data: Any, **options: Any) -> shop.MethodForm:
+        return shop.MethodForm(*data, prefix=_OURS, price=choice.price_of(self._order_total()), **options)
 
     def _others(self, method: str, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponse:
         handler = getattr(super(), method, None) or self.http_method_not_allowed  # type: ignore[attr-defined]  # of Django's view

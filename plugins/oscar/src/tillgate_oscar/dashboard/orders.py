@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from oscar.apps.order.exceptions import InvalidPaymentEvent
 from oscar.apps.payment.exceptions import PaymentError
 from oscar.core.loading import get_model
 
-from tillgate import InvalidRequest, shop
+from tillgate import InvalidRequest, Money, shop
 from tillgate_oscar.conf import PLUGIN
 from tillgate_oscar.orders import is_expected, state_of
 from tillgate_oscar.refunds import is_refund, paid_for, refund_event_type, refunded_here
@@ -55,7 +56,7 @@ class OrderDetailMixin:
                 {"review": review, "admin_url": shop.admin_url(self.request, "review", review.id)}
                 for review in shop.open_reviews(PLUGIN, order_keys=[ours.key])
             ],
-            "tillgate_refund_form": shop.RefundForm(left, initial={"amount": left}, auto_id="tillgate_%s") if may_refund else None,
+            "tillgate_refund_form": _refund_form(left, self.object.currency) if may_refund else None,
             "tillgate_refund_type": refund_event_type(),
             "tillgate_press": secrets.token_urlsafe(12),
             "tillgate_seen": refunds[-1].id if refunds else "",
@@ -85,7 +86,7 @@ class OrderDetailMixin:
         handler, event_type, press = self.get_handler(), refund_event_type(), request.POST.get("tillgate_press", "")[:64]
         text, seen = request.POST.get("amount", "").strip(), request.POST.get("tillgate_seen")
         try:
-            amount = paid_for(order, lines, quantities) if lines and quantities and not text else shop.money.amount(text)
+            amount = paid_for(order, lines, quantities) if lines and quantities and not text else shop.read_typed(text, order.currency)
             refund = handler.handle_payment_event(
                 order,
                 event_type,
@@ -105,6 +106,10 @@ class OrderDetailMixin:
             transaction.on_commit(partial(shop.say_refund, request, refund.id), using=shop.database())
         response: HttpResponse = self.reload_page(fragment="payment")  # type: ignore[attr-defined]  # of Oscar's view
         return response
+
+
+def _refund_form(left: Decimal, currency: str) -> shop.RefundForm:
+    return shop.RefundForm(Money(left, currency), initial={"amount": left}, auto_id="tillgate_%s")
 
 
 def _detail(error: Exception) -> str:

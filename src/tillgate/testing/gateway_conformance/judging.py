@@ -1,0 +1,126 @@
+"""The acts and the checks that the scenarios share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from tillgate import hooks, new_reference
+from tillgate.account import Account
+from tillgate.money import decimals_of
+from tillgate.testing.gateway_driver import GatewayDriver, Held
+from tillgate.wire.dialects import TransactionStatus
+from tillgate.wire.messages import CreatedPayment, PaymentRequest, RefundRequest, Transaction
+
+TOTALS: Final = {0: Decimal("1250"), 2: Decimal("12.50"), 3: Decimal("1.234")}
+"""The amount of each scenario, by the decimals of its currency."""
+_PARTS: Final = {0: Decimal("500"), 2: Decimal("5.05"), 3: Decimal("0.501")}
+CANCELLED: Final = frozenset({TransactionStatus.FAILED, TransactionStatus.CLOSED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payment:
+    """A payment that a scenario has created, at the emulator and as the plugin answered."""
+
+    gateway: GatewayDriver
+    account: Account
+    request: PaymentRequest
+    created: CreatedPayment
+
+    @property
+    def total(self) -> Decimal:
+        """Return the amount of the payment."""
+        return self.request.amount
+
+    @property
+    def part(self) -> Decimal:
+        """Return a part of the amount, less than half of it, with all decimals of the currency."""
+        return _PARTS[decimals_of(self.request.currency)]
+
+    def query(self) -> Transaction:
+        """Query the payment, and check that the answer is about it."""
+        answer = hooks.query(self.account, self.request.reference, transaction_no=self.created.transaction_no)
+        assert answer.reference == self.request.reference, f"the answer is about {answer.reference!r}, and not {self.request.reference!r}"
+        number = held(self.gateway, self.request).transaction_no
+        assert answer.transaction_no == number, f"the answer names transaction {answer.transaction_no!r}; the gateway has {number!r}"
+        return answer
+
+    def refund_request(self, amount: Decimal, name: str = "1") -> RefundRequest:
+        """Return a request for a refund; a name stands for one refund, however often it is asked for."""
+        return RefundRequest(
+            reference=self.request.reference,
+            amount=amount,
+            currency=self.request.currency,
+            transaction_no=self.created.transaction_no,
+            refund_id=f"{self.request.reference}-{name}",
+        )
+
+    def expect_refunds(self, *amounts: Decimal) -> None:
+        """Fail unless the gateway holds exactly these refunds."""
+        found = sorted(held(self.gateway, self.request).refunds)
+        assert found == sorted(amounts), f"the gateway holds refunds of {found} instead of {sorted(amounts)}"
+
+
+def request_for(account: Account, currency: str | None = None) -> PaymentRequest:
+    """Return a request for a payment of an account, by a payment method that takes its currency and amount."""
+    currency = currency or account.taken_currencies[0]
+    total = TOTALS[decimals_of(currency)]
+    codes = [method.code for method in hooks.payment_methods(account) if method.fault(total, currency) is None]
+    assert codes, f"no payment method of the account takes {currency} {total}"
+    return PaymentRequest(
+        reference=new_reference("KIT"),
+        amount=total,
+        currency=currency,
+        method=codes[0],
+        terminal=account.dialect.terminals[0],
+        ipn_url="https://shop.example/notification",
+        callback_url="https://shop.example/return",
+    )
+
+
+def any_account(gateway: GatewayDriver) -> Account:
+    """Return an account of the emulator."""
+    account = gateway.account()
+    assert account is not None, "the driver has no account"
+    return account
+
+
+def start(gateway: GatewayDriver, account: Account | None = None, currency: str | None = None) -> Payment:
+    """Create a payment, and compare what was created with what was asked for."""
+    account = account or any_account(gateway)
+    request = request_for(account, currency)
+    created = hooks.pay(account, request)
+    assert created.reference == request.reference, f"the answer is about {created.reference!r}, and not {request.reference!r}"
+    found = held(gateway, request)
+    assert created.transaction_no == found.transaction_no, f"the answer names {created.transaction_no!r}, not {found.transaction_no!r}"
+    assert created.amount in (None, request.amount), f"the answer says {created.amount} of {request.amount}"
+    assert created.currency in (None, request.currency), f"the answer says {created.currency} of {request.currency}"
+    return Payment(gateway=gateway, account=account, request=request, created=created)
+
+
+def paid(gateway: GatewayDriver, account: Account | None = None, currency: str | None = None) -> Payment:
+    """Create a payment, pay it, and check that a query says so."""
+    payment = start(gateway, account, currency)
+    gateway.pay(payment.request.reference)
+    expect_paid(payment)
+    return payment
+
+
+def held(gateway: GatewayDriver, request: PaymentRequest) -> Held:
+    """Return what the gateway holds of a payment, and check that it is what was asked for."""
+    found = gateway.held(request.reference)
+    assert found is not None, "the gateway has no payment of this reference"
+    assert (found.amount, found.currency) == (request.amount, request.currency), (
+        f"{request.currency} {request.amount} were asked for, and the gateway holds {found.currency} {found.amount}"
+    )
+    return found
+
+
+def expect_paid(payment: Payment) -> None:
+    """Fail unless a query says that the payment is paid, with its exact amount and currency."""
+    answer = payment.query()
+    assert answer.status is TransactionStatus.PAID, f"the shopper paid, and the answer says {answer.status}"
+    assert (answer.amount, answer.currency) == (payment.total, payment.request.currency), (
+        f"{payment.request.currency} {payment.total} were paid, and the answer says {answer.currency} {answer.amount}"
+    )

@@ -1,0 +1,146 @@
+"""The address of an account: a gateway plugin verifies what comes there, and Tillgate believes only the answers to its queries (I7)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from tests.toy_gateway import SECRET, URL, Toy, ToyPlugin, signed
+from tillgate import Account, AnswerNotUnderstood, hooks, shop
+from tillgate.django import operations
+from tillgate.django.models import Notification, Payment, Refund
+from tillgate.testing.world import World
+from tillgate.wire.dialects import REFERENCE
+
+
+class Shop(ToyPlugin):
+    """The toy, which knows its accounts by the credentials alone, and keeps one of a name."""
+
+    def is_toy(self, account: Account) -> bool:
+        return account.base_url == URL
+
+    @hooks.hookimpl
+    def tillgate_account(self, alias: str) -> Account | None:
+        return Account(base_url=URL, merchant_no="T-1", token=SECRET, dialect=REFERENCE) if alias == "kept by the toy" else None
+
+
+@pytest.fixture
+def toy(world: World) -> Iterator[Toy]:
+    """The shop's account is at the toy gateway."""
+    toy = Toy()
+    plugin = Shop(toy)
+    hooks.plugin_manager().register(plugin, name="toy")
+    world.configure({"BASE_URL": URL, "MERCHANT_NO": "T-1", "TOKEN": SECRET, "SANDBOX": False})
+    yield toy
+    hooks.plugin_manager().unregister(plugin)
+
+
+def notified(world: World, name: str, *, secret: str = SECRET, alias: str = "default", **more: Any) -> Any:
+    body = json.dumps({"name": name, **more}).encode()
+    headers = {"x-toy-signature": signed(secret, body)["X-Toy-Signature"]}
+    return world.client.post(f"/payments/webhook/{alias}/", body, content_type="application/json", headers=headers)
+
+
+def paid_at_toy(world: World, toy: Toy) -> Payment:
+    payment = world.start(world.order())
+    toy.payments[payment.reference].state = "paid"
+    return payment
+
+
+def test_a_signed_notification_is_kept_and_its_payment_is_queried(world: World, toy: Toy) -> None:
+    payment = paid_at_toy(world, toy)
+    answer = notified(world, payment.reference)
+    assert (answer.status_code, answer.content) == (200, b"success")
+    assert world.fresh(payment).status == "paid"
+    assert world.shop.is_paid(payment.order.key)
+    kept = Notification.objects.get(payment=payment)
+    assert (kept.kind, kept.method, kept.evidence) == ("payment", "POST", {"name": payment.reference})
+
+
+def test_i7_a_signed_notification_is_a_hint_alone(world: World, toy: Toy) -> None:
+    payment = world.start(world.order())
+    assert notified(world, payment.reference, status="success", amount="12.50").status_code == 200
+    assert world.fresh(payment).status == "pending"
+
+
+def test_a_forged_notification_is_refused_counted_and_leads_to_nothing(
+    world: World, toy: Toy, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = paid_at_toy(world, toy)
+    events: list[hooks.Event] = []
+    monkeypatch.setattr(hooks, "emit", events.append)
+    answer = notified(world, payment.reference, secret="of somebody else")  # no secret
+    assert answer.status_code == 400
+    assert world.fresh(payment).status == "pending"
+    assert Notification.objects.count() == 0
+    assert [(event.name, event.fields) for event in events] == [("notification.forged", {"account": "default"})]
+    assert "'default'" in caplog.text
+
+
+def test_a_notification_that_the_plugin_cannot_read_is_refused(world: World, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(*_: object) -> Any:
+        raise AnswerNotUnderstood("no JSON")
+
+    monkeypatch.setattr(hooks, "read_notification", unreadable)
+    assert notified(world, "x").status_code == 400
+
+
+def test_i3_a_replayed_notification_takes_effect_once(world: World, toy: Toy) -> None:
+    payment = paid_at_toy(world, toy)
+    assert [notified(world, payment.reference).status_code for _ in range(3)] == [200, 200, 200]
+    assert world.shop.times_paid(payment.order.key) == 1
+    assert world.fresh(payment).status == "paid"
+
+
+def test_a_notification_about_an_unknown_payment_is_acknowledged(world: World, toy: Toy) -> None:
+    payment = paid_at_toy(world, toy)
+    assert notified(world, "of-other-software").status_code == 200
+    assert world.fresh(payment).status == "pending"
+    assert Notification.objects.count() == 0
+
+
+def test_a_payment_of_another_account_is_not_found_by_it(world: World, toy: Toy) -> None:
+    payment = paid_at_toy(world, toy)
+    assert notified(world, payment.reference, alias="kept by the toy").status_code == 200
+    assert world.fresh(payment).status == "pending"
+
+
+def test_a_payment_is_found_by_its_transaction_number(world: World, toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    payment = paid_at_toy(world, toy)
+    monkeypatch.setattr(hooks, "read_notification", lambda *_: (hooks.Hint(transaction_no=toy.payments[payment.reference].number),))
+    notified(world, "x")
+    assert world.fresh(payment).status == "paid"
+
+
+def test_an_unknown_account_and_one_that_no_plugin_reads_are_not_found(world: World, toy: Toy) -> None:
+    assert notified(world, "x", alias="nobody").status_code == 404
+    world.configure()
+    assert notified(world, "x").status_code == 404
+
+
+def test_a_body_is_bounded_and_only_post_is_taken(world: World, toy: Toy) -> None:
+    assert notified(world, "x" * 70_000).status_code == 413
+    assert world.client.get("/payments/webhook/default/").status_code == 405
+
+
+def test_a_notification_brings_the_poll_of_a_pending_refund_forward(world: World, toy: Toy) -> None:
+    payment = paid_at_toy(world, toy)
+    notified(world, payment.reference)
+    toy.next_refund = "pending"
+    refund = operations.refund(payment.pk, "2.50")
+    assert refund.status == "pending"
+    for one in toy.payments[payment.reference].refunds.values():
+        one["state"] = "succeeded"
+    world.run_worker()
+    assert Refund.objects.get(pk=refund.pk).status == "pending"  # its poll is not due yet
+    notified(world, payment.reference, about="a refund")
+    world.run_worker()
+    assert Refund.objects.get(pk=refund.pk).status == "succeeded"
+
+
+def test_a_plugin_can_ask_for_the_address_to_register(world: World) -> None:
+    assert shop.webhook_url("default") == f"{settings.TILLGATE['PUBLIC_URL']}/payments/webhook/default/"

@@ -1,0 +1,284 @@
+"""The gateway conformance kit: a toy gateway holds every promise, and each of many broken plugins is caught by its scenario."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.toy_gateway import ToyDriver, ToyPlugin
+from tillgate import Account, CreatedPayment, NotSent, OutcomeUnknown, RefundRequest, SignatureMismatch, TillgateError, Transaction
+from tillgate.hooks import Hint, RefundOutcome, build_plugin_manager
+from tillgate.testing.gateway_conformance import GatewayConformance
+from tillgate.testing.gateway_driver import GatewayDriver
+
+ROOT = Path(__file__).parents[2]
+SCENARIOS = GatewayConformance.scenarios()
+
+
+class TestToy(GatewayConformance):
+    driver = ToyDriver
+
+
+Breaks = Callable[[pytest.MonkeyPatch], None]
+MUTANTS: dict[str, tuple[str, Breaks]] = {}
+
+
+def mutant(scenario: str) -> Callable[[Breaks], Breaks]:
+    """Add a broken plugin, and the scenario that must notice."""
+
+    def add(breaks: Breaks) -> Breaks:
+        MUTANTS[breaks.__name__] = scenario, breaks
+        return breaks
+
+    return add
+
+
+def after(patch: pytest.MonkeyPatch, name: str, change: Callable[..., Any]) -> None:
+    """Let a function of the plugin return something else: `change` gets the plugin, the answer and the arguments by name."""
+    real = getattr(ToyPlugin, name)
+
+    def changed(self: ToyPlugin, *arguments: Any) -> Any:
+        return change(self, real(self, *arguments), *arguments)
+
+    use(patch, name, changed)
+
+
+def use(patch: pytest.MonkeyPatch, name: str, function: Any) -> None:
+    """Give the plugin another function, which pluggy calls with the arguments of the real one."""
+    real = getattr(ToyPlugin, name)
+    function.__wrapped__ = real
+    function.tillgate_impl = getattr(real, "tillgate_impl", None)
+    patch.setattr(ToyPlugin, name, function)
+
+
+@mutant("paid_payment")
+def gives_the_status_as_text(patch: pytest.MonkeyPatch) -> None:
+    after(patch, "tillgate_query", lambda _, answer, *__: replace(answer, status=str(answer.status)))
+
+
+@mutant("exact_amount_without_decimals")
+def takes_every_currency_for_one_with_cents(patch: pytest.MonkeyPatch) -> None:
+    use(patch, "to_units", lambda _, amount, currency: int(amount * 100))
+    use(patch, "from_units", lambda _, units, currency: Decimal(units) / 100)
+
+
+@mutant("exact_amount_with_two_decimals")
+def asks_for_a_hundred_times_the_amount(patch: pytest.MonkeyPatch) -> None:
+    after(patch, "to_units", lambda _, units, *__: units * 100)
+
+
+@mutant("exact_amount_with_two_decimals")
+def answers_with_a_hundredth_of_the_amount(patch: pytest.MonkeyPatch) -> None:
+    after(patch, "from_units", lambda _, amount, *__: amount / 100)
+
+
+@mutant("exact_amount_with_three_decimals")
+def rounds_to_cents(patch: pytest.MonkeyPatch) -> None:
+    after(patch, "from_units", lambda _, amount, *__: round(amount, 2))
+
+
+@mutant("exact_amount_with_three_decimals")
+def reads_amounts_through_a_float(patch: pytest.MonkeyPatch) -> None:
+    after(patch, "from_units", lambda _, amount, *__: Decimal(float(amount)))
+
+
+@mutant("paid_payment")
+def gives_amounts_as_floats(patch: pytest.MonkeyPatch) -> None:
+    after(patch, "from_units", lambda _, amount, *__: float(amount))
+
+
+@mutant("pending_refund_succeeds")
+def calls_a_pending_refund_done(patch: pytest.MonkeyPatch) -> None:
+    use(patch, "outcome", lambda _, refund: RefundOutcome.SUCCEEDED)
+
+
+@mutant("pending_refund_fails")
+def calls_a_failed_refund_pending_for_ever(patch: pytest.MonkeyPatch) -> None:
+    use(patch, "outcome", lambda _, refund: RefundOutcome("pending" if refund["state"] == "failed" else refund["state"]))
+
+
+@mutant("refund_that_fails")
+def calls_a_failed_refund_done(patch: pytest.MonkeyPatch) -> None:
+    use(patch, "outcome", lambda _, refund: RefundOutcome("succeeded" if refund["state"] == "failed" else refund["state"]))
+
+
+@mutant("forged_notification")
+def believes_every_notification(patch: pytest.MonkeyPatch) -> None:
+    real: Callable[..., Any] = ToyPlugin.tillgate_read_notification
+
+    def believing(self: ToyPlugin, account: Account, headers: Mapping[str, str], body: bytes) -> Any:
+        with suppress(SignatureMismatch):
+            return real(self, account, headers, body)
+        return [Hint(reference="x")]
+
+    use(patch, "tillgate_read_notification", believing)
+
+
+@mutant("notification_is_a_hint")
+def finds_another_payment_in_a_notification(patch: pytest.MonkeyPatch) -> None:
+    after(patch, "tillgate_read_notification", lambda self, *_: [Hint(reference=list(self.toy.payments)[-1])])
+
+
+@mutant("notification_is_a_hint")
+def marks_a_payment_paid_at_a_notification(patch: pytest.MonkeyPatch) -> None:
+    def pays(self: ToyPlugin, hints: list[Hint], *_: Any) -> list[Hint]:
+        self.toy.payments[str(hints[0].reference)].state = "paid"
+        return hints
+
+    after(patch, "tillgate_read_notification", pays)
+
+
+@mutant("created_payment")
+def loses_the_reference(patch: pytest.MonkeyPatch) -> None:
+    def loses(_: ToyPlugin, answer: CreatedPayment, *__: Any) -> CreatedPayment:
+        return replace(answer, reference=answer.transaction_no)
+
+    after(patch, "tillgate_pay", loses)
+
+
+@mutant("lost_creation")
+def answers_about_another_reference(patch: pytest.MonkeyPatch) -> None:
+    def forgetful(self: ToyPlugin, answer: Transaction, *_: Any) -> Transaction:
+        return replace(answer, reference=str(answer.transaction_no))
+
+    after(patch, "tillgate_query", forgetful)
+
+
+@mutant("payments_are_kept_apart")
+def answers_with_the_number_of_another_payment(patch: pytest.MonkeyPatch) -> None:
+    def other(self: ToyPlugin, answer: Transaction, *_: Any) -> Transaction:
+        return replace(answer, transaction_no=next(iter(self.toy.payments.values())).number)
+
+    after(patch, "tillgate_query", other)
+
+
+@mutant("partial_refunds")
+def sends_a_refund_twice(patch: pytest.MonkeyPatch) -> None:
+    real: Callable[..., Any] = ToyPlugin.tillgate_refund
+
+    def twice(self: ToyPlugin, account: Account, request: RefundRequest) -> Any:
+        real(self, account, request.model_copy(update={"refund_id": "again"}))
+        return real(self, account, request)
+
+    use(patch, "tillgate_refund", twice)
+
+
+@mutant("same_refund_id")
+def gives_a_refund_another_id_each_time(patch: pytest.MonkeyPatch) -> None:
+    numbers = iter(range(1000))
+    use(patch, "key", lambda _, request: f"{request.refund_id}-{next(numbers)}")
+
+
+@mutant("lost_creation")
+def says_that_nothing_was_sent_after_a_lost_answer(patch: pytest.MonkeyPatch) -> None:
+    real: Callable[..., Any] = ToyPlugin.send
+
+    def hopeful(self: ToyPlugin, *arguments: Any) -> Any:
+        try:
+            return real(self, *arguments)
+        except OutcomeUnknown:
+            raise NotSent("pay", "x", "surely") from None
+
+    patch.setattr(ToyPlugin, "send", hopeful)
+
+
+@mutant("no_secret_in_any_text")
+def puts_the_token_into_an_error(patch: pytest.MonkeyPatch) -> None:
+    real: Callable[..., Any] = ToyPlugin.send
+
+    def talkative(self: ToyPlugin, account: Account, *arguments: Any) -> Any:
+        try:
+            return real(self, account, *arguments)
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown("pay", "x", f"no answer for {account.token.get_secret_value()}") from error
+
+    patch.setattr(ToyPlugin, "send", talkative)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_broken_plugin_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario, breaks = MUTANTS[name]
+    breaks(monkeypatch)
+    with ToyDriver() as driver:
+        manager = build_plugin_manager(entry_points=False)
+        manager.register(driver.plugin_object, name="toy")
+        monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
+        with pytest.raises((AssertionError, pytest.fail.Exception, TillgateError)):
+            getattr(GatewayConformance(), f"test_{scenario}")(driver)
+
+
+PROJECT = """
+    from tests.toy_gateway import ToyDriver
+    from tillgate.testing.gateway_conformance import GatewayConformance
+
+    class Driver(ToyDriver):
+        {body}
+
+    class TestMine(GatewayConformance):
+        driver = Driver
+        declined = {declined}
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A project of its own, without Django's settings."""
+    for name in ("PYTEST_ADDOPTS", "DJANGO_SETTINGS_MODULE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{ROOT / 'src'}")
+    pytester.makeconftest('pytest_plugins = ["tillgate.testing.gateways"]')
+    pytester.makeini("[pytest]\naddopts = -p no:cacheprovider -p no:xdist -p no:django\nfilterwarnings = error\n")
+    return pytester
+
+
+def test_the_report_names_what_was_skipped_declined_overridden_and_not_run(project: pytest.Pytester) -> None:
+    body = "def account(self, currency=None):\n            return None if currency in ('KWD', 'BHD') else super().account(currency)"
+    source = PROJECT.format(body=body, declined='{"refund_in_the_portal": "it has no portal"}')
+    source += "\n        def test_full_refund(self, gateway):\n            pass\n"
+    project.makepyfile(test_mine=source)
+    chosen = "exact_amount or paid_payment or portal or full_refund"
+    result = project.runpytest_subprocess("-k", chosen, "--conformance-report", "report.md")
+    result.stdout.re_match_lines([r"paid_payment +held", r"slow_query +not run", r"exact_amount_with_three_decimals +skipped: .*KWD"])
+    result.stdout.re_match_lines([r"full_refund +not proven: TestMine overrides the scenario"])
+    result.stdout.re_match_lines([rf"3 of {len(SCENARIOS)} scenarios held: tillgate "])
+    assert f"| paid_payment | {SCENARIOS['paid_payment']} | held |" in (project.path / "report.md").read_text("utf-8")
+
+
+def test_an_account_of_none_of_the_currencies_proves_no_amount(project: pytest.Pytester) -> None:
+    body = "def account(self, currency=None):\n            return None if currency else super().account()"
+    project.makepyfile(test_mine=PROJECT.format(body=body, declined="{}"))
+    result = project.runpytest_subprocess("-k", "exact_amount")
+    result.assert_outcomes(failed=3, deselected=len(SCENARIOS) - 3)
+
+
+def test_what_a_driver_cannot_do_is_to_be_declined(project: pytest.Pytester) -> None:
+    body = "hold_refund = __import__('tillgate.testing.gateway_driver').testing.gateway_driver.GatewayDriver.hold_refund"
+    project.makepyfile(test_mine=PROJECT.format(body=body, declined='{"pending_refund_fails": "it finishes refunds at once"}'))
+    project.runpytest_subprocess("-k", "pending_refund").assert_outcomes(failed=1, xfailed=1, deselected=len(SCENARIOS) - 2)
+
+
+def test_a_plugin_that_is_not_installed_is_named(project: pytest.Pytester) -> None:
+    project.makepyfile(test_mine=PROJECT.format(body="def __enter__(self):\n            return self", declined="{}"))
+    result = project.runpytest_subprocess("-k", "paid_payment")
+    result.assert_outcomes(errors=1, deselected=len(SCENARIOS) - 1)
+    result.stdout.fnmatch_lines(["*no plugin 'toy' is installed*"])
+
+
+def _rows(heading: str) -> dict[str, str]:
+    page = (ROOT / "docs/reference/testing.md").read_text("utf-8")
+    part = re.split(r"^#+ ", page.partition(f"# {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    lines = [line.removeprefix("- `").split("`", 1) for line in part.splitlines() if line.startswith("- `")]
+    return {name.partition("(")[0]: text.removeprefix(": ") for name, text in lines}
+
+
+def test_every_scenario_and_act_is_documented_and_no_other() -> None:
+    assert _rows("Scenarios of gateways") == SCENARIOS
+    assert all(message.endswith(".") and "|" not in message for message in SCENARIOS.values())
+    assert set(_rows("GatewayDriver")) == {name for name in vars(GatewayDriver) if not name.startswith("_")} | {"plugin"}

@@ -1,0 +1,271 @@
+"""A toy gateway unlike the built-in one: refunds that pend, ids of refunds, and signed notifications to one address of an account.
+
+The emulator counts in minor units and knows nothing of Tillgate; the plugin translates; the driver connects the conformance kit to both.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, Self, TypeVar
+
+from tillgate import (
+    Account,
+    CreatedPayment,
+    NotSent,
+    OrderNotFound,
+    OutcomeUnknown,
+    PaymentRequest,
+    Refunded,
+    RefundRequest,
+    Refused,
+    SignatureMismatch,
+    Transaction,
+    TransactionStatus,
+)
+from tillgate.hooks import Hint, Method, RefundOutcome, ReportedRefund, hookimpl
+from tillgate.money import decimals_of
+from tillgate.testing.gateway_driver import GatewayDriver, Held, Operation
+from tillgate.wire.dialects import REFERENCE
+
+URL = "https://toy.example"
+SECRET = "the-secret-of-the-toy"  # of a toy
+ACCOUNT = Account(base_url=URL, merchant_no="T-1", token=SECRET, dialect=replace(REFERENCE, name="toy", currencies=("USD", "JPY", "KWD")))
+_STATUSES = {
+    "open": TransactionStatus.PENDING,
+    "paid": TransactionStatus.PAID,
+    "declined": TransactionStatus.FAILED,
+    "expired": TransactionStatus.CLOSED,
+}
+_T = TypeVar("_T")
+
+
+def signed(secret: str, body: bytes) -> dict[str, str]:
+    """Return the headers of a notification."""
+    return {"X-Toy-Signature": hmac.new(secret.encode(), body, "sha256").hexdigest()}
+
+
+# The emulator -----------------------------------------------------------------------------------------------------------------------------
+
+
+class Denied(Exception):
+    """The toy refuses."""
+
+
+@dataclass
+class Paid:
+    """A payment of the toy."""
+
+    number: str
+    units: int
+    currency: str
+    state: str = "open"
+    refunds: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class Toy:
+    """The whole gateway: payments by the merchant's names of them, and the faults of the next calls."""
+
+    def __init__(self) -> None:
+        self.payments: dict[str, Paid] = {}
+        self.lost: set[str] = set()
+        self.slow: dict[str, float] = {}
+        self.next_refund = "succeeded"
+
+    def call(self, operation: str, seconds: float, work: Callable[..., _T], *arguments: Any) -> _T:
+        """Do the work and bring the answer, unless a fault loses or delays it."""
+        answer = work(*arguments)
+        delay = self.slow.pop(operation, 0)
+        time.sleep(min(delay, seconds))
+        if operation in self.lost or delay > seconds:
+            self.lost.discard(operation)
+            raise TimeoutError("no answer came")
+        return answer
+
+    def create(self, name: str, units: int, currency: str) -> str:
+        """Create a payment, and return its number."""
+        self.payments[name] = Paid(f"toy-{len(self.payments) + 1}", units, currency)
+        return self.payments[name].number
+
+    def refund(self, name: str, key: str, units: int) -> dict[str, Any]:
+        """Refund once per key."""
+        payment = self.payments[name]
+        if key not in payment.refunds:
+            state, self.next_refund = self.next_refund, "succeeded"
+            taken = sum(one["units"] for one in payment.refunds.values() if one["state"] != "failed")
+            if payment.state != "paid" or taken + units > payment.units:
+                raise Denied("more than was paid")
+            payment.refunds[key] = {"number": f"{payment.number}-{len(payment.refunds) + 1}", "units": units, "state": state}
+        return payment.refunds[key]
+
+
+# The plugin -------------------------------------------------------------------------------------------------------------------------------
+
+
+class ToyPlugin:
+    """The plugin: every hook of the gateway's side. It leaves the accounts of other gateways to other plugins."""
+
+    def __init__(self, toy: Toy) -> None:
+        self.toy = toy
+
+    def to_units(self, amount: Decimal, currency: str) -> int:
+        return int(amount.scaleb(decimals_of(currency)))
+
+    def from_units(self, units: int, currency: str) -> Decimal:
+        return Decimal(units).scaleb(-decimals_of(currency))
+
+    def send(self, account: Account, operation: str, reference: str, seconds: float | None, work: Callable[..., _T], *arguments: Any) -> _T:
+        if account.base_url != URL:
+            raise NotSent(operation, reference, "no connection was made")
+        try:
+            return self.toy.call(operation, min(seconds or 1e9, account.deadline_seconds), work, *arguments)
+        except KeyError:
+            raise OrderNotFound("unknown", "no such payment", 404) from None
+        except Denied as error:
+            raise Refused("denied", str(error), 402) from None
+        except TimeoutError:
+            raise OutcomeUnknown(operation, reference, "no answer came in time") from None
+
+    def is_toy(self, account: Account) -> bool:
+        return account.dialect.name == "toy"
+
+    @hookimpl(tryfirst=True)
+    def tillgate_pay(self, account: Account, request: PaymentRequest) -> CreatedPayment | None:
+        if not self.is_toy(account):
+            return None
+        units = self.to_units(request.amount, request.currency)
+        number = self.send(account, "pay", request.reference, None, self.toy.create, request.reference, units, request.currency)
+        return CreatedPayment(
+            transaction_no=number,
+            payment_url=f"{URL}/pay/{number}",
+            reference=request.reference,
+            amount=request.amount,
+            currency=request.currency,
+            settle_currency=None,
+            raw={},
+        )
+
+    @hookimpl(tryfirst=True)
+    def tillgate_query(self, account: Account, reference: str, deadline_seconds: float | None) -> Transaction | None:
+        if not self.is_toy(account):
+            return None
+        found = self.send(account, "query", reference, deadline_seconds, self.toy.payments.__getitem__, reference)
+        return Transaction(
+            reference=reference,
+            status=_STATUSES[found.state],
+            status_text=found.state,
+            transaction_no=found.number,
+            amount=self.from_units(found.units, found.currency),
+            currency=found.currency,
+            settle_currency=found.currency,
+            raw={},
+            refunds=tuple(
+                ReportedRefund(
+                    amount=self.from_units(one["units"], found.currency),
+                    refund_no=one["number"],
+                    refund_id=key,
+                    outcome=self.outcome(one),
+                )
+                for key, one in found.refunds.items()
+            ),
+        )
+
+    def outcome(self, refund: Mapping[str, Any]) -> RefundOutcome:
+        return RefundOutcome(refund["state"])
+
+    def key(self, request: RefundRequest) -> str:
+        return str(request.refund_id)
+
+    @hookimpl(tryfirst=True)
+    def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded | None:
+        if not self.is_toy(account):
+            return None
+        units = self.to_units(request.amount, request.currency)
+        done = self.send(account, "refund", request.reference, None, self.toy.refund, request.reference, self.key(request), units)
+        return self.refunded(request, done)
+
+    @hookimpl(tryfirst=True)
+    def tillgate_query_refund(self, account: Account, request: RefundRequest) -> Refunded | None:
+        if not self.is_toy(account):
+            return None
+        refunds = self.toy.payments[request.reference].refunds
+        return self.refunded(request, self.send(account, "query", request.reference, None, refunds.__getitem__, self.key(request)))
+
+    def refunded(self, request: RefundRequest, done: Mapping[str, Any]) -> Refunded:
+        return Refunded(
+            reference=request.reference, amount=request.amount, ret_msg="", outcome=self.outcome(done), refund_no=done["number"]
+        )
+
+    @hookimpl(tryfirst=True)
+    def tillgate_payment_methods(self, account: Account) -> Sequence[Method] | None:
+        return [Method(code="alipay", label="Beads", currencies=account.taken_currencies)] if self.is_toy(account) else None
+
+    @hookimpl(tryfirst=True)
+    def tillgate_read_notification(self, account: Account, headers: Mapping[str, str], body: bytes) -> Sequence[Hint] | None:
+        if not self.is_toy(account):
+            return None
+        expected = signed(account.token.get_secret_value(), body)["X-Toy-Signature"]
+        if not hmac.compare_digest(headers.get("X-Toy-Signature", ""), expected):
+            raise SignatureMismatch("the notification is not the toy's")
+        return [Hint(reference=json.loads(body)["name"])]
+
+
+# The driver -------------------------------------------------------------------------------------------------------------------------------
+
+
+class ToyDriver(GatewayDriver):
+    """Connects the conformance kit to the toy."""
+
+    plugin = "toy"
+
+    def __enter__(self) -> Self:
+        self.toy = Toy()
+        self.plugin_object = ToyPlugin(self.toy)
+        return self
+
+    def account(self, currency: str | None = None) -> Account | None:
+        return ACCOUNT if currency in (None, *ACCOUNT.taken_currencies) else None
+
+    def held(self, reference: str) -> Held | None:
+        found = self.toy.payments.get(reference)
+        if found is None:
+            return None
+        one = Decimal(1).scaleb(-decimals_of(found.currency))
+        refunds = tuple(refund["units"] * one for refund in found.refunds.values() if refund["state"] != "failed")
+        return Held(transaction_no=found.number, amount=found.units * one, currency=found.currency, refunds=refunds)
+
+    def pay(self, reference: str) -> None:
+        self.toy.payments[reference].state = "paid"
+
+    def decline(self, reference: str) -> None:
+        self.toy.payments[reference].state = "declined"
+
+    def expire(self, reference: str) -> None:
+        self.toy.payments[reference].state = "expired"
+
+    def lose_answer(self, operation: Operation) -> None:
+        self.toy.lost.add(operation)
+
+    def answer_slowly(self, operation: Operation, seconds: float) -> None:
+        self.toy.slow[operation] = seconds
+
+    def fail_refund(self) -> None:
+        self.toy.next_refund = "failed"
+
+    def hold_refund(self) -> None:
+        self.toy.next_refund = "pending"
+
+    def finish_refund(self, reference: str, outcome: RefundOutcome) -> None:
+        for refund in self.toy.payments[reference].refunds.values():
+            refund["state"] = str(outcome)
+
+    def refund_in_portal(self, reference: str, amount: Decimal) -> None:
+        self.toy.refund(reference, "portal", int(amount.scaleb(decimals_of(self.toy.payments[reference].currency))))
+
+    def notification(self, reference: str, *, forged: bool = False) -> tuple[Mapping[str, str], bytes]:
+        body = json.dumps({"name": reference}).encode()
+        return signed("of somebody else" if forged else SECRET, body), body
