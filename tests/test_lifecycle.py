@@ -325,7 +325,11 @@ def test_a_wrongly_signed_answer_is_inconclusive_and_tells_the_owner() -> None:
             found(replace(PAID, amount=None, raw={"amount": "12.505" + "0" * 40})),
             f"the gateway says paid, and its amount '12.505{'0' * 34}' is no exact amount",
         ),
-        ({}, found(replace(PAID, amount=Decimal("12.49"))), "the gateway says that it is paid, but the amount is 12.49 instead of 12.50"),
+        (
+            {},
+            found(replace(PAID, amount=Decimal("12.49"))),
+            "the gateway says that it is paid, but the amount is USD 12.49 instead of USD 12.50",
+        ),
         ({}, NotFound(asked_at=NOW), "the gateway does not know it, though it gave it transaction 3001"),
         ({"transaction_no": None}, NotFound(asked_at=LATER), "the gateway knows no such reference and the time to pay has passed"),
         ({"transaction_no": None}, NotFound(asked_at=NOW), "the gateway knows no such reference"),

@@ -329,6 +329,7 @@ def test_every_kind_of_difference_is_explained_and_no_other() -> None:
         "changed-after-paid",
         "refund-unknown",
         "refund-contradicted",
+        "refund-late",
         "duplicate-transaction-no",
     }
     otherwise = {

@@ -16,10 +16,11 @@ from pretix.base.shredder import PaymentInfoShredder
 
 from tests.shopping import at, bought, newest_payment, order_of, refunds_of, staff
 from tests.test_paying import expired, underpaid
-from tillgate import shop
+from tillgate import Refunded, hooks, shop
 from tillgate.django import operations
 from tillgate.django.models import Refund, Review
 from tillgate.django.operations.refunds import mark_lost
+from tillgate.hooks import RefundOutcome
 from tillgate.testing.world import World
 from tillgate_pretix.orders import REVIEW_LOGGED
 
@@ -167,6 +168,54 @@ def test_one_that_is_settled_as_not_done_fails_in_pretix(world: World) -> None:
     order, _, _ = unknown(world)
     shop.settle_refund(str(Refund.objects.get().pk), done=False, staff="ann")
     assert refunds_of(order) == [("5.00", "failed")]
+
+
+# Accepted, not finished -------------------------------------------------------------------------------------------------------------------
+
+
+def accepted(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, Any]:
+    """Return an order, its payment, and pretix's refund that the service has accepted and not finished."""
+    order, payment = bought(world)
+    pending = Refunded(reference="x", amount=Decimal("5.00"), ret_msg="accepted", outcome=RefundOutcome.PENDING, refund_no="88")
+    with monkeypatch.context() as patched:
+        patched.setattr(hooks, "refund", lambda account, request: pending)
+        refund = refunded_amount(order, "5.00")
+    assert refunds_of(order) == [("5.00", "transit")]
+    return order, payment, refund
+
+
+def ended(world: World, monkeypatch: pytest.MonkeyPatch, outcome: RefundOutcome) -> None:
+    """Let the service finish the refund, and the worker ask about it."""
+    answer = Refunded(reference="x", amount=Decimal("5.00"), ret_msg=f"it is {outcome}", outcome=outcome)
+    monkeypatch.setattr(hooks, "query_refund", lambda account, request, refund_no: answer)
+    world.a_day_passes()
+
+
+@pytest.mark.parametrize(("outcome", "state"), [(RefundOutcome.SUCCEEDED, "done"), (RefundOutcome.FAILED, "failed")])
+def test_one_that_the_service_has_accepted_is_in_transit_until_it_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch, outcome: RefundOutcome, state: str
+) -> None:
+    order, _, _ = accepted(world, monkeypatch)
+    ended(world, monkeypatch, outcome)
+    assert refunds_of(order) == [("5.00", state)]
+
+
+def test_staff_who_marks_an_accepted_one_as_done_settles_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    order, _, refund = accepted(world, monkeypatch)
+    pressed(world, order, refund, "done")
+    assert refunds_of(order) == [("5.00", "done")]
+    assert [row.status for row in Refund.objects.all()] == ["succeeded"]
+
+
+def test_i5_staff_cannot_cancel_one_that_the_service_has_accepted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    order, _, refund = accepted(world, monkeypatch)
+    pressed(world, order, refund, "cancel")
+    assert refunds_of(order) == [("5.00", "transit")]
+    assert [row.status for row in Refund.objects.all()] == ["pending"]
+    with at(order):
+        assert order.all_logentries().filter(action_type=REVIEW_LOGGED).exists()
+    ended(world, monkeypatch, RefundOutcome.SUCCEEDED)
+    assert refunds_of(order) == [("5.00", "done")]
 
 
 # Not sent yet -----------------------------------------------------------------------------------------------------------------------------

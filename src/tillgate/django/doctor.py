@@ -18,7 +18,7 @@ from tillgate.django.operations.locking import database
 from tillgate.django.operations.worker import WORKER
 from tillgate.doctor import Check
 from tillgate.errors import ConfigurationError, TillgateError
-from tillgate.lifecycle import RefundStatus
+from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, RefundStatus
 from tillgate.wire.texts import described
 
 __all__ = ["examine"]
@@ -95,7 +95,7 @@ def _due_work() -> Check:
     counts = {
         "payments": Payment.objects.filter(next_poll_at__lte=now).count(),
         "outbox events": OutboxEvent.objects.filter(due_at__lte=now, done_at__isnull=True).count(),
-        "refunds": Refund.objects.filter(due_at__lte=now, status=RefundStatus.QUEUED).count(),
+        "refunds": Refund.objects.filter(due_at__lte=now, status__in={RefundStatus.QUEUED} | UNSETTLED_REFUND_STATUSES).count(),
     }
     return Check(name="due work", passed=True, finding=", ".join(f"{count} {name}" for name, count in counts.items()))
 

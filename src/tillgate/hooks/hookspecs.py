@@ -133,8 +133,9 @@ def tillgate_order_unpaid(order: Order) -> None:
 def tillgate_refund_changed(refund: Refund) -> None:
     """Let a refund take effect in the shop: the one place for that, wherever the refund was asked for.
 
-    Called inside the outbox event's database transaction, once for each id and status: *succeeded*, *failed*, or *unknown*. Staff
-    settle an unknown refund, and it does not mean that money was refunded.
+    Called inside the outbox event's database transaction, once for each id and status: *succeeded*, *failed*, or *unknown*. An
+    unknown refund does not mean that money was refunded: the gateway or staff settle it later. A *pending* refund, which the gateway has
+    accepted and not finished, is reported at its end. A refund that was made in the gateway's portal is reported too.
     """
 
 

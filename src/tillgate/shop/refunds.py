@@ -54,7 +54,7 @@ def withdraw_refund(refund_id: str, *, staff: str) -> RefundState:
 
 
 def settle_refund(refund_id: str, *, done: bool, staff: str) -> RefundState:
-    """Settle a refund of unknown outcome as staff found it at the gateway. Raises `RefundNotPossible` when its outcome is known."""
+    """Settle a pending or unknown refund as staff found it at the gateway, and return it. A refund with an outcome stays as it is."""
     return _state(settle_by_staff(int(refund_id), done=done, staff=staff).pk)
 
 

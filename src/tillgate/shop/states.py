@@ -38,7 +38,8 @@ __all__ = [
 class RefundState(hooks.Refund):
     """A refund as it stands. `answer` is the gateway's own text, without secrets. `reason` is for staff only.
 
-    `confirmed`: a notification on the refund's own address says that it succeeded. `external`: staff entered it, made elsewhere.
+    `confirmed`: a notification on the refund's own address says that it succeeded. `external`: it was made in the gateway's portal, and the
+    gateway listed it or staff entered it. `refund_no`: the gateway's number of the refund.
     """
 
     answer: str
@@ -46,6 +47,7 @@ class RefundState(hooks.Refund):
     reason: str
     external: bool
     confirmed: bool
+    refund_no: str | None
     created_at: datetime
     status_since: datetime
 
@@ -54,10 +56,10 @@ class RefundState(hooks.Refund):
 class PaymentState(hooks.Payment):
     """A payment as it stands. Amounts are in its currency.
 
-    The gateway holds `held_amount`: paid and not refunded. Staff can still refund `refundable_amount`, without queued refunds and refunds
-    of unknown outcome. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid", though a check failed, so
-    the shopper should not pay again. `awaits_delivery`: it is paid, and the shop has not applied or refused it yet. `payment_url` is the
-    gateway's payment page, or empty. `sandbox`: no real money.
+    The gateway holds `held_amount`: paid and not refunded. Staff can still refund `refundable_amount`: it is without refunds that are under
+    way or of unknown outcome. `paid_the_order`: the shop applied this payment. `reported_paid`: the gateway says "paid", though a check
+    failed, so the shopper should not pay again. `awaits_delivery`: it is paid, and the shop has not applied or refused it yet.
+    `payment_url` is the gateway's payment page, or empty. `sandbox`: no real money.
     """
 
     account: str
@@ -206,6 +208,7 @@ def refund_state(refund: Refund) -> RefundState:
         reason=refund.reason,
         external=refund.external,
         confirmed=refund.confirmed,
+        refund_no=refund.refund_no,
         created_at=refund.created_at,
         status_since=refund.status_since,
     )

@@ -14,13 +14,14 @@ from django.db import transaction
 from tests.django.conftest import World
 from tests.django.operations.conftest import queue
 from tests.smallest_shop.models import ShopOrder
-from tillgate import InvalidRequest, NotSent, OrderNotFound, OutcomeUnknown, hooks
+from tillgate import InvalidRequest, NotSent, OrderNotFound, OutcomeUnknown, Refunded, hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import ActionNotPossible, RefundNotPossible, actions, locking, outbox, payments
 from tillgate.django.operations.outbox import enqueue_remote
 from tillgate.django.operations.refunds import record_external_refund
 from tillgate.django.operations.reviews import open_review
+from tillgate.hooks import RefundOutcome
 from tillgate.lifecycle import Found, NotFound, ReviewReason
 from tillgate.wire.dialects import TransactionStatus
 
@@ -337,6 +338,40 @@ def test_what_a_person_found_of_an_unknown_refund_resolves_it(world: World, acti
     assert (done.resolved, done.message, done.refund) == (True, f"ann found that it was {found}", None)
     refund.refresh_from_db()
     assert refund.status == status
+
+
+def late_refund(world: World, monkeypatch: pytest.MonkeyPatch) -> tuple[Refund, Review]:
+    """Return a refund that the gateway accepted and did not finish for days, and its review."""
+    accepted = Refunded(reference="x", amount=Decimal("2.50"), ret_msg="accepted", outcome=RefundOutcome.PENDING, refund_no="88")
+    monkeypatch.setattr(hooks, "refund", lambda account, request: accepted)
+    monkeypatch.setattr(hooks, "query_refund", lambda account, request, refund_no: accepted)
+    refund = operations.refund(world.paid_payment().pk, "2.50")
+    world.time.advance(days=8)
+    world.run_worker()
+    return refund, Review.objects.get(reason="refund-late")
+
+
+@pytest.mark.parametrize(("outcome", "is_over"), [("succeeded", True), ("failed", True), ("pending", False)])
+def test_a_late_refund_is_asked_about_and_not_its_payment(
+    world: World, monkeypatch: pytest.MonkeyPatch, outcome: str, is_over: bool
+) -> None:
+    refund, review = late_refund(world, monkeypatch)
+    found = Refunded(reference="x", amount=Decimal("2.50"), ret_msg="x", outcome=RefundOutcome(outcome))
+    monkeypatch.setattr(hooks, "query_refund", lambda account, request, refund_no: found)
+    before = world.queries()
+    done = operations.take_action(review.pk, "poll", staff="ann")
+    refund.refresh_from_db()
+    assert (done.resolved, refund.status, world.queries()) == (is_over, outcome, before)
+    assert ("staff:ann" in TimelineEntry.objects.filter(refund=refund).values_list("actor", flat=True)) is is_over
+
+
+@pytest.mark.parametrize(("action", "status"), [("refund-done", "succeeded"), ("refund-not-done", "failed")])
+def test_what_a_person_found_of_a_late_refund_resolves_it(world: World, monkeypatch: pytest.MonkeyPatch, action: str, status: str) -> None:
+    refund, review = late_refund(world, monkeypatch)
+    assert operations.take_action(review.pk, action, staff="ann").resolved
+    refund.refresh_from_db()
+    assert refund.status == status
+    assert list(OutboxEvent.objects.filter(refund=refund).values_list("data__status", flat=True)) == [status]
 
 
 def test_giving_back_by_an_act_notes_who_why_and_which_press(world: World) -> None:

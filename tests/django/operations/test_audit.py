@@ -315,6 +315,16 @@ def test_what_was_given_back_entirely_may_be_called_anything_and_is_asked_about_
     assert world.queries() == before + 1
 
 
+def test_a_refund_that_is_accepted_explains_the_word_refunded_and_is_not_counted_yet(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.sandbox.control.set_options({"word_partly_refunded": "refunded"})
+    refund = operations.refund(world.paid_payment().pk, "2.50")
+    rewrite(refund, status="pending")
+    TimelineEntry.objects.filter(refund=refund, event="refund.succeeded").update(event="refund.pending")
+    heard: list[Audited] = []
+    assert look(progress=heard.append) == []
+    assert (heard[-1].refunds, dict(heard[-1].refunded_amounts)) == (0, {})
+
+
 def test_what_differs_and_has_not_changed_meanwhile_is_asked_about_once(world: World) -> None:
     payment = world.paid_payment()
     operations.refund(payment.pk, "2.50")
@@ -592,7 +602,7 @@ def test_i6_a_refund_of_unknown_outcome_stays_a_difference_until_somebody_knows(
     world.sandbox.control.fault("lost_response", occasion="refund")
     refund = operations.refund(payment.pk, "2.50")
     found = only()
-    assert (str(found.kind), found.there) == ("refund-unknown", "nobody can ask: the interface has no query for refunds")
+    assert (str(found.kind), found.there) == ("refund-unknown", "the gateway has not said whether it was done")
     assert found.told.startswith("needs review since ")
     take_action(Review.objects.get().pk, "refund-done", staff="ann")
     refund.refresh_from_db()

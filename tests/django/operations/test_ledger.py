@@ -374,7 +374,7 @@ def test_an_outbox_event_that_waits() -> None:
     assert found(ledger(one, outbox_events=[failing], reviews=[review(payment=one, reason="underpaid")])) == [needs]
 
 
-@pytest.mark.parametrize("status", ["queued", "sending", "unknown", "succeeded"])
+@pytest.mark.parametrize("status", ["queued", "sending", "pending", "unknown", "succeeded"])
 def test_i5_refunds_that_exceed_what_was_paid(status: str) -> None:
     one = payment(status="pending")
     back = refund(one, status=status, amount=Decimal("12.50"))
@@ -391,7 +391,7 @@ def test_i6_a_refund_of_unknown_outcome() -> None:
     one = payment()
     back = refund(one, status="unknown")
     outbox_events = [told(one), told(one, 2, kind="refund-changed", refund=back, data={"status": "unknown"})]
-    here, there = "refund of USD 2.50: unknown", "nobody can ask: the interface has no query for refunds"
+    here, there = "refund of USD 2.50: unknown", "the gateway has not said whether it was done"
     office = "look at the gateway's back office"
     assert found(ledger(one, paid_by=one, refunds=[back], outbox_events=outbox_events)) == [
         ("refund-unknown", "S1", here, there, office, "")
@@ -403,6 +403,14 @@ def test_i6_a_refund_of_unknown_outcome() -> None:
     ):
         [line] = found(ledger(one, paid_by=one, refunds=[back], outbox_events=outbox_events, reviews=[knows]))
         assert (line[-1] == f"needs review since {RAISED}") is is_it
+
+
+def test_a_refund_that_the_gateway_has_accepted_is_a_difference_only_once_it_is_late() -> None:
+    one = payment()
+    back, late = refund(one, status="pending"), review(refund=refund(one, status="pending"), reason="refund-late")
+    assert found(ledger(one, paid_by=one, refunds=[back], outbox_events=[told(one)])) == []
+    [line] = found(ledger(one, paid_by=one, refunds=[back], outbox_events=[told(one)], reviews=[late]))
+    assert (line[0], line[-1]) == ("refund-late", f"needs review since {RAISED}")
 
 
 def test_i5_a_refund_that_is_held_to_be_refused_and_was_made() -> None:

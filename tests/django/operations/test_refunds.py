@@ -24,6 +24,7 @@ from tillgate.django.operations.refunds import record_external_refund, refundabl
 from tillgate.django.operations.reviews import open_review
 from tillgate.hooks import RefundOutcome, ReportedRefund
 from tillgate.lifecycle import ReviewReason
+from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.testing.crashes import Crash
 
 
@@ -1321,4 +1322,68 @@ def test_our_own_partial_refund_explains_the_word_refunded(world: World) -> None
     operations.refund(world.paid_payment().pk, "2.50")
     for _ in range(2):
         world.a_day_passes()
+    assert world.reviews() == []
+
+
+V3 = {"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO}
+
+
+@pytest.mark.parametrize(("info", "notifies"), [("finished", False), ("status", False), ("none", True)])
+def test_a_pending_refund_of_version_3_ends_by_its_list_or_its_notification(world: World, info: str, notifies: bool) -> None:
+    world.configure(V3)
+    world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": info})
+    payment = world.paid_payment()
+    refund = operations.refund(payment.pk, "2.50")
+    assert (refund.status, bool(refund.refund_no), refundable(payment)) == ("pending", True, Decimal("10.00"))
+    world.a_day_passes()
+    refund.refresh_from_db()
+    assert (refund.status, world.shop.refunded(payment.order.key)) == ("pending", 0)
+    world.sandbox.control.finish_refund(payment.reference)
+    if notifies:
+        world.gateway_notification(payment, "refund")
+    else:
+        world.a_day_passes()
+    refund.refresh_from_db()
+    assert (refund.status, world.shop.refunded(payment.order.key)) == ("succeeded", Decimal("2.50"))
+    assert world.reviews() == []
+
+
+def test_a_pending_refund_of_version_3_that_fails_frees_its_amount(world: World) -> None:
+    world.configure(V3)
+    world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
+    payment = world.paid_payment()
+    refund = operations.refund(payment.pk, "2.50")
+    world.sandbox.control.finish_refund(payment.reference, "failed")
+    world.a_day_passes()
+    refund.refresh_from_db()
+    assert (refund.status, refundable(payment), world.reviews()) == ("failed", Decimal("12.50"), [])
+    assert [event.data["status"] for event in OutboxEvent.objects.filter(refund=refund)] == ["failed"]
+
+
+def test_a_refund_of_version_3_whose_answer_was_lost_is_found_in_the_list(world: World) -> None:
+    world.configure(V3)
+    world.sandbox.control.fault("lost_response", occasion="refund")
+    payment = world.paid_payment()
+    refund = operations.refund(payment.pk, "2.50")
+    assert (refund.status, world.reviews()) == ("unknown", ["refund-unknown"])
+    world.a_day_passes()
+    refund.refresh_from_db()
+    assert (refund.status, world.reviews(), world.refunded_amount(payment)) == ("succeeded", [], Decimal("2.50"))
+
+
+def test_a_refund_of_the_portal_in_version_3_reaches_the_shop_once_beside_ours(world: World) -> None:
+    world.configure(V3)
+    payment = world.paid_payment()
+    operations.refund(payment.pk, "2.50")
+    world.sandbox.control.refund(payment.reference, "2.50")
+    world.sandbox.control.refund(payment.reference, "2.50")
+    for _ in range(3):
+        world.time.advance(days=8)
+        world.run_worker()
+    assert list(Refund.objects.order_by("pk").values_list("status", "external")) == [
+        ("succeeded", False),
+        ("succeeded", True),
+        ("succeeded", True),
+    ]
+    assert (refundable(payment), world.shop.refunded(payment.order.key)) == (Decimal("5.00"), Decimal("7.50"))
     assert world.reviews() == []

@@ -35,6 +35,7 @@ from tillgate_pretix.accounts import HOLDER, settings_of
 from tillgate_pretix.plugin import APP, PLUGIN
 
 __all__ = [
+    "NOT_OVER",
     "OPEN",
     "RETURN_TAG",
     "REVIEW_LOGGED",
@@ -340,7 +341,8 @@ def unpaid(bill: Unpaid) -> None:
 
 
 _PAID_NOTHING: Final = MONEY_REASONS - {ReviewReason.OVERPAID}
-_NOT_OVER: Final = (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.PENDING, RefundStatus.UNKNOWN)
+NOT_OVER: Final = (RefundStatus.QUEUED, RefundStatus.SENDING, RefundStatus.PENDING, RefundStatus.UNKNOWN)
+"""The statuses of a refund without a known result."""
 
 
 def review_opened(raised: Raised) -> None:
@@ -384,7 +386,7 @@ def holds_money(order: Any) -> bool:
 
 def _under_way(order: Any) -> list[RefundState]:
     """Return Tillgate's refunds without a known result."""
-    return [refund for payment in payments_of(order) for refund in payment.refunds if refund.status in _NOT_OVER]
+    return [refund for payment in payments_of(order) for refund in payment.refunds if refund.status in NOT_OVER]
 
 
 def refunded_soon(review: OpenReview) -> Decimal:
@@ -395,8 +397,9 @@ def refunded_soon(review: OpenReview) -> Decimal:
         if order is None or order.status != Order.STATUS_PAID:
             return Decimal(0)
         under_way = _under_way(order)
-        # pretix has already subtracted the refunds that it requested.
-        unknown_to_pretix = [one.amount for one in under_way if "refund" not in one.data and one.status != RefundStatus.UNKNOWN]
+        # pretix has already subtracted the refunds that it requested, and those of unknown outcome that it has in transit.
+        in_transit = {row.info_data.get("refund") for row in order.refunds.filter(state__in=UNDER_WAY)}
+        unknown_to_pretix = [one.amount for one in under_way if "refund" not in one.data and one.id not in in_transit]
         is_enough = money.total([order.pending_sum, *unknown_to_pretix]) >= 0
         return money.total(one.amount for one in under_way) if is_enough else Decimal(0)
 

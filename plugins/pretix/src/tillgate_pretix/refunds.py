@@ -1,6 +1,7 @@
 """Refunds: every refund of Tillgate's has one in pretix, and the plugin updates that one when the result is known.
 
-A refund that pretix requested goes through `created` and `transit` to `done` or `failed`. While its result is unknown, it stays in transit.
+A refund that pretix requested goes through `created` and `transit` to `done` or `failed`. While it is pending or its result is unknown, it
+stays in transit.
 An external refund is `external` in pretix, where staff decide about the order. If the order is not paid, the external refund is `done`.
 """
 
@@ -22,7 +23,7 @@ from tillgate import InvalidRequest, Money, shop
 from tillgate.hooks import PaymentStatus, RefundStatus, RemoteEvent
 from tillgate.hooks import Refund as Changed
 from tillgate.shop import PaymentState, RefundState
-from tillgate_pretix.orders import REVIEW_LOGGED, UNDER_WAY, booked_payment, conclude, found, method_of, payments_of
+from tillgate_pretix.orders import NOT_OVER, REVIEW_LOGGED, UNDER_WAY, booked_payment, conclude, found, method_of, payments_of
 from tillgate_pretix.plugin import PLUGIN
 
 __all__ = ["BeingSent", "changed", "execute", "paid_payment_of", "settle", "settled_in_pretix"]
@@ -159,13 +160,11 @@ def settled_in_pretix(row: Any) -> None:
     is_done, refund = _DECIDED[row.state], _refund_of(row)
     if refund is None or (is_done and refund.status == RefundStatus.SUCCEEDED):
         return
-    key, data = refund.payment.order.key, {"is_done": is_done, "was_unknown": refund.status in _UNSETTLED}
+    # Money on its way can be found to have come, but cancelling it in pretix does not stop it.
+    settles = refund.status == RefundStatus.UNKNOWN or (is_done and refund.status == RefundStatus.PENDING)
+    key, data = refund.payment.order.key, {"is_done": is_done, "settles": settles}
     shop.enqueue_remote(PLUGIN, key, _DECISION, data=data, refund_id=refund.id)
     transaction.on_commit(lambda: shop.deliver_remote(PLUGIN, key), robust=True)
-
-
-_UNSETTLED: Final = (RefundStatus.PENDING, RefundStatus.UNKNOWN)
-"""The statuses in which staff may say what became of a refund."""
 
 
 def _refund_of(row: Any) -> RefundState | None:
@@ -173,7 +172,7 @@ def _refund_of(row: Any) -> RefundState | None:
     ours = [refund for payment in payments_of(row.order) for refund in payment.refunds]
     for refund in ours:
         is_own = refund.data.get("refund") == row.pk or refund.id == row.info_data.get("refund")
-        if is_own and refund.status in (RefundStatus.QUEUED, RefundStatus.SENDING, *_UNSETTLED):
+        if is_own and refund.status in NOT_OVER:
             return refund
     return next((one for one in ours if one.status == RefundStatus.SUCCEEDED and one.data.get("refund") == row.pk), None)
 
@@ -185,15 +184,16 @@ class BeingSent(Exception):
 def settle(decision: RemoteEvent) -> None:
     """Apply a decision of staff about a refund. If this raises `BeingSent`, Tillgate retries it.
 
-    A queued refund is withdrawn, because staff found another way or want none. An unknown refund is settled as staff decided. If staff
-    cancel a refund that succeeded in between, they overwrite its `done` status, and might refund the money a second time.
+    A queued refund is withdrawn, because staff found another way or want none. An unknown refund is settled as staff decided, and a pending
+    one if staff marked it as done. If staff cancel a refund that is pending, or that succeeded in between, they overwrite its status, and
+    might refund the money a second time: the status is written again.
     """
     if decision.refund is None:
         return
     refund_id, is_done = decision.refund.id, decision.data["is_done"]
     with suppress(shop.RefundNotPossible):  # it was sent, or a notification says that it was done
         shop.withdraw_refund(refund_id, staff="pretix")
-    if decision.data["was_unknown"]:
+    if decision.data["settles"]:
         shop.settle_refund(refund_id, done=is_done, staff="pretix")
     refund = _refund(refund_id)
     if _may_still_be_withdrawn(refund):
@@ -201,7 +201,9 @@ def settle(decision: RemoteEvent) -> None:
     if refund.status == RefundStatus.SUCCEEDED and not is_done:
         with transaction.atomic():
             changed(refund)
-    elif is_done and refund.status != RefundStatus.FAILED and not decision.data["was_unknown"]:
+    elif refund.status == RefundStatus.PENDING and not is_done:
+        _back_in_transit(refund)
+    elif is_done and refund.status != RefundStatus.FAILED and not decision.data["settles"]:
         _may_go_out_twice(refund)
 
 
@@ -214,6 +216,18 @@ def _may_still_be_withdrawn(refund: RefundState) -> bool:
     if refund.status == RefundStatus.SENDING:
         return bool(shop.now() - refund.status_since < _LEAVES_WITHIN)
     return bool(refund.status == RefundStatus.QUEUED and not refund.confirmed)
+
+
+def _back_in_transit(refund: RefundState) -> None:
+    """Put pretix's refund back in transit and record it: staff cancelled it, although the payment service has accepted it."""
+    with transaction.atomic(), found(refund.payment.order.key, lock=True) as order:
+        row = None if order is None else _row_of(order, refund)
+        if row is None or row.state not in _DECIDED:
+            return
+        row.state = OrderRefund.REFUND_STATE_TRANSIT
+        row.save(update_fields=["state"])
+        message = f"Refund of payment {refund.payment.reference}: the payment service has accepted it, so it cannot be cancelled any more."
+        order.log_action(REVIEW_LOGGED, {"reason": "refund", "message": message})
 
 
 def _may_go_out_twice(refund: RefundState) -> None:

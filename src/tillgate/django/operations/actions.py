@@ -181,7 +181,7 @@ def _query(review: Review, given: _Given) -> Done:
 
 
 def _query_refund(review: Review, refund: Refund, given: _Given) -> Done:
-    seen = poll_refund(refund.pk)
+    seen = poll_refund(refund.pk, f"staff:{given.staff}")
     review.refresh_from_db(fields=["resolved_at", "resolved_by", "resolution"])
     done = Done(resolved=False, message=f"asked again: the refund is {seen.status}")
     return _ended(review, done, given) if review.resolved_at else done

@@ -188,9 +188,11 @@ class _Audit:
     def _facts(self, batch: list[Payment]) -> dict[int, PaymentFacts]:
         refunded: dict[int, Decimal] = defaultdict(Decimal)
         currencies = {payment.pk: payment.currency for payment in batch}
-        succeeded = Refund.objects.filter(payment__in=batch, status=RefundStatus.SUCCEEDED)
-        for payment_id, amount in succeeded.values_list("payment_id", "amount"):
+        accepted = Refund.objects.filter(payment__in=batch, status__in=(RefundStatus.SUCCEEDED, RefundStatus.PENDING))
+        for payment_id, amount, status in accepted.values_list("payment_id", "amount", "status"):
             refunded[payment_id] = money.total([refunded[payment_id], amount])
+            if status != RefundStatus.SUCCEEDED:
+                continue
             self.audited.refunds += 1
             _add(self.audited.refunded_amounts, currencies[payment_id], amount)
         is_paid = {payment.pk: payment.status == PaymentStatus.PAID for payment in batch}

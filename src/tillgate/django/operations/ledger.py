@@ -120,6 +120,11 @@ STATUS_OF_EVENT: Final[Mapping[str, str]] = {
 """The timeline's events that tell a status, and which."""
 
 _TOLD_TO_SHOP: Final = frozenset({_R.SUCCEEDED, _R.FAILED, _R.UNKNOWN})
+_REFUNDS_IN_DOUBT: Final = {
+    ReviewReason.REFUND_CONTRADICTED: "the gateway says that it was done",
+    ReviewReason.REFUND_LATE: "the gateway has accepted it, and has not finished it",
+}
+"""What the gateway says of a refund with an open review."""
 _KNOWN_THERE: Final = frozenset({PaymentStatus.PENDING, PaymentStatus.PAID})
 
 _ASK_NOW: Final = "“Ask the gateway now” in the admin"
@@ -312,12 +317,12 @@ def _examine_refunds(ledger: OrderLedger, payment: Payment) -> Iterator[Differen
         here = f"refund of {Money(refund.amount, payment.currency)}: {refund.status}"
         yield from _examine_timeline(ledger, refund, payment, here)
         if refund.status == _R.UNKNOWN:
-            there = "nobody can ask: the interface has no query for refunds"
+            there = "the gateway has not said whether it was done"
             about = [one for one in ledger.reviews if one.refund_id == refund.pk and one.reason == ReviewReason.REFUND_UNKNOWN]
             yield _difference(ReviewReason.REFUND_UNKNOWN, payment, here, there, "look at the gateway's back office", about)
-        contradicted = ReviewReason.REFUND_CONTRADICTED
-        if about := [one for one in ledger.reviews if one.refund_id == refund.pk and one.reason == contradicted and not one.resolved_at]:
-            yield _difference(contradicted, payment, here, "the gateway says that it was done", _SETTLE, about)
+        for reason, there in _REFUNDS_IN_DOUBT.items():
+            if about := [one for one in ledger.reviews if one.refund_id == refund.pk and one.reason == reason and not one.resolved_at]:
+                yield _difference(reason, payment, here, there, _SETTLE, about)
         if refund.status in _TOLD_TO_SHOP:
             yield from _examine_refund_outbox_event(ledger, payment, refund, here)
 

@@ -255,7 +255,7 @@ def _request(refund: Refund) -> RefundRequest:
     )
 
 
-def poll_refund(refund_id: int) -> Refund:
+def poll_refund(refund_id: int, actor: str = "worker") -> Refund:
     """Ask the gateway what became of a pending or unknown refund, apply the answer, and return the refund as it stands.
 
     The gateway may have no such query, and no answer proves that an unknown refund was not made: only the gateway's word ends it.
@@ -275,7 +275,7 @@ def poll_refund(refund_id: int) -> Refund:
         _log.exception("the query of refund %s failed in a plugin", refund_id)
     if found is not None and RefundStatus(found.outcome.value) != refund.status:
         status = RefundStatus(found.outcome.value)
-        return _settle(refund, status, found.ret_msg, actor="worker", only_from=UNSETTLED_REFUND_STATUSES, refund_no=found.refund_no)
+        return _settle(refund, status, found.ret_msg, actor, only_from=UNSETTLED_REFUND_STATUSES, refund_no=found.refund_no)
     return _ask_again_later(refund)
 
 
