@@ -15,8 +15,9 @@ from tillgate.errors import ConfigurationError, OutcomeUnknown, TillgateError
 from tillgate.hooks.boundary import fault_in
 from tillgate.hooks.hookspecs import hookimpl
 from tillgate.hooks.manager import ADAPTER_NAME as _ADAPTER
-from tillgate.hooks.manager import build_plugin_manager, emit, plugin_manager
-from tillgate.hooks.manager import call_owner as call_owner  # for the app alone: these two are no public names
+from tillgate.hooks.manager import build_plugin_manager, plugin_manager
+from tillgate.hooks.manager import call_owner as call_owner  # for the app alone: these three are no public names
+from tillgate.hooks.manager import emit as emit
 from tillgate.hooks.manager import implements as implements
 from tillgate.hooks.values import Event, Hint, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
 from tillgate.lifecycle import PaymentStatus, RefundStatus
@@ -27,7 +28,6 @@ from tillgate.wire.methods import Method, read_methods
 __all__ = [
     "Event",
     "Hint",
-    "Method",
     "Order",
     "OrderDescription",
     "PaidOutcome",
@@ -40,14 +40,10 @@ __all__ = [
     "ReportedRefund",
     "Review",
     "build_plugin_manager",
-    "emit",
     "hookimpl",
     "pay",
-    "payment_methods",
     "plugin_manager",
     "query",
-    "query_refund",
-    "read_notification",
     "refund",
 ]
 

@@ -173,6 +173,6 @@ def tillgate_deliver(outbox_event: RemoteEvent) -> None:
 def tillgate_event(event: Event) -> None:
     """Note that something has happened, for metrics, logs and mail.
 
-    Called by `tillgate.hooks.emit` after commit, on all plugins. An error of one is logged and disturbs none of the others. The core itself
+    Called after commit, on all plugins. An error of one is logged and disturbs none of the others. The core itself
     emits nothing; the Django app does.
     """

@@ -1337,7 +1337,7 @@ def test_a_pending_refund_of_version_3_ends_by_its_list_or_its_notification(worl
     assert (refund.status, bool(refund.refund_no), refundable(payment)) == ("pending", True, Decimal("10.00"))
     world.a_day_passes()
     refund.refresh_from_db()
-    assert (refund.status, world.shop.refunded(payment.order.key)) == ("pending", 0)
+    assert (refund.status, world.shop.refunded(payment.order.key)) == ("pending", Decimal(0))
     world.sandbox.control.finish_refund(payment.reference)
     if notifies:
         world.gateway_notification(payment, "refund")
