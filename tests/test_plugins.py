@@ -60,6 +60,6 @@ def test_no_shop_plugin_queries_tillgates_models(plugin: str) -> None:
 
 def test_the_search_finds_an_import_below() -> None:
     tree = ast.parse(
-        "from tillgate import Goods, django\nimport tillgate.django.models\nfrom tillgate import money\nfrom tillgate import shop"
+        "from tillgate import Goods, django\nimport tillgate.django.models\nfrom tillgate.wire import money\nfrom tillgate import shop"
     )
     assert below(tree, is_test=False) == ["tillgate.django", "tillgate.django.models", "tillgate.wire"]

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 from tillgate import (
     Account,
     CreatedPayment,
+    Method,
     NotSent,
     OrderNotFound,
     OutcomeUnknown,
@@ -27,7 +28,7 @@ from tillgate import (
     Transaction,
     TransactionStatus,
 )
-from tillgate.hooks import Hint, Method, RefundOutcome, ReportedRefund, hookimpl
+from tillgate.hooks import Hint, RefundOutcome, ReportedRefund, hookimpl
 from tillgate.money import decimals_of
 from tillgate.testing.gateway_driver import GatewayDriver, Held, Operation
 from tillgate.wire.dialects import REFERENCE
