@@ -20,8 +20,9 @@ from tests.fuzz import inputs
 from tests.fuzz.targets import Target
 from tests.support import GOOD_BODIES, PAYMENT_PAGE, REFERENCE, TOKEN, TOKEN_DIGEST, account, credentials, payment, refund, signature
 from tillgate import Gateway, OrderNotFound, Refused, SignatureRule, TillgateError, TransactionStatus, WrongCredentials
-from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options
+from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, Options
 from tillgate.sandbox.clock import Clock
+from tillgate.sandbox.contract import PATHS
 from tillgate.sandbox.service import Service
 from tillgate.testing.cassettes import Cassette, as_yaml
 from tillgate.testing.leaks import leaks_in
@@ -416,20 +417,19 @@ def _check_leaks(file: bytes) -> str:
 
 # The emulator -----------------------------------------------------------------------------------------------------------------------------
 
-_PATHS: Final = (
-    "/online/v1/secure-pay",
-    "/online/v1/tran-query",
-    "/online/v1/refund",
-    "/app-data-search/v1/tran-query",
-    "/app-data-search/v1/refund",
-)
+_PATHS: Final = tuple(PATHS["all"])
 _ORDER: Final = {
     "merchantNo": PUBLISHED_MERCHANT_NO,
     "currency": "USD",
     "amount": "12.50",
-    "method": "alipay",
+    "vendor": "alipay",
     "reference": REFERENCE,
     "terminal": "WAP",
+    "storeNo": PUBLISHED_STORE_NO,
+    "settleCurrency": "USD",
+    "osType": "IOS",
+    "refundAmount": "2.50",
+    "refundReference": "R-1",
     "ipnUrl": "https://shop.example/",
     "callbackUrl": "https://shop.example/back?amount={amount}",
     "timeout": "120",

@@ -92,7 +92,7 @@ def test_an_event_in_another_currency_cannot_turn_it_on(world: World, owner: Any
     event = event_of(world)
     event.currency = "EUR"
     event.save()
-    assert "Only events in USD can be paid this way" in posted(owner).content.decode()
+    assert "The account takes USD, and this event is in" in posted(owner).content.decode()
 
 
 def test_who_may_not_change_settings_does_not_see_the_form(world: World) -> None:

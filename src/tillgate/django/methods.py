@@ -14,7 +14,7 @@ from tillgate.django.conf import get_settings
 from tillgate.money import Money
 from tillgate.wire.methods import Method, PaymentMethod
 
-__all__ = ["MethodChoice", "choices_for", "label_of"]
+__all__ = ["MethodChoice", "choices_for", "configured_choices", "label_of"]
 
 _LABELS: Final = {
     PaymentMethod.ALIPAY: "Alipay",
@@ -51,6 +51,12 @@ class MethodChoice:
 def label_of(code: str, method: Method | None = None) -> str:
     """Return the name of a payment method for shoppers: the gateway's own label, Tillgate's, or the code."""
     return (method.label if method else "") or str(_LABELS.get(code, code))  # type: ignore[call-overload]  # StrEnum keys are texts
+
+
+def configured_choices() -> tuple[MethodChoice, ...]:
+    """Return the payment methods of `TILLGATE["PAYMENT_METHODS"]`, or else those of the interface, whatever an account takes."""
+    codes = get_settings().payment_methods or tuple(map(str, PaymentMethod))
+    return tuple(MethodChoice(code=code, label=label_of(code), currencies=()) for code in codes)
 
 
 def choices_for(account: Account, price: Money | None = None) -> tuple[MethodChoice, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from tillgate.django import operations
-from tillgate.django.methods import MethodChoice, choices_for
+from tillgate.django.methods import MethodChoice, choices_for, configured_choices
 from tillgate.django.models import Payment
 from tillgate.django.operations import StartOutcome, starting
 from tillgate.django.operations.accounts import find_account
@@ -34,12 +34,13 @@ __all__ = [
 ]
 
 
-def payment_methods(account: str = "default", price: Money | None = None) -> tuple[MethodChoice, ...]:
+def payment_methods(account: str | None = "default", price: Money | None = None) -> tuple[MethodChoice, ...]:
     """Return the payment methods that the owner offers with an account, in the order of `TILLGATE["PAYMENT_METHODS"]`.
 
-    With the price of an order, a method that cannot take it has a `problem` for the shopper.
+    With the price of an order, a method that cannot take it has a `problem` for the shopper. Without an account, they are those of the
+    settings, or else of the interface.
     """
-    return choices_for(find_account(account), price)
+    return choices_for(find_account(account), price) if account is not None else configured_choices()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

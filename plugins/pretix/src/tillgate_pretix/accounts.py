@@ -20,13 +20,28 @@ from pretix.base.settings import SettingsSandbox
 
 from tillgate import Account, ConfigurationError, shop
 
-__all__ = ["FIELDS", "HOLDER", "alias_of", "build", "find", "former_merchants", "is_complete", "keep_former", "prefixes_of", "settings_of"]
+__all__ = [
+    "FIELDS",
+    "HOLDER",
+    "OPTIONS",
+    "alias_of",
+    "alias_of_event",
+    "build",
+    "find",
+    "former_merchants",
+    "is_complete",
+    "keep_former",
+    "prefixes_of",
+    "settings_of",
+]
 
 HOLDER: Final = "tillgate"
 """The identifier of the provider that stores the settings for all methods."""
 
 FIELDS: Final = ("base_url", "merchant_no", "token")
 """The setting names of an account; the account for test mode has the prefix `test_`."""
+OPTIONS: Final = ("dialect", "store_no", "currencies", "settle_currency")
+"""The setting names that an account may leave empty."""
 
 _LIVE: Final = "pretix-"
 _TEST: Final = "pretix-test-"
@@ -39,7 +54,12 @@ def settings_of(event: Any) -> Any:
 
 def alias_of(order: Any) -> str:
     """Return the alias of the account that pays an order now, as Tillgate's rows store it."""
-    return _alias(order.event, settings_of(order.event), testmode=order.testmode)
+    return alias_of_event(order.event, testmode=order.testmode)
+
+
+def alias_of_event(event: Any, *, testmode: bool) -> str:
+    """Return the alias of the account that an event has for a mode."""
+    return _alias(event, settings_of(event), testmode=testmode)
 
 
 def prefixes_of(event: Any) -> tuple[str, str]:
@@ -96,7 +116,8 @@ def keep_former(event: Any, given: Any) -> None:
     """Keep the accounts that new settings are about to replace, if payments were made with them."""
     kept = _former(event)
     for testmode in (False, True):
-        ours = {name: settings_of(event).get(name) for name in _names(testmode=testmode)}
+        prefix = "test_" if testmode else ""
+        ours = {name: settings_of(event).get(name) for name in (*_names(testmode=testmode), *(prefix + option for option in OPTIONS))}
         alias = _alias(event, ours, testmode=testmode)
         if _alias(event, given, testmode=testmode) != alias and shop.has_payments(alias):
             kept = [ours, *(values for values in kept if _alias(event, values, testmode=testmode) != alias)]
@@ -110,12 +131,20 @@ def former_merchants(event: Any) -> list[tuple[str, str]]:
     return [(values[number], values[url]) for values in _former(event) for url, number, _token in names if url in values]
 
 
+def _options(values: Any, prefix: str) -> dict[str, Any]:
+    given = {name: str(values.get(prefix + name) or "").strip() for name in OPTIONS}
+    options: dict[str, Any] = {name: text for name, text in given.items() if text}
+    if "currencies" in options:
+        options["currencies"] = [code.strip().upper() for code in options["currencies"].split(",") if code.strip()]
+    return options
+
+
 def build(values: Any, *, testmode: bool) -> Account:
     """Return the account that settings describe; raise `ConfigurationError` naming the field as the form does."""
     prefix = "test_" if testmode else ""
     base_url, merchant_no, token = (values.get(prefix + field) or "" for field in FIELDS)
     try:
-        return Account(base_url=base_url, merchant_no=merchant_no, token=token, sandbox=testmode)
+        return Account(base_url=base_url, merchant_no=merchant_no, token=token, sandbox=testmode, **_options(values, prefix))
     except ConfigurationError as error:
         fault = ConfigurationError(prefix + error.field, error.value, error.remedy)
     del values, token

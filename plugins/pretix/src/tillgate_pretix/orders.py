@@ -16,6 +16,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from django.conf import settings
 from django.db import transaction
 from django.utils.timezone import now
 from django.utils.translation import gettext as _
@@ -116,10 +117,14 @@ def identifier_of(method: str) -> str:
     return f"{HOLDER}_{method}"
 
 
-def method_of(identifier: str | None) -> PaymentMethod | None:
+METHODS: Final = tuple(dict.fromkeys([*map(str, PaymentMethod), *(getattr(settings, "TILLGATE", {}).get("PAYMENT_METHODS") or ())]))
+"""The payment methods with a payment provider of pretix: those of the interface, and those that pretix.cfg adds. pretix reads them once."""
+
+
+def method_of(identifier: str | None) -> str | None:
     """Return the payment method of a payment provider, or None when it is not one of ours."""
     holder, _, method = (identifier or "").partition("_")
-    return PaymentMethod(method) if holder == HOLDER and method in set(PaymentMethod) else None
+    return method if holder == HOLDER and method in METHODS else None
 
 
 @contextmanager

@@ -21,10 +21,10 @@ from pretix.base.views.redirect import safelink
 from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
 
-from tillgate import ConfigurationError, PaymentMethod, shop
+from tillgate import ConfigurationError, Money, TillgateError, shop
 from tillgate.shop import PaymentState
 from tillgate_pretix import accounts, refunds
-from tillgate_pretix.orders import OPEN, identifier_of, method_of, payments_of
+from tillgate_pretix.orders import METHODS, OPEN, identifier_of, method_of, payments_of
 
 __all__ = ["PROVIDERS", "MethodProvider", "SettingsHolder"]
 
@@ -67,9 +67,14 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
                     accounts.build(given, testmode=bool(prefix))
                 except ConfigurationError as error:
                     faults[self.settings.get_prefix() + error.field] = str(error)
-        if self.event.currency != shop.money.CURRENCY:
-            wrong = _("Only events in %(ours)s can be paid this way, and this one is in %(theirs)s.")
-            faults[self.settings.get_prefix() + "_enabled"] = wrong % {"ours": shop.money.CURRENCY, "theirs": self.event.currency}
+                else:
+                    taken = accounts.build(given, testmode=bool(prefix)).taken_currencies
+                    if self.event.currency not in taken:
+                        wrong = _("The account takes %(ours)s, and this event is in %(theirs)s.")
+                        faults[f"{self.settings.get_prefix()}{prefix}currencies"] = wrong % {
+                            "ours": ", ".join(taken),
+                            "theirs": self.event.currency,
+                        }
         if faults:
             raise forms.ValidationError(faults)
         accounts.keep_former(self.event, given)
@@ -90,7 +95,17 @@ def _account_fields(prefix: str, *, is_required: bool) -> dict[str, Any]:
         f"{prefix}base_url": forms.URLField(label=address, required=is_required, assume_scheme="https"),
         f"{prefix}merchant_no": forms.CharField(label=number, required=is_required),
         f"{prefix}token": SecretKeySettingsField(label=token, required=is_required),
+        f"{prefix}dialect": forms.ChoiceField(label=place.format(_("Version of the interface")), choices=_dialects(), required=False),
+        f"{prefix}store_no": forms.CharField(label=place.format(_("Store number, for version 3")), required=False),
+        f"{prefix}currencies": forms.CharField(
+            label=place.format(_("Currencies of the account, with commas between them; empty for all of its version")), required=False
+        ),
+        f"{prefix}settle_currency": forms.CharField(label=place.format(_("Settlement currency, for version 3")), required=False),
     }
+
+
+def _dialects() -> list[tuple[str, str]]:
+    return [("", "reference"), *((name, name) for name in ("examples", "v3"))]
 
 
 def setting_of(method: str) -> str:
@@ -101,7 +116,7 @@ def setting_of(method: str) -> str:
 class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has no types
     """Pays with one payment method. Each payment method has a subclass."""
 
-    method: PaymentMethod
+    method: str
 
     def __init__(self, event: Any) -> None:
         super().__init__(event)
@@ -132,14 +147,23 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     def is_allowed(self, request: HttpRequest, total: Any = None) -> bool:
         """Whether a cart can be paid this way."""
-        return bool(super().is_allowed(request, total)) and self._can_take(testmode=self.event.testmode)
+        return bool(super().is_allowed(request, total)) and self._can_take(total, testmode=self.event.testmode)
 
     def order_change_allowed(self, order: Any, request: HttpRequest | None = None) -> bool:
         """Whether an order that exists can be paid this way."""
-        return bool(super().order_change_allowed(order, request)) and self._can_take(testmode=order.testmode)
+        return bool(super().order_change_allowed(order, request)) and self._can_take(order.pending_sum, testmode=order.testmode)
 
-    def _can_take(self, *, testmode: bool) -> bool:
-        return self.event.currency == shop.money.CURRENCY and accounts.is_complete(self.event, testmode=testmode)
+    def _can_take(self, total: Any, *, testmode: bool) -> bool:
+        """Tell whether the event's account takes its currency with this method, and a total, where it is known and more than nothing."""
+        if not accounts.is_complete(self.event, testmode=testmode):
+            return False
+        try:
+            price = Money(total, self.event.currency) if total is not None and total > 0 else None
+            taken = shop.find_account(alias := accounts.alias_of_event(self.event, testmode=testmode)).taken_currencies
+            choice = next((one for one in shop.payment_methods(alias, price) if one.code == self.method), None)
+        except TillgateError:  # the checks report it; a shop with other ways to pay continues without this one
+            return False
+        return choice is not None and not choice.problem and self.event.currency in taken and self.event.currency in choice.currencies
 
     @property
     def test_mode_message(self) -> str | None:
@@ -233,13 +257,13 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         refunds.execute(refund)
 
 
-def _labels() -> dict[PaymentMethod, str]:
-    return {method: shop.method_label(method) for method in PaymentMethod}
+def _labels() -> dict[str, str]:
+    return {method: shop.method_label(method) for method in METHODS}
 
 
 def _offered() -> set[str]:
     try:
-        return {method.code for method in shop.payment_methods()}
+        return {method.code for method in shop.payment_methods(None)}
     except ConfigurationError:  # the checks report it; a shop with other ways to pay continues without this one
         return set()
 
@@ -261,10 +285,10 @@ def _rendered(template: str, request: HttpRequest, **context: Any) -> str:
     return str(get_template(f"tillgate_pretix/{template}").render({"request": request, **context}))
 
 
-def _provider_of(method: PaymentMethod) -> type[MethodProvider]:
+def _provider_of(method: str) -> type[MethodProvider]:
     own = {"identifier": identifier_of(method), "method": method, "__module__": __name__}
-    return type(f"{method.name.title()}Provider", (MethodProvider,), own)
+    return type(f"{method.title()}Provider", (MethodProvider,), own)
 
 
-PROVIDERS: Final[list[type[Any]]] = [SettingsHolder, *map(_provider_of, PaymentMethod)]
+PROVIDERS: Final[list[type[Any]]] = [SettingsHolder, *map(_provider_of, METHODS)]
 """The providers that pretix registers: the settings provider, then the payment methods."""

@@ -19,7 +19,7 @@ from pretix.base.models import Order, OrderRefund
 from pretix.base.payment import PaymentException
 from pretix.helpers import OF_SELF
 
-from tillgate import InvalidRequest, shop
+from tillgate import InvalidRequest, Money, shop
 from tillgate.hooks import PaymentStatus, RefundStatus, RemoteEvent
 from tillgate.hooks import Refund as Changed
 from tillgate.shop import PaymentState, RefundState
@@ -234,8 +234,9 @@ def _may_go_out_twice(refund: RefundState) -> None:
     """Record in the order's history that the refund was sent, or may have been, although staff entered it as done."""
     with found(refund.payment.order.key) as order:
         if order is not None:
+            amount = Money(refund.amount, refund.payment.currency)
             message = (
-                f"Refund of USD {refund.amount} of payment {refund.payment.reference}: it was on its way when it was marked as done, and "
-                "the payment service may have made it. If the money was refunded in another way too, the shopper has it twice."
+                f"Refund of {amount} of payment {refund.payment.reference}: it was on its way when it was marked as done, and the payment "
+                "service may have made it. If the money was refunded in another way too, the shopper has it twice."
             )
             order.log_action(REVIEW_LOGGED, {"reason": "refund", "message": message})

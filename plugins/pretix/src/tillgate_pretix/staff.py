@@ -16,7 +16,7 @@ from django.views.generic import TemplateView
 from pretix.base.models import Order
 from pretix.control.permissions import EventPermissionRequiredMixin
 
-from tillgate import TillgateError, shop
+from tillgate import Money, TillgateError, shop
 from tillgate.shop import OpenReview, RefundForm, ReviewAction, money
 from tillgate_pretix.accounts import prefixes_of
 from tillgate_pretix.orders import refunded_soon, reviews_of
@@ -96,13 +96,15 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
         if under_way:
             messages.error(
                 request,
-                _("Nothing was done: refunds of USD %(amount)s are under way, and after them the order is not overpaid.")
-                % {"amount": under_way},
+                _("Nothing was done: refunds of %(amount)s are under way, and after them the order is not overpaid.")
+                % {"amount": shop.money_text(Decimal(under_way), request.event.currency)},
             )
             return redirect(page_url(request.event))
         if given["action"] == ReviewAction.REFUND and not request.POST.get("is_sure"):
             return self._ask_to_refund(review, given["amount"], given["newest_refund"])
         try:
+            if given["amount"]:
+                given["amount"] = str(shop.read_typed(given["amount"], request.event.currency))
             done = shop.resolve_review(review.id, staff=request.user.get_username(), **given)
         except (shop.ActionNotPossible, shop.RefundNotPossible, TillgateError) as error:
             messages.error(request, _("Nothing was done: %(detail)s.") % {"detail": str(error).rstrip(".")})
@@ -117,7 +119,7 @@ class ReviewsView(EventPermissionRequiredMixin, TemplateView):  # type: ignore[m
         request: Any = self.request
         payment = shop.find_payment(PLUGIN, payment_id=review.payment_id) if review.payment_id else None
         left = payment.refundable_amount if payment else Decimal(0)
-        form = RefundForm(left, {"amount": amount})
+        form = RefundForm(Money(left, payment.currency if payment else request.event.currency), {"amount": amount})
         if not form.is_valid():
             errors = " ".join(str(error) for error in form.errors["amount"])
             messages.error(request, _("Nothing was done: %(detail)s.") % {"detail": errors.rstrip(".")})
