@@ -17,6 +17,7 @@ from tests.test_rows import bought, listening, started
 from tillgate.django import operations
 from tillgate.django.models import Refund
 from tillgate.django.operations.refunds import settle_by_staff, withdraw
+from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
 from tillgate_django_payments.provider import REFUND_REFUSED, REFUND_UNKNOWN, TillgateProvider
@@ -181,6 +182,32 @@ def test_an_unknown_outcome_raises_and_takes_nothing_off_until_a_person_has_sett
     with pytest.raises(PaymentError, match=r"more than the USD 7\.50"):
         payment.refund(Decimal("8.00"))
     settle_by_staff(Refund.objects.get().pk, done=True, staff="ann")
+    assert stands(payment) == ("confirmed", Decimal("7.50"))
+    agrees(world, payment, "5.00")
+
+
+@pytest.mark.parametrize(("outcome", "left"), [("succeeded", "7.50"), ("failed", "12.50")])
+def test_a_refund_that_the_service_accepts_and_finishes_later_is_taken_off_when_it_succeeds(world: World, outcome: str, left: str) -> None:
+    world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
+    world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
+    payment = bought(world)
+    payment.refund(Decimal("5.00"))
+    assert (payment.captured_amount, stands(payment)) == (Decimal("12.50"), ("confirmed", Decimal("12.50")))
+    with pytest.raises(PaymentError, match=r"more than the USD 7\.50"):
+        payment.refund(Decimal("8.00"))
+    world.sandbox.control.finish_refund(attempt_of(payment).reference, outcome)
+    world.a_day_passes()
+    assert stands(payment) == ("confirmed", Decimal(left))
+    assert world.reviews() == []
+
+
+def test_a_refund_of_the_services_portal_is_taken_off_once(world: World) -> None:
+    world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
+    payment = bought(world)
+    world.sandbox.control.refund(attempt_of(payment).reference, "5.00")
+    for _ in range(2):
+        world.time.advance(days=8)
+        world.run_worker()
     assert stands(payment) == ("confirmed", Decimal("7.50"))
     agrees(world, payment, "5.00")
 

@@ -21,6 +21,7 @@ from tillgate.django import operations
 from tillgate.django.models import NOTHING, Refund, Review
 from tillgate.django.operations.refunds import record_external_refund
 from tillgate.django.operations.values import refund_value
+from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.testing.world import World, together
 from tillgate_oscar import refunds
 from tillgate_oscar.refunds import changed, refund_event_type
@@ -161,6 +162,34 @@ def test_i6_a_refund_of_unknown_outcome_writes_nothing_and_blocks_its_money_and_
     assert "USD 8.00 was refunded after all" in bought.notes()[-1]
 
 
+@pytest.mark.parametrize(("outcome", "events"), [("succeeded", [(Decimal("8.00"), {"Tea": 2})]), ("failed", [])])
+def test_a_refund_that_the_service_finishes_later_blocks_its_lines_and_is_written_at_its_end(
+    bought: Bought, outcome: str, events: list[Any]
+) -> None:
+    world = bought.world
+    world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
+    world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
+    bought.ask(Decimal("8.00"), {bought.tea: 2})
+    assert (bought.events(), bought.order.sources.get().amount_refunded, world.reviews()) == ([], 0, [])
+    with pytest.raises(InvalidPaymentEvent, match="on its way"):
+        bought.ask(Decimal("8.00"), {bought.tea: 2})
+    world.sandbox.control.finish_refund(bought.payment.reference, outcome)
+    world.a_day_passes()
+    assert bought.events() == events
+    assert bought.order.sources.get().amount_refunded == sum(amount for amount, _ in events)
+
+
+def test_a_refund_of_the_services_portal_is_written_once(bought: Bought) -> None:
+    world = bought.world
+    world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
+    world.sandbox.control.refund(bought.payment.reference, "4.00")
+    for _ in range(2):
+        world.time.advance(days=8)
+        world.run_worker()
+    assert bought.events() == [(Decimal("4.00"), {})]
+    assert bought.order.sources.get().amount_refunded == Decimal("4.00")
+
+
 def test_a_refused_refund_is_noted_and_can_be_asked_for_again(bought: Bought) -> None:
     bought.world.sandbox.control.fault("refused", occasion="refund")
     bought.ask(Decimal("12.00"), {bought.tea: 3})
@@ -173,7 +202,7 @@ def test_a_refused_refund_is_noted_and_can_be_asked_for_again(bought: Bought) ->
 
 @pytest.mark.parametrize("amount", ["0.00", "-1.00", "0.001", "NaN", "Infinity", "1E+30", "32.01"])
 def test_an_amount_that_cannot_be_given_back_is_a_payment_error(bought: Bought, amount: str) -> None:
-    with pytest.raises(PaymentError, match=r"is not an amount of USD|is not above zero"):
+    with pytest.raises(PaymentError, match=r"is not an amount of USD|is not above zero|is more than the USD 32\.00"):
         bought.ask(Decimal(amount))
     assert not Refund.objects.exists()
 

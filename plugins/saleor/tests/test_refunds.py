@@ -16,6 +16,7 @@ from tests.double import DoubleTransaction, SaleorDouble
 from tests.storefront import RETURN_URL
 from tillgate.django import operations
 from tillgate.django.models import OutboxEvent, Payment, Refund, Review
+from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.shop import locked_order, settle_refund
 from tillgate.testing.crashes import Crash, Points
 from tillgate.testing.world import World, together
@@ -165,6 +166,22 @@ def test_a_refund_of_unknown_outcome_stays_pending_until_it_is_known(
     (event,) = [event for event in paid.events if event.psp_reference == said["pspReference"]]
     assert event.type == ("REFUND_SUCCESS" if was_done else "REFUND_FAILURE")
     assert event.message == ("Refunded." if was_done else "Not refunded."), "it is not known that the gateway refused it"
+
+
+@pytest.mark.parametrize(("outcome", "event"), [("succeeded", "REFUND_SUCCESS"), ("failed", "REFUND_FAILURE")])
+def test_a_refund_that_the_gateway_finishes_later_stays_pending_until_it_ends(
+    outcome: str, event: str, saleor: SaleorDouble, world: World, paid: DoubleTransaction
+) -> None:
+    world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
+    world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
+    status, said = saleor.request_refund(paid, Decimal("5.00"))
+    assert (status, set(said)) == (200, {"pspReference"}), "the answer that Saleor goes on waiting after"
+    assert told(world, paid) == 0
+    assert not world.reviews()
+    world.sandbox.control.finish_refund(Payment.objects.get().reference, outcome)
+    world.a_day_passes()
+    told(world, paid)
+    assert [one.type for one in paid.events if one.psp_reference == said["pspReference"]] == [event]
 
 
 def test_the_gateways_notification_settles_it_and_saleor_hears(saleor: SaleorDouble, world: World, paid: DoubleTransaction) -> None:

@@ -131,9 +131,9 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
     def refund(self, payment: Any, amount: Decimal | None = None) -> Decimal:
         """Refund part of a payment, or all that is left of it, and return how much.
 
-        Outside transactions, the refund has succeeded or is queued because the gateway is unreachable. Inside one it is queued, and sent on
-        commit. Raises `PaymentError` otherwise; its code says whether the refund failed or is unknown. The row shows the refund once it has
-        succeeded, and never before.
+        Outside transactions, the refund has succeeded, or the gateway accepted it and finishes it later, or it is queued because the
+        gateway is unreachable. Inside one it is queued, and sent on commit. Raises `PaymentError` otherwise; its code says whether the
+        refund failed or is unknown. The row shows the refund once it has succeeded, and never before.
         """
         key = str(payment.pk)
         row, ours = rows.find(key), rows.state_of(key)
