@@ -69,8 +69,9 @@ class PretixDriver(ShopDriver):
 
     # What the kit asks for ---------------------------------------------------------------------------------------------------------------
 
-    def use_account(self, base_url: str, merchant_no: str, token: str) -> None:
-        self.account = {"test_base_url": base_url, "test_merchant_no": merchant_no, "test_token": token}
+    def use_account(self, base_url: str, merchant_no: str, token: str, **options: str) -> None:
+        given = {"base_url": base_url, "merchant_no": merchant_no, "token": token, "dialect": "", "store_no": "", **options}
+        self.account = {f"test_{name}": value for name, value in given.items()}
         # pretix keeps settings in clear: a log of SQL shows what the owner saves. What is tried is what happens with it afterwards.
         was_logged, connection.force_debug_cursor = connection.force_debug_cursor, False
         try:

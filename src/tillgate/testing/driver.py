@@ -70,7 +70,7 @@ class ShopDriver(ABC):
         raise NotImplementedError("the driver does not place orders that are paid otherwise: implement it, or decline the scenario")
 
     def place_order_in(self, currency: str, total: Decimal) -> str:
-        """Place an order in another currency, such as "EUR", that waits to be paid, and return its key. Tillgate may not take its money."""
+        """Place an order in another currency, such as "EUR", that waits to be paid, and return its key. The account may not take it."""
         raise NotImplementedError("the driver does not place orders in another currency: implement it, or decline the scenario")
 
     def times_released(self, order_key: str) -> int | None:
@@ -81,5 +81,5 @@ class ShopDriver(ABC):
         """Return the event id of each remote event about an order, once per arrival, or None if the plugin delivers no remote events."""
         return None
 
-    def use_account(self, base_url: str, merchant_no: str, token: str) -> None:  # noqa: B027  # most have nothing to do
+    def use_account(self, base_url: str, merchant_no: str, token: str, **options: str) -> None:  # noqa: B027  # most have nothing to do
         """Point the shop's account at a gateway; only for a plugin that keeps accounts itself and implements `tillgate_account`."""

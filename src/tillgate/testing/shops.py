@@ -101,7 +101,8 @@ def configure(settings: Any, shop_sandbox: Sandbox, shop_driver: ShopDriver) -> 
             "QUERIES_PER_SECOND": 0,
             **changes,
         }
-        shop_driver.use_account(fields["BASE_URL"], fields["MERCHANT_NO"], fields["TOKEN"])
+        options = {name.lower(): str(fields[name]) for name in ("DIALECT", "STORE_NO") if name in fields}
+        shop_driver.use_account(fields["BASE_URL"], fields["MERCHANT_NO"], fields["TOKEN"], **options)
 
     change()
     return change

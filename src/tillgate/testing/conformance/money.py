@@ -6,9 +6,10 @@ from decimal import Decimal
 
 from django.db import transaction
 
-from tillgate import hooks
+from tillgate import InvalidRequest, hooks
 from tillgate.django import operations
 from tillgate.django.models import Payment
+from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.testing.conformance.judging import (
     at_gateway,
     at_payment_page,
@@ -109,6 +110,24 @@ class Money:
         """An answer that says paid in another currency, or in none, pays nothing and opens a review; the right one pays."""
         for fault in ("wrong_currency", "missing_currency", "wrong_settle_currency"):
             _disagrees(world, fault, "currency-mismatch")
+
+    def test_currency_without_decimals(self, world: World) -> None:
+        """With an account that takes it, an order in won is paid and refunded to the won, and a part of a won is refused."""
+        world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
+        order = world.shop.place_order_in("KRW", Decimal(12500))
+        payment = world.pay_page(order, "kakaopay")
+        asked = world.sandbox.service.find(payment.reference)
+        assert (asked.currency, asked.units) == ("KRW", 12500), f"the gateway was asked for {asked.units} {asked.currency}"
+        world.shopper_pays(payment)
+        world.gateway_notification(payment)
+        expect_paid_once(world, order)
+        assert operations.refund(payment.pk, "5000").status == "succeeded"
+        assert world.shop.refunded(order) == Decimal(5000), f"5,000 won were refunded, and the shop says {world.shop.refunded(order)}"
+        try:
+            operations.refund(payment.pk, "0.5")
+        except InvalidRequest:
+            return
+        raise AssertionError("half a won was refunded")
 
     def test_answer_about_another_payment(self, world: World) -> None:
         """An answer about another transaction or reference pays nothing and opens a review; the right one pays."""

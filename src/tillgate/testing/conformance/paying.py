@@ -166,7 +166,7 @@ class Paying:
         assert at_gateway(world, order) == []
 
     def test_order_in_another_currency(self, world: World) -> None:
-        """An order in another currency never leads to the payment page, which would take its total in dollars."""
+        """An order in another currency never leads to the payment page, which would take its total in the account's currency."""
         order = world.shop.place_order_in("EUR", Decimal("12.50"))
         for method in ("alipay", "paypal"):
             expect_no_payment_page(world, order, method)
