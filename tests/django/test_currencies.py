@@ -90,7 +90,9 @@ def test_the_shopper_reads_the_price_in_its_currency(world: World, currency: str
 
 
 @pytest.mark.parametrize("language", ["en", "de", "fr", "ja"])
-@pytest.mark.parametrize("money", [Money("1000", "JPY"), Money("1.234", "KWD"), Money("1234567.890", "KWD"), Money("12.50", "EUR")], ids=str)
+@pytest.mark.parametrize(
+    "money", [Money("1000", "JPY"), Money("1.234", "KWD"), Money("1234567.890", "KWD"), Money("12.50", "EUR")], ids=str
+)
 def test_an_amount_that_stands_in_an_input_is_read_as_itself(money: Money, language: str) -> None:
     with translation.override(language):
         assert read_typed(typed_text(money.amount, money.currency), money.currency) == money.amount

@@ -50,7 +50,9 @@ def test_a_refund_with_more_decimals_than_the_currency_has_is_refused(world: Wor
     agrees(world, payment, "0")
 
 
-@pytest.mark.parametrize(("total", "currency", "told"), [("12.50", "EUR", "“EUR”.* only JPY, KWD"), ("12.50", "JPY", "not an amount of JPY")])
+@pytest.mark.parametrize(
+    ("total", "currency", "told"), [("12.50", "EUR", "“EUR”.* only JPY, KWD"), ("12.50", "JPY", "not an amount of JPY")]
+)
 def test_a_row_that_the_account_cannot_take_has_no_way_to_pay(world: World, total: str, currency: str, told: str) -> None:
     world.takes("JPY", "KWD")
     with pytest.raises(PaymentError, match=told):
