@@ -395,8 +395,9 @@ def test_an_order_whose_currency_is_edited_while_somebody_pays_waits_for_a_perso
     world.notification(payment)
     assert (world.reviews(), Order.objects.get().status) == (["paid-not-payable"], "Pending payment")
     page = world.client.get(world.shop.pay_path(payment.order.key)).content.decode()
-    assert "None of our payment methods takes EUR " in page
-    assert "USD" not in page
+    assert "None of our payment methods takes EUR 12.50." in page
+    assert "USD 12.50 has arrived for this order already" in page
+    assert 'name="method"' not in page
 
 
 def test_an_order_in_a_status_of_the_shops_own_is_not_said_to_be_paid(world: World, payment: Payment) -> None:
