@@ -85,7 +85,7 @@ def test_a_payment_that_the_gateway_does_not_confirm_keeps_every_other_out(world
     text, code = imported(file, "--apply")
     assert code == 1
     assert f"line 3: reference '{OLD[1]}' cannot be imported" in text
-    assert f"line 4: reference '{OLD[2]}' cannot be imported: the gateway says that it is paid, but the amount is 12.50" in text
+    assert f"line 4: reference '{OLD[2]}' cannot be imported: the gateway says that it is paid, but the amount is USD 12.50" in text
     assert "line 5: reference 'NOSUCH' is not known to the gateway" in text
     assert not Payment.objects.exists()
     assert not Order.objects.exists()
