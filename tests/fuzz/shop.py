@@ -48,7 +48,7 @@ COUNTERS: Final = {
         "last_polled_at",
         "next_poll_at",
     },
-    "tillgate_refund": {"notifications"},
+    "tillgate_refund": {"notifications", "due_at"},
 }
 """What a notification may change by itself: how many came, and when the gateway is asked next."""
 
