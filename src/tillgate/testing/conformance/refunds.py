@@ -139,7 +139,7 @@ class Refunds:
         _expect_refunded(world, payment, "2.50")
 
     def test_refund_that_is_finished_later(self, world: World) -> None:
-        """A refund that the gateway accepts and finishes later blocks its amount, and takes effect once it succeeded; a failed one never."""
+        """A refund that the gateway accepts and finishes later blocks its amount, and takes effect once it succeeded, or never."""
         world.configure(_LISTING)
         world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
         payment = paid(world)
