@@ -20,7 +20,14 @@ from tillgate.django import clock, operations
 from tillgate.django.models import NOTHING, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import RefundNotPossible, accounts
 from tillgate.django.operations.locking import InsideTransaction, locked_order
-from tillgate.django.operations.refunds import record_external_refund, refundable, settle_by_notification, settle_by_staff, withdraw
+from tillgate.django.operations.refunds import (
+    poll_refund,
+    record_external_refund,
+    refundable,
+    settle_by_notification,
+    settle_by_staff,
+    withdraw,
+)
 from tillgate.django.operations.reviews import open_review
 from tillgate.hooks import RefundOutcome, ReportedRefund
 from tillgate.lifecycle import ReviewReason
@@ -718,11 +725,12 @@ def test_a_refund_that_cannot_be_sent_on_commit_is_for_the_worker(
     assert world.run_worker().refunds_sent == 1
 
 
-def test_i12_no_refund_is_sent_inside_a_transaction(world: World) -> None:
+def test_i12_no_refund_is_sent_or_queried_inside_a_transaction(world: World) -> None:
     refund = queued(world.paid_payment())
     actions: dict[str, Callable[[], object]] = {
         "refund": lambda: operations.refund(refund.payment_id, "1.00"),
         "send_refund": lambda: operations.send_refund(refund.pk),
+        "poll_refund": lambda: poll_refund(refund.pk),
     }
     for name, action in actions.items():
         with pytest.raises(InsideTransaction, match=rf"^{name} uses the network"), transaction.atomic():
