@@ -14,9 +14,12 @@ from pydantic_core import PydanticUndefined
 from tests.test_docs import blocks, read, rows, section
 from tillgate import ConfigurationError
 from tillgate.django import conf
+from tillgate.django.checks import check_settings
 from tillgate.django.conf import Settings, get_settings
+from tillgate.django.methods import choices_for
 from tillgate.django.models import Payment
 from tillgate.django.tasks import BEAT_SCHEDULE
+from tillgate.money import Money
 from tillgate.wire.methods import PaymentMethod
 
 PAGE = "docs/reference/settings.md"
@@ -53,6 +56,17 @@ def test_the_example_of_the_page_can_be_used(settings: Any, monkeypatch: pytest.
     settings.TILLGATE = names["TILLGATE"]
     assert get_settings().accounts["default"].base_url == "https://pay.example"
     assert get_settings().review_mail_to == ("owner@shop.example",)
+
+
+def test_the_account_of_the_guide_to_currencies_can_be_used(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_PAYMENT_TOKEN", "the-secret-token")
+    names: dict[str, Any] = {}
+    exec(blocks(read("docs/how-to/take-other-currencies.md"), "python")[0], names)
+    settings.TILLGATE = names["TILLGATE"]
+    account = get_settings().accounts["default"]
+    assert account.taken_currencies == ("PHP", "KRW", "USD")
+    assert [choice.code for choice in choices_for(account, Money("49", "KRW")) if not choice.problem] == ["gcash", "creditcard"]
+    assert [found.id for found in check_settings()] == []
 
 
 def test_a_key_that_does_not_exist_is_an_error(settings: Any) -> None:

@@ -2,13 +2,15 @@
 
 from django.db import models
 
+from tillgate.shop import MoneyField
+
 
 class ShopOrder(models.Model):
     """One order of the smallest shop."""
 
-    total = models.DecimalField(max_digits=12, decimal_places=2)
+    total = MoneyField()
     currency = models.CharField(max_length=3, default="USD")
     status = models.CharField(max_length=16, default="open")  # open, paid, cancelled
     times_paid = models.PositiveIntegerField(default=0)
     times_released = models.PositiveIntegerField(default=0)
-    refunded = models.DecimalField(max_digits=12, decimal_places=2, default=0)
+    refunded = MoneyField(default=0)

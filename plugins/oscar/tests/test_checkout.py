@@ -237,7 +237,7 @@ def test_an_owner_who_disabled_all_methods_gets_no_orders_without_a_way_to_pay(
     assert not Order.objects.exists()
 
 
-def test_an_order_that_is_not_in_dollars_is_told_so(world: World, shopper: Shopper, product: Make) -> None:
+def test_an_order_in_a_currency_that_the_account_does_not_take_is_told_so(world: World, shopper: Shopper, product: Make) -> None:
     tea = product()
     tea.stockrecords.update(price_currency="EUR")
     shopper.adds(tea)

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from tillgate.errors import InvalidRequest
 from tillgate.money import Money, decimals_of, format_money, read_localized
 
-__all__ = ["AmountField", "money_text", "read_typed"]
+__all__ = ["AmountField", "money_text", "read_typed", "typed_text"]
 
 
 def money_text(amount: Decimal, currency: str) -> str:
@@ -25,6 +25,11 @@ def money_text(amount: Decimal, currency: str) -> str:
 def read_typed(text: str, currency: str) -> Decimal:
     """Return the amount that a person has typed in the active language; raise `InvalidRequest` where it is none, or may mean two."""
     return read_localized(text, currency, _language())
+
+
+def typed_text(amount: Decimal, currency: str) -> str:
+    """Return an amount as a person would type it in the active language, for an input: `read_typed` reads the same amount from it."""
+    return money_text(amount, currency).replace(currency, "").strip()
 
 
 def _language() -> str:
@@ -47,9 +52,7 @@ class AmountField(forms.CharField):
 
     def prepare_value(self, value: Any) -> Any:
         """Return a stored amount as the reader would type it; what was typed stays as it is."""
-        if not isinstance(value, Decimal):
-            return value
-        return money_text(value, self.most.currency).replace(self.most.currency, "").strip()
+        return typed_text(value, self.most.currency) if isinstance(value, Decimal) else value
 
     def clean(self, value: Any) -> Decimal | None:
         """Return the amount, or raise `ValidationError`."""
@@ -60,7 +63,7 @@ class AmountField(forms.CharField):
         try:
             amount = read_typed(text, currency)
         except InvalidRequest:
-            example = money_text(Decimal(1234).scaleb(-decimals_of(currency)), currency).replace(currency, "").strip()
+            example = typed_text(Decimal(1234).scaleb(-decimals_of(currency)), currency)
             raise ValidationError(self.error_messages["invalid"], "invalid", {"currency": currency, "example": example}) from None
         if amount > self.most.amount:
             raise ValidationError(self.error_messages["too_much"], "too_much", {"most": money_text(self.most.amount, currency)})

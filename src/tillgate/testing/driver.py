@@ -19,7 +19,7 @@ class ShopDriver(ABC):
 
     @abstractmethod
     def place_order(self, total: Decimal) -> str:
-        """Place an order of a total in dollars that waits to be paid with Tillgate, and return its key.
+        """Place an order of a total in USD that waits to be paid with Tillgate, and return its key.
 
         The method makes every object that the order needs, since tests empty the tables.
         """
@@ -34,7 +34,7 @@ class ShopDriver(ABC):
 
     @abstractmethod
     def refunded(self, order_key: str) -> Decimal:
-        """Return the amount in dollars that the shop regards as refunded, 0 for none. Add up its books rather than read one flag."""
+        """Return the amount that the shop regards as refunded, 0 for none. Add up its books rather than read one flag."""
 
     @abstractmethod
     def is_payable(self, order_key: str) -> bool:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from html import unescape
@@ -24,8 +25,10 @@ from tillgate import hooks
 from tillgate.django import operations
 from tillgate.django.models import Payment, Review
 from tillgate.django.operations.worker import WorkDone
-from tillgate.sandbox import NotificationAttempt, Sandbox
+from tillgate.sandbox import PUBLISHED_STORE_NO, NotificationAttempt, Sandbox
 from tillgate.testing.driver import ShopDriver
+from tillgate.wire.dialects import V3
+from tillgate.wire.methods import Method, PaymentMethod
 
 __all__ = ["ShopIsDown", "Time", "World", "together"]
 
@@ -174,6 +177,13 @@ class World:
         parts = urlsplit(attempt.url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         return self.client.generic(attempt.method, path, attempt.body, content_type=attempt.content_type or _FORM)
+
+    def takes(self, *currencies: str, **settings: Any) -> None:
+        """Let the gateway and the shop's accounts take other currencies, with every payment method; `settings` change TILLGATE."""
+        methods = tuple(Method(code=method) for method in PaymentMethod)
+        dialect = replace(V3, name="of the test", currencies=currencies, settle_currencies=currencies, methods=methods)
+        self.sandbox.control.set_options({"currencies": list(currencies)})
+        self.configure({"DIALECT": dialect, "STORE_NO": PUBLISHED_STORE_NO}, **settings)
 
     def queries(self) -> int:
         """Return how many queries the gateway has received."""

@@ -51,13 +51,6 @@ _LATELY: Final = timedelta(seconds=15)
 _ABOUT_A_PAID_ONE: Final = ("second-payment", "paid-not-payable", "underpaid")
 
 
-def _cents(amount: Decimal) -> int:
-    cents = amount * 100
-    if cents != int(cents):
-        raise Violated(f"{amount} is no whole number of cents")
-    return int(cents)
-
-
 def _must(holds: object, invariant: str, what: str) -> None:
     if not holds:
         raise Violated(f"{invariant}: {what}")
@@ -113,7 +106,8 @@ class Prepared:
 class Judge:
     """What must hold after every step, and what must come about in the end."""
 
-    def __init__(self, shop: ShopDriver, service: Service, network: Network) -> None:
+    def __init__(self, shop: ShopDriver, service: Service, network: Network, unit: Decimal) -> None:
+        self._unit = unit
         self._shop, self._service, self._network = shop, service, network
         self._seen = 0
         self._statuses: dict[int, str] = {}
@@ -164,6 +158,12 @@ class Judge:
         _must(all(count == 1 for count in self._network.creations.values()), "I8", "a reference was sent in two creations")
 
     # What is heard ------------------------------------------------------------------------------------------------------------------------
+
+    def _units(self, amount: Decimal) -> int:
+        units = amount / self._unit
+        if units != int(units):
+            raise Violated(f"{amount} is no whole number of the smallest unit")
+        return int(units)
 
     def hear_of_price(self, order_key: str, total: Decimal, *, is_settled: bool = True) -> None:
         """Take note of what an order costs by now; while it is being changed, that it may cost the one or the other."""
@@ -293,13 +293,13 @@ class Judge:
             _must(there, "I1", f"payment {name} is paid, and the gateway does not know it")
             assert there
             _must(there.status in ("paid", "reversed"), "I1", f"payment {name} is paid, and at the gateway it is {there.status}")
-            _must(there.units == _cents(payment.amount), "I1", f"payment {name} is paid with another amount")
+            _must(there.units == self._units(payment.amount), "I1", f"payment {name} is paid with another amount")
         if payment.status != before:
             events = TimelineEntry.objects.filter(payment=payment.pk, event__startswith="payment.").values_list("event", flat=True)
             is_told = payment.status in {STATUS_OF_EVENT.get(event) for event in events}
             _must(is_told, "I10", f"payment {name} became {payment.status} without a line in its timeline")
-        taken = sum(_cents(refund.amount) for refund in refunds if refund.status in _TAKEN)
-        _must(taken <= _cents(payment.amount), "I5", f"refunds of {name} add up to more than was paid")
+        taken = sum(self._units(refund.amount) for refund in refunds if refund.status in _TAKEN)
+        _must(taken <= self._units(payment.amount), "I5", f"refunds of {name} add up to more than was paid")
         for refund in refunds:
             self._refund(refund, name)
 
@@ -386,7 +386,7 @@ class Judge:
         for payment in Payment.objects.filter(status="paid").order_by("pk"):
             there = self._there(payment)
             assert there
-            ours = sum((_cents(refund.amount) for refund in payment.refunds.filter(status="succeeded")), 0)
+            ours = sum((self._units(refund.amount) for refund in payment.refunds.filter(status="succeeded")), 0)
             unseen = 0
             if (
                 self._service.word(there) == self._service.options.word_paid
@@ -394,7 +394,7 @@ class Judge:
                 self._contradicted(payment)
                 keys = set(payment.refunds.exclude(status="failed").values_list("notification_key", flat=True))
                 elsewhere = sum(one.units for one in there.refunds if key_of(one.ipn_url) not in keys)
-                entered = sum((_cents(refund.amount) for refund in payment.refunds.filter(external=True)), 0)
+                entered = sum((self._units(refund.amount) for refund in payment.refunds.filter(external=True)), 0)
                 unseen = max(elsewhere - entered, 0)
                 proven = sum(one.units for one in there.refunds if key_of(one.ipn_url) in self._proven - keys)
                 what = f"by the gateway's word {proven} cents of {payment.reference} went out and were refused here, {entered} are entered"

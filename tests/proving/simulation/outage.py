@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Final
 
 from tests.proving.simulation.faults import KINDS, Faults
@@ -102,7 +101,7 @@ class _Outage(SimulatedWorld):
         scheduler = self.scheduler
         assert scheduler.actor
         chance = scheduler.actor.chance
-        key = self.place_order(Decimal(chance.randint(1, 90_000)) / 100, story)
+        key = self.place_order(self.price(chance), story)
         scheduler.pause(chance.uniform(0, begins - scheduler.seconds - 60))
         payment = self.people.start(key, "paypal", chance.choice(self.accounts))
         assert payment

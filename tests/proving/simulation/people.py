@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal
 from functools import partial
 from http import HTTPStatus
 from random import Random
@@ -132,7 +132,7 @@ class People:
     def shopper(self, story: str) -> None:
         """Place an order, try to pay it, now and then in a confused way, and perhaps come back."""
         world, chance = self._world, self._chance()
-        total = Decimal(chance.randint(1, 90_000)) / 100
+        total = world.price(chance)
         key = world.place_order(total, story)
         if chance.random() < 0.3:
             self.process("expect", lambda: operations.open_order(world.shop.plugin, key))
@@ -195,7 +195,12 @@ class People:
             "reference", "merchant_no", "amount"
         ):
             there = world.service.known(merchant_no, reference)
-            if there and there.status == "paid" and there.units == amount * 100 and (there.decided_at or 0) < world.scheduler.seconds - 15:
+            if (
+                there
+                and there.status == "paid"
+                and there.units == amount / world.unit
+                and (there.decided_at or 0) < world.scheduler.seconds - 15
+            ):
                 return str(reference)
         return ""
 
@@ -218,7 +223,7 @@ class People:
             world.scheduler.pause(chance.uniform(0, 3 * _DAY))
         if chance.random() < world.faults.rates["amounts"] and not world.faults.is_calm:
             there.units += chance.choice((-7, 700)) if there.units > 7 else 7  # no fault's wrong amount, which would make it right again
-            there.amount = f"{Decimal(there.units) / 100:.2f}"
+            there.amount = str(there.units * world.unit)
             world.faults.note("pays_another_amount")
         world.plan(reference, "callback", *_RETURN_FAULTS)
         world.plan(reference, "notification", *NOTIFICATION_FAULTS)
@@ -242,7 +247,7 @@ class People:
 
     def editor(self, key: str) -> None:
         """Change what an order costs."""
-        world, total = self._world, Decimal(self._chance().randint(1, 90_000)) / 100
+        world, total = self._world, self._world.price(self._chance())
         world.judge.hear_of_price(key, total, is_settled=False)
         world.shop.edit_total(key, total)
         world.judge.hear_of_price(key, total)
@@ -268,8 +273,8 @@ class People:
             payment = Payment.objects.filter(order__key=key, status="paid").order_by("-pk").first()
             if payment is None:
                 return
-            amount = chance.choice((payment.amount, payment.amount, Decimal(chance.randint(1, 90_000)) / 100, payment.amount / 2))
-            amount = max(Decimal("0.01"), amount.quantize(Decimal("0.01")))
+            amount = chance.choice((payment.amount, payment.amount, self._world.price(chance), payment.amount / 2))
+            amount = max(self._world.unit, amount.quantize(self._world.unit, ROUND_DOWN))
             action = chance.choice((operations.refund, self._queued))
             self.process(f"refund {amount}", lambda: action(payment.pk, amount, staff="clerk"))  # noqa: B023  # done before the next turn
             self._world.scheduler.pause(chance.uniform(0, 600))

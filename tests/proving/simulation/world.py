@@ -24,9 +24,11 @@ from tests.proving.simulation.network import Network, Violated
 from tests.proving.simulation.people import People
 from tests.proving.simulation.scheduler import Actor, Scheduler
 from tests.proving.simulation.stand_ins import in_place
+from tillgate import money
 from tillgate.django import models, operations
 from tillgate.django.conf import get_settings
 from tillgate.django.operations.audit import audit
+from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.sandbox.faults import Planned
 from tillgate.sandbox.notifications import NotificationAttempt
 from tillgate.sandbox.options import Options
@@ -43,6 +45,7 @@ _EVERYTHING_EVERY: Final = 30
 """After so many steps for each order the whole books are judged."""
 _FEWEST: Final = 100
 """Of fewer orders they are not judged more often than of so many."""
+_METHODS: Final = ("alipay", "wechatpay", "paypal", "creditcard")
 _SECONDS_PER_ORDER: Final = (0.3, 1.0, 3.0, 12.0)
 """How dense the orders come: each world has its own."""
 _PACES: Final = (10.0, 60.0, 300.0)
@@ -82,6 +85,9 @@ class SimulatedWorld:
         self.shop, self.public_url = shop, _PUBLIC_URL
         self.accounts = ("default", "default", "second")
         self.scheduler, self.faults, seed = scheduler, faults, scheduler.seed
+        self.currency = "USD" if seed % 2 else "KRW"
+        """Odd seeds pay in dollars by version 1, even seeds in won by version 3: a currency without decimals, and refunds with names."""
+        self.unit = Decimal(1).scaleb(-money.decimals_of(self.currency))
         self._tokens = {"200001": f"{seed:032x}", "200002": f"{seed + 1:032x}"}
         late = Random(f"{seed}:late").choice(_LATE_SECONDS)  # repeatable on purpose
         options = Options(
@@ -94,7 +100,7 @@ class SimulatedWorld:
         )
         self.service = Service(options, clock=lambda: self.scheduler.seconds)
         self.network = Network(self.service, self.scheduler, self.faults, get_settings().notification_throttle_seconds)
-        self.judge = Judge(shop, self.service, self.network)
+        self.judge = Judge(shop, self.service, self.network, self.unit)
         self.people = People(self)
         chance = Random(f"{seed}:world")  # repeatable on purpose
         self.limiter, self._seconds_per_order = chance.choice(_PACES), chance.choice(_SECONDS_PER_ORDER)
@@ -120,11 +126,15 @@ class SimulatedWorld:
 
     def place_order(self, total: Decimal, story: str) -> str:
         """Place an order; nothing happens to the shop's own part of it."""
-        key = self.shop.place_order(total)
+        key = self.shop.place_order_in(self.currency, total)
         self.orders[key] = story
         self.judge.hear_of_price(key, total)
         self.scheduler.tell(f"order {key} costs {total}")
         return key
+
+    def price(self, chance: Random) -> Decimal:
+        """Return a price of up to 90,000 of the smallest unit."""
+        return chance.randint(1, 90_000) * self.unit
 
     def plan(self, reference: str, occasion: str, *names: str) -> None:
         """Let a fault of the gateway strike at its next occasion, now and then."""
@@ -293,7 +303,13 @@ class SimulatedWorld:
     def configure(self) -> None:
         """Let the shop have the accounts as they are by now."""
         accounts = {
-            alias: {"BASE_URL": "https://gateway.example", "MERCHANT_NO": merchant_no, "TOKEN": self._tokens[merchant_no], "SANDBOX": True}
+            alias: {
+                "BASE_URL": "https://gateway.example",
+                "MERCHANT_NO": merchant_no,
+                "TOKEN": self._tokens[merchant_no],
+                "SANDBOX": True,
+                **({} if self.currency == "USD" else {"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO, "METHODS": _METHODS}),
+            }
             for alias, merchant_no in (("default", "200001"), ("second", "200002"))
         }
         given = {**settings.TILLGATE, "ACCOUNTS": accounts, "PUBLIC_URL": _PUBLIC_URL, "POLL_CONNECTIONS": 1, "QUERIES_PER_SECOND": 0}

@@ -60,10 +60,10 @@ class TillgateProvider(BasicProvider):  # type: ignore[misc]  # the library has 
             detail = _("it was cancelled")  # although the shop set it to waiting again
         if detail is not None:
             raise PaymentError(_("Payment %(key)s cannot be paid: %(detail)s.") % {"key": key, "detail": detail})
-        ours_currencies = shop.find_account("default").taken_currencies
-        if described.currency not in ours_currencies:
+        taken = shop.find_account("default").taken_currencies
+        if described.currency not in taken:
             told = _("currency: “%(given)s” cannot be paid, only %(ours)s can. Offer another way to pay, or sell in %(ours)s.")
-            raise PaymentError(told % {"given": described.currency, "ours": ", ".join(ours_currencies)})
+            raise PaymentError(told % {"given": described.currency, "ours": ", ".join(taken)})
         try:
             money.amount(described.amount, described.currency, "total")
         except InvalidRequest as error:

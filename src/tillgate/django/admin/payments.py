@@ -20,7 +20,7 @@ from django.utils.translation import gettext_lazy as _
 from tillgate import money
 from tillgate.django import clock, operations
 from tillgate.django.admin.base import ReadOnlyAdmin, ValueFilter, need
-from tillgate.django.amounts import money_text, read_typed
+from tillgate.django.amounts import money_text, read_typed, typed_text
 from tillgate.django.forms import RefundForm
 from tillgate.django.methods import label_of
 from tillgate.django.models import NOTHING, Order, Payment, Review
@@ -40,7 +40,7 @@ from tillgate.django.staff.showing import (
 )
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import PaymentStatus, RefundStatus, ReviewReason
-from tillgate.money import Money, amount_text
+from tillgate.money import Money
 
 _MOST_ORDERS_OF_A_KEY = 100
 
@@ -195,12 +195,10 @@ class PaymentAdmin(ReadOnlyAdmin[Payment]):
         if review and review.resolved_at:
             return HttpResponseRedirect(self.page_url(review))  # it names the actor of the earlier change
         at_most = Money(left, payment.currency)
-        given = {"amount": request.GET.get("amount", amount_text(left, payment.currency)), "reason": request.GET.get("reason", "")}
+        given = {"amount": request.GET.get("amount", typed_text(left, payment.currency)), "reason": request.GET.get("reason", "")}
         form = RefundForm(at_most, given)
         if review and review.reason == ReviewReason.OVERPAID and "amount" not in request.GET:
-            form = RefundForm(
-                at_most
-            )  # the order stays paid: a full refund would be too much, and the review's message names the difference
+            form = RefundForm(at_most)  # the order stays paid: a full refund would be too much, and the message names the difference
         if review:
             del form.fields["reason"]  # the review is the reason
         newest = payment.refunds.order_by("-id").first()

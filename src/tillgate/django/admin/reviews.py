@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from tillgate import money
 from tillgate.django import operations
 from tillgate.django.admin.base import ReadOnlyAdmin, ValueFilter, need
-from tillgate.django.amounts import read_typed
+from tillgate.django.amounts import read_typed, typed_text
 from tillgate.django.models import Refund, Review, TimelineEntry
 from tillgate.django.operations import ReviewAction
 from tillgate.django.review_text import shown_amount
@@ -28,7 +28,6 @@ from tillgate.django.staff.masking import Mask
 from tillgate.django.staff.showing import MAY_REFUND, MAY_RESOLVE, row_id, staff_of, timeline_of
 from tillgate.errors import TillgateError
 from tillgate.lifecycle import RefundStatus
-from tillgate.money import amount_text
 
 _ABOUT_REFUNDS = (ReviewAction.REFUND, ReviewAction.RECORD_EXTERNAL_REFUND)
 """The actions that need the permission to refund as well."""
@@ -57,7 +56,7 @@ class _Card:
     order_url: str
     seen: int
     made: str
-    """The amount of the review's refund, which the gateway may have made, or nothing."""
+    """The amount of the review's refund, which the gateway may have made, or nothing, as staff would type it."""
     reported_amount: str
     """The amount that the gateway reports, with its currency, or nothing."""
     refunded_amount: Decimal
@@ -194,7 +193,7 @@ class ReviewAdmin(ReadOnlyAdmin[Review]):
             payment_url=self.page_url(row.payment) if row.payment and sees_payment else "",
             order_url=self.page_url(row.order) if row.order and sees_order else "",
             seen=refunds[-1].pk if refunds else 0,
-            made=amount_text(row.refund.amount, row.payment.currency) if row.refund and row.payment else "",
+            made=typed_text(row.refund.amount, row.payment.currency) if row.refund and row.payment else "",
             reported_amount=shown_amount(row.facts.get("found"), row.facts),
             refunded_amount=money.total(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED),
             waiting=operations.to_withdraw(row, refunds),

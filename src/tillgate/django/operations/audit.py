@@ -53,7 +53,7 @@ _NAMED: Final = 5
 
 @dataclass
 class Audited:
-    """How far an audit is: `payments` of `total` were reached, `compared` with an answer; amounts are in dollars."""
+    """How far an audit is: `payments` of `total` were reached, `compared` with an answer; amounts are by currency."""
 
     total: int = 0
     payments: int = 0

@@ -89,7 +89,7 @@ class RefundNotPossible(Exception):
 
 
 def refundable(payment: Payment) -> Decimal:
-    """Return how much of a payment can still be refunded, in dollars."""
+    """Return how much of a payment can still be refunded."""
     return _left(payment, payment.refunds.all()) if payment.status == PaymentStatus.PAID else NOTHING
 
 
