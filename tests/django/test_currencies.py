@@ -30,7 +30,7 @@ def boss(admin_client: Client) -> Client:
 
 
 def text_of(page: Any) -> str:
-    return page.content.decode().replace("\xa0", " ")
+    return str(page.content.decode().replace("\xa0", " "))
 
 
 def inputs_of(page: str) -> dict[str, str]:
@@ -146,7 +146,7 @@ def test_a_form_takes_amounts_of_its_currency_in_the_readers_language(currency: 
 
 def test_only_methods_that_take_the_price_are_offered(world: World) -> None:
     world.takes("JPY", "EUR")
-    offers = [Method(code="alipay", currencies=("EUR",)), Method(code="paypal"), Method(code="dana", minimums=(("JPY", Decimal(2000)),))]  # type: ignore[arg-type]  # a pair
+    offers = [Method(code="alipay", currencies=("EUR",)), Method(code="paypal"), Method(code="dana", minimums=(("JPY", Decimal(2000)),))]
     world.configure({"DIALECT": "v3", "STORE_NO": "300014", "CURRENCIES": ["KRW"], "METHODS": offers})
     order = world.shop.place_order_in("KRW", Decimal(1000))
     page = text_of(world.client.get(world.shop.pay_path(order)))
