@@ -1314,6 +1314,24 @@ def test_a_list_of_refunds_settles_ours_and_shows_those_of_the_portal_once(world
     assert world.reviews() == []
 
 
+def test_i6_a_queued_refund_that_the_gateway_lists_by_its_name_is_booked_and_never_sent(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.paid_payment()
+    with monkeypatch.context() as patched:
+        answering(patched, failing(NotSent("refund", "x", "refused")))
+        refund = operations.refund(payment.pk, "2.50")
+    assert refund.status == "queued"
+    monkeypatch.setattr(hooks, "refund", lambda *_: pytest.fail("it was sent again"))
+    listing(monkeypatch, ReportedRefund(amount=Decimal("2.50"), refund_no="88", refund_id=refund.refund_id))
+    world.time.advance(seconds=10)
+    operations.reconcile(Payment.objects.select_related("order").get(pk=payment.pk), "worker")
+    refund.refresh_from_db()
+    assert (refund.status, refund.refund_no, Refund.objects.count()) == ("succeeded", "88", 1)
+    world.run_worker()
+    assert world.shop.refunded(payment.order.key) == Decimal("2.50")
+
+
 def test_i5_refunds_of_the_portal_that_exceed_the_payment_are_for_staff(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = world.paid_payment()
     operations.refund(payment.pk, "10.00")
