@@ -27,7 +27,8 @@ class SmallestShopDriver(ShopDriver):
         return self._order(order_key).times_paid
 
     def refunded(self, order_key: str) -> Decimal:
-        return Decimal(self._order(order_key).refunded)
+        refunded: Decimal = self._order(order_key).refunded
+        return refunded
 
     def is_payable(self, order_key: str) -> bool:
         return self._order(order_key).status == "open"

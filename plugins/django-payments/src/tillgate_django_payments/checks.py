@@ -77,6 +77,5 @@ def _check_variant(name: str, options: dict[str, Any]) -> shop.Found:
         return  # Tillgate's own checks report it
     if method and method not in offered:
         message = f"PAYMENT_VARIANTS[{name!r}]: {method} is not among TILLGATE['PAYMENT_METHODS'], so its shoppers must choose another."
-        yield _warning(
-            2, message, f"Add {method!r} to TILLGATE['PAYMENT_METHODS'] and to the METHODS of the account, or remove the variant."
-        )
+        hint = f"Add {method!r} to TILLGATE['PAYMENT_METHODS'] and to the METHODS of the account, or remove the variant."
+        yield _warning(2, message, hint)
