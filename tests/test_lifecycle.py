@@ -623,6 +623,7 @@ def reported_refund(amount: str, refund_no: str | None = None, refund_id: str | 
         ([known_refund(1, "1.00"), known_refund(2, "1.00", refund_no="77")], [reported_refund("1.00", "77")], [2], 0),
         ([known_refund(1, "1.00")], [reported_refund("1.00", refund_id="SHOP-2")], [], 1),  # another system's refund of the same amount
         ([known_refund(1, "1.00", "queued")], [reported_refund("1.00")], [], 1),  # it has not left yet
+        ([known_refund(1, "1.00", "queued")], [reported_refund("1.00", refund_id="R-1")], [1], 0),  # it has left after all
         ([known_refund(1, "1.00", "failed")], [reported_refund("1.00")], [], 1),
         ([known_refund(1, "1.00", "failed")], [reported_refund("1.00", refund_id="R-1")], [1], 0),
         ([known_refund(1, "1.00", "succeeded", external=True)], [reported_refund("1.00", refund_id="SHOP-2")], [1], 0),
@@ -639,6 +640,8 @@ def test_an_unsettled_refund_is_asked_about_often_at_first_and_then_twice_a_day(
     moment, pauses = NOW, []
     for _ in range(8):
         due = next_refund_poll(NOW, moment)
+        assert due is not None
         pauses.append((due - moment) / timedelta(minutes=1))
         moment = due
     assert pauses == [1, 4, 25, 30, 120, 180, 720, 720]
+    assert next_refund_poll(NOW, NOW + timedelta(days=90)) is None

@@ -66,6 +66,7 @@ def seed(count: int, status: str = "pending", letter: str = "B") -> dict[str, st
                 method="alipay",
                 terminal="ONLINE",
                 amount="12.50",
+                currency="USD",
                 status=status,
                 transaction_no=server.transaction_no(reference),
                 payment_url=f"https://pay.example/cashier/{number}",

@@ -66,10 +66,16 @@ REFUND_LATE_AFTER: Final = timedelta(days=7)
 
 _POLLS: Final = tuple(timedelta(minutes=after) for after in (1, 5, 30, 60, 180, 360))
 _POLL: Final = timedelta(hours=12)
+_LAST_POLL: Final = timedelta(days=90)
 
 
-def next_refund_poll(since: datetime, now: datetime) -> datetime:
-    """Return when the gateway is asked next about a refund that is pending or unknown since a moment: often at first, then twice a day."""
+def next_refund_poll(since: datetime, now: datetime) -> datetime | None:
+    """Return when the gateway is asked next about a refund that is pending or unknown since a moment: often at first, then twice a day.
+
+    None after 90 days, when gateways refund nothing any more.
+    """
+    if now - since >= _LAST_POLL:
+        return None
     return next((moment for after in _POLLS if (moment := since + after) > now), now + _POLL)
 
 
@@ -90,10 +96,10 @@ def match_refunds(
 ) -> tuple[list[tuple[KnownRefund, ReportedRefund]], list[ReportedRefund]]:
     """Find Tillgate's refunds in the gateway's list, and return the pairs and the reported refunds that were made elsewhere.
 
-    A refund is found by the gateway's number, then by its id, and at last by its amount: an answer may name neither. A refund that never
-    left is not looked for.
+    A refund is found by the gateway's number, then by its id, and at last by its amount: an answer may name neither. A queued refund, which
+    is believed not to have left, is found by its names alone.
     """
-    left, rest = [one for one in known if one.status is not RefundStatus.QUEUED], list(reported)
+    left, rest = list(known), list(reported)
     pairs = []
     for is_same in (_same_number, _same_id, _same_amount):
         for there in tuple(rest):
@@ -115,7 +121,7 @@ def _same_id(here: KnownRefund, there: ReportedRefund) -> bool:
 
 def _same_amount(here: KnownRefund, there: ReportedRefund) -> bool:
     is_unnamed = here.refund_no is None and (there.refund_id is None or here.external)
-    return is_unnamed and here.amount == there.amount and here.status is not RefundStatus.FAILED
+    return is_unnamed and here.amount == there.amount and here.status not in (RefundStatus.FAILED, RefundStatus.QUEUED)
 
 
 def move_refund(old: RefundStatus, new: RefundStatus) -> RefundStatus:

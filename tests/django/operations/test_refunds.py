@@ -20,7 +20,14 @@ from tillgate.django import clock, operations
 from tillgate.django.models import NOTHING, Order, OutboxEvent, Payment, Refund, Review, TimelineEntry
 from tillgate.django.operations import RefundNotPossible, accounts
 from tillgate.django.operations.locking import InsideTransaction, locked_order
-from tillgate.django.operations.refunds import record_external_refund, refundable, settle_by_notification, settle_by_staff, withdraw
+from tillgate.django.operations.refunds import (
+    poll_refund,
+    record_external_refund,
+    refundable,
+    settle_by_notification,
+    settle_by_staff,
+    withdraw,
+)
 from tillgate.django.operations.reviews import open_review
 from tillgate.hooks import RefundOutcome, ReportedRefund
 from tillgate.lifecycle import ReviewReason
@@ -718,11 +725,12 @@ def test_a_refund_that_cannot_be_sent_on_commit_is_for_the_worker(
     assert world.run_worker().refunds_sent == 1
 
 
-def test_i12_no_refund_is_sent_inside_a_transaction(world: World) -> None:
+def test_i12_no_refund_is_sent_or_queried_inside_a_transaction(world: World) -> None:
     refund = queued(world.paid_payment())
     actions: dict[str, Callable[[], object]] = {
         "refund": lambda: operations.refund(refund.payment_id, "1.00"),
         "send_refund": lambda: operations.send_refund(refund.pk),
+        "poll_refund": lambda: poll_refund(refund.pk),
     }
     for name, action in actions.items():
         with pytest.raises(InsideTransaction, match=rf"^{name} uses the network"), transaction.atomic():
@@ -1304,6 +1312,24 @@ def test_a_list_of_refunds_settles_ours_and_shows_those_of_the_portal_once(world
     assert refundable(refund.payment) == Decimal("6.00")
     assert [event.data["status"] for event in OutboxEvent.objects.filter(kind="refund-changed")] == ["succeeded", "succeeded"]
     assert world.reviews() == []
+
+
+def test_i6_a_queued_refund_that_the_gateway_lists_by_its_name_is_booked_and_never_sent(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payment = world.paid_payment()
+    with monkeypatch.context() as patched:
+        answering(patched, failing(NotSent("refund", "x", "refused")))
+        refund = operations.refund(payment.pk, "2.50")
+    assert refund.status == "queued"
+    monkeypatch.setattr(hooks, "refund", lambda *_: pytest.fail("it was sent again"))
+    listing(monkeypatch, ReportedRefund(amount=Decimal("2.50"), refund_no="88", refund_id=refund.refund_id))
+    world.time.advance(seconds=10)
+    operations.reconcile(Payment.objects.select_related("order").get(pk=payment.pk), "worker")
+    refund.refresh_from_db()
+    assert (refund.status, refund.refund_no, Refund.objects.count()) == ("succeeded", "88", 1)
+    world.run_worker()
+    assert world.shop.refunded(payment.order.key) == Decimal("2.50")
 
 
 def test_i5_refunds_of_the_portal_that_exceed_the_payment_are_for_staff(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from tests.django.proofs.worker import Worker, workers
 from tillgate import hooks
 from tillgate.django import operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Refund
+from tillgate.sandbox import PUBLISHED_STORE_NO
 
 MOST_POINTS = 80
 
@@ -171,6 +172,33 @@ def test_i5_i6_a_refund_that_dies_anywhere_gives_no_money_twice_and_none_unseen(
         assert_paid(world, payment.order.key)
 
     walk("refund", prepare, check)
+
+
+@pytest.fixture
+def version_3(world: World) -> None:
+    """Let the gateway finish refunds later, and list them; the killed process has the same settings."""
+    world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
+    world.sandbox.control.set_options({"refund_outcome": "pending"})
+
+
+def test_i3_i5_a_worker_that_dies_while_it_ends_a_pending_refund_ends_it_once(
+    world: World, version_3: None, walk: Callable[..., None]
+) -> None:
+    def prepare() -> tuple[Payment, dict[str, Any]]:
+        payment = world.paid_payment("12.50")
+        assert operations.refund(payment.pk, "5.00").status == "pending"
+        world.sandbox.control.finish_refund(payment.reference)
+        world.time.advance(minutes=2)
+        return payment, {}
+
+    def check(payment: Payment) -> None:
+        refund = Refund.objects.get(payment=payment)
+        assert (refund.status, world.shop.refunded(payment.order.key)) == ("succeeded", Decimal("5.00"))
+        assert OutboxEvent.objects.filter(refund=refund).count() == 1
+        assert len(world.sandbox.service.find(payment.reference).refunds) == 1
+        assert_paid(world, payment.order.key)
+
+    walk("run_worker", prepare, check)
 
 
 def test_i3_an_outbox_event_that_dies_anywhere_takes_effect_once_here_and_at_least_once_over_the_network(

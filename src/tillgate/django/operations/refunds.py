@@ -276,10 +276,10 @@ def poll_refund(refund_id: int, actor: str = "worker") -> Refund:
     if found is not None and RefundStatus(found.outcome.value) != refund.status:
         status = RefundStatus(found.outcome.value)
         return _settle(refund, status, found.ret_msg, actor, only_from=UNSETTLED_REFUND_STATUSES, refund_no=found.refund_no)
-    return _ask_again_later(refund)
+    return _ask_again_later(refund, found.refund_no if found else None)
 
 
-def _ask_again_later(polled: Refund) -> Refund:
+def _ask_again_later(polled: Refund, refund_no: str | None) -> Refund:
     """Set the next query of a refund that is as it was, and open a review if it is late."""
     with locked_order(polled.payment.order_id) as order:
         refund = Refund.objects.select_related("payment").get(pk=polled.pk)
@@ -287,8 +287,8 @@ def _ask_again_later(polled: Refund) -> Refund:
         if refund.status != polled.status:
             return refund
         now = clock.now()
-        refund.due_at = next_refund_poll(refund.status_since, now)
-        refund.save(update_fields=["due_at"])
+        refund.due_at, refund.refund_no = next_refund_poll(refund.status_since, now), refund.refund_no or refund_no
+        refund.save(update_fields=["due_at", "refund_no"])
         if refund.status == RefundStatus.PENDING and now - refund.status_since >= REFUND_LATE_AFTER:
             _raise(ReviewReason.REFUND_LATE, {"answer": refund.answer, "days": REFUND_LATE_AFTER.days}, "worker", order, refund)
     return refund
@@ -576,8 +576,11 @@ def book_reported_refunds(order: Order, payment: Payment, reported: Collection[R
     """Settle refunds as the gateway lists them, and enter those that were made elsewhere, once, under the order's lock."""
     pairs, made_elsewhere = match_refunds(_known_refunds(payment), reported)
     for known, there in _moves(pairs):
+        if known.status is RefundStatus.QUEUED:  # its request has left after all
+            _note_as_sent(known.id)
         message, status = f"the gateway lists it as {there.outcome}", RefundStatus(there.outcome.value)
-        _settle_locked(order, known.id, status, message, actor, only_from=UNSETTLED_REFUND_STATUSES, refund_no=there.refund_no)
+        only_from = UNSETTLED_REFUND_STATUSES if known.status is not RefundStatus.QUEUED else (RefundStatus.SENDING,)
+        _settle_locked(order, known.id, status, message, actor, only_from=only_from, refund_no=there.refund_no)
     for there in made_elsewhere:
         if there.outcome is not RefundOutcome.SUCCEEDED:
             continue
@@ -592,13 +595,21 @@ def book_reported_refunds(order: Order, payment: Payment, reported: Collection[R
         _tell_shop(order, entered)
 
 
+def _note_as_sent(refund_id: int) -> None:
+    """Let a queued refund count as sent, so that it can be settled and is never sent again (I6)."""
+    refund = Refund.objects.get(pk=refund_id)
+    refund.save(update_fields=write_status(refund, RefundStatus.SENDING, clock.now()))
+
+
 def _moves(pairs: Iterable[tuple[KnownRefund, ReportedRefund]]) -> list[tuple[KnownRefund, ReportedRefund]]:
     """Return the pairs of which the gateway's word says more than is known here."""
     contradicted = RefundStatus.FAILED, RefundOutcome.SUCCEEDED
+    has_left = (RefundOutcome.SUCCEEDED, RefundOutcome.PENDING)
     return [
         (here, there)
         for here, there in pairs
         if (here.status in UNSETTLED_REFUND_STATUSES and here.status.value != there.outcome.value)
+        or (here.status is RefundStatus.QUEUED and there.outcome in has_left)
         or (here.status, there.outcome) == contradicted
     ]
 

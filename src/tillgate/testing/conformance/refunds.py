@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from django.db import transaction
@@ -16,8 +16,12 @@ from tillgate.django import operations
 from tillgate.django.models import Payment
 from tillgate.django.operations.refunds import record_external_refund, settle_by_staff
 from tillgate.errors import OutcomeUnknown
+from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.testing.conformance.judging import expect_paid_once, needs_review, paid
 from tillgate.testing.world import World, together
+
+_LISTING: Final = {"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO}
+"""An account whose gateway lists the refunds of a payment."""
 
 
 class Refunds:
@@ -133,6 +137,35 @@ class Refunds:
         world.a_day_passes()
         assert _asked(world) == 1
         _expect_refunded(world, payment, "2.50")
+
+    def test_refund_that_is_finished_later(self, world: World) -> None:
+        """A refund that the gateway accepts and finishes later blocks its amount, and takes effect once it succeeded, or never."""
+        world.configure(_LISTING)
+        world.sandbox.control.set_options({"refund_outcome": "pending", "refund_info": "status"})
+        payment = paid(world)
+        for outcome, refunded in (("failed", "0.00"), ("succeeded", "5.00")):
+            assert operations.refund(payment.pk, "5.00").status == "pending"
+            world.a_day_passes()
+            assert world.shop.refunded(payment.order.key) == 0, "the shop records a refund that the gateway has not finished"
+            with pytest.raises(InvalidRequest):
+                operations.refund(payment.pk, "12.50")
+            world.sandbox.control.finish_refund(payment.reference, outcome)
+            for _ in range(2):
+                world.a_day_passes()
+            _expect_refunded(world, payment, refunded)
+        needs_review(world)
+
+    def test_refund_of_the_portal(self, world: World) -> None:
+        """Where the gateway lists its refunds, each of its own portal takes effect in the shop once, beside the shop's own."""
+        world.configure(_LISTING)
+        payment = paid(world)
+        operations.refund(payment.pk, "2.50")
+        world.sandbox.control.refund(payment.reference, "2.50")
+        for _ in range(2):
+            world.time.advance(days=8)
+            world.run_worker()
+        _expect_refunded(world, payment, "5.00")
+        needs_review(world)
 
     def test_refund_made_elsewhere(self, world: World) -> None:
         """An external refund opens a review, and takes effect in the shop once staff have recorded it."""
