@@ -312,8 +312,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
             unable = _("None of our payment methods takes %(amount)s.") % {"amount": money_text(price.amount, price.currency)}
     page = {
         "form": form,
-        "problem": problem,
-        "unable": unable,
+        "problem": problem or unable,
         "order": described,
         "is_asked_back": is_asked_back,
         "not_payable": detail,
