@@ -95,7 +95,12 @@ class TellingDriver(SmallestShopDriver):
         self._elsewhere: Path = shop.elsewhere
 
     def place_order(self, total: Decimal) -> str:
-        key = super().place_order(total)
+        return self._without_traces(super().place_order(total))
+
+    def place_order_in(self, currency: str, total: Decimal) -> str:
+        return self._without_traces(super().place_order_in(currency, total))
+
+    def _without_traces(self, key: str) -> str:
         (self._elsewhere / key).unlink(missing_ok=True)  # of an order that bore this number before the tables were emptied
         return key
 

@@ -345,14 +345,14 @@ class People:
         payment = review.payment
         if payment is None or action not in (ReviewAction.RECORD_EXTERNAL_REFUND, ReviewAction.REFUND):
             return None
-        taken = payment.refunds.filter(status__in=("succeeded", "unknown", "sending", "queued")).values_list("amount", flat=True)
+        taken = payment.refunds.filter(status__in=("succeeded", "pending", "unknown", "sending", "queued")).values_list("amount", flat=True)
         if action is ReviewAction.REFUND:
             return money.left_of(payment.amount, taken) or None
         there = self._world.service.known(payment.merchant_no, payment.reference)
         known = set(payment.refunds.exclude(status="failed").values_list("notification_key", flat=True))
         made = sum(one.units for one in there.refunds if key_of(one.ipn_url) not in known) if there else 0
         entered = payment.refunds.filter(external=True).values_list("amount", flat=True)
-        missing = money.left_of(Decimal(made).scaleb(-2), entered)
+        missing = money.left_of(made * self._world.unit, entered)
         if review.reason == "refund-contradicted" and review.refund:  # each is entered for itself
             missing = min(missing, review.refund.amount)
         return missing or None
