@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import httpx
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.scripted_gateway import ScriptedGateway, always, http
+from tests.support import signature
 from tillgate import errors
 from tillgate.cli import EXIT_CODES, main
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
@@ -86,6 +88,18 @@ def test_a_payment_is_created_queried_and_refunded(sandbox: Sandbox) -> None:
     refused = run("refund", created["reference"], "--amount", "10.01", "--json")
     assert refused.exit_code == 3
     assert json.loads(refused.stdout)["error"] == "Refused"
+
+
+@pytest.mark.usefixtures("account")
+@pytest.mark.parametrize("reference", ["100000123at1605000000", "4711:alipay:1605000000", "123e4567-e89b-12d3-a456-426614174000"])
+def test_a_payment_that_another_plugin_has_made_is_queried_and_refunded(sandbox: Sandbox, reference: str) -> None:
+    sent = {"merchantNo": PUBLISHED_MERCHANT_NO, "currency": "USD", "amount": "12.50", "vendor": "alipay", "reference": reference}
+    sent |= {"terminal": "ONLINE", "ipnUrl": "https://old.example/x", "callbackUrl": "https://old.example/x"}
+    sent["verifySign"] = signature(sent)
+    assert httpx.post(f"{sandbox.base_url}/online/v1/secure-pay", json=sent).json()["ret_code"] == "000100"
+    sandbox.control.pay(reference)
+    assert answer("query", reference)["status"] == "paid"
+    assert answer("refund", reference, "--amount", "2.50")["outcome"] == "succeeded"
 
 
 @pytest.mark.usefixtures("account")

@@ -13,6 +13,7 @@ from django.utils import translation
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
+from tillgate import shop
 from tillgate.django import operations
 from tillgate.django.amounts import read_typed, typed_text
 from tillgate.django.forms import RefundForm
@@ -178,3 +179,9 @@ def test_an_audit_adds_up_each_currency_for_itself(world: World, capsys: pytest.
         paid(world, currency, total)
     call_command("tillgate", "audit")
     assert "paid here: 3 with JPY 2,000, KWD 1.250; at the gateway: 3 with JPY 2,000, KWD 1.250" in capsys.readouterr().out
+
+
+def test_a_methods_own_currency_that_the_account_does_not_take_is_not_offered(world: World) -> None:
+    world.configure({"DIALECT": "v3", "STORE_NO": "300014", "CURRENCIES": ["USD"]})
+    [alipay] = [one for one in shop.payment_methods(price=Money("12.50", "CNY")) if one.code == "alipay"]
+    assert (alipay.currencies, bool(alipay.problem)) == (("USD",), True)

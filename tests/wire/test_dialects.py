@@ -326,3 +326,17 @@ def test_every_method_of_version_3_takes_a_currency_of_it() -> None:
     assert all(set(method.currencies) <= set(V3.currencies) for method in V3.methods)
     assert {method.code for method in V3.methods} == {method.code for method in REFERENCE.methods}
     assert set(V3.currencies) == {currency for method in V3.methods for currency in method.currencies}
+
+
+def test_a_payment_can_be_refunded_in_a_currency_that_the_account_has_left_out_since() -> None:
+    at = credentials(dialect="v3", store_no="300014", currencies=["USD"])
+    sent = exchange.write_refund(at, refund(currency="KRW", amount="5000"))
+    assert json.loads(sent.body)["refundAmount"] == "5000"
+    with pytest.raises(InvalidRequest, match="currencies: USD"):
+        exchange.write_refund(credentials(), refund(currency="KRW", amount="5000"))
+
+
+@pytest.mark.parametrize("limits", [{"KRW": 0.5}, {"KRW": "0"}, {"KRW": "-1"}, {"KRW": "x"}, {"KRW": "Infinity"}, ["KRW"], 7])
+def test_limits_that_are_no_amounts_are_refused(limits: Any) -> None:
+    with pytest.raises(ConfigurationError, match="is not limits by currency"):
+        Method(code="kakaopay", minimums=limits)

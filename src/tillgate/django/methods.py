@@ -71,14 +71,19 @@ def choices_for(account: Account, price: Money | None = None) -> tuple[MethodCho
         MethodChoice(
             code=code,
             label=label_of(code, taken[code]),
-            currencies=taken[code].currencies or account.taken_currencies,
+            currencies=_currencies(account, taken[code]),
             problem=_problem(account, taken[code], price) if price else "",
         )
         for code in codes
     )
 
 
+def _currencies(account: Account, method: Method) -> tuple[str, ...]:
+    """Return the currencies of the account that a method takes."""
+    return tuple(currency for currency in account.taken_currencies if not method.currencies or currency in method.currencies)
+
+
 def _problem(account: Account, method: Method, price: Money) -> str:
-    if price.currency not in (method.currencies or account.taken_currencies):
+    if price.currency not in _currencies(account, method):
         return _("not for orders in %(currency)s") % {"currency": price.currency}
     return _("not for this amount") if method.fault(price.amount, price.currency) else ""

@@ -124,8 +124,8 @@ def write_refund(credentials: Credentials, request: RefundRequest) -> HttpReques
         raise InvalidRequest("request", type(request).__name__, "is not a RefundRequest")
     if request.ipn_url:
         _require_https(credentials, "ipn_url", request.ipn_url)
-    if request.currency not in credentials.currencies:
-        raise _not_taken(credentials, request.currency)
+    if request.currency not in credentials.dialect.currencies:  # the account may have left out a currency since the payment
+        raise _not_taken(request.currency, credentials.dialect.currencies)
     parameters = request.parameters()
     parameters |= {"refundAmount": parameters["amount"], "currency": request.currency, "refundReference": request.refund_id or ""}
     return _write("refund", credentials, credentials.dialect.refund_path, request.reference, parameters)
@@ -134,7 +134,7 @@ def write_refund(credentials: Credentials, request: RefundRequest) -> HttpReques
 def _require_taken(credentials: Credentials, request: PaymentRequest) -> None:
     """Raise unless the account takes the currency, the method and the amount, and the dialect has the terminal."""
     if request.currency not in credentials.currencies:
-        raise _not_taken(credentials, request.currency)
+        raise _not_taken(request.currency, credentials.currencies)
     method = next((method for method in credentials.methods if method.code == request.method), None)
     if method is None:
         codes = ", ".join(method.code for method in credentials.methods)
@@ -145,8 +145,8 @@ def _require_taken(credentials: Credentials, request: PaymentRequest) -> None:
         raise InvalidRequest("terminal", request.terminal, f"is not one of {', '.join(credentials.dialect.terminals)}")
 
 
-def _not_taken(credentials: Credentials, currency: str) -> InvalidRequest:
-    return InvalidRequest("currency", currency, f"is not one of the account's currencies: {', '.join(credentials.currencies)}")
+def _not_taken(currency: str, taken: tuple[str, ...]) -> InvalidRequest:
+    return InvalidRequest("currency", currency, f"is not one of the account's currencies: {', '.join(taken)}")
 
 
 def _require_https(credentials: Credentials, name: str, url: str) -> None:

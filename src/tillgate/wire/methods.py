@@ -9,8 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from tillgate import money
-from tillgate.errors import ConfigurationError, InvalidRequest
+from tillgate.errors import ConfigurationError
 
 __all__ = ["CODE", "Method", "PaymentMethod", "Terminal", "read_currencies", "read_methods", "texts"]
 
@@ -99,11 +98,20 @@ def read_currencies(name: str, given: object) -> tuple[str, ...]:
 
 
 def _limits(name: str, given: object) -> tuple[Limit, ...]:
+    # Without ISO 4217's table, as with the currencies: importing Tillgate reads the limits of its presets.
     pairs = given.items() if isinstance(given, Mapping) else given
     try:
-        return tuple((currency, money.amount(bound, currency)) for currency, bound in pairs)  # type: ignore[attr-defined]  # any object
-    except (TypeError, ValueError, AttributeError, InvalidRequest):
+        limits = tuple((currency, _bound(bound)) for currency, bound in pairs)  # type: ignore[attr-defined]  # any object may arrive here
+    except (TypeError, ValueError, ArithmeticError):
         raise ConfigurationError(name, given, 'is not limits by currency, such as {"KRW": "50"}') from None
+    read_currencies(name, [currency for currency, _ in limits])
+    return limits
+
+
+def _bound(given: object) -> Decimal:
+    if not isinstance(given, str | int | Decimal) or not Decimal(given).is_finite() or Decimal(given) <= 0:
+        raise ValueError(given)
+    return Decimal(given)
 
 
 def read_methods(given: object, name: str = "methods") -> tuple[Method, ...]:

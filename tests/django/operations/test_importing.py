@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -163,13 +165,27 @@ def test_refunds_that_the_gateway_lists_come_with_their_payment(world: World, cs
 
     def with_refunds(*arguments: Any, **options: Any) -> Transaction:
         found = real(*arguments, **options)
-        refund = hooks.ReportedRefund(amount=found.amount or pytest.fail("no amount"), refund_no="R-77")
-        return Transaction(**{name: getattr(found, name) for name in Transaction.__slots__} | {"refunds": (refund,)})
+        return replace(found, refunds=(hooks.ReportedRefund(amount=Decimal("12.50"), refund_no="R-77"),))
 
     monkeypatch.setattr(hooks, "query", with_refunds)
     imported(csv(f"{OLD[0]},12.50,USD"), "--apply")
     refund = Refund.objects.get()
     assert (refund.refund_no, str(refund.money), refund.status, refund.external) == ("R-77", "USD 12.50", "succeeded", True)
+
+
+def test_i5_a_payment_whose_listed_refunds_exceed_it_keeps_every_other_out(world: World, csv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for reference in OLD[:2]:
+        made_elsewhere(world, reference)
+    real = hooks.query
+
+    def with_refunds(account: Account, reference: str, **options: Any) -> Transaction:
+        refund = hooks.ReportedRefund(amount=Decimal("12.51"), refund_no="R-77")
+        return replace(real(account, reference, **options), refunds=(refund,) if reference == OLD[1] else None)
+
+    monkeypatch.setattr(hooks, "query", with_refunds)
+    text, code = imported(csv(f"{OLD[0]},12.50,USD", f"{OLD[1]},12.50,USD"), "--apply")
+    assert (code, Payment.objects.count(), Refund.objects.count()) == (1, 0, 0)
+    assert "line 3: amount 'USD 12.51' is more than the USD 12.50" in text
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,10 @@ def answer(
     data: Mapping[str, Any] | None = None,
     actions: Sequence[str] | None = None,
 ) -> Answer:
-    """Return the result of a transaction or a request. `amount` is in dollars; `actions` are the actions open to staff from now on.
+    """Return the result of a transaction or a request. `amount` is in the transaction's currency.
 
-    `at` is the time of the result, by the service's clock. Of a success and a failure with one pspReference Saleor uses the later one. So
-    answers and reports must use the same clock.
+    `actions` are the actions open to staff from now on. `at` is the time of the result, by the service's clock. Of a success and a failure
+    with one pspReference Saleor uses the later one. So answers and reports must use the same clock.
     """
     said: Answer = {"result": result}
     if psp_reference:

@@ -69,7 +69,7 @@ class ReportRefused(SaleorError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """An event to report to a Saleor. `amount` is text in dollars, `time` an ISO 8601 moment with its offset."""
+    """An event to report to a Saleor. `amount` is text in the transaction's currency, `time` an ISO 8601 moment with its offset."""
 
     transaction_id: str
     type: str

@@ -35,7 +35,7 @@ _TOO_MUCH_OR_LITTLE: Final = MONEY_REASONS - {ReviewReason.PAID_NOT_PAYABLE}
 
 
 def costs_of(installation: Installation, source: bodies.Source) -> Decimal | None:
-    """Return the total of a checkout or order in dollars, without the money that other Apps hold for it.
+    """Return the total of a checkout or order, without the money that other Apps hold for it.
 
     None if Saleor does not send it, or the shop accepts parts. The requested amount is weaker evidence: a caller of the storefront's API
     can send any amount.
@@ -70,17 +70,17 @@ def _kept(payments: Iterable[PaymentState]) -> Decimal:
 
 
 def kept_for(parts: Iterable[Purchase]) -> Decimal:
-    """Return the dollars that payments of parts hold, without refunds under way."""
+    """Return the amount that payments of parts hold, without refunds under way."""
     return _kept(_held(parts))
 
 
 def paid_for(parts: list[Purchase]) -> Decimal:
-    """Return the dollars that paid parts, including money that was refunded since."""
+    """Return the amount that paid parts, including money that was refunded since."""
     return money.total(payment.amount for payment in _paying(_held(parts), parts))
 
 
 def left_to_pay(costs: Decimal, parts: Iterable[Purchase], *, as_told: bool = False) -> Decimal:
-    """Return the unpaid dollars of a checkout's or order's total; below zero if it holds more.
+    """Return the unpaid amount of a checkout's or order's total; below zero if it holds more.
 
     `as_told` leaves out the payments without a delivered shop event.
     """

@@ -1,6 +1,6 @@
 """The work of Tillgate's hooks for a Saleor. It runs under the lock of the order and touches the database only; reports are queued.
 
-Saleor's books contain every dollar that came, also money paid twice, too late or too little. Its staff see it there and can refund it, and
+Saleor's books contain all money that came, also money paid twice, too late or too little. Its staff see it there and can refund it, and
 Tillgate opens a review. Saleor decides whether a checkout is paid.
 """
 

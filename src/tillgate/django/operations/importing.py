@@ -17,16 +17,17 @@ from django.utils.timezone import is_naive, make_aware
 from tillgate import money
 from tillgate.account import Account
 from tillgate.django import clock
-from tillgate.django.models import MOST_DIGITS, NOTHING, Order, Payment, Refund, new_key, new_refund_id
+from tillgate.django.models import MOST_DIGITS, NOTHING, Order, Payment, new_key
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.bounds import TimeBudget
 from tillgate.django.operations.locking import database, outside_transactions
 from tillgate.django.operations.payments import ask, facts_of
 from tillgate.django.operations.polling import Asker
+from tillgate.django.operations.refunds import enter_external
 from tillgate.django.operations.status import pay_order, write_status
 from tillgate.django.operations.timeline import IMPORTED, record
 from tillgate.errors import InvalidRequest
-from tillgate.lifecycle import Answer, Found, Inconclusive, NotFound, PaymentStatus, RefundStatus, interpret, next_poll
+from tillgate.lifecycle import Answer, Found, Inconclusive, NotFound, PaymentStatus, interpret, next_poll
 from tillgate.money import Money
 from tillgate.wire.dialects import RefundOutcome
 from tillgate.wire.messages import Transaction
@@ -228,7 +229,10 @@ def write_payments(verified: Sequence[tuple[ImportRow, Payment, Transaction]], a
                 faults.append(ImportFault(line=row.line, field="order", value=order.key, remedy=remedy))
                 continue
             payment.order = order
-            _write(order, payment, found, actor)
+            try:
+                _write(order, payment, found, actor)
+            except InvalidRequest as error:  # the gateway lists more refunds than the payment has
+                faults.append(ImportFault(line=row.line, field=error.field, value=str(error.value), remedy=error.remedy))
         if faults:
             transaction.set_rollback(True, using=database())
     return faults
@@ -243,19 +247,5 @@ def _write(order: Order, payment: Payment, found: Transaction, actor: str) -> No
     message = f"{payment.money} of another plugin, transaction {payment.transaction_no}"
     record(IMPORTED, order, actor, message, payment=payment, evidence=dict(found.raw))
     for reported in found.refunds or ():
-        if reported.outcome is not RefundOutcome.SUCCEEDED:
-            continue
-        refund = Refund(
-            payment=payment,
-            notification_key=new_key(),
-            refund_id=new_refund_id(),
-            refund_no=reported.refund_no,
-            amount=reported.amount,
-            status=RefundStatus.SUCCEEDED.value,
-            external=True,
-            reason="made elsewhere",
-            created_at=clock.now(),
-            status_since=clock.now(),
-        )
-        refund.save(force_insert=True)
-        record("refund.external", order, actor, f"{refund.money} was refunded before the import", payment=payment, refund=refund)
+        if reported.outcome is RefundOutcome.SUCCEEDED:
+            enter_external(order, payment, reported.amount, actor, refund_no=reported.refund_no)

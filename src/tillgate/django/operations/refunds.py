@@ -54,6 +54,7 @@ from tillgate.wire.texts import storable
 __all__ = [
     "RefundNotPossible",
     "book_reported_refunds",
+    "enter_external",
     "poll_refund",
     "queue_refund",
     "record_external_refund",
@@ -520,7 +521,7 @@ def record_external_refund(
         review = open_rows.filter(**chosen).first()
         if read is not None and review is not None and review.version != read:
             raise RefundNotPossible(f"it says something else by now: {review.message}")
-        entered = _enter_external(order, payment, exact, f"staff:{staff}", requested_by=staff)
+        entered = enter_external(order, payment, exact, f"staff:{staff}", requested_by=staff)
         if review is not None:
             resolve(review.pk, f"{entered.money} was refunded elsewhere", staff)
         _conclude_refunded(payment, staff, _OVER_ONCE_REFUNDED | _ELSEWHERE_REASONS)
@@ -529,7 +530,7 @@ def record_external_refund(
     return entered
 
 
-def _enter_external(
+def enter_external(
     order: Order, payment: Payment, amount: Decimal, actor: str, *, requested_by: str = "", refund_no: str | None = None
 ) -> Refund:
     """Write a refund that was made elsewhere, under the order's lock; raise `InvalidRequest` where it is more than can be refunded (I5)."""
@@ -576,8 +577,8 @@ def book_reported_refunds(order: Order, payment: Payment, reported: Collection[R
     """Settle refunds as the gateway lists them, and enter those that were made elsewhere, once, under the order's lock."""
     pairs, made_elsewhere = match_refunds(_known_refunds(payment), reported)
     for known, there in _moves(pairs):
-        if known.status is RefundStatus.QUEUED:  # its request has left after all
-            _note_as_sent(known.id)
+        if known.status is RefundStatus.QUEUED:
+            _note_as_sent(order, payment, known.id, actor)
         message, status = f"the gateway lists it as {there.outcome}", RefundStatus(there.outcome.value)
         only_from = UNSETTLED_REFUND_STATUSES if known.status is not RefundStatus.QUEUED else (RefundStatus.SENDING,)
         _settle_locked(order, known.id, status, message, actor, only_from=only_from, refund_no=there.refund_no)
@@ -585,7 +586,7 @@ def book_reported_refunds(order: Order, payment: Payment, reported: Collection[R
         if there.outcome is not RefundOutcome.SUCCEEDED:
             continue
         try:
-            entered = _enter_external(order, payment, there.amount, actor, refund_no=there.refund_no)
+            entered = enter_external(order, payment, there.amount, actor, refund_no=there.refund_no)
         except InvalidRequest:
             facts = {"status": f"refunded {Money(there.amount, payment.currency)} more"}
             about: dict[str, Any] = {"order": order, "payment": payment, "account": payment.account}
@@ -595,10 +596,11 @@ def book_reported_refunds(order: Order, payment: Payment, reported: Collection[R
         _tell_shop(order, entered)
 
 
-def _note_as_sent(refund_id: int) -> None:
-    """Let a queued refund count as sent, so that it can be settled and is never sent again (I6)."""
+def _note_as_sent(order: Order, payment: Payment, refund_id: int, actor: str) -> None:
+    """Let a queued refund count as sent, since its request has left after all: it can be settled, and is never sent again (I6)."""
     refund = Refund.objects.get(pk=refund_id)
     refund.save(update_fields=write_status(refund, RefundStatus.SENDING, clock.now()))
+    record("refund.sending", order, actor, "the gateway lists it: its request has left", payment=payment, refund=refund)
 
 
 def _moves(pairs: Iterable[tuple[KnownRefund, ReportedRefund]]) -> list[tuple[KnownRefund, ReportedRefund]]:

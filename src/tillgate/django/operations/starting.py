@@ -20,6 +20,7 @@ from tillgate import hooks, money
 from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
+from tillgate.django.methods import choices_for
 from tillgate.django.models import MOST_DIGITS, Order, OutboxEvent, OutboxEventKind, Payment, new_key
 from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
 from tillgate.django.operations.bounds import TimeBudget
@@ -138,7 +139,7 @@ def start_payment(
     def begin(order: Order, *, is_new: bool) -> tuple[Payment, PaymentRequest | None]:
         description = _describe(order)
         amount = _payable_amount(order, description)
-        _check_method(chosen, method, amount, description.currency)
+        _check_method(chosen, method, Money(amount, description.currency))
         if not is_new and (duplicate := _duplicate(order, method, Money(amount, description.currency), account, chosen)):
             return duplicate, None
         payment, request = _new_payment(order, description, amount, method, terminal, account, chosen, data or {})
@@ -201,15 +202,15 @@ def _payable_amount(order: Order, description: hooks.OrderDescription) -> Decima
     return amount
 
 
-def _check_method(account: Account, method: str, amount: Decimal, currency: str) -> None:
-    """Raise `NotPayable` unless the account takes an amount of a currency with a payment method."""
-    if currency not in account.taken_currencies:
+def _check_method(account: Account, method: str, price: Money) -> None:
+    """Raise `NotPayable` unless the account takes a price with a payment method."""
+    if price.currency not in account.taken_currencies:
         detail = _("only %(ours)s can be paid, and the order is in %(currency)s")
-        raise NotPayable(detail % {"ours": ", ".join(account.taken_currencies), "currency": currency})
-    offered = {one.code: one for one in hooks.payment_methods(account)}
-    if method not in offered:
-        raise InvalidRequest("method", method, f"is not offered by the account: {', '.join(offered)}")
-    if offered[method].fault(amount, currency):
+        raise NotPayable(detail % {"ours": ", ".join(account.taken_currencies), "currency": price.currency})
+    choices = {choice.code: choice for choice in choices_for(account, price)}
+    if method not in choices:
+        raise InvalidRequest("method", method, f"is not offered by the account: {', '.join(choices)}")
+    if choices[method].problem:
         raise NotPayable(_("this amount cannot be paid with this payment method; please choose another"))
 
 
