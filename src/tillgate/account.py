@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from tillgate.errors import ConfigurationError
-from tillgate.wire.dialects import DIALECTS, REFERENCE, Dialect
+from tillgate.wire.dialects import REFERENCE, Dialect, dialect_named, dialect_names
 from tillgate.wire.exchange import Credentials
 from tillgate.wire.methods import Method, read_currencies, read_methods
 from tillgate.wire.urls import is_https, is_web_address, without_user
@@ -25,7 +26,7 @@ def _base_url(value: object) -> str:
 
 
 def _merchant_no(value: object) -> str:
-    if isinstance(value, str) and value and value.isprintable() and value == value.strip():
+    if isinstance(value, str) and value.isprintable() and value == value.strip():
         return value
     raise ConfigurationError("merchant_no", value, "is not a merchant number: give the text that the service issued")
 
@@ -38,12 +39,20 @@ def _token(value: object) -> SecretStr:
     raise ConfigurationError("token", "***", "is not text, is empty or has spaces around it: give the merchant's secret token")
 
 
+def _webhook_secrets(value: object) -> tuple[SecretStr, ...]:
+    given = (value,) if isinstance(value, str | SecretStr) else value
+    if isinstance(given, list | tuple):
+        with suppress(ConfigurationError):
+            return tuple(_token(one) for one in given)
+    del value, given
+    raise ConfigurationError("webhook_secrets", "***", "are not secrets: give one text, or two while you change it")
+
+
 def _dialect(value: object) -> Dialect:
-    if isinstance(value, Dialect):
-        return value
-    if isinstance(value, str) and value in DIALECTS:
-        return DIALECTS[value]
-    raise ConfigurationError("dialect", value, f"is not a Dialect or the name of one: {', '.join(DIALECTS)}")
+    found = dialect_named(value) if isinstance(value, str) else value
+    if isinstance(found, Dialect):
+        return found
+    raise ConfigurationError("dialect", value, f"is not a Dialect or the name of one: {', '.join(dialect_names())}")
 
 
 def _account_currencies(value: object) -> tuple[str, ...]:
@@ -64,11 +73,12 @@ _Seconds = Annotated[float, Field(gt=0, le=600, allow_inf_nan=False)]
 
 
 class Account(BaseModel):
-    """Credentials at one gateway: frozen, comparable, hashable. The token appears in no repr, log or error (I11).
+    """Credentials at one gateway: frozen, comparable, hashable. No secret of it appears in a repr, log or error (I11).
 
-    `sandbox=True` allows http addresses. `dialect` is a `Dialect` or the name of a preset: `reference`, `examples` or `v3`. `currencies`
-    and `methods` are those that the merchant's contract allows; empty stands for all of the dialect. `store_no` is needed for the service's
-    version 3; `settle_currency` replaces the currency in which the dialect settles a payment.
+    `sandbox=True` allows http addresses. `dialect` is a `Dialect`, the name of a preset (`reference`, `examples` or `v3`), or that of an
+    installed gateway plugin; it decides whether `base_url`, `merchant_no` and `store_no` are needed. `currencies` and `methods` are those
+    that the merchant's contract allows; empty stands for all of the dialect. `settle_currency` replaces the currency in which the dialect
+    settles a payment. `webhook_secrets` sign what the gateway sends to the account's own address; there are two while one is replaced.
 
     A connection must be made within `connect_timeout_seconds`, each read must bring data within `read_timeout_seconds`, and a whole call,
     its retries included, ends within `deadline_seconds`. A query is tried `query_attempts` times; pay and refund are never repeated.
@@ -77,14 +87,15 @@ class Account(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
 
+    dialect: Annotated[Dialect, BeforeValidator(_dialect)] = REFERENCE
     base_url: Annotated[str, BeforeValidator(_base_url)]
-    merchant_no: Annotated[str, BeforeValidator(_merchant_no)]
+    merchant_no: Annotated[str, BeforeValidator(_merchant_no)] = ""
     token: Annotated[SecretStr, BeforeValidator(_token)]
     sandbox: bool = False
-    dialect: Annotated[Dialect, BeforeValidator(_dialect)] = REFERENCE
     currencies: Annotated[tuple[str, ...], BeforeValidator(_account_currencies)] = ()
     methods: Annotated[tuple[Method, ...], BeforeValidator(read_methods)] = ()
     store_no: Annotated[str, BeforeValidator(_store_no)] = ""
+    webhook_secrets: Annotated[tuple[SecretStr, ...], BeforeValidator(_webhook_secrets)] = ()
     settle_currency: Annotated[str, BeforeValidator(_settle_currency)] = ""
     connect_timeout_seconds: _Seconds = 5.0
     read_timeout_seconds: _Seconds = 20.0
@@ -97,14 +108,15 @@ class Account(BaseModel):
         def __init__(
             self,
             *,
-            base_url: str,
-            merchant_no: str,
             token: str | SecretStr,
+            base_url: str = "",
+            merchant_no: str = "",
             sandbox: bool = False,
             dialect: Dialect | str = REFERENCE,
             currencies: Collection[str] = (),
             methods: Collection[Method | str | Mapping[str, Any]] = (),
             store_no: str = "",
+            webhook_secrets: str | SecretStr | Collection[str | SecretStr] = (),
             settle_currency: str = "",
             connect_timeout_seconds: float = 5.0,
             read_timeout_seconds: float = 20.0,
@@ -117,6 +129,7 @@ class Account(BaseModel):
 
         def __init__(self, **fields: Any) -> None:
             try:
+                _fill_in(fields)
                 super().__init__(**fields)
             except ConfigurationError as error:
                 fault = error.with_traceback(None)  # its frames hold the fields too
@@ -139,8 +152,8 @@ class Account(BaseModel):
         if not (self.sandbox or is_https(self.base_url)):
             remedy = "is not https, and only a sandbox account may use http: sandbox=True, --sandbox-account, TILLGATE_SANDBOX=true"
             return ConfigurationError("base_url", self.base_url, remedy)
-        if self.dialect.sends("pay", "storeNo") and not self.store_no:
-            return ConfigurationError("store_no", None, f"is missing: the dialect {self.dialect.name} needs the number of the store")
+        if missing := next((name for name in self.dialect.required if not getattr(self, name)), None):
+            return ConfigurationError(missing, None, f"is missing: the dialect {self.dialect.name} needs it")
         taken = self.dialect.currencies
         if unknown := next((currency for currency in self.currencies if currency not in taken), None):
             return ConfigurationError("currencies", unknown, f"is not a currency of the dialect {self.dialect.name}: {', '.join(taken)}")
@@ -172,6 +185,14 @@ class Account(BaseModel):
         )
 
 
+def _fill_in(fields: dict[str, Any]) -> None:
+    """Add the address of a gateway that has the same for all merchants."""
+    if fields.get("base_url", "") == "":
+        fields.pop("base_url", None)
+        if (dialect := _dialect(fields.get("dialect", REFERENCE))).base_url:
+            fields["base_url"] = dialect.base_url
+
+
 def _first_fault(error: ValidationError, fields: Mapping[str, Any]) -> ConfigurationError:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     name = ".".join(map(str, first["loc"]))
@@ -184,4 +205,7 @@ def _first_fault(error: ValidationError, fields: Mapping[str, Any]) -> Configura
     return ConfigurationError(name, shown, f"cannot be used in an account: {first['msg']}")
 
 
-_SHOWN = frozenset(Account.model_fields) - {"token"}
+SECRETS: Final = ("token", "webhook_secrets")
+"""The settings that no text shows."""
+
+_SHOWN = frozenset(Account.model_fields) - set(SECRETS)

@@ -80,7 +80,7 @@ def account_options(command: Command) -> Command:
     @click.option("--base-url", help="Address of the gateway, such as https://pay.example.")
     @click.option("--merchant-no", help="The merchant's number.")
     @click.option("--token", help="The secret token. Other users of this machine can see options: prefer TILLGATE_TOKEN or the file.")
-    @click.option("--dialect", type=click.Choice(sorted(DIALECTS)), help="How to read what the interface leaves open.")
+    @click.option("--dialect", help=f"The gateway's preset ({', '.join(DIALECTS)}), or the name of a gateway plugin.")
     @click.option("--store-no", help="The number of the store, which the dialect v3 needs.")
     @click.option("--sandbox-account/--live-account", "sandbox", default=None, help="Allow http addresses, or do not.")
     @wraps(command)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tillgate.account import Account
 from tillgate.errors import ConfigurationError
+from tillgate.wire.dialects import REFERENCE, dialect_named
 
 __all__ = ["DEFAULT_FILE", "FIELDS", "Configured", "load_account"]
 
@@ -21,7 +22,7 @@ DEFAULT_FILE: Final = "tillgate.toml"
 FIELDS: Final = tuple(Account.model_fields)
 """The names of an account's settings: options are spelt --base-url, the environment TILLGATE_BASE_URL, the file base_url."""
 
-_LISTS: Final = ("currencies", "methods")
+_LISTS: Final = ("currencies", "methods", "webhook_secrets")
 """The settings that a variable gives as codes with commas between them: `PHP,USD`."""
 
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
@@ -54,7 +55,7 @@ def load_account(
     variables = _read_environment(environment)
     given = {field: (value, f"--{field.replace('_', '-')}") for field, value in options.items() if value is not None}
     found = {**variables, **table, **given} if name else {**table, **variables, **given}
-    if missing := [field for field in ("base_url", "merchant_no", "token") if field not in found]:
+    if missing := [field for field in _needed(found.get("dialect", ("reference", ""))[0]) if field not in found]:
         places = ", ".join(f"--{field.replace('_', '-')} or TILLGATE_{field.upper()}" for field in missing)
         remedy = (
             f"{'is' if len(missing) == 1 else 'are'} not set: give {places}, or set them in [accounts.{name or 'default'}] of a TOML file"
@@ -62,6 +63,12 @@ def load_account(
         raise ConfigurationError(" and ".join(missing), None, f"{remedy} (`tillgate sandbox` runs a gateway to try)")
     values = {field: value for field, (value, _) in found.items()}
     return Configured(account=Account(**values), sources={field: source for field, (_, source) in found.items()})
+
+
+def _needed(name: object) -> list[str]:
+    """Return the settings that an account must be given, by the name of its dialect."""
+    dialect = (dialect_named(name) if isinstance(name, str) else None) or REFERENCE
+    return [*(() if dialect.base_url else ("base_url",)), *(() if "merchant_no" not in dialect.required else ("merchant_no",)), "token"]
 
 
 def _read_file(path: str, name: str) -> dict[str, tuple[Any, str]]:

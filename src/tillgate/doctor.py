@@ -2,82 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 from tillgate import hooks
 from tillgate.account import Account
 from tillgate.configuration import Configured
 from tillgate.errors import AnswerNotUnderstood, NotSent, OrderNotFound, OutcomeUnknown, Refused, TillgateError, WrongCredentials
+from tillgate.hooks import Finding
 from tillgate.hooks.manager import IMPORTED_NAME
 from tillgate.wire.dialects import DIALECTS
 from tillgate.wire.messages import Transaction
 from tillgate.wire.references import new_reference
 from tillgate.wire.texts import described
 
-__all__ = ["Check", "examine"]
+__all__ = ["examine"]
 
 _STORE = "storeno"
 _ANY_STORE = "1"
 """The store of a probe for an account that names none: the answer shows whether the path exists."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One finding: whether it is right, and a sentence."""
-
-    name: str
-    passed: bool
-    finding: str
-
-
-def examine(configured: Configured, *, deadline_seconds: float | None = None, attempts: int | None = None) -> list[Check]:
+def examine(configured: Configured, *, deadline_seconds: float | None = None, attempts: int | None = None) -> list[Finding]:
     """Check the account's settings, the plugins and the gateway, in this order. The keywords bound the query, as in `Gateway.query`."""
     account = configured.account
-    return [
-        *_settings(configured),
-        _plugins(),
-        _credentials(account, partial(hooks.query, deadline_seconds=deadline_seconds, attempts=attempts)),
-    ]
+    found = _found_by_plugin(account, deadline_seconds)
+    if found is None:
+        found = [_credentials(account, partial(hooks.query, deadline_seconds=deadline_seconds, attempts=attempts))]
+    return [*_settings(configured), _plugins(), *found]
 
 
-def _settings(configured: Configured) -> Iterator[Check]:
+def _found_by_plugin(account: Account, deadline_seconds: float | None) -> Sequence[Finding] | None:
+    """Return what a gateway plugin finds about its own account, or None where no plugin examines it."""
+    try:
+        return hooks.examine_account(account, online=True, deadline_seconds=deadline_seconds)
+    except Exception as error:  # noqa: BLE001  # a plugin may raise anything
+        return [Finding(name="credentials", passed=False, finding=f"a plugin raised {described(error)}: correct it, or remove it")]
+
+
+def _settings(configured: Configured) -> Iterator[Finding]:
     account, sources = configured.account, configured.sources
     kind = "a sandbox: http is allowed, no real money" if account.sandbox else "live: only https"
-    yield Check(name="base_url", passed=True, finding=f"{account.base_url} ({sources['base_url']}); {kind}")
-    yield Check(name="merchant_no", passed=True, finding=f"{account.merchant_no} ({sources['merchant_no']})")
-    yield Check(name="token", passed=True, finding=f"set ({sources['token']}), not shown")
+    yield Finding(name="base_url", passed=True, finding=f"{account.base_url} ({sources.get('base_url', 'dialect')}); {kind}")
+    if account.merchant_no:
+        yield Finding(name="merchant_no", passed=True, finding=f"{account.merchant_no} ({sources.get('merchant_no', 'settings')})")
+    yield Finding(name="token", passed=True, finding=f"set ({sources.get('token', 'settings')}), not shown")
     if account.store_no:
-        yield Check(name="store_no", passed=True, finding=f"{account.store_no} ({sources.get('store_no', 'settings')})")
-    yield Check(
-        name="dialect", passed=True, finding=f"{account.dialect.name}: {account.dialect.query_path}, {account.dialect.encoding} bodies"
-    )
+        yield Finding(name="store_no", passed=True, finding=f"{account.store_no} ({sources.get('store_no', 'settings')})")
+    details = f": {account.dialect.query_path}, {account.dialect.encoding} bodies" if account.dialect.name in DIALECTS else ""
+    yield Finding(name="dialect", passed=True, finding=f"{account.dialect.name}{details}")
 
 
-def _plugins() -> Check:
+def _plugins() -> Finding:
     try:
         manager = hooks.plugin_manager()
         plugins = [(name, plugin) for name, plugin in manager.list_name_plugin() if plugin]
     except TillgateError as error:
-        return Check(name="plugins", passed=False, finding=str(error))
+        return Finding(name="plugins", passed=False, finding=str(error))
     idle = [name for name, plugin in plugins if name != IMPORTED_NAME and not manager.get_hookcallers(plugin)]
     if idle:
-        return Check(name="plugins", passed=False, finding=f"{', '.join(idle)} implements no hook: is @hookimpl missing?")
-    return Check(name="plugins", passed=True, finding=", ".join(name for name, _ in plugins))
+        return Finding(name="plugins", passed=False, finding=f"{', '.join(idle)} implements no hook: is @hookimpl missing?")
+    return Finding(name="plugins", passed=True, finding=", ".join(name for name, _ in plugins))
 
 
-def _credentials(account: Account, query: Callable[[Account, str], Transaction]) -> Check:
+def _credentials(account: Account, query: Callable[[Account, str], Transaction]) -> Finding:
     reference = new_reference("DOCTOR")
 
-    def failed(finding: str) -> Check:
-        return Check(name="credentials", passed=False, finding=finding)
+    def failed(finding: str) -> Finding:
+        return Finding(name="credentials", passed=False, finding=finding)
 
     try:
         query(account, reference)
     except OrderNotFound as answer:
-        return Check(
+        return Finding(
             name="credentials", passed=True, finding=f"a signed query was understood: {answer.ret_code} {answer.ret_msg!r}, as it must be"
         )
     except WrongCredentials as answer:

@@ -313,7 +313,7 @@ def trusts_the_status_in_a_notification(patch: pytest.MonkeyPatch) -> None:
 @mutant("forged_notifications")
 def asks_at_every_notification(patch: pytest.MonkeyPatch) -> None:
     real = payments._claim
-    patch.setattr(payments, "_claim", lambda *claimed: (real(*claimed)[0], True))
+    patch.setattr(payments, "_claim", lambda *claimed, **options: (real(*claimed, **options)[0], True))
 
 
 @mutant("amount_mismatch")

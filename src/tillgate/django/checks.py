@@ -22,10 +22,13 @@ from django.http.request import split_domain_port, validate_host
 from django.urls import reverse
 
 from tillgate import hooks
+from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import Settings, get_settings
 from tillgate.errors import ConfigurationError
 from tillgate.hooks.manager import check_hooks
+from tillgate.wire.methods import Method
+from tillgate.wire.texts import described
 from tillgate.wire.urls import is_https
 
 __all__ = ["AREAS", "DATABASE_AREAS", "TAG", "explain_age", "look_at"]
@@ -75,11 +78,28 @@ def check_settings() -> Found:
         if account.sandbox and not project.DEBUG:
             hint = "Use the live account's BASE_URL, MERCHANT_NO and TOKEN. On a staging site silence tillgate.E003."
             yield _error(3, f"Account {alias!r} is a sandbox: with DEBUG off orders would be paid with play money.", hint)
+        for finding in _examined(account):
+            yield _error(16, f"Account {alias!r}, {finding.name}: {finding.finding}", "Correct TILLGATE['ACCOUNTS'].")
     if settings.payment_methods and settings.accounts:
-        taken = {method.code for account in settings.accounts.values() for method in hooks.payment_methods(account)}
+        taken = {method.code for account in settings.accounts.values() for method in _methods_of(account)}
         if unknown := [code for code in settings.payment_methods if code not in taken]:
             message = f"TILLGATE['PAYMENT_METHODS'] names {', '.join(unknown)}, which no account takes."
             yield _error(15, message, f"Name some of {', '.join(sorted(taken))}, or add it to the METHODS of an account.")
+
+
+def _examined(account: Account) -> list[hooks.Finding]:
+    """Return what the account's gateway plugin holds to be wrong about its settings."""
+    try:
+        hooks.payment_methods(account)
+        return [finding for finding in hooks.examine_account(account, online=False) or () if not finding.passed]
+    except Exception as error:  # noqa: BLE001  # a plugin may raise anything
+        return [hooks.Finding(name="plugin", passed=False, finding=f"a plugin raised {described(error)}")]
+
+
+def _methods_of(account: Account) -> tuple[Method, ...]:
+    with suppress(Exception):  # reported by `_examined`
+        return hooks.payment_methods(account)
+    return ()
 
 
 def check_public_url() -> Found:

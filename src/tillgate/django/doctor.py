@@ -16,15 +16,15 @@ from tillgate.django.models import Heartbeat, OutboxEvent, Payment, Refund, Revi
 from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.locking import database
 from tillgate.django.operations.worker import WORKER
-from tillgate.doctor import Check
 from tillgate.errors import ConfigurationError, TillgateError
+from tillgate.hooks import Finding
 from tillgate.lifecycle import UNSETTLED_REFUND_STATUSES, RefundStatus
 from tillgate.wire.texts import described
 
 __all__ = ["examine"]
 
 
-def examine() -> Iterator[Check]:
+def examine() -> Iterator[Finding]:
     """Check the settings, the accounts and the database, in this order; yield each finding as it arrives."""
     for name, area in checks.AREAS.items():
         yield _looked_at(name, area, "in order")
@@ -39,13 +39,13 @@ def examine() -> Iterator[Check]:
     yield _reviews()
 
 
-def _looked_at(name: str, area: Callable[[], Iterator[CheckMessage]], well: str) -> Check:
+def _looked_at(name: str, area: Callable[[], Iterator[CheckMessage]], well: str) -> Finding:
     messages = checks.look_at(area)
     finding = " ".join(f"{message.msg} {message.hint or ''} ({message.id})" for message in messages)
-    return Check(name=name, passed=not messages, finding=finding or well)
+    return Finding(name=name, passed=not messages, finding=finding or well)
 
 
-def _accounts() -> Iterator[Check]:
+def _accounts() -> Iterator[Finding]:
     """Check every account of the settings, and the accounts from plugins that have open payments."""
     try:
         aliases = list(get_settings().accounts)
@@ -60,28 +60,28 @@ def _accounts() -> Iterator[Check]:
         try:
             account = find_account(alias)
         except TillgateError as error:
-            yield Check(name=f"account {alias}", passed=False, finding=str(error))
+            yield Finding(name=f"account {alias}", passed=False, finding=str(error))
             continue
         except Exception as error:  # noqa: BLE001  # a plugin may raise anything
             finding = f"a plugin that was asked for it raised {described(error)}: correct it, or remove it"
-            yield Check(name=f"account {alias}", passed=False, finding=finding)
+            yield Finding(name=f"account {alias}", passed=False, finding=finding)
             continue
         source = f"TILLGATE['ACCOUNTS'][{alias!r}]" if alias in get_settings().accounts else "kept by a plugin"
         for check in doctor.examine(Configured(account=account, sources=dict.fromkeys(("base_url", "merchant_no", "token"), source))):
             if check.name != "plugins":  # they are the project's, not an account's
-                yield Check(name=f"{alias}: {check.name}", passed=check.passed, finding=check.finding)
+                yield Finding(name=f"{alias}: {check.name}", passed=check.passed, finding=check.finding)
 
 
-def _migrations() -> Check:
+def _migrations() -> Finding:
     try:
         executor = MigrationExecutor(connections[database()])
         plan = executor.migration_plan([key for key in executor.loader.graph.leaf_nodes() if key[0] == "tillgate"])
     except DatabaseError as error:
-        return Check(name="migrations", passed=False, finding=f"the database {database()!r} cannot be read: {type(error).__name__}")
+        return Finding(name="migrations", passed=False, finding=f"the database {database()!r} cannot be read: {type(error).__name__}")
     if plan:
         names = ", ".join(migration.name for migration, _ in plan)
-        return Check(name="migrations", passed=False, finding=f"not applied: {names}. Run `manage.py migrate`.")
-    return Check(name="migrations", passed=True, finding="all applied")
+        return Finding(name="migrations", passed=False, finding=f"not applied: {names}. Run `manage.py migrate`.")
+    return Finding(name="migrations", passed=True, finding="all applied")
 
 
 def _worker() -> str:
@@ -89,7 +89,7 @@ def _worker() -> str:
     return f"ran last {checks.explain_age(clock.now() - last)} ago" if last else "has never run"
 
 
-def _due_work() -> Check:
+def _due_work() -> Finding:
     """Count the due work; the worker's check reports work that waits too long."""
     now = clock.now()
     counts = {
@@ -97,10 +97,10 @@ def _due_work() -> Check:
         "outbox events": OutboxEvent.objects.filter(due_at__lte=now, done_at__isnull=True).count(),
         "refunds": Refund.objects.filter(due_at__lte=now, status__in={RefundStatus.QUEUED} | UNSETTLED_REFUND_STATUSES).count(),
     }
-    return Check(name="due work", passed=True, finding=", ".join(f"{count} {name}" for name, count in counts.items()))
+    return Finding(name="due work", passed=True, finding=", ".join(f"{count} {name}" for name, count in counts.items()))
 
 
-def _reviews() -> Check:
+def _reviews() -> Finding:
     count = Review.objects.filter(resolved_at__isnull=True).count()
     finding = f"{count} open: see “needs review” in the admin" if count else "nothing needs review"
-    return Check(name="reviews", passed=not count, finding=finding)
+    return Finding(name="reviews", passed=not count, finding=finding)

@@ -167,6 +167,8 @@ class Payment(models.Model):
     data = models.JSONField(default=dict, blank=True)
 
     status = models.CharField(max_length=16, choices=_choices(PaymentStatus), default=PaymentStatus.CREATED.value)
+    is_processing = models.BooleanField(default=False)
+    """Whether the shopper has finished and the money is on its way, for days perhaps."""
     transaction_no = models.CharField(max_length=255, null=True, blank=True, db_index=True)  # null, since '' would be a number
     payment_url = models.TextField(blank=True)
 

@@ -32,6 +32,13 @@ _CLAUSES: Final[Mapping[str, str | Promise]] = MappingProxyType(
         _R.REFERENCE_MISMATCH: gettext_lazy("the answer is about '%(found)s'"),
         _R.UNRECOGNISED_STATUS: gettext_lazy("the gateway says '%(unrecognised)s', which is not a status we know"),
         _R.CHANGED_AFTER_PAID: gettext_lazy("it was paid, and now the gateway says '%(status)s'"),
+        f"{_R.DISPUTED}:open": gettext_lazy("the shopper's bank asks %(amount)s back (dispute %(dispute_no)s); answer it at the gateway"),
+        f"{_R.DISPUTED}:deadline": gettext_lazy(
+            "the shopper's bank asks %(amount)s back (dispute %(dispute_no)s); answer it at the gateway before %(respond_by)s"
+        ),
+        f"{_R.DISPUTED}:lost": gettext_lazy(
+            "the shopper's bank took %(amount)s back (dispute %(dispute_no)s); record it as an external refund"
+        ),
         _R.PAYMENT_UNKNOWN: gettext_lazy("the gateway does not know it, though it gave it transaction %(transaction_no)s"),
         f"{_R.PAYMENT_UNKNOWN}:reported-paid": gettext_lazy("the gateway does not know it, though it reported it paid"),
         _R.PAYMENT_UNANSWERED: gettext_lazy("its time to pay is long over, and the gateway gives no usable answer about it"),

@@ -155,6 +155,7 @@ def return_page(request: HttpRequest, key: str) -> HttpResponse:
         "method": _method_label(payment),
         "is_paid": is_paid,
         "is_reported_paid": not is_paid and bool(reported_paid([payment.pk])),
+        "is_processing": payment.is_open and payment.is_processing,
         "is_patient": waits < _PATIENT_POLLS,
         "poll_seconds": _POLL_SECONDS,
         "poll": {
@@ -231,11 +232,12 @@ def _private(response: HttpResponse, referrer: str = "no-referrer") -> HttpRespo
 @without_atomic_requests
 def status(request: HttpRequest, key: str) -> HttpResponse:
     """Return the state of a payment to its waiting page, and whether the page must change. It only reads rows."""
-    found = Payment.objects.filter(return_key=key).values_list("pk", "status").first()
+    found = Payment.objects.filter(return_key=key).values_list("pk", "status", "is_processing").first()
     if found is None:
         raise Http404
-    number, stands = found
-    return _private(JsonResponse({"status": stands, "settled": stands not in OPEN_PAYMENT_STATUSES or bool(reported_paid([number]))}))
+    number, stands, is_processing = found
+    is_settled = stands not in OPEN_PAYMENT_STATUSES or is_processing or bool(reported_paid([number]))
+    return _private(JsonResponse({"status": stands, "settled": is_settled}))
 
 
 @open_to_all
@@ -290,7 +292,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
             if started.outcome in (StartOutcome.REDIRECT, StartOutcome.PAID):
                 return _private(HttpResponseRedirect(_way(started)), "same-origin")
             problem = _explain(started)
-    held, under_review = _held(payments), _under_review(payments)
+    held, under_review, on_its_way = _held(payments), _under_review(payments), _on_its_way(payments)
     paid_by = payments.filter(order__paid_by=F("pk")).first() or (held[0] if held and is_order_paid(held[0].order) else None)
     is_refunded = paid_by is not None and paid_by.refunded_amount >= paid_by.amount
     if paid_by and not is_refunded:
@@ -310,6 +312,7 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         form = MethodForm(choice, price=price, initial=form.initial)
         if not form.fields["method"].choices and MethodForm().fields["method"].choices:  # type: ignore[attr-defined]  # a ChoiceField
             unable = _("None of our payment methods takes %(amount)s.") % {"amount": money_text(price.amount, price.currency)}
+    names = _names([*held, *under_review, *on_its_way])
     page = {
         "form": form,
         "problem": problem or unable,
@@ -319,8 +322,9 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         "begun": _begun(payments, described.amount, described.currency),
         "held": _shown_held(held),
         "under_review": ", ".join(dict.fromkeys(map(_method_label, under_review))),
+        "on_its_way": ", ".join(dict.fromkeys(map(_method_label, on_its_way))),
         # In the address, since a shop may have a form of its own.
-        "pay_url": pay_url(plugin, order_key) + (f"?{urlencode({'held': names})}" if (names := _names([*held, *under_review])) else ""),
+        "pay_url": pay_url(plugin, order_key) + (f"?{urlencode({'held': names})}" if names else ""),
     }
     # Under "no-referrer" browsers post the form with "Origin: null", which Django's CSRF protection refuses.
     return _private(render(request, "tillgate/pay.html", page, status=409 if problem else 200), "same-origin")
@@ -351,13 +355,18 @@ def _under_review(payments: QuerySet[Payment]) -> list[Payment]:
     return [payment for payment in newest_first if payment.pk in called]
 
 
+def _on_its_way(payments: QuerySet[Payment]) -> list[Payment]:
+    """Return an order's payments of which the shopper has finished, and the money has not arrived."""
+    return list(payments.filter(status__in=OPEN_PAYMENT_STATUSES, is_processing=True).order_by("-id"))
+
+
 def _names(held: list[Payment]) -> str:
     return " ".join(payment.reference for payment in held)
 
 
 def _holds_news(payments: QuerySet[Payment], told: str) -> bool:
     """Tell whether money came, or may have come, that the shopper's page did not show: the page may be older."""
-    came = [*_held(payments), *_under_review(payments)]
+    came = [*_held(payments), *_under_review(payments), *_on_its_way(payments)]
     return any(payment.reference not in told.split() for payment in came) and not is_order_paid(came[0].order)
 
 

@@ -19,14 +19,16 @@ from tillgate.hooks.manager import build_plugin_manager, plugin_manager
 from tillgate.hooks.manager import call_owner as call_owner  # for the app alone: these three are no public names
 from tillgate.hooks.manager import emit as emit
 from tillgate.hooks.manager import implements as implements
-from tillgate.hooks.values import Event, Hint, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
+from tillgate.hooks.values import Event, Finding, Hint, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
 from tillgate.lifecycle import PaymentStatus, RefundStatus
-from tillgate.wire.dialects import RefundOutcome
-from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, ReportedRefund, Transaction
+from tillgate.wire.dialects import DisputeStatus, RefundOutcome
+from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, ReportedDispute, ReportedRefund, Transaction
 from tillgate.wire.methods import Method, read_methods
 
 __all__ = [
+    "DisputeStatus",
     "Event",
+    "Finding",
     "Hint",
     "Order",
     "OrderDescription",
@@ -37,6 +39,7 @@ __all__ = [
     "RefundOutcome",
     "RefundStatus",
     "RemoteEvent",
+    "ReportedDispute",
     "ReportedRefund",
     "Review",
     "build_plugin_manager",
@@ -105,6 +108,17 @@ def read_notification(account: Account, headers: Mapping[str, str], body: bytes)
     if not isinstance(answer, Sequence) or not all(isinstance(one, Hint) for one in answer):
         name = f"tillgate_read_notification of {_implementors('tillgate_read_notification')}"
         raise ConfigurationError(name, type(answer).__name__, "must be a list of Hint")
+    return tuple(answer)
+
+
+def examine_account(account: Account, *, online: bool, deadline_seconds: float | None = None) -> tuple[Finding, ...] | None:
+    """Return what a plugin finds about the settings of an account, with `online` at the gateway too; None where no plugin examines it."""
+    answer = plugin_manager().hook.tillgate_examine_account(account=account, online=online, deadline_seconds=deadline_seconds)
+    if answer is None:
+        return None
+    if not isinstance(answer, Sequence) or not all(isinstance(one, Finding) for one in answer):
+        name = f"tillgate_examine_account of {_implementors('tillgate_examine_account')}"
+        raise ConfigurationError(name, type(answer).__name__, "must be a list of Finding")
     return tuple(answer)
 
 

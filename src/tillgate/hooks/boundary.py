@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
 from tillgate.account import Account
-from tillgate.wire.dialects import RefundOutcome, TransactionStatus
-from tillgate.wire.messages import CreatedPayment, Refunded, ReportedRefund, Transaction
+from tillgate.wire.dialects import DisputeStatus, RefundOutcome, TransactionStatus
+from tillgate.wire.messages import CreatedPayment, Refunded, ReportedDispute, ReportedRefund, Transaction
 from tillgate.wire.urls import is_https, is_web_address
 
 __all__ = ["LONGEST_NUMBER", "fault_in"]
@@ -16,6 +17,7 @@ __all__ = ["LONGEST_NUMBER", "fault_in"]
 LONGEST_NUMBER: Final = 255
 """The length of the column that stores a transaction number."""
 
+_Checked = CreatedPayment | Transaction | ReportedRefund | ReportedDispute | Refunded
 _Rule = tuple[str, Callable[[Any], bool]]
 
 
@@ -24,6 +26,10 @@ def _text(longest: int, *, may_be_none: bool = False) -> _Rule:
         return (may_be_none and value is None) or (isinstance(value, str) and 0 < len(value) <= longest and value.isprintable())
 
     return f"text of 1 to {longest} printable characters{' or None' if may_be_none else ''}", is_right
+
+
+def _are(value: Any, kind: type) -> bool:
+    return isinstance(value, tuple) and all(isinstance(one, kind) for one in value)
 
 
 _AMOUNT: Final[_Rule] = (
@@ -52,16 +58,23 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
         "currency": _CURRENCY,
         "settle_currency": _CURRENCY,
         "raw": _RAW,
-        "refunds": (
-            "a tuple of ReportedRefund or None",
-            lambda value: value is None or (isinstance(value, tuple) and all(isinstance(one, ReportedRefund) for one in value)),
-        ),
+        "refunds": ("a tuple of ReportedRefund or None", lambda value: value is None or _are(value, ReportedRefund)),
+        "disputes": ("a tuple of ReportedDispute", lambda value: _are(value, ReportedDispute)),
     },
     ReportedRefund: {
         "amount": _EXACT_AMOUNT,
         "refund_no": _text(LONGEST_NUMBER, may_be_none=True),
         "refund_id": _text(LONGEST_NUMBER, may_be_none=True),
         "outcome": _OUTCOME,
+    },
+    ReportedDispute: {
+        "amount": _EXACT_AMOUNT,
+        "status": ("a DisputeStatus", lambda value: isinstance(value, DisputeStatus)),
+        "dispute_no": _text(LONGEST_NUMBER),
+        "respond_by": (
+            "an aware datetime or None",
+            lambda value: value is None or (isinstance(value, datetime) and value.tzinfo is not None),
+        ),
     },
     Refunded: {
         "reference": _text(64),
@@ -73,7 +86,7 @@ _RULES: Final[Mapping[type, Mapping[str, _Rule]]] = {
 }
 
 
-def fault_in(account: Account, value: CreatedPayment | Transaction | ReportedRefund | Refunded) -> tuple[str, str, str] | None:
+def fault_in(account: Account, value: _Checked) -> tuple[str, str, str] | None:
     """Return the field, the value and the remedy of the first field that cannot be used, or None.
 
     The address of a payment page is shown by its beginning only: the rest holds its key (I11).
@@ -83,9 +96,9 @@ def fault_in(account: Account, value: CreatedPayment | Transaction | ReportedRef
         if not is_right(found):
             return name, repr(found)[:80], f"must be {wanted}"
     if isinstance(value, Transaction):
-        faults = (fault_in(account, one) for one in value.refunds or ())
-        if fault := next(filter(None, faults), None):
-            return f"refunds: {fault[0]}", fault[1], fault[2]
+        for name, listed in (("refunds", value.refunds or ()), ("disputes", value.disputes)):
+            if fault := next(filter(None, (fault_in(account, one) for one in listed)), None):
+                return f"{name}: {fault[0]}", fault[1], fault[2]
     if isinstance(value, CreatedPayment):
         url = value.payment_url
         if not is_web_address(url) or not (account.sandbox or is_https(url)):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pluggy import HookimplMarker, HookspecMarker
 
 from tillgate.account import Account
-from tillgate.hooks.values import Event, Hint, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
+from tillgate.hooks.values import Event, Finding, Hint, Order, OrderDescription, PaidOutcome, Payment, Refund, RemoteEvent, Review
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
 from tillgate.wire.methods import Method
 
@@ -85,6 +85,16 @@ def tillgate_read_notification(account: Account, headers: Mapping[str, str], bod
     returns it. `headers` finds a name in any case, and `body` is bounded. Raise `SignatureMismatch` when the notification is not the
     gateway's, or `AnswerNotUnderstood` when it cannot be read: the answer is then 400. A hint names a payment by its reference or
     transaction number; Tillgate then queries the payments that it knows, and believes only the answers.
+    """
+
+
+@hookspec(firstresult=True)
+def tillgate_examine_account(account: Account, online: bool, deadline_seconds: float | None) -> Sequence[Finding] | None:  # noqa: FBT001  # pluggy passes it by name
+    """Examine the settings of an account, and return the findings; None leaves it to the next plugin.
+
+    Called by the system check with `online` false: look at the settings alone, such as a test key in a live shop. The doctor calls it with
+    `online` true: ask the gateway too, within `deadline_seconds` for each question, and move no money. An online examination takes the
+    place of the doctor's own query.
     """
 
 

@@ -13,7 +13,7 @@ from tillgate.errors import InvalidRequest
 from tillgate.lifecycle import PaymentStatus, RefundStatus
 from tillgate.wire.messages import Goods
 
-__all__ = ["Event", "Hint", "Order", "OrderDescription", "PaidOutcome", "Payment", "Refund", "RemoteEvent", "Review"]
+__all__ = ["Event", "Finding", "Hint", "Order", "OrderDescription", "PaidOutcome", "Payment", "Refund", "RemoteEvent", "Review"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,7 @@ class OrderDescription:
     """The payment details of an order: its text for the shopper, its price with its currency, and whether it may be paid now.
 
     `not_payable_detail` is None for an order that may be paid, else a clause that a shopper understands, such as "it was cancelled".
+    `email` is the shopper's address, which some gateways ask for; Tillgate does not store it.
     """
 
     number: str
@@ -29,6 +30,7 @@ class OrderDescription:
     lines: tuple[Goods, ...] = ()
     description: str | None = None
     not_payable_detail: str | None = None
+    email: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a truth value in place of a clause: False would mean that the order may not be paid, "because False"."""
@@ -119,6 +121,15 @@ class Hint:
 
     reference: str | None = None
     transaction_no: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One finding about an account: its subject, whether it is right, and a sentence that names the setting and the remedy."""
+
+    name: str
+    passed: bool
+    finding: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
 from tillgate.errors import OrderNotFound, SignatureMismatch, TillgateError, WrongCredentials
 from tillgate.lifecycle.payment import OPEN_PAYMENT_STATUSES, PaymentStatus, move_payment
 from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, Claim, OpenReview, ReviewReason, claim_of
-from tillgate.wire.dialects import REFERENCE, Dialect, TransactionStatus
-from tillgate.wire.messages import Transaction
+from tillgate.wire.dialects import REFERENCE, Dialect, DisputeStatus, TransactionStatus
+from tillgate.wire.messages import ReportedDispute, Transaction
 
 __all__ = [
     "Answer",
@@ -91,7 +91,8 @@ class Decision:
     """The meaning of an answer for a payment.
 
     `status` may be the old status. `review` is the reason of a case for staff, with the compared `facts`. `reported_paid`: the gateway says
-    paid, and a check failed. `is_understood` is false for an unknown status word. `detail` is for people; no code reads it (I13).
+    paid, and a check failed. `is_understood` is false for an unknown status word. `is_processing`: the shopper has finished, and the money
+    is on its way. `detail` is for people; no code reads it (I13).
     """
 
     status: PaymentStatus
@@ -102,6 +103,7 @@ class Decision:
     reported_paid: bool = False
     is_conclusive: bool = True
     is_understood: bool = True
+    is_processing: bool = False
 
     @property
     def is_in_order(self) -> bool:
@@ -172,7 +174,8 @@ def interpret(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answer
         return _held(facts, found, *doubt)
     said = found.status
     if said is TransactionStatus.PAID:
-        return _to(facts, found, PaymentStatus.PAID, "the gateway says that it is paid")
+        decision = _to(facts, found, PaymentStatus.PAID, "the gateway says that it is paid")
+        return _with_disputes(decision, facts, found.disputes)
     if facts.status is PaymentStatus.PAID:
         is_explained = said is TransactionStatus.REFUNDED and (facts.refunded > 0 or found.refunds)
         if is_explained or facts.refunded >= facts.amount:  # any word may follow a full refund (unspecified behaviour 18)
@@ -189,9 +192,26 @@ def interpret(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answer
         return _to(facts, found, facts.status, f"the gateway says {found.status_text!r}")
     if said in (TransactionStatus.FAILED, TransactionStatus.CLOSED):
         return _to(facts, found, PaymentStatus(said), f"the gateway says {found.status_text!r}")
+    if said is TransactionStatus.PROCESSING:  # whatever the page's time: the shopper has finished on it
+        decision = _to(facts, found, PaymentStatus.PENDING, "the shopper has finished, and the money is on its way")
+        return replace(decision, is_processing=True)
     if too_late:
         return _to(facts, found, PaymentStatus.EXPIRED, "the payment page timed out without a payment")
     return _to(facts, found, PaymentStatus.PENDING, "the gateway waits for the shopper")
+
+
+def _with_disputes(decision: Decision, facts: PaymentFacts, disputes: Iterable[ReportedDispute]) -> Decision:
+    """Add the case of money that a bank has asked back, unless the dispute was won, or its loss is refunded in the books."""
+    lost = sum((dispute.amount for dispute in disputes if dispute.status is DisputeStatus.LOST), Decimal(0))
+    pressing = [one for one in disputes if one.status is DisputeStatus.OPEN or (one.status is DisputeStatus.LOST and facts.refunded < lost)]
+    if not pressing:
+        return decision
+    first = min(pressing, key=lambda one: (one.status is not DisputeStatus.OPEN, str(one.respond_by or "")))
+    compared = {"case": str(first.status), "amount": str(first.amount), "currency": facts.currency, "dispute_no": first.dispute_no}
+    if first.respond_by and first.status is DisputeStatus.OPEN:
+        compared["case"] = "deadline"
+        compared["respond_by"] = f"{first.respond_by.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return replace(decision, review=ReviewReason.DISPUTED, facts=compared)
 
 
 def is_forgotten(facts: PaymentFacts, answer: NotFound) -> bool:

@@ -67,6 +67,8 @@ class ReviewReason(StrEnum):
     REFERENCE_MISMATCH = "reference-mismatch"
     UNRECOGNISED_STATUS = "unrecognised-status"
     CHANGED_AFTER_PAID = "changed-after-paid"
+    DISPUTED = "disputed"
+    """A bank has asked money of a payment back (a charge-back)."""
     WRONG_CREDENTIALS = "wrong-credentials"
     """The gateway refuses the account's queries: its merchantNo or token is wrong."""
     SIGNATURE_MISMATCH = "signature-mismatch"
@@ -206,6 +208,13 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
             scope=Scope.PAYMENT,
             actions=(_A.POLL, _A.RECORD_EXTERNAL_REFUND, _A.DISMISS),
             ends=frozenset({End.FULL_REFUND}),
+            updates=True,
+            blocks_refunds=True,
+        ),
+        _R.DISPUTED: ReviewPolicy(
+            scope=Scope.PAYMENT,
+            actions=(_A.POLL, _A.RECORD_EXTERNAL_REFUND, _A.DISMISS),
+            ends=frozenset({End.ANSWER, End.FULL_REFUND}),
             updates=True,
             blocks_refunds=True,
         ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tillgate import money
 
 if TYPE_CHECKING:
-    from tillgate.shop.accounts import Check, check_account, find_account
+    from tillgate.shop.accounts import check_account, find_account
     from tillgate.shop.checks import CheckSet, Found
     from tillgate.shop.fields import ExactField, MoneyField, OneDatabase, now
     from tillgate.shop.http import DeadlineTransport, keep_to
@@ -93,7 +93,6 @@ __all__ = [
     "MONEY_REASONS",
     "ActionNotPossible",
     "ActionResult",
-    "Check",
     "CheckSet",
     "DeadlineTransport",
     "ExactField",
@@ -188,7 +187,6 @@ __all__ = [
 MODULES: Final = {
     "worker": ("run_worker",),
     "accounts": (
-        "Check",
         "check_account",
         "find_account",
     ),

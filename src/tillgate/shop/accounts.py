@@ -6,13 +6,13 @@ from tillgate import doctor
 from tillgate.account import Account
 from tillgate.configuration import Configured
 from tillgate.django.operations.accounts import find_account
-from tillgate.doctor import Check
+from tillgate.hooks import Finding
 
-__all__ = ["Check", "check_account", "find_account"]
+__all__ = ["check_account", "find_account"]
 
 
-def check_account(account: Account, *, seconds: float) -> Check:
-    """Send one signed query to the gateway of an account, and return whether it was understood. Uses the network, for `seconds` at most."""
+def check_account(account: Account, *, seconds: float) -> Finding:
+    """Ask the gateway of an account whether it knows it, and return what was found. Uses the network, for `seconds` at most."""
     source = dict.fromkeys(("base_url", "merchant_no", "token"), "TILLGATE['ACCOUNTS']")
     found = doctor.examine(Configured(account=account, sources=source), deadline_seconds=seconds, attempts=1)
-    return next(one for one in found if one.name == "credentials")
+    return next((one for one in found if not one.passed), found[-1])

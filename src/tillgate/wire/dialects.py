@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
+from importlib.metadata import entry_points
 from typing import Final
 
 from tillgate.errors import ConfigurationError
@@ -17,11 +18,14 @@ __all__ = [
     "REFERENCE",
     "V3",
     "Dialect",
+    "DisputeStatus",
     "Encoding",
     "Method",
     "RefundOutcome",
     "SignatureRule",
     "TransactionStatus",
+    "dialect_named",
+    "dialect_names",
 ]
 
 _PAY_PARAMETERS: Final = (
@@ -61,6 +65,8 @@ class TransactionStatus(StrEnum):
     """The meaning of a gateway's status word. Only PAID ever counts as paid."""
 
     PENDING = "pending"
+    PROCESSING = "processing"
+    """The shopper has finished, and the money is on its way, for days perhaps: a bank debit or a voucher."""
     PAID = "paid"
     FAILED = "failed"
     CLOSED = "closed"
@@ -68,6 +74,14 @@ class TransactionStatus(StrEnum):
     """It was paid, and some or all of it went back."""
     UNRECOGNISED = "unrecognised"
     """A word that no dialect knows; its text is kept beside it."""
+
+
+class DisputeStatus(StrEnum):
+    """The state of a dispute (charge-back)."""
+
+    OPEN = "open"
+    WON = "won"
+    LOST = "lost"
 
 
 class RefundOutcome(StrEnum):
@@ -84,6 +98,12 @@ class Dialect:
     """One gateway's reading of the unspecified behaviour. The comments give the rows of the table in docs/reference/dialect.md."""
 
     name: str
+    base_url: str = ""
+    """The gateway's address where it is the same for all merchants: an account need not name it."""
+    required: tuple[str, ...] = ("merchant_no",)
+    """The settings that an account of the gateway must have, besides its token."""
+    timeout_minutes: tuple[int, int] = (1, 60 * 24 * 30)
+    """The least and the most minutes that a payment page can stay open."""
     pay_path: str = "/online/v1/secure-pay"
     query_path: str = "/online/v1/tran-query"  # row 2
     refund_path: str = "/online/v1/refund"  # row 2
@@ -145,7 +165,8 @@ class Dialect:
             if not getattr(self, name):
                 raise ConfigurationError(name, (), "is empty: list at least one currency")
         object.__setattr__(self, "methods", read_methods(self.methods))
-        for name in ("macros", "terminals", "pay_parameters", "query_parameters", "refund_parameters"):
+        object.__setattr__(self, "timeout_minutes", _bounds(self.timeout_minutes))
+        for name in ("required", "macros", "terminals", "pay_parameters", "query_parameters", "refund_parameters"):
             object.__setattr__(self, name, texts(name, getattr(self, name)))
 
     def status(self, word: str) -> TransactionStatus:
@@ -154,6 +175,10 @@ class Dialect:
         known["refunded"] = self.refunded_words
         return TransactionStatus(next((status for status, words in known.items() if word in words), "unrecognised"))
 
+    def timeout(self, minutes: int) -> int:
+        """Return the minutes for which a payment page stays open when so many are wanted."""
+        return min(max(minutes, self.timeout_minutes[0]), self.timeout_minutes[1])
+
     def settle_currency(self, currency: str) -> str:
         """Return the currency in which the gateway settles a payment unless the account names another."""
         return currency if currency in self.settle_currencies else self.settle_currencies[0]
@@ -161,6 +186,13 @@ class Dialect:
     def sends(self, operation: str, parameter: str) -> bool:
         """Return whether requests of "pay", "query" or "refund" have a parameter."""
         return parameter in getattr(self, f"{operation}_parameters")
+
+
+def _bounds(given: object) -> tuple[int, int]:
+    match given:
+        case (int() as least, int() as most) if 1 <= least <= most:
+            return least, most
+    raise ConfigurationError("timeout_minutes", given, "is not the least and the most minutes, such as (30, 1440)")
 
 
 _CHOICES: Final[dict[str, type[StrEnum]]] = {
@@ -205,6 +237,7 @@ def _v3_method(code: str) -> Method:
 V3: Final = replace(
     REFERENCE,
     name="v3",
+    required=("merchant_no", "store_no"),
     pay_path="/online/v3/secure-pay",
     query_path="/app-data-search/v3/tran-query",
     refund_path="/app-data-search/v3/refund",
@@ -221,3 +254,19 @@ V3: Final = replace(
 
 DIALECTS: Final = {dialect.name: dialect for dialect in (REFERENCE, EXAMPLES, V3)}
 """The presets by name, as an account names them."""
+
+
+def dialect_named(name: str) -> Dialect | None:
+    """Return a preset, or the dialect that a gateway plugin has under the entry points `tillgate.dialects`; None for an unknown name."""
+    if name in DIALECTS:
+        return DIALECTS[name]
+    for entry in entry_points(group="tillgate.dialects", name=name):
+        found = entry.load()
+        if isinstance(found, Dialect):
+            return found
+    return None
+
+
+def dialect_names() -> list[str]:
+    """Return the names of the presets, and of the installed plugins' dialects."""
+    return [*DIALECTS, *sorted(entry.name for entry in entry_points(group="tillgate.dialects"))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, Va
 from tillgate import money
 from tillgate.errors import InvalidRequest
 from tillgate.wire import references
-from tillgate.wire.dialects import RefundOutcome, TransactionStatus
+from tillgate.wire.dialects import DisputeStatus, RefundOutcome, TransactionStatus
 from tillgate.wire.methods import CODE, PaymentMethod, Terminal
 from tillgate.wire.urls import is_web_address
 
@@ -24,6 +25,7 @@ __all__ = [
     "PaymentRequest",
     "RefundRequest",
     "Refunded",
+    "ReportedDispute",
     "ReportedRefund",
     "Transaction",
 ]
@@ -156,7 +158,8 @@ class PaymentRequest(_Message):
     """Create payment (secure-pay): a request to pay an order with one payment method under a fresh reference.
 
     `amount` has the decimals of its currency, `timeout` is in minutes. `ipn_url` and `callback_url` must be https unless the account is a
-    sandbox. The account decides which currencies, methods and terminals it takes.
+    sandbox. The account decides which currencies, methods and terminals it takes. `email` is the shopper's, and `language` their language
+    as Django writes it (`zh-hans`); both are for gateways that ask for them.
     """
 
     reference: Annotated[str, BeforeValidator(references.reference)]
@@ -169,6 +172,8 @@ class PaymentRequest(_Message):
     description: Annotated[str | None, _text("description")] = None
     timeout: Annotated[int, BeforeValidator(_timeout)] = DEFAULT_TIMEOUT_MINUTES
     goods_info: tuple[Goods, ...] = ()
+    email: Annotated[str | None, _text("email")] = None
+    language: Annotated[str | None, _text("language")] = None
 
     if TYPE_CHECKING:
 
@@ -185,6 +190,8 @@ class PaymentRequest(_Message):
             description: str | None = None,
             timeout: int | str = DEFAULT_TIMEOUT_MINUTES,
             goods_info: Sequence[Goods | Mapping[str, str]] = (),
+            email: str | None = None,
+            language: str | None = None,
         ) -> None: ...
 
     def parameters(self) -> dict[str, str]:
@@ -266,11 +273,21 @@ class ReportedRefund:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedDispute:
+    """A dispute (charge-back) of a payment, of which the shopper's bank has asked the money back: its amount, state and deadline."""
+
+    amount: Decimal
+    status: DisputeStatus
+    dispute_no: str
+    respond_by: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
     """A transaction as the gateway reports it (Resources). A field that the gateway left out is None.
 
     `status` is the meaning of the word `status_text`. `raw` is the result as it came, with exact numbers. `refunds` are all refunds of the
-    transaction, those that were made in the gateway's portal too; None where the gateway lists none.
+    transaction, those that were made in the gateway's portal too; None where the gateway lists none. `disputes` are all of its disputes.
     """
 
     reference: str
@@ -282,6 +299,7 @@ class Transaction:
     settle_currency: str | None
     raw: Mapping[str, Any] = field(repr=False)
     refunds: tuple[ReportedRefund, ...] | None = None
+    disputes: tuple[ReportedDispute, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,7 @@ class Method:
     """A payment method of a gateway: its code, the currencies that it takes, and the least and the most of them.
 
     `label` is its name for shoppers; empty stands for Tillgate's own name of the code. No currencies: it takes all of the account.
+    `steps` are for currencies of which every amount must be a multiple of more than the smallest unit.
     """
 
     code: str
@@ -60,6 +61,7 @@ class Method:
     currencies: tuple[str, ...] = ()
     minimums: tuple[Limit, ...] = ()
     maximums: tuple[Limit, ...] = ()
+    steps: tuple[Limit, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.code, str) or not CODE.fullmatch(self.code):
@@ -67,7 +69,7 @@ class Method:
         if not isinstance(self.label, str):
             raise ConfigurationError(f"methods.{self.code}.label", self.label, "is not text")
         object.__setattr__(self, "currencies", read_currencies(f"methods.{self.code}.currencies", self.currencies))
-        for name in ("minimums", "maximums"):
+        for name in ("minimums", "maximums", "steps"):
             object.__setattr__(self, name, _limits(f"methods.{self.code}.{name}", getattr(self, name)))
 
     def fault(self, amount: Decimal, currency: str) -> str | None:
@@ -79,6 +81,9 @@ class Method:
             return f"{self.code} takes at least {currency} {least}"
         if most is not None and amount > most:
             return f"{self.code} takes at most {currency} {most}"
+        step = dict(self.steps).get(currency)
+        if step is not None and amount % step:
+            return f"{self.code} takes amounts in steps of {currency} {step}"
         return None
 
 

@@ -99,7 +99,7 @@ def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Acco
     named = Q(reference__in=references) | Q(transaction_no__in=numbers)
     for payment in Payment.objects.filter(named, account=alias).order_by("pk"):
         payment.maker = account if is_made_by(payment, account) else None
-        _receive(payment, NotificationKind.PAYMENT, received, "POST", NotificationSignature.MATCHES, actor="webhook")
+        _receive(payment, NotificationKind.PAYMENT, received, "POST", NotificationSignature.MATCHES, "webhook", even_if_paid=True)
         unsettled = Refund.objects.filter(payment=payment, status__in=UNSETTLED_REFUND_STATUSES, due_at__gt=clock.now())
         unsettled.update(due_at=clock.now())  # the notification may be about a refund: the worker asks, however often it is repeated
     return account
@@ -175,8 +175,16 @@ def _look_up(alias: str) -> tuple[str, Callable[[tuple[Any, ...]], Payment]]:
 
 
 def _receive(
-    payment: Payment, kind: NotificationKind, received: Received, method: str, signature: NotificationSignature, actor: str
+    payment: Payment,
+    kind: NotificationKind,
+    received: Received,
+    method: str,
+    signature: NotificationSignature,
+    actor: str,
+    *,
+    even_if_paid: bool = False,
 ) -> Payment:
+    """Store what came and reconcile the payment; a paid one only with `even_if_paid`, where notifications tell of refunds and disputes."""
     said = _digest(kind, received, method, signature)
     is_forged = signature is NotificationSignature.FORGED
     if payment.status == PaymentStatus.PAID and payment.last_notification == said and not is_forged:
@@ -186,7 +194,8 @@ def _receive(
     counted = {"notifications": 1, "forged_notifications": 1} if is_forged else {"notifications": 1}
     with durable():
         # The payment's row first: the insert of a notification locks it too, and InnoDB could not raise that lock for two at the same time.
-        may_ask = not _is_late(payment, said, is_forged=is_forged) and claim_poll(payment, said, **counted)
+        is_late = not even_if_paid and _is_late(payment, said, is_forged=is_forged)
+        may_ask = not is_late and claim_poll(payment, said, even_if_paid=even_if_paid, **counted)
         _keep(payment, kind, received, method, signature, count=payment.notifications)
     with _kept_all_the_same(payment.reference):
         if is_forged:

@@ -98,33 +98,33 @@ def reconcile(payment: Payment, actor: str) -> Payment:
     return apply_answer(payment, ask(payment, quickly=True), actor)
 
 
-def claim_poll(payment: Payment, said: str = "", **counted: int) -> bool:
+def claim_poll(payment: Payment, said: str = "", *, even_if_paid: bool = False, **counted: int) -> bool:
     """Take the right to query a payment now, and return whether it was given: not when the payment was queried just now.
 
     In both cases the worker polls soon, should this process die or the right be denied (I7). `counted` are counters of notifications to
-    raise in the same statement, and `said` is a hash of the notification. The statement changes the row only as it was read; a row that
-    has changed since is read again, under its lock.
+    raise in the same statement, and `said` is a hash of the notification, which asks about a paid payment only with `even_if_paid`. The
+    statement changes the row only as it was read; a row that has changed since is read again, under its lock.
     """
     rows = Payment.objects.filter(pk=payment.pk)
-    changes, may_ask = _claim(payment, said, counted)
+    changes, may_ask = _claim(payment, said, counted, even_if_paid=even_if_paid)
     if not rows.filter(**{name: getattr(payment, name) for name in _CLAIMED}).update(**changes):
         # PostgreSQL has locked the row for a change already, though there was none. Raised to FOR UPDATE, that lock may have to queue
         # behind another notification that waits for this one: so it is not raised.
         no_key = connections[database()].features.has_select_for_no_key_update
         with transaction.atomic(using=database()):
             assign(payment, rows.select_for_update(no_key=no_key).values().get())
-            changes, may_ask = _claim(payment, said, counted)
+            changes, may_ask = _claim(payment, said, counted, even_if_paid=even_if_paid)
             rows.update(**changes)
     assign(payment, changes)
     return may_ask
 
 
-def _claim(payment: Payment, said: str, counted: dict[str, int]) -> tuple[dict[str, Any], bool]:
+def _claim(payment: Payment, said: str, counted: dict[str, int], *, even_if_paid: bool) -> tuple[dict[str, Any], bool]:
     changes: dict[str, Any] = {name: getattr(payment, name) + more for name, more in counted.items()}
     if said:
         changes["last_notification"] = said
-    if counted and payment.status == PaymentStatus.PAID:
-        return changes, False  # a paid payment learns nothing from a notification; its tail polls find later changes
+    if counted and payment.status == PaymentStatus.PAID and not even_if_paid:
+        return changes, False  # the interface's notifications say nothing new about a paid payment; its tail polls find later changes
     now, throttle = clock.now(), timedelta(seconds=get_settings().notification_throttle_seconds)
     if payment.last_polled_at is None or payment.last_polled_at <= now - throttle:
         return changes | {"last_polled_at": now, "next_poll_at": now + throttle + _POLL_LEASE}, True
@@ -184,6 +184,8 @@ def facts_of(payment: Payment, refunded: Decimal | None = None) -> PaymentFacts:
 def is_unchanged(payment: Payment, decision: Decision, told: Mapping[str, str] = _NOBODY_KNOWS) -> bool:
     """Return whether a decision leaves everything about a payment as it is; `told` has the versions of its open reviews, by their keys."""
     if decision.status != payment.status or decision.transaction_no != payment.transaction_no:
+        return False
+    if decision.is_conclusive and decision.is_processing != payment.is_processing:
         return False
     if decision.review is None:
         return True
@@ -269,13 +271,14 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, a
     if moved and decision.status is PaymentStatus.PAID and decision.transaction_no:
         _look_for_duplicate(order, payment, decision.transaction_no, actor)
     is_identified = decision.transaction_no and decision.transaction_no != payment.transaction_no
-    payment.transaction_no = decision.transaction_no
+    has_finished = decision.is_processing and not payment.is_processing
+    payment.transaction_no, payment.is_processing = decision.transaction_no, decision.is_processing
     changed = write_status(payment, decision.status, now) if moved else []
     due = next_poll_after(payment, decision, now)
     if payment.notifications > heard and payment.next_poll_at and decision.status is not PaymentStatus.PAID:
         due = min(due or payment.next_poll_at, payment.next_poll_at)  # a notification that came since has brought it forward (I7)
     payment.next_poll_at, payment.last_polled_at = due, now
-    payment.save(update_fields=[*changed, "transaction_no", "next_poll_at", "last_polled_at"])
+    payment.save(update_fields=[*changed, "transaction_no", "is_processing", "next_poll_at", "last_polled_at"])
     if decision.review:
         _raise(order, payment, decision, actor)
     if not isinstance(answer, Inconclusive):  # a person's word ends nothing that an answer has said
@@ -284,7 +287,9 @@ def _write(order: Order, payment: Payment, decision: Decision, answer: Answer, a
         evidence = dict(answer.transaction.raw) if isinstance(answer, Found) else {}
         record(event or f"payment.{decision.status}", order, actor, decision.detail, payment=payment, evidence=evidence)
         after_change(order, payment)
-    elif is_identified:
+    if has_finished:
+        record("payment.processing", order, actor, decision.detail, payment=payment)
+    elif is_identified and not moved:
         record("payment.identified", order, actor, f"transaction {decision.transaction_no}", payment=payment)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from django.db import IntegrityError, transaction
 from django.db.models import Exists, FilteredRelation, OuterRef, Q, QuerySet
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from tillgate import hooks, money
@@ -269,7 +270,7 @@ def is_page_live(payment: Payment) -> bool:
     """Tell whether a shopper can still finish on the payment page of a payment."""
     now, is_open_for = clock.now(), payment.page_closes_at - payment.created_at
     is_in_time = now < payment.page_closes_at - min(_LEAVE_TIME, is_open_for / 4)
-    return payment.is_open and bool(payment.payment_url) and is_in_time
+    return payment.is_open and not payment.is_processing and bool(payment.payment_url) and is_in_time
 
 
 def is_being_created(payment: Payment) -> bool:
@@ -306,7 +307,8 @@ def _new_payment(
     data: dict[str, Any],
 ) -> tuple[Payment, PaymentRequest]:
     settings, now = get_settings(), clock.now()
-    closes_at = now + timedelta(minutes=settings.timeout_minutes)
+    minutes = account.dialect.timeout(settings.timeout_minutes)
+    closes_at = now + timedelta(minutes=minutes)
     expires_at = closes_at + timedelta(minutes=settings.expiry_grace_minutes)
     payment = Payment(
         order=order,
@@ -338,7 +340,9 @@ def _new_payment(
         ipn_url=settings.address("tillgate:payment-notification", payment.notification_key),
         callback_url=callback_url(settings.address("tillgate:return", payment.return_key), account.dialect.macros),
         description=payment.description,
-        timeout=settings.timeout_minutes,
+        timeout=minutes,
+        email=description.email,
+        language=get_language(),
         goods_info=description.lines,
     )
     return payment, request

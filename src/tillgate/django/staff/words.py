@@ -60,6 +60,7 @@ REFUND_STATUSES: Final[Mapping[str, Word]] = {
 EVENTS: Final[Mapping[str, Word]] = {
     "payment.created": Word(_("Payment started"), "plus", "wait"),
     "payment.pending": Word(_("Waiting for the shopper"), "clock", "wait"),
+    "payment.processing": Word(_("The money is on its way"), "clock", "wait"),
     "payment.paid": Word(_("Paid"), "check", "good"),
     "payment.failed": Word(_("Payment failed"), "cross", "bad"),
     "payment.closed": Word(_("Payment closed"), "lock"),
@@ -96,6 +97,7 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.REFERENCE_MISMATCH: _("Answer about another payment"),
     ReviewReason.UNRECOGNISED_STATUS: _("Unknown status"),
     ReviewReason.CHANGED_AFTER_PAID: _("Changed after it was paid"),
+    ReviewReason.DISPUTED: _("Disputed by the shopper's bank"),
     ReviewReason.WRONG_CREDENTIALS: _("The gateway refuses the queries"),
     ReviewReason.PAYMENT_UNKNOWN: _("The gateway does not know its own payment"),
     ReviewReason.SIGNATURE_MISMATCH: _("Wrong signature"),

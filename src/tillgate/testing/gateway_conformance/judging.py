@@ -12,6 +12,7 @@ from tillgate.money import decimals_of
 from tillgate.testing.gateway_driver import GatewayDriver, Held
 from tillgate.wire.dialects import TransactionStatus
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, RefundRequest, Transaction
+from tillgate.wire.methods import Method
 
 TOTALS: Final = {0: Decimal("1250"), 2: Decimal("12.50"), 3: Decimal("1.234")}
 """The amount of each scenario, by the decimals of its currency."""
@@ -35,8 +36,9 @@ class Payment:
 
     @property
     def part(self) -> Decimal:
-        """Return a part of the amount, less than half of it, with all decimals of the currency."""
-        return _PARTS[decimals_of(self.request.currency)]
+        """Return a part of the amount, less than half of it, with all decimals that the gateway takes of the currency."""
+        method = next(one for one in hooks.payment_methods(self.account) if one.code == self.request.method)
+        return _in_steps(_PARTS[decimals_of(self.request.currency)], method, self.request.currency)
 
     def query(self) -> Transaction:
         """Query the payment, and check that the answer is about it."""
@@ -66,17 +68,24 @@ def request_for(account: Account, currency: str | None = None) -> PaymentRequest
     """Return a request for a payment of an account, by a payment method that takes its currency and amount."""
     currency = currency or account.taken_currencies[0]
     total = TOTALS[decimals_of(currency)]
-    codes = [method.code for method in hooks.payment_methods(account) if method.fault(total, currency) is None]
+    amounts = {method.code: _in_steps(total, method, currency) for method in hooks.payment_methods(account)}
+    codes = [method.code for method in hooks.payment_methods(account) if method.fault(amounts[method.code], currency) is None]
     assert codes, f"no payment method of the account takes {currency} {total}"
     return PaymentRequest(
         reference=new_reference("KIT"),
-        amount=total,
+        amount=amounts[codes[0]],
         currency=currency,
         method=codes[0],
         terminal=account.dialect.terminals[0],
         ipn_url="https://shop.example/notification",
         callback_url="https://shop.example/return",
     )
+
+
+def _in_steps(amount: Decimal, method: Method, currency: str) -> Decimal:
+    """Return the most of an amount that a payment method takes."""
+    step = dict(method.steps).get(currency)
+    return amount - amount % step if step else amount
 
 
 def any_account(gateway: GatewayDriver) -> Account:

@@ -41,13 +41,15 @@ class Notifying:
                 assert not hooks.read_notification(payment.account, {}, strange), f"the unsigned body {strange!r} was believed"
 
     def test_no_secret_in_any_text(self, gateway: GatewayDriver) -> None:
-        """The account's token appears in no repr, log, error or cause of an error."""
+        """The account's token and the secrets of its notifications appear in no repr, log, error or cause of an error."""
         account = any_account(gateway)
         with everything_logged() as lines:
             lines += [repr(account), *_much_happens(gateway)]
-        token = account.token.get_secret_value()
-        leaks = [line[:40] for line in lines if holds_secret(line, [token])]
-        assert not leaks, f"{len(leaks)} of {len(lines)} texts hold the token; the first begins {leaks[0].replace(token, '***')!r}"
+        secrets = [secret.get_secret_value() for secret in (account.token, *account.webhook_secrets)]
+        leaks = [line for line in lines if holds_secret(line, secrets)]
+        for secret in secrets:
+            leaks = [line.replace(secret, "***") for line in leaks]
+        assert not leaks, f"{len(leaks)} of {len(lines)} texts hold a secret; the first begins {leaks[0][:40]!r}"
 
 
 def _is_about(payment: Payment, hint: hooks.Hint) -> bool:

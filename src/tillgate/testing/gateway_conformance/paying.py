@@ -131,7 +131,7 @@ class PayingAtGateway:
         _is_exact(gateway, 0)
 
     def test_exact_amount_with_three_decimals(self, gateway: GatewayDriver) -> None:
-        """KWD 1.234, or else 1.234 of another currency with three decimals, is asked for, answered and refunded exactly."""
+        """KWD 1.234, or else 1.234 of another currency with three decimals, or as much as the gateway's steps allow, is exact."""
         _is_exact(gateway, 3)
 
     def test_methods_and_currencies(self, gateway: GatewayDriver) -> None:
