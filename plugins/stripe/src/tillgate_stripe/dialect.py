@@ -1,0 +1,145 @@
+"""What Stripe takes, as data: currencies, payment methods, languages, amounts and times. Each table names its source."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final
+
+from tillgate import Dialect, InvalidRequest, Method
+from tillgate.money import decimals_of
+
+__all__ = ["DEFAULT_METHOD", "LANGUAGES", "STRIPE", "from_units", "method", "to_units"]
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_CURRENCIES: Final = _words(
+    """
+    USD EUR GBP AUD CAD CHF JPY CNY HKD SGD NZD SEK NOK DKK PLN CZK HUF RON BGN BRL MXN INR MYR THB PHP IDR KRW TWD VND AED SAR
+    QAR KWD BHD OMR JOD TND ILS TRY ZAR EGP MAD NGN KES GHS UGX TZS RWF XAF XOF XPF XCD BBD BSD BZD BMD JMD TTD DOP GTQ HNL NIO
+    CRC PAB COP PEN CLP ARS UYU BOB PYG GYD SRD HTG KYD AWG ISK ALL AMD AZN BAM GEL KZT KGS UZS TJS MDL MKD RSD UAH BDT LKR NPR
+    PKR MVR MMK KHR LAK MNT MOP BND FJD PGK SBD TOP VUV WST BIF DJF ETB GMD GNF KMF LRD LSL MGA MUR MWK MZN NAD SCR SLE SZL ZMW
+    YER LBP AFN DZD AOA BWP CVE
+    """
+)
+"""docs.stripe.com/currencies, "Supported presentment currencies". The account's country decides which of them it takes."""
+
+_WHOLE: Final = frozenset(_words("BIF CLP DJF GNF JPY KMF KRW MGA PYG RWF VND VUV XAF XOF XPF"))
+"""docs.stripe.com/currencies, "Zero-decimal currencies". ISO 4217 gives MGA two decimals, which Stripe cannot take."""
+_THREE: Final = frozenset(_words("BHD JOD KWD OMR TND"))
+"""docs.stripe.com/currencies, "Three-decimal currencies"."""
+_STEPS: Final = {
+    **dict.fromkeys(_THREE, Decimal("0.01")),  # "round ... to the nearest ten": the last of the three digits is 0
+    "MGA": Decimal(1),
+}
+"""The steps of amounts, where they are larger than the smallest unit of ISO 4217. Stripe writes ISK and UGX with two decimals, always 00;
+they have none in ISO 4217. HUF and TWD are charged with two decimals, and only paid out to the merchant in whole ones."""
+
+_LEAST: Final = """
+    USD=0.50 AED=2.00 AUD=0.50 BGN=1.00 BRL=0.50 CAD=0.50 CHF=0.50 CZK=15.00 DKK=2.50 EUR=0.50 GBP=0.30 HKD=4.00 HUF=175.00
+    INR=0.50 JPY=50 MXN=10 MYR=2 NOK=3.00 NZD=0.50 PLN=2.00 RON=2.00 SEK=3.00 SGD=0.50 THB=10
+"""
+_MINIMUMS: Final = {currency: Decimal(amount) for currency, _, amount in (pair.partition("=") for pair in _words(_LEAST))}
+"""docs.stripe.com/currencies, "Minimum and maximum charge amounts". Stripe compares the others by their value."""
+
+_LABELS: Final = {
+    "checkout": "",
+    "card": "",
+    "acss_debit": "Pre-authorised debit (Canada)",
+    "affirm": "Affirm",
+    "afterpay_clearpay": "Afterpay / Clearpay",
+    "alipay": "Alipay",
+    "amazon_pay": "Amazon Pay",
+    "au_becs_debit": "BECS Direct Debit",
+    "bacs_debit": "Bacs Direct Debit",
+    "bancontact": "Bancontact",
+    "blik": "BLIK",
+    "boleto": "Boleto",
+    "cashapp": "Cash App Pay",
+    "eps": "EPS",
+    "fpx": "FPX",
+    "grabpay": "GrabPay",
+    "ideal": "iDEAL",
+    "kakao_pay": "KakaoPay",
+    "klarna": "Klarna",
+    "konbini": "Konbini",
+    "link": "Link",
+    "mobilepay": "MobilePay",
+    "multibanco": "Multibanco",
+    "naver_pay": "Naver Pay",
+    "oxxo": "OXXO",
+    "p24": "Przelewy24",
+    "paynow": "PayNow",
+    "paypal": "PayPal",
+    "pix": "Pix",
+    "promptpay": "PromptPay",
+    "revolut_pay": "Revolut Pay",
+    "sepa_debit": "SEPA Direct Debit",
+    "swish": "Swish",
+    "twint": "TWINT",
+    "us_bank_account": "US bank account",
+    "wechat_pay": "WeChat Pay",
+}
+"""Stripe's codes of payment methods with their names (docs.stripe.com/api/checkout/sessions/create, `allowed_payment_method_types`)."""
+
+DEFAULT_METHOD: Final = "checkout"
+"""The payment method of an account that lists none: Stripe's page offers all that the merchant has switched on in the dashboard."""
+
+LANGUAGES: Final = frozenset(
+    _words(
+        """
+        bg cs da de el en en-GB es es-419 et fi fil fr fr-CA hr hu id it ja ko lt lv ms mt nb nl pl pt pt-BR ro ru sk sl
+        sv th tr vi zh zh-HK zh-TW
+        """
+    )
+)
+"""The languages of Stripe's page (docs.stripe.com/api/checkout/sessions/create, `locale`)."""
+
+
+def method(code: str, label: str = "", currencies: tuple[str, ...] = ()) -> Method:
+    """Return a payment method with Stripe's least amounts and steps."""
+    return Method(
+        code=code,
+        label=label or _LABELS.get(code, ""),
+        currencies=currencies,
+        minimums=tuple(_MINIMUMS.items()),
+        steps=tuple(_STEPS.items()),
+    )
+
+
+STRIPE: Final = Dialect(
+    name="stripe",
+    base_url="https://api.stripe.com",
+    required=(),
+    timeout_minutes=(31, 24 * 60),  # "from 30 minutes to 24 hours after Checkout Session creation", by Stripe's clock
+    currencies=_CURRENCIES,
+    settle_currency_is_currency=False,
+    methods=tuple(method(code) for code in _LABELS),
+    macros=("status",),
+    acknowledgement="",
+)
+"""Stripe's part in what Tillgate knows of a gateway."""
+
+
+def to_units(amount: Decimal, currency: str) -> int:
+    """Return an amount in Stripe's smallest units; raise `InvalidRequest` for one that Stripe cannot take."""
+    if (step := _STEPS.get(currency)) and amount % step:
+        raise InvalidRequest("amount", amount, f"cannot be paid with Stripe, which takes {currency} in steps of {step}")
+    units = amount.scaleb(_decimals(currency))
+    if units != int(units) or units <= 0:
+        raise InvalidRequest("amount", amount, f"is no exact amount of {currency}, which has {decimals_of(currency)} decimals")
+    return int(units)
+
+
+def from_units(units: int, currency: str) -> Decimal:
+    """Return the exact amount of so many of Stripe's smallest units, with the decimals of the currency where nothing is lost by it."""
+    amount = Decimal(units).scaleb(-_decimals(currency))
+    rounded = amount.quantize(Decimal(1).scaleb(-decimals_of(currency)))
+    return rounded if rounded == amount else amount
+
+
+def _decimals(currency: str) -> int:
+    """Return the decimals with which Stripe counts a currency, which are not always those of ISO 4217."""
+    return 0 if currency in _WHOLE else 3 if currency in _THREE else 2

@@ -1,0 +1,119 @@
+"""The examination of an account, by its settings and at Stripe. It creates nothing and moves no money."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import stripe
+
+from tillgate import Account, TillgateError, WrongCredentials
+from tillgate.hooks import Finding
+from tillgate_stripe.api import API_VERSION, Call, is_test_key
+
+__all__ = ["EVENTS", "at_stripe", "of_settings"]
+
+_KEY: Final = re.compile(r"[sr]k_(test|live)_\w+", re.ASCII)
+_SECRET: Final = re.compile(r"whsec_\S+", re.ASCII)
+
+EVENTS: Final = frozenset(
+    {
+        "checkout.session.completed",
+        "checkout.session.async_payment_succeeded",
+        "checkout.session.async_payment_failed",
+        "checkout.session.expired",
+        "charge.refunded",
+        "refund.updated",
+        "refund.failed",
+        "charge.dispute.created",
+        "charge.dispute.updated",
+        "charge.dispute.closed",
+        "charge.dispute.funds_withdrawn",
+        "charge.dispute.funds_reinstated",
+    }
+)
+"""The events that a webhook endpoint should send; Tillgate takes any other as no news."""
+
+
+def of_settings(account: Account) -> Iterator[Finding]:
+    """Look at the settings alone."""
+    key = account.token.get_secret_value()
+    if not _KEY.fullmatch(key):
+        kind = "a publishable key, which may not move money" if key.startswith("pk_") else "no key of Stripe"
+        yield Finding(name="token", passed=False, finding=f"it is {kind}: give a restricted key (rk_...) or a secret key (sk_...)")
+    elif is_test_key(account) and not account.sandbox:
+        yield Finding(name="token", passed=False, finding="a test key, and the account is live: give the live key, or set SANDBOX to True")
+    elif account.sandbox and not is_test_key(account):
+        yield Finding(name="token", passed=False, finding="a live key, and the account is a sandbox: remove SANDBOX, or give the test key")
+    if not all(_SECRET.fullmatch(secret.get_secret_value()) for secret in account.webhook_secrets):
+        yield Finding(name="webhook_secrets", passed=False, finding="one is no signing secret of an endpoint, which begins with whsec_")
+    if not account.webhook_secrets and not account.sandbox:
+        remedy = "no notification is believed: register the address of the account's notifications at Stripe, and give its signing secret"
+        yield Finding(name="webhook_secrets", passed=False, finding=remedy)
+
+
+def at_stripe(account: Account, seconds: float | None) -> Iterator[Finding]:
+    """Ask Stripe: the key with each of its permissions, the version of the API, and the webhook endpoints."""
+    try:
+        call = Call(account, "query", "the examination", seconds=seconds)
+        with call.errors():
+            answer: Any = call.client.v1.checkout.sessions.list({"limit": 1})
+    except WrongCredentials as error:
+        yield Finding(name="credentials", passed=False, finding=f"{error.ret_msg}: check the token, and its permissions at Stripe")
+        return
+    except TillgateError as error:
+        yield Finding(name="credentials", passed=False, finding=f"Stripe cannot be asked: {error}")
+        return
+    mode = "a test key: play money" if is_test_key(account) else "a live key: real money"
+    yield Finding(name="credentials", passed=True, finding=f"Stripe knows the key; it is {mode}")
+    version = answer.last_response.headers.get("Stripe-Version", "") if answer.last_response else ""
+    is_right = version in ("", API_VERSION)
+    said = (
+        f"Stripe answers in version {version or 'unknown'}" if is_right else f"Stripe answers in version {version} instead of {API_VERSION}"
+    )
+    yield Finding(name="api version", passed=is_right, finding=f"{said}; Tillgate asks for {API_VERSION}")
+    yield from _permissions(account, seconds)
+    yield from _endpoints(account, seconds)
+
+
+def _permissions(account: Account, seconds: float | None) -> Iterator[Finding]:
+    """Make one request for each permission. Those that would write lack what they need: Stripe refuses them after it saw the key."""
+    nothing: Any = {}
+    needed: dict[str, Callable[[stripe.StripeClient], object]] = {
+        "Checkout Sessions: write": lambda client: client.v1.checkout.sessions.create(nothing),
+        "PaymentIntents: read": lambda client: client.v1.payment_intents.search({"query": "metadata['reference']:'none'", "limit": 1}),
+        "Charges and Refunds: write": lambda client: client.v1.refunds.create(nothing),
+        "Disputes: read": lambda client: client.v1.disputes.list({"limit": 1}),
+    }
+    lacking = []
+    for permission, request in needed.items():
+        call = Call(account, "query", "the examination", seconds=seconds)
+        try:
+            with call.errors():
+                request(call.client)
+        except WrongCredentials:
+            lacking.append(permission)
+        except TillgateError:
+            pass  # refused for what it lacked, as it should be
+    finding = f"the key lacks: {', '.join(lacking)}" if lacking else f"the key has: {', '.join(needed)}"
+    yield Finding(name="permissions", passed=not lacking, finding=finding)
+
+
+def _endpoints(account: Account, seconds: float | None) -> Iterator[Finding]:
+    call = Call(account, "query", "the examination", seconds=seconds)
+    try:
+        with call.errors():
+            endpoints = list(call.client.v1.webhook_endpoints.list({"limit": 100}).auto_paging_iter())
+    except TillgateError:
+        finding = "the key may not list the webhook endpoints (permission Webhook Endpoints: read), so they were not looked at"
+        yield Finding(name="webhook endpoint", passed=True, finding=finding)
+        return
+    ours = [one for one in endpoints if "/webhook/" in one.url and one.status == "enabled"]
+    if not ours:
+        finding = "none is enabled for an address such as https://shop.example/payments/webhook/default/"
+        yield Finding(name="webhook endpoint", passed=account.sandbox, finding=finding)
+    for endpoint in ours:
+        missing = sorted(EVENTS - set(endpoint.enabled_events)) if "*" not in endpoint.enabled_events else []
+        finding = f"{endpoint.url} lacks the events {', '.join(missing)}" if missing else f"{endpoint.url} sends all events that are needed"
+        yield Finding(name="webhook endpoint", passed=not missing, finding=finding)

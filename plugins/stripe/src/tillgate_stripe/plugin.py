@@ -1,0 +1,382 @@
+"""The hooks: Stripe Checkout as a gateway.
+
+A payment is a Checkout Session, whose id is the transaction number. The reference stands in the session, in its metadata and in those of
+the payment intent. Stripe's events are hints: only the answer to a query moves a payment.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+import stripe
+from stripe.params.checkout import SessionCreateParams, SessionRetrieveParams
+
+from tillgate import (
+    Account,
+    AnswerNotUnderstood,
+    CreatedPayment,
+    Method,
+    OrderNotFound,
+    PaymentRequest,
+    Refunded,
+    RefundRequest,
+    Refused,
+    SignatureMismatch,
+    Transaction,
+    TransactionStatus,
+)
+from tillgate.hooks import DisputeStatus, Finding, Hint, RefundOutcome, ReportedDispute, ReportedRefund, hookimpl
+from tillgate_stripe import examination
+from tillgate_stripe.api import Call, is_test_key
+from tillgate_stripe.dialect import DEFAULT_METHOD, LANGUAGES, STRIPE, from_units, method, to_units
+
+__all__: list[str] = []
+
+_EXPAND: Final = SessionRetrieveParams(expand=["payment_intent.latest_charge.refunds"])
+_PAGE: Final = 100
+_SESSION_SECONDS: Final = 25 * 60 * 60
+"""Longer than any session is open: one that is older and was attempted is in the search index."""
+_TOLERANCE_SECONDS: Final = 300
+"""The age of a signed notification that is still believed to be new (docs.stripe.com/webhooks/signature)."""
+_LONGEST_NAME: Final = 250
+
+_REFUNDS: Final = {
+    "succeeded": RefundOutcome.SUCCEEDED,
+    "pending": RefundOutcome.PENDING,
+    "requires_action": RefundOutcome.PENDING,
+    "failed": RefundOutcome.FAILED,
+    "canceled": RefundOutcome.FAILED,
+}
+_DISPUTES: Final = {
+    "won": DisputeStatus.WON,
+    "warning_closed": DisputeStatus.WON,
+    "prevented": DisputeStatus.WON,
+    "lost": DisputeStatus.LOST,
+}
+"""The words of a dispute that has ended; every other word is an open one's."""
+_UNDER_WAY: Final = frozenset({"processing", "requires_action", "requires_capture", "requires_confirmation"})
+"""The words of a payment intent whose session is complete and unpaid, while the money is on its way."""
+
+
+def _is_ours(account: Account) -> bool:
+    return account.dialect.name == STRIPE.name
+
+
+@hookimpl(tryfirst=True)
+def tillgate_pay(account: Account, request: PaymentRequest) -> CreatedPayment | None:
+    """Create a Checkout Session."""
+    if not _is_ours(account):
+        return None
+    call = Call(account, "pay", request.reference, moves_money=True)
+    params = _session_params(request)
+    key: Any = {"idempotency_key": f"tillgate-pay-{request.reference}"}
+    with call.errors():
+        try:
+            session = call.client.v1.checkout.sessions.create(params, key)
+        except stripe.InvalidRequestError as error:
+            if error.param != "customer_email" or "customer_email" not in params:
+                raise
+            del params["customer_email"]  # a mistyped address must not stop a sale; a refused parameter uses up no idempotency key
+            session = call.client.v1.checkout.sessions.create(params, key)
+    if not session.url or session.amount_total is None:
+        raise call.unknown("the session has no payment page, or no amount")
+    return CreatedPayment(
+        transaction_no=session.id,
+        payment_url=session.url,
+        reference=session.client_reference_id or "",
+        amount=from_units(session.amount_total, (session.currency or "").upper()),
+        currency=(session.currency or "").upper(),
+        settle_currency=None,
+        raw={"id": session.id, "livemode": getattr(session, "livemode", None)},
+    )
+
+
+def _session_params(request: PaymentRequest) -> SessionCreateParams:
+    names = {"reference": request.reference}
+    goods = ", ".join(f"{line.quantity} x {line.goods_name}" for line in request.goods_info)
+    product: Any = {"name": (request.description or request.reference)[:_LONGEST_NAME]}
+    if goods:
+        product["description"] = goods[:_LONGEST_NAME]
+    params = SessionCreateParams(
+        mode="payment",
+        client_reference_id=request.reference,
+        metadata=names,
+        payment_intent_data={"metadata": names, "description": product["name"]},
+        line_items=[
+            {
+                "quantity": 1,
+                "price_data": {
+                    "currency": request.currency.lower(),
+                    "unit_amount": to_units(request.amount, request.currency),
+                    "product_data": product,
+                },
+            }
+        ],
+        adaptive_pricing={"enabled": False},  # the shopper pays the order's own amount in its own currency
+        success_url=request.callback_url.replace("{status}", "success"),
+        cancel_url=request.callback_url.replace("{status}", "cancelled"),
+        expires_at=int(time.time()) + request.timeout * 60,
+        locale=cast(Any, _language(request.language)),
+    )
+    if request.method != DEFAULT_METHOD:
+        params["allowed_payment_method_types"] = [cast(Any, request.method)]
+    if request.email:
+        params["customer_email"] = request.email
+    return params
+
+
+def _language(language: str | None) -> str:
+    """Return Stripe's name of a language of Django's, or "auto" for one that Stripe's page does not speak."""
+    wanted = {"zh-hans": "zh", "zh-hant": "zh-TW"}.get(language or "", language or "")
+    known = {name.lower(): name for name in LANGUAGES}
+    return known.get(wanted.lower()) or known.get(wanted.lower().partition("-")[0]) or "auto"
+
+
+@hookimpl(tryfirst=True)
+def tillgate_query(account: Account, reference: str, transaction_no: str | None, deadline_seconds: float | None) -> Transaction | None:
+    """Retrieve a session by its id, or find it by its reference, with its refunds and disputes."""
+    if not _is_ours(account):
+        return None
+    call = Call(account, "query", reference, seconds=deadline_seconds)
+    with call.errors():
+        session = _session(call, transaction_no)
+        return _transaction(call, session)
+
+
+def _session(call: Call, transaction_no: str | None) -> stripe.checkout.Session:
+    if transaction_no:
+        return call.client.v1.checkout.sessions.retrieve(transaction_no, _EXPAND)
+    found = next(_candidates(call), None)
+    if found is None:
+        raise OrderNotFound("resource_missing", f"no Checkout Session has the reference {call.reference}", 404)
+    return call.client.v1.checkout.sessions.retrieve(found, _EXPAND)
+
+
+def _candidates(call: Call) -> Iterator[str]:
+    """Yield the ids of the sessions of a reference: first of the recent ones, then of those that the search index knows.
+
+    Every session that may still be open is recent, and Stripe's list is complete; the index lags behind by a minute or so.
+    """
+    sessions = call.client.v1.checkout.sessions
+    recent = sessions.list({"limit": _PAGE, "created": {"gte": int(time.time()) - _SESSION_SECONDS}})
+    yield from (session.id for session in recent.auto_paging_iter() if session.client_reference_id == call.reference)
+    quoted = call.reference.replace("\\", "\\\\").replace("'", "\\'")
+    intents = call.client.v1.payment_intents.search({"query": f"metadata['reference']:'{quoted}'", "limit": 1})
+    for intent in intents.data:
+        yield from (session.id for session in sessions.list({"payment_intent": intent.id, "limit": 1}).data)
+
+
+def _transaction(call: Call, session: stripe.checkout.Session) -> Transaction:
+    if getattr(session, "livemode", None) is call.account.sandbox:
+        raise AnswerNotUnderstood("the session is in test mode and the account is live, or the other way round")
+    currency = (session.currency or "").upper()
+    intent = session.payment_intent if isinstance(session.payment_intent, stripe.PaymentIntent) else None
+    status, word = _status(session, intent)
+    units = session.amount_total
+    if status is TransactionStatus.PAID and intent is not None:
+        units = intent.amount_received
+    charge = intent.latest_charge if intent is not None and isinstance(intent.latest_charge, stripe.Charge) else None
+    return Transaction(
+        reference=session.client_reference_id or "none",
+        status=status,
+        status_text=word,
+        transaction_no=session.id,
+        amount=None if units is None else from_units(units, currency),
+        currency=currency or None,
+        settle_currency=None,
+        raw=_evidence(session, intent, charge),
+        refunds=_refunds(call, charge, currency) if charge is not None else () if intent is None and not session.payment_intent else None,
+        disputes=_disputes(call, session, charge, currency),
+    )
+
+
+def _status(session: stripe.checkout.Session, intent: stripe.PaymentIntent | None) -> tuple[TransactionStatus, str]:
+    if session.status == "expired":
+        return TransactionStatus.CLOSED, "expired"
+    if session.status == "open":  # a declined card too: the shopper may try another on the same page
+        return TransactionStatus.PENDING, "open"
+    if session.status != "complete":
+        return TransactionStatus.UNRECOGNISED, str(session.status)
+    if session.payment_status == "paid":
+        return TransactionStatus.PAID, "paid"
+    if session.payment_status != "unpaid":
+        return TransactionStatus.UNRECOGNISED, str(session.payment_status)
+    stands = "processing" if intent is None else str(intent.status)
+    if stands in _UNDER_WAY:
+        return TransactionStatus.PROCESSING, f"complete, {stands}"
+    if stands in ("requires_payment_method", "canceled"):
+        return TransactionStatus.FAILED, f"complete, {stands}"
+    return TransactionStatus.UNRECOGNISED, f"complete, {stands}"
+
+
+def _evidence(session: stripe.checkout.Session, intent: stripe.PaymentIntent | None, charge: stripe.Charge | None) -> dict[str, Any]:
+    """Return what the timeline keeps of an answer: nothing about the shopper."""
+    kept: dict[str, Any] = {name: getattr(session, name, None) for name in ("id", "status", "payment_status", "amount_total", "currency")}
+    if intent is not None:
+        kept |= {"payment_intent": intent.id, "intent_status": intent.status, "amount_received": intent.amount_received}
+        if error := intent.last_payment_error:
+            kept["last_error"] = getattr(error, "decline_code", None) or getattr(error, "code", None)
+    if charge is not None:
+        details = getattr(charge, "payment_method_details", None)
+        kept |= {"charge": charge.id, "paid_with": getattr(details, "type", None)}
+    return kept
+
+
+def _refunds(call: Call, charge: stripe.Charge, currency: str) -> tuple[ReportedRefund, ...]:
+    listed = charge.refunds
+    if listed is None or listed.has_more:
+        found = list(call.client.v1.refunds.list({"charge": charge.id, "limit": _PAGE}).auto_paging_iter())
+    else:
+        found = listed.data
+    return tuple(
+        ReportedRefund(
+            amount=from_units(refund.amount, currency),
+            refund_no=refund.id,
+            refund_id=getattr(refund.metadata, "refund_id", None),
+            outcome=_outcome(call, refund),
+        )
+        for refund in found
+    )
+
+
+def _disputes(call: Call, session: stripe.checkout.Session, charge: stripe.Charge | None, currency: str) -> tuple[ReportedDispute, ...]:
+    if charge is None or not getattr(charge, "disputed", False):
+        return ()
+    found = call.client.v1.disputes.list({"charge": charge.id, "limit": _PAGE})
+    return tuple(
+        ReportedDispute(
+            # A bank may count in another currency; then all of the payment is at stake.
+            amount=from_units(one.amount if one.currency.upper() == currency else session.amount_total or 0, currency),
+            status=_DISPUTES.get(one.status, DisputeStatus.OPEN),
+            dispute_no=one.id,
+            respond_by=datetime.fromtimestamp(due, UTC) if (due := one.evidence_details.due_by) else None,
+        )
+        for one in found.auto_paging_iter()
+    )
+
+
+def _outcome(call: Call, refund: stripe.Refund) -> RefundOutcome:
+    try:
+        return _REFUNDS[refund.status or ""]
+    except KeyError:
+        raise call.unknown(f"Stripe calls the refund {refund.id} {refund.status!r}") from None
+
+
+@hookimpl(tryfirst=True)
+def tillgate_refund(account: Account, request: RefundRequest) -> Refunded | None:
+    """Refund the session's payment intent. Stripe remembers the refund's id for a day, and its metadata for ever."""
+    if not _is_ours(account):
+        return None
+    looking = Call(account, "refund", request.reference, moves_money=True)
+    with looking.errors():
+        intent = _intent_id(_session(looking, request.transaction_no))
+    if intent is None:
+        raise Refused("not_paid", "nobody has paid, so nothing can be refunded", 400)
+    call = Call(account, "refund", request.reference, moves_money=True)
+    names = {"reference": request.reference, "refund_id": request.refund_id or ""}
+    with call.errors():
+        refund = call.client.v1.refunds.create(
+            {"payment_intent": intent, "amount": to_units(request.amount, request.currency), "metadata": names},
+            {"idempotency_key": f"tillgate-refund-{request.refund_id}"} if request.refund_id else {},
+        )
+    return _refunded(call, request, refund)
+
+
+def _intent_id(session: stripe.checkout.Session) -> str | None:
+    return session.payment_intent.id if isinstance(session.payment_intent, stripe.PaymentIntent) else session.payment_intent
+
+
+def _refunded(call: Call, request: RefundRequest, refund: stripe.Refund) -> Refunded:
+    return Refunded(
+        reference=request.reference,
+        amount=from_units(refund.amount, refund.currency.upper()),
+        ret_msg=" ".join(filter(None, [refund.status, getattr(refund, "failure_reason", None)])),
+        outcome=_outcome(call, refund),
+        refund_no=refund.id,
+    )
+
+
+@hookimpl(tryfirst=True)
+def tillgate_query_refund(account: Account, request: RefundRequest, refund_no: str | None) -> Refunded | None:
+    """Retrieve a refund by its number, or find it by the id in its metadata."""
+    if not _is_ours(account):
+        return None
+    call = Call(account, "query", request.reference)
+    with call.errors():
+        if refund_no:
+            return _refunded(call, request, call.client.v1.refunds.retrieve(refund_no))
+        intent = _intent_id(_session(call, request.transaction_no))
+        listed = call.client.v1.refunds.list({"payment_intent": intent, "limit": _PAGE}).auto_paging_iter() if intent else ()
+        found = next((one for one in listed if request.refund_id and getattr(one.metadata, "refund_id", None) == request.refund_id), None)
+        if found is None:
+            raise OrderNotFound("resource_missing", f"no refund has the id {request.refund_id}", 404)
+        return _refunded(call, request, found)
+
+
+@hookimpl(tryfirst=True)
+def tillgate_payment_methods(account: Account) -> Sequence[Method] | None:
+    """Return the methods that the account lists, or Stripe's own choice on its page."""
+    if not _is_ours(account):
+        return None
+    return [method(one.code, one.label, one.currencies) for one in account.methods] or [method(DEFAULT_METHOD)]
+
+
+@hookimpl(tryfirst=True)
+def tillgate_read_notification(account: Account, headers: Mapping[str, str], body: bytes) -> Sequence[Hint] | None:
+    """Verify an event by the account's secrets, and return the session that it is about."""
+    if not _is_ours(account):
+        return None
+    _verify(account, headers.get("Stripe-Signature", ""), body)
+    try:
+        event = json.loads(body)
+        about, is_live = event["data"]["object"], event["livemode"]
+        kind = about["object"]
+    except (ValueError, TypeError, KeyError):
+        raise AnswerNotUnderstood("the notification is no event of Stripe") from None
+    if is_live is is_test_key(account):
+        return []
+    if kind == "checkout.session":
+        hint = Hint(reference=about.get("client_reference_id"), transaction_no=about.get("id"))
+        return [hint] if hint.reference else []
+    if kind in ("payment_intent", "charge", "refund", "dispute"):
+        intent = about["id"] if kind == "payment_intent" else about.get("payment_intent")
+        reference = (about.get("metadata") or {}).get("reference")
+        return [Hint(reference=reference)] if reference else _of_intent(account, intent)
+    return []
+
+
+def _verify(account: Account, signature: str, body: bytes) -> None:
+    for secret in account.webhook_secrets:
+        try:
+            stripe.WebhookSignature.verify_header(body, signature, secret.get_secret_value(), _TOLERANCE_SECONDS)
+        except (stripe.SignatureVerificationError, UnicodeDecodeError):
+            continue
+        return
+    problem = (
+        "is signed with none of the account's webhook_secrets"
+        if account.webhook_secrets
+        else "came, and the account has no webhook_secrets"
+    )
+    raise SignatureMismatch(f"a notification {problem}")
+
+
+def _of_intent(account: Account, intent: object) -> list[Hint]:
+    """Ask Stripe for the session of a payment intent: a refund of the dashboard and a dispute name no reference."""
+    if not isinstance(intent, str):
+        return []
+    call = Call(account, "query", intent)
+    with call.errors():
+        sessions = call.client.v1.checkout.sessions.list({"payment_intent": intent, "limit": 1}).data
+    return [Hint(reference=one.client_reference_id, transaction_no=one.id) for one in sessions if one.client_reference_id]
+
+
+@hookimpl(tryfirst=True)
+def tillgate_examine_account(account: Account, online: bool, deadline_seconds: float | None) -> Sequence[Finding] | None:  # noqa: FBT001
+    """Examine the key, the webhook secrets and, online, the permissions, the webhook endpoints and the API version."""
+    if not _is_ours(account):
+        return None
+    return [*examination.of_settings(account), *(examination.at_stripe(account, deadline_seconds) if online else ())]
