@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+import sys
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from tests.support import TOKEN, TOKEN_DIGEST, account, everything_shown
-from tillgate import EXAMPLES, REFERENCE, Account, ConfigurationError, Encoding
+from tillgate import EXAMPLES, REFERENCE, Account, ConfigurationError, Dialect, Encoding
+from tillgate.wire import dialects
 
 FORM = dataclasses.replace(REFERENCE, name="form", encoding=Encoding.FORM)
 NOT_A_BASE = [
@@ -63,11 +66,51 @@ def test_i11_a_token_that_is_empty_or_odd_is_refused_and_not_shown(value: Any) -
     assert TOKEN not in everything_shown(caught.value)
 
 
-@pytest.mark.parametrize("value", ["", " 200043", "200\n043", "200\x00043", None, 200043])
+@pytest.mark.parametrize("value", [" 200043", "200\n043", "200\x00043", None, 200043])
 def test_a_merchant_number_is_text(value: Any) -> None:
     with pytest.raises(ConfigurationError, match="give the text that the service issued") as caught:
         account(merchant_no=value)
     assert (caught.value.field, caught.value.value) == ("merchant_no", value)
+
+
+@pytest.mark.parametrize(("dialect", "missing"), [("reference", "merchant_no"), ("v3", "merchant_no"), ("v3", "store_no")])
+def test_the_dialect_decides_which_settings_an_account_needs(dialect: str, missing: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"the dialect {dialect} needs it") as caught:
+        account(dialect=dialect, **{"store_no": "1", missing: ""})
+    assert caught.value.field == missing
+
+
+def test_an_account_of_a_gateway_with_one_address_for_all_names_neither_address_nor_merchant_number() -> None:
+    one = Dialect(name="one", base_url="https://one.example", required=())
+    assert Account(token=TOKEN, dialect=one).base_url == "https://one.example"
+    assert Account(token=TOKEN, dialect=one, base_url="https://other.example").base_url == "https://other.example"
+
+
+def test_a_gateway_plugin_gives_its_dialect_a_name_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Dialect(name="one", base_url="https://one.example", required=())
+    monkeypatch.setitem(vars(sys.modules[__name__]), "ONE", one)
+    found = [EntryPoint(name="one", value=f"{__name__}:ONE", group="tillgate.dialects")]
+    monkeypatch.setattr(
+        dialects, "entry_points", lambda **wanted: [entry for entry in found if entry.name == wanted.get("name", entry.name)]
+    )
+    assert Account(token=TOKEN, dialect="one").dialect is one
+    with pytest.raises(ConfigurationError, match="v3, one"):
+        Account(token=TOKEN, dialect="two")
+
+
+@pytest.mark.parametrize("given", ["whsec_old", ["whsec_old"], ("whsec_old", "whsec_new"), SecretStr("whsec_old")])
+def test_i11_the_secrets_of_notifications_are_one_or_more_and_appear_in_no_text(given: Any) -> None:
+    made = account(webhook_secrets=given)
+    assert made.webhook_secrets[0].get_secret_value() == "whsec_old"
+    assert "whsec" not in repr(made)
+
+
+@pytest.mark.parametrize("given", [7, None, [""], ["whsec_good", " whsec_spaced"], {"whsec_good": 1}])
+def test_i11_wrong_secrets_of_notifications_are_refused_and_not_shown(given: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        account(webhook_secrets=given)
+    assert caught.value.field == "webhook_secrets"
+    assert "whsec" not in everything_shown(caught.value)
 
 
 @pytest.mark.parametrize("value", ["nonsense", "", None, 7, {"name": "reference"}])
@@ -175,6 +218,7 @@ def test_the_defaults_are_those_of_the_docstring() -> None:
         "methods": [],
         "store_no": "",
         "settle_currency": "",
+        "webhook_secrets": [],
         "connect_timeout_seconds": 5.0,
         "read_timeout_seconds": 20.0,
         "deadline_seconds": 30.0,

@@ -324,7 +324,7 @@ def test_the_doctor_names_the_dialect_whose_paths_the_gateway_knows(
     ("arguments", "exit_code", "finding"),
     [
         (["--store-no", "999"], 1, "check store_no"),
-        ([], 2, "needs the number of the store"),
+        ([], 2, "store_no is missing"),
         (["--store-no", PUBLISHED_STORE_NO], 0, "000022"),
     ],
 )

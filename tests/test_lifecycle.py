@@ -38,8 +38,8 @@ from tillgate.lifecycle import (
     move_refund,
     next_refund_poll,
 )
-from tillgate.wire.dialects import REFERENCE, TransactionStatus
-from tillgate.wire.messages import CreatedPayment, Refunded, ReportedRefund, Transaction
+from tillgate.wire.dialects import REFERENCE, DisputeStatus, TransactionStatus
+from tillgate.wire.messages import CreatedPayment, Refunded, ReportedDispute, ReportedRefund, Transaction
 
 
 def decide(facts: PaymentFacts, answer: Answer) -> Decision:
@@ -645,3 +645,69 @@ def test_an_unsettled_refund_is_asked_about_often_at_first_and_then_twice_a_day(
         moment = due
     assert pauses == [1, 4, 25, 30, 120, 180, 720, 720]
     assert next_refund_poll(NOW, NOW + timedelta(days=90)) is None
+
+
+# Money on its way, and disputes ----------------------------------------------------------------------------------------------------------
+
+PROCESSING = replace(PAID, status=TransactionStatus.PROCESSING, status_text="complete, processing")
+
+
+@pytest.mark.parametrize("asked_at", [NOW, LATER, LATER + timedelta(days=10)])
+def test_a_payment_whose_money_is_on_its_way_stays_open_however_late_it_is(asked_at: datetime) -> None:
+    decision = decide(FACTS, found(PROCESSING, asked_at))
+    assert (decision.status, decision.is_processing, decision.review) == (PaymentStatus.PENDING, True, None)
+
+
+@pytest.mark.parametrize("end", [TransactionStatus.PAID, TransactionStatus.FAILED])
+def test_money_on_its_way_arrives_or_fails_days_later(end: TransactionStatus) -> None:
+    decision = decide(FACTS, found(replace(PAID, status=end, status_text=end), LATER + timedelta(days=5)))
+    assert (decision.status, decision.is_processing) == (PaymentStatus(end), False)
+
+
+def test_i9_money_on_its_way_moves_no_paid_payment() -> None:
+    decision = decide(replace(FACTS, status=PaymentStatus.PAID), found(PROCESSING))
+    assert (decision.status, decision.review) == (PaymentStatus.PAID, ReviewReason.CHANGED_AFTER_PAID)
+
+
+def dispute(status: DisputeStatus, amount: str = "12.50", **changes: Any) -> ReportedDispute:
+    return ReportedDispute(amount=Decimal(amount), status=status, dispute_no="D-1", **changes)
+
+
+@pytest.mark.parametrize("status", [PaymentStatus.PENDING, PaymentStatus.PAID])
+def test_an_open_dispute_is_a_review_with_its_amount_and_deadline_and_the_payment_is_paid(status: PaymentStatus) -> None:
+    disputed = replace(PAID, disputes=(dispute(DisputeStatus.OPEN, "10.00", respond_by=NOW),))
+    decision = decide(replace(FACTS, status=status), found(disputed))
+    assert (decision.status, decision.review) == (PaymentStatus.PAID, ReviewReason.DISPUTED)
+    assert decision.facts == {
+        "case": "deadline",
+        "amount": "10.00",
+        "currency": "USD",
+        "dispute_no": "D-1",
+        "respond_by": "2026-11-21 12:00 UTC",
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "refunded", "case"),
+    [
+        (DisputeStatus.OPEN, "0", "open"),
+        (DisputeStatus.OPEN, "12.50", "open"),
+        (DisputeStatus.LOST, "0", "lost"),
+        (DisputeStatus.LOST, "12.50", None),
+        (DisputeStatus.WON, "0", None),
+    ],
+)
+def test_a_dispute_asks_for_a_person_until_it_is_won_or_its_loss_is_in_the_books(
+    status: DisputeStatus, refunded: str, case: str | None
+) -> None:
+    known = replace(FACTS, status=PaymentStatus.PAID, refunded=Decimal(refunded))
+    decision = decide(known, found(replace(PAID, disputes=(dispute(status),))))
+    assert (decision.review, decision.facts.get("case")) == (ReviewReason.DISPUTED if case else None, case)
+
+
+def test_of_several_disputes_the_most_urgent_one_is_shown() -> None:
+    several = tuple(
+        dispute(DisputeStatus.OPEN, str(amount), respond_by=NOW + timedelta(days=days)) for amount, days in (("1.00", 9), ("2.00", 3))
+    )
+    decision = decide(replace(FACTS, status=PaymentStatus.PAID), found(replace(PAID, disputes=(dispute(DisputeStatus.WON), *several))))
+    assert decision.facts["amount"] == "2.00"

@@ -28,7 +28,7 @@ from tillgate import (
     Transaction,
     TransactionStatus,
 )
-from tillgate.hooks import Hint, RefundOutcome, ReportedRefund, hookimpl
+from tillgate.hooks import Hint, RefundOutcome, ReportedDispute, ReportedRefund, hookimpl
 from tillgate.money import decimals_of
 from tillgate.testing.gateway_driver import GatewayDriver, Held, Operation
 from tillgate.wire.dialects import REFERENCE
@@ -38,6 +38,7 @@ SECRET = "the-secret-of-the-toy"  # of a toy
 ACCOUNT = Account(base_url=URL, merchant_no="T-1", token=SECRET, dialect=replace(REFERENCE, name="toy", currencies=("USD", "JPY", "KWD")))
 _STATUSES = {
     "open": TransactionStatus.PENDING,
+    "under way": TransactionStatus.PROCESSING,
     "paid": TransactionStatus.PAID,
     "declined": TransactionStatus.FAILED,
     "expired": TransactionStatus.CLOSED,
@@ -66,6 +67,7 @@ class Paid:
     currency: str
     state: str = "open"
     refunds: dict[str, dict[str, Any]] = field(default_factory=dict)
+    disputes: tuple[ReportedDispute, ...] = ()
 
 
 class Toy:
@@ -164,6 +166,7 @@ class ToyPlugin:
             currency=found.currency,
             settle_currency=found.currency,
             raw={},
+            disputes=found.disputes,
             refunds=tuple(
                 ReportedRefund(
                     amount=self.from_units(one["units"], found.currency),

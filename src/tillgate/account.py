@@ -187,10 +187,8 @@ class Account(BaseModel):
 
 def _fill_in(fields: dict[str, Any]) -> None:
     """Add the address of a gateway that has the same for all merchants."""
-    if fields.get("base_url", "") == "":
-        fields.pop("base_url", None)
-        if (dialect := _dialect(fields.get("dialect", REFERENCE))).base_url:
-            fields["base_url"] = dialect.base_url
+    if not fields.get("base_url") and (address := _dialect(fields.get("dialect", REFERENCE)).base_url):
+        fields["base_url"] = address
 
 
 def _first_fault(error: ValidationError, fields: Mapping[str, Any]) -> ConfigurationError:

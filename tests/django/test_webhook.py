@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.urls import reverse
 
 from tests.toy_gateway import SECRET, URL, Toy, ToyPlugin, signed
 from tillgate import Account, AnswerNotUnderstood, hooks, shop
 from tillgate.django import operations
-from tillgate.django.models import Notification, Payment, Refund
+from tillgate.django.models import Notification, Payment, Refund, Review
+from tillgate.django.operations.refunds import record_external_refund
 from tillgate.testing.world import World
 from tillgate.wire.dialects import REFERENCE
 
@@ -144,3 +148,92 @@ def test_a_notification_brings_the_poll_of_a_pending_refund_forward(world: World
 
 def test_a_plugin_can_ask_for_the_address_to_register(world: World) -> None:
     assert shop.webhook_url("default") == f"{settings.TILLGATE['PUBLIC_URL']}/payments/webhook/default/"
+
+
+def disputed(status: hooks.DisputeStatus) -> hooks.ReportedDispute:
+    due = datetime(2027, 1, 5, 18, tzinfo=UTC)
+    return hooks.ReportedDispute(amount=Decimal("12.50"), status=status, dispute_no="D-7", respond_by=due)
+
+
+def test_a_dispute_of_a_paid_payment_opens_a_review_at_once_and_its_end_closes_it(world: World, toy: Toy) -> None:
+    payment = paid_at_toy(world, toy)
+    notified(world, payment.reference)
+    toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.OPEN),)
+    notified(world, payment.reference, about="a dispute")
+    review = Review.objects.get(reason="disputed")
+    assert ("USD 12.50" in review.message, "D-7" in review.message, "2027-01-05 18:00 UTC" in review.message) == (True, True, True)
+    with pytest.raises(operations.RefundNotPossible):
+        operations.refund(payment.pk, "2.50")
+    assert world.shop.is_paid(payment.order.key)
+    toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.WON),)
+    notified(world, payment.reference, about="its end")
+    assert world.reviews() == []
+    assert operations.refund(payment.pk, "2.50").status == "succeeded"
+
+
+def test_a_lost_dispute_waits_until_staff_record_it_as_an_external_refund(world: World, toy: Toy) -> None:
+    payment = paid_at_toy(world, toy)
+    notified(world, payment.reference)
+    toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.LOST),)
+    notified(world, payment.reference, about="a dispute")
+    assert world.reviews() == ["disputed"]
+    record_external_refund(payment.pk, "12.50", staff="ann")
+    notified(world, payment.reference, about="more")
+    assert world.reviews() == []
+    assert world.shop.refunded(payment.order.key) == Decimal("12.50")
+
+
+def test_a_refund_that_fails_after_it_was_done_opens_a_review_once(world: World, toy: Toy) -> None:
+    payment = paid_at_toy(world, toy)
+    notified(world, payment.reference)
+    operations.refund(payment.pk, "2.50")
+    for one in toy.payments[payment.reference].refunds.values():
+        one["state"] = "failed"
+    for number in range(3):
+        notified(world, payment.reference, number=number)
+    assert world.reviews() == ["refund-returned"]
+    assert Refund.objects.get().status == "succeeded"
+
+
+def test_money_on_its_way_keeps_the_order_waiting_past_the_time_to_pay(world: World, toy: Toy) -> None:
+    payment = world.start(world.order())
+    toy.payments[payment.reference].state = "under way"
+    notified(world, payment.reference)
+    world.time.advance(days=3)
+    world.run_worker()
+    stands = world.fresh(payment)
+    assert (stands.status, stands.is_processing, world.reviews()) == ("pending", True, [])
+    assert not world.shop.is_released(payment.order.key)
+    toy.payments[payment.reference].state = "paid"
+    notified(world, payment.reference, about="the end")
+    assert (world.fresh(payment).status, world.fresh(payment).is_processing) == ("paid", False)
+    assert world.shop.is_paid(payment.order.key)
+
+
+def test_money_on_its_way_that_fails_releases_the_order(world: World, toy: Toy) -> None:
+    payment = world.start(world.order())
+    toy.payments[payment.reference].state = "under way"
+    notified(world, payment.reference)
+    world.time.advance(days=3)
+    toy.payments[payment.reference].state = "declined"
+    notified(world, payment.reference, about="the end")
+    world.a_day_passes()
+    assert world.shop.is_released(payment.order.key)
+
+
+def test_a_shopper_whose_money_is_on_its_way_is_told_so_and_asked_before_paying_again(world: World, toy: Toy) -> None:
+    payment = world.start(world.order())
+    toy.payments[payment.reference].state = "under way"
+    page = world.come_back(payment)
+    assert (b"on its way" in page.content, b"poll.js" in page.content) == (True, False)
+    status = world.client.get(reverse("tillgate:status", args=[payment.return_key])).json()
+    assert status == {"status": "pending", "settled": True}
+    again = world.choose(payment.order.key)
+    assert (again.status_code, b"on its way" in again.content) == (200, True)
+    assert Payment.objects.count() == 1
+
+
+def test_a_kept_notification_holds_nothing_about_the_shopper(world: World, toy: Toy) -> None:
+    payment = paid_at_toy(world, toy)
+    notified(world, payment.reference, data={"email": "ann@shopper.example"}, kind="paid")
+    assert Notification.objects.get(payment=payment).evidence == {"name": payment.reference, "kind": "paid"}

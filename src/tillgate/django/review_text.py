@@ -68,6 +68,10 @@ _SENTENCES: Final[Mapping[str, str | Promise]] = MappingProxyType(
             "Refund of %(amount)s of payment %(payment)s: nobody knows whether it went out (%(answer)s). "
             "It is never sent again by itself. Look at the gateway and say whether it was done."
         ),
+        _R.REFUND_RETURNED: gettext_lazy(
+            "Refund of %(amount)s of payment %(payment)s: it was done, and then failed at the shopper's bank. The money is yours again. "
+            "Refund the shopper in another way, and close this review."
+        ),
         _R.REFUND_LATE: gettext_lazy(
             "Refund of %(amount)s of payment %(payment)s: the gateway has accepted it, and has not finished it for %(days)s days "
             "(%(answer)s). Look at the gateway and say whether it was done."

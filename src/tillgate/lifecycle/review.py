@@ -89,6 +89,8 @@ class ReviewReason(StrEnum):
     REFUND_UNKNOWN = "refund-unknown"
     REFUND_CONTRADICTED = "refund-contradicted"
     """The gateway refused a refund, and then says that the refund is done."""
+    REFUND_RETURNED = "refund-returned"
+    """A refund was done, and then failed at the shopper's bank: the money is the shop's again."""
     REFUND_LATE = "refund-late"
     """The gateway has accepted a refund, and has not finished it for days."""
     REFUND_NOT_SENT = "refund-not-sent"
@@ -234,6 +236,7 @@ POLICIES: Final[Mapping[ReviewReason, ReviewPolicy]] = MappingProxyType(
         ),
         _R.REFUND_NOT_SENT: ReviewPolicy(scope=Scope.REFUND, actions=(_A.WITHDRAW,), ends=frozenset({End.SUBJECT})),
         _R.REFUND_CONTRADICTED: ReviewPolicy(scope=Scope.REFUND, actions=(_A.RECORD_EXTERNAL_REFUND, _A.DISMISS), blocks_refunds=True),
+        _R.REFUND_RETURNED: ReviewPolicy(scope=Scope.REFUND, actions=(_A.DISMISS,)),
         _R.DELIVERY_FAILING: ReviewPolicy(scope=Scope.EVENT, actions=(_A.REDELIVER, _A.DISMISS), ends=frozenset({End.SUBJECT})),
         _R.FORGED_NOTIFICATIONS: ReviewPolicy(scope=Scope.PAYMENT, actions=(_A.DISMISS,)),
     }

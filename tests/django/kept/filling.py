@@ -30,7 +30,7 @@ from tillgate.django.operations.outbox import deliver_remote
 from tillgate.django.operations.refunds import poll_refund
 from tillgate.django.operations.reviews import UNAPPLIED_REASONS, open_review
 from tillgate.django.operations.worker import run_account
-from tillgate.hooks import RefundOutcome
+from tillgate.hooks import RefundOutcome, ReportedRefund
 from tillgate.lifecycle import ReviewReason
 
 __all__ = ["fill", "same_randomness", "serialized"]
@@ -104,7 +104,7 @@ class _Acts:
             payment = self.start()
             self.hear(payment, _FAILED)
             self.hear(payment, ANSWERS[reason])
-        for reason in (ReviewReason.CHANGED_AFTER_PAID, ReviewReason.PAYMENT_UNKNOWN):
+        for reason in (ReviewReason.CHANGED_AFTER_PAID, ReviewReason.DISPUTED, ReviewReason.PAYMENT_UNKNOWN):
             payment = self.paid()
             self.gateway.says[payment.reference] = ANSWERS[reason]
             self.moment.advance(seconds=5)
@@ -158,7 +158,7 @@ class _Acts:
             yield
 
     def refunds_in_doubt(self) -> None:
-        """Open reviews of refunds: of unknown outcome, unable to leave, accepted for days, and refused but done all the same."""
+        """Open reviews of refunds: of unknown outcome, unable to leave, accepted for days, refused but done, and done but failed later."""
         with self.refunds_end_with(OutcomeUnknown("refund", "R", "the connection broke")):
             operations.refund(self.paid().pk, "2.50", staff="ann")
         with self.refunds_end_with(NotSent("refund", "R", "no route to host")):
@@ -172,6 +172,11 @@ class _Acts:
         with self.refunds_end_with(Refused("000020", "not allowed", 400)):
             refused = operations.refund(self.paid().pk, "2.50", staff="ann")
         operations.receive_refund_notification(refused.notification_key, read_notification(query="status=success"), "POST")
+        returned = operations.refund(self.paid().pk, "2.50", staff="ann")
+        failed = ReportedRefund(amount=Decimal("2.50"), refund_id=returned.refund_id, outcome=RefundOutcome.FAILED)
+        self.gateway.says[returned.payment.reference] = {"refunds": (failed,)}
+        self.moment.advance(seconds=5)
+        operations.reconcile(returned.payment, "worker")
 
     def failing_deliveries(self) -> None:
         """Open reviews of shop events that fail: in the shop, and over the network."""

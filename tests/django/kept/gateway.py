@@ -27,7 +27,7 @@ from tillgate import (
 )
 from tillgate.django import clock
 from tillgate.django.models import Payment
-from tillgate.hooks import RefundOutcome, hookimpl
+from tillgate.hooks import DisputeStatus, RefundOutcome, ReportedDispute, hookimpl
 from tillgate.lifecycle import ReviewReason
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN
 
@@ -49,6 +49,13 @@ ANSWERS: Final[Mapping[ReviewReason, Mapping[str, Any] | Exception]] = MappingPr
         ReviewReason.REFERENCE_MISMATCH: {"reference": "ANOTHER"},
         ReviewReason.UNRECOGNISED_STATUS: {"status": TransactionStatus.UNRECOGNISED, "status_text": "on-hold"},
         ReviewReason.CHANGED_AFTER_PAID: {"status": TransactionStatus.CLOSED, "status_text": "reversed"},
+        ReviewReason.DISPUTED: {
+            "disputes": (
+                ReportedDispute(
+                    amount=Decimal("12.50"), status=DisputeStatus.OPEN, dispute_no="D-1", respond_by=datetime(2026, 3, 9, 12, tzinfo=UTC)
+                ),
+            )
+        },
         ReviewReason.PAYMENT_UNKNOWN: OrderNotFound("000022", "order not found", 400),
         ReviewReason.PAYMENT_UNANSWERED: AnswerNotUnderstood("the body is no JSON", 200),
         ReviewReason.WRONG_CREDENTIALS: WrongCredentials("000030", "merchant not found", 400),

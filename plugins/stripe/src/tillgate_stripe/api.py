@@ -75,7 +75,8 @@ class Call:
         return AnswerNotUnderstood(detail, http_status)
 
     def _fault(self, error: stripe.StripeError) -> GatewayError:
-        status, code = error.http_status or 0, error.code or type(error).__name__
+        code = error.code or (error.error.code if error.error else None) or type(error).__name__
+        status = error.http_status or 0
         said = (error.user_message or "no message").replace(self.account.token.get_secret_value(), "***")
         if isinstance(error, stripe.AuthenticationError):
             return WrongCredentials(code, "Stripe does not know the key", status)

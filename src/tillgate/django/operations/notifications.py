@@ -12,6 +12,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from django.db import connections
@@ -94,7 +95,7 @@ def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Acco
         raise
     if hints is None:
         return None
-    received = read_notification(headers.get("Content-Type", ""), body=body)
+    received = _without_details(read_notification(headers.get("Content-Type", ""), body=body))
     references, numbers = ({getattr(hint, name) for hint in hints} - {None} for name in ("reference", "transaction_no"))
     named = Q(reference__in=references) | Q(transaction_no__in=numbers)
     for payment in Payment.objects.filter(named, account=alias).order_by("pk"):
@@ -103,6 +104,12 @@ def receive_webhook(alias: str, headers: Mapping[str, str], body: bytes) -> Acco
         unsettled = Refund.objects.filter(payment=payment, status__in=UNSETTLED_REFUND_STATUSES, due_at__gt=clock.now())
         unsettled.update(due_at=clock.now())  # the notification may be about a refund: the worker asks, however often it is repeated
     return account
+
+
+def _without_details(received: Received) -> Received:
+    """Leave out the nested values of what came to an account's address: gateways describe the shopper there."""
+    flat = {name: value for name, value in received.parameters.items() if not value.lstrip().startswith(("{", "["))}
+    return replace(received, parameters=flat)
 
 
 def receive_return(key: str, received: Received, method: str) -> Payment | None:

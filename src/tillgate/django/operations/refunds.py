@@ -382,6 +382,8 @@ def _settle_locked(
     if refund.status not in only_from:
         if refund.status == RefundStatus.FAILED and status is RefundStatus.SUCCEEDED and staff == ITSELF:
             _doubt_refusal(order, refund, "notification" if actor == "webhook" else "answer", actor)
+        if refund.status == RefundStatus.SUCCEEDED and status is RefundStatus.FAILED and staff == ITSELF:
+            _tell_of_returned(order, refund, actor)
         return refund, False
     was, now = RefundStatus(refund.status), clock.now()
     nobody_refused = status is not RefundStatus.FAILED or was in UNSETTLED_REFUND_STATUSES
@@ -404,6 +406,12 @@ def _settle_locked(
     if status not in (RefundStatus.QUEUED, RefundStatus.PENDING):
         _tell_shop(order, refund)
     return refund, True
+
+
+def _tell_of_returned(order: Order, refund: Refund, actor: str) -> None:
+    """Open a review, once, about a refund that failed after it was done: the shopper has no money, and the shop's books say otherwise."""
+    if not Review.objects.filter(refund=refund, reason=ReviewReason.REFUND_RETURNED).exists():
+        _raise(ReviewReason.REFUND_RETURNED, {}, actor, order, refund)
 
 
 def _due_after(refund: Refund, status: RefundStatus, now: datetime) -> datetime | None:
@@ -605,14 +613,14 @@ def _note_as_sent(order: Order, payment: Payment, refund_id: int, actor: str) ->
 
 def _moves(pairs: Iterable[tuple[KnownRefund, ReportedRefund]]) -> list[tuple[KnownRefund, ReportedRefund]]:
     """Return the pairs of which the gateway's word says more than is known here."""
-    contradicted = RefundStatus.FAILED, RefundOutcome.SUCCEEDED
+    contradicted = (RefundStatus.FAILED, RefundOutcome.SUCCEEDED), (RefundStatus.SUCCEEDED, RefundOutcome.FAILED)
     has_left = (RefundOutcome.SUCCEEDED, RefundOutcome.PENDING)
     return [
         (here, there)
         for here, there in pairs
         if (here.status in UNSETTLED_REFUND_STATUSES and here.status.value != there.outcome.value)
         or (here.status is RefundStatus.QUEUED and there.outcome in has_left)
-        or (here.status, there.outcome) == contradicted
+        or (here.status, there.outcome) in contradicted
     ]
 
 

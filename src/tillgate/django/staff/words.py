@@ -108,6 +108,7 @@ REASONS: Final[Mapping[str, str | Promise]] = {
     ReviewReason.DUPLICATE_TRANSACTION_NO: _("One transaction number, two payments"),
     ReviewReason.REFUND_UNKNOWN: _("Refund of unknown outcome"),
     ReviewReason.REFUND_CONTRADICTED: _("A refused refund that was made"),
+    ReviewReason.REFUND_RETURNED: _("A refund came back"),
     ReviewReason.REFUND_LATE: _("A refund takes long"),
     ReviewReason.REFUND_NOT_SENT: _("A refund cannot be sent"),
     ReviewReason.PAYMENT_UNANSWERED: _("No usable answer about a payment"),
