@@ -7,6 +7,7 @@ the methods of `FakeStripe` are the shopper, the bank and the dashboard. A payme
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import hmac
 import json
@@ -388,7 +389,7 @@ class FakeStripe:
                 f"evt_{uuid.uuid4().hex}",
                 kind=kind,
                 created=int(self.now()),
-                subject={**subject, **changes},
+                subject=copy.deepcopy({**subject, **changes}),
                 api_version=API_VERSION,
                 livemode=self.livemode,
             )
@@ -593,7 +594,7 @@ class FakeStripe:
     def _expanded(self, content: Json, paths: Any, headers: dict[str, str]) -> Json:
         if not isinstance(paths, list):
             raise Refusal("Invalid array", param="expand")
-        content = json.loads(json.dumps(content))
+        content = copy.deepcopy(content)
         for path in paths:
             names = path.split(".")
             if len(names) > 4:
@@ -616,10 +617,10 @@ class FakeStripe:
         self._authorize(headers, "payment_intent_read" if name == "payment_intent" else "charge_read")
         if name == "refunds" and "refunds" not in place:
             mine = [refund for refund in reversed(self.refunds.values()) if refund["charge"] == place["id"]]
-            copies = json.loads(json.dumps(mine[:10]))
+            copies = copy.deepcopy(mine[:10])
             place["refunds"] = stripe_objects.listed(copies, f"/v1/charges/{place['id']}/refunds", has_more=len(mine) > 10)
         elif isinstance(place[name], str):
-            place[name] = json.loads(json.dumps((self.intents if name == "payment_intent" else self.charges)[place[name]]))
+            place[name] = copy.deepcopy((self.intents if name == "payment_intent" else self.charges)[place[name]])
         if name == "refunds":
             for refund in place[name]["data"] if rest[:1] == ["data"] else []:
                 self._expand(refund, rest[1:], headers)
@@ -804,6 +805,7 @@ class FakeStripe:
 def _handler(fake: FakeStripe) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = 1 << 16  # head and body leave together; the answer would wait for an acknowledgement otherwise
 
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
