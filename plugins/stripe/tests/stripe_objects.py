@@ -99,9 +99,9 @@ def customer_details(email: str) -> Json:
 def payment_intent(intent_id: str, *, created: int, session: Json, metadata: Json) -> Json:
     """Return the payment intent that the first attempt to pay a session creates."""
     nothing = """application application_fee_amount automatic_payment_methods canceled_at cancellation_reason customer customer_account
-        description last_payment_error latest_charge managed_payments next_action on_behalf_of payment_method payment_method_configuration_details
-        processing receipt_email review setup_future_usage shipping source statement_descriptor statement_descriptor_suffix
-        transfer_data transfer_group excluded_payment_method_types"""
+        description last_payment_error latest_charge managed_payments next_action on_behalf_of payment_method
+        payment_method_configuration_details processing receipt_email review setup_future_usage shipping source
+        statement_descriptor statement_descriptor_suffix transfer_data transfer_group excluded_payment_method_types"""
     return {
         **dict.fromkeys(nothing.split()),
         "id": intent_id,
@@ -290,7 +290,7 @@ def account(account_id: str, *, created: int) -> Json:
         "payouts_enabled": True,
         "requirements": REQUIREMENTS,
         "settings": {
-            "bacs_debit_payments": {"display_name": None, "service_user_number": None},
+            "bacs_debit_payments": {"display_name": "Fake shop", "service_user_number": None},
             "branding": dict.fromkeys(("icon", "logo", "primary_color", "secondary_color")),
             "card_issuing": {"tos_acceptance": {"date": None, "ip": None}},
             "card_payments": {
