@@ -24,8 +24,8 @@ What it lacks of Stripe, each tried with the official SDK 16.1.0 (`test_simulato
 - Refunds: the creation is answered with `pending`, and the refund has succeeded by then: webhooks alone tell its status. Too
   large a refund has the code `charge_already_refunded`. A refund of a payment that is not paid has the code
   `charge_not_captured`. No refund is refused for another reason, and none is made in a dashboard.
-- Webhooks: no disputes, no `charge.refund.updated`; `api_version` is always 2025-06-30. Each is sent up to
-  three times more, at once, while the receiver answers 5xx; never after a 4xx. A webhook arrives before the API call that causes it is answered.
+- Webhooks: no disputes, no `charge.refund.updated`; `api_version` is always 2025-06-30. While the receiver answers 5xx, each is
+  sent up to three times more, at once; never after a 4xx. A webhook arrives before the API call that causes it is answered.
 - Answers have no `Request-Id`. There is no way to lose or delay one.
 - A restart forgets everything.
 """
