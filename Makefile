@@ -14,7 +14,7 @@ ANYWHERE := tests/django/security tests/django/test_checks.py tests/django/test_
 # What takes long, and is run by `make test-long` and no other.
 LONG := tests/benchmarks tests/fuzz tests/proving tests/test_scaffold.py tests/testing/test_conformance.py
 
-.PHONY: help setup demo test test-plugins test-long test-shop test-databases test-pythons test-pretix lint types imports cassettes architecture reference reliability conformance simulate simulate-mutants mutation exhaust outage chaos storm kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean clean-proofs
+.PHONY: help setup demo test test-plugins test-long test-shop test-databases test-pythons test-pretix setup-simulator lint types imports cassettes architecture reference reliability conformance simulate simulate-mutants mutation exhaust outage chaos storm kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean clean-proofs
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -80,6 +80,16 @@ test-pythons:  ## the tests of the core on the other Pythons that are installed
 
 test-pretix: .venv-pretix/developer  ## the plugin for pretix, on a real pretix in an environment of its own
 	@cd plugins/pretix && ../../.venv-pretix/bin/python -m mypy && ../../.venv-pretix/bin/pytest -n 2
+
+.venv-simulator/developer: plugins/stripe/simulator-constraints.txt
+	@echo "installing getpaid's Stripe simulator into .venv-simulator"
+	@python=$$(ls $$HOME/.pyenv/versions/3.12.*/bin/python 2>/dev/null | tail -n 1); python=$${python:-python3.12}; \
+	    test -x .venv-simulator/bin/python || $$python -m venv .venv-simulator
+	@.venv-simulator/bin/pip install --quiet --disable-pip-version-check --constraint plugins/stripe/simulator-constraints.txt \
+	    'python-getpaid-stripe[simulator]'
+	@touch .venv-simulator/developer
+
+setup-simulator: .venv-simulator/developer  ## build the environment of getpaid's Stripe simulator, which needs Python 3.12; the plugin for Stripe is tested with it
 
 lint: setup
 	@$(BIN)/ruff check

@@ -7,6 +7,7 @@ the methods of `FakeStripe` are the shopper, the bank and the dashboard. A payme
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import hmac
 import json
@@ -233,7 +234,7 @@ class FakeStripe:
 
     # The shopper and the bank
 
-    def pay(self, reference: str, method: str = "card") -> Json:
+    def pay(self, reference: str, method: str | None = None) -> Json:
         """Let the shopper pay at once; return the session."""
         with self._lock:
             session = self._open(reference)
@@ -241,7 +242,7 @@ class FakeStripe:
             self._arrived(session, intent, charge)
             return session
 
-    def pay_with_delay(self, reference: str, method: str = "sepa_debit") -> Json:
+    def pay_with_delay(self, reference: str, method: str | None = None) -> Json:
         """Let the shopper pay by a method whose money comes days later; return the session."""
         with self._lock:
             session = self._open(reference)
@@ -271,11 +272,11 @@ class FakeStripe:
             )
             return session
 
-    def decline(self, reference: str) -> Json:
-        """Let the bank decline the shopper's card; the session stays open for another try."""
+    def decline(self, reference: str, method: str | None = None) -> Json:
+        """Let the bank decline the shopper; the session stays open for another try."""
         with self._lock:
             session = self._open(reference)
-            intent, charge = self._attempt(session, "card", "failed")
+            intent, charge = self._attempt(session, method, "failed")
             intent.update(payment_method=None, last_payment_error=stripe_objects.last_payment_error(charge["id"]))
             return session
 
@@ -302,7 +303,8 @@ class FakeStripe:
 
     def set_dispute_status(self, dispute_id: str, status: str) -> Json:
         """Let the bank decide on a dispute, or let the shop answer it."""
-        self.disputes[dispute_id]["status"] = status
+        refundable = status == "won" or status.startswith("warning_")
+        self.disputes[dispute_id].update(status=status, is_charge_refundable=refundable)
         return self.disputes[dispute_id]
 
     # The dashboard
@@ -388,7 +390,7 @@ class FakeStripe:
                 f"evt_{uuid.uuid4().hex}",
                 kind=kind,
                 created=int(self.now()),
-                subject={**subject, **changes},
+                subject=copy.deepcopy({**subject, **changes}),
                 api_version=API_VERSION,
                 livemode=self.livemode,
             )
@@ -437,8 +439,11 @@ class FakeStripe:
             raise ValueError(f"The payment of {reference} is {intent['status']}.")
         return session, intent, self.charges[intent["latest_charge"]]
 
-    def _attempt(self, session: Json, method: str, status: str) -> tuple[Json, Json]:
-        created = int(self.now())
+    def _attempt(self, session: Json, method: str | None, status: str) -> tuple[Json, Json]:
+        created, offered = int(self.now()), session["payment_method_types"]
+        method = method or ("sepa_debit" if status == "pending" and "sepa_debit" in offered else offered[0])
+        if method not in offered:
+            raise ValueError(f"The page offers {', '.join(offered)}, not {method}.")
         if session["payment_intent"] is None:
             intent_id = f"pi_{uuid.uuid4().hex[:24]}"
             self.intents[intent_id] = stripe_objects.payment_intent(
@@ -484,7 +489,7 @@ class FakeStripe:
                 param="amount",
                 stored=True,
             )
-        if any(each["charge"] == charge["id"] and each["status"] not in {"won", "warning_closed"} for each in self.disputes.values()):
+        if any(each["charge"] == charge["id"] and not each["is_charge_refundable"] for each in self.disputes.values()):
             raise Refusal(f"Charge {charge['id']} has been charged back; cannot issue a refund.", code="charge_disputed", stored=True)
         outcome, self.next_refund = self.next_refund, "succeeded"
         if outcome == "refuse":
@@ -593,7 +598,7 @@ class FakeStripe:
     def _expanded(self, content: Json, paths: Any, headers: dict[str, str]) -> Json:
         if not isinstance(paths, list):
             raise Refusal("Invalid array", param="expand")
-        content = json.loads(json.dumps(content))
+        content = copy.deepcopy(content)
         for path in paths:
             names = path.split(".")
             if len(names) > 4:
@@ -616,10 +621,10 @@ class FakeStripe:
         self._authorize(headers, "payment_intent_read" if name == "payment_intent" else "charge_read")
         if name == "refunds" and "refunds" not in place:
             mine = [refund for refund in reversed(self.refunds.values()) if refund["charge"] == place["id"]]
-            copies = json.loads(json.dumps(mine[:10]))
+            copies = copy.deepcopy(mine[:10])
             place["refunds"] = stripe_objects.listed(copies, f"/v1/charges/{place['id']}/refunds", has_more=len(mine) > 10)
         elif isinstance(place[name], str):
-            place[name] = json.loads(json.dumps((self.intents if name == "payment_intent" else self.charges)[place[name]]))
+            place[name] = copy.deepcopy((self.intents if name == "payment_intent" else self.charges)[place[name]])
         if name == "refunds":
             for refund in place[name]["data"] if rest[:1] == ["data"] else []:
                 self._expand(refund, rest[1:], headers)
@@ -804,6 +809,7 @@ class FakeStripe:
 def _handler(fake: FakeStripe) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = 1 << 16  # head and body leave together; the answer would wait for an acknowledgement otherwise
 
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -29,7 +29,7 @@ def session(
 ) -> Json:
     """Return an open Checkout Session of what was asked for."""
     nothing = """after_expiration allow_promotion_codes billing_address_collection client_secret consent consent_collection
-        currency_conversion customer customer_account customer_details invoice origin_context payment_intent payment_link
+        currency_conversion customer customer_account customer_details invoice managed_payments origin_context payment_intent payment_link
         payment_method_configuration_details permissions recovered_from saved_payment_method_options setup_intent
         shipping_address_collection shipping_cost submit_type subscription wallet_options integration_identifier"""
     return {
@@ -99,9 +99,9 @@ def customer_details(email: str) -> Json:
 def payment_intent(intent_id: str, *, created: int, session: Json, metadata: Json) -> Json:
     """Return the payment intent that the first attempt to pay a session creates."""
     nothing = """application application_fee_amount automatic_payment_methods canceled_at cancellation_reason customer customer_account
-        description last_payment_error latest_charge next_action on_behalf_of payment_method payment_method_configuration_details
-        processing receipt_email review setup_future_usage shipping source statement_descriptor statement_descriptor_suffix
-        transfer_data transfer_group excluded_payment_method_types"""
+        description last_payment_error latest_charge managed_payments next_action on_behalf_of payment_method
+        payment_method_configuration_details processing receipt_email review setup_future_usage shipping source
+        statement_descriptor statement_descriptor_suffix transfer_data transfer_group excluded_payment_method_types"""
     return {
         **dict.fromkeys(nothing.split()),
         "id": intent_id,
@@ -254,6 +254,7 @@ def dispute(dispute_id: str, *, created: int, charge: Json, amount: int, due_by:
             "has_evidence": False,
             "past_due": False,
             "submission_count": 0,
+            "submission_method": "not_submitted",
         },
         "is_charge_refundable": False,
         "livemode": charge["livemode"],
@@ -288,6 +289,32 @@ def account(account_id: str, *, created: int) -> Json:
         "metadata": {},
         "payouts_enabled": True,
         "requirements": REQUIREMENTS,
+        "settings": {
+            "bacs_debit_payments": {"display_name": "Fake shop", "service_user_number": None},
+            "branding": dict.fromkeys(("icon", "logo", "primary_color", "secondary_color")),
+            "card_issuing": {"tos_acceptance": {"date": None, "ip": None}},
+            "card_payments": {
+                "decline_on": {"avs_failure": False, "cvc_failure": False},
+                "statement_descriptor_prefix": None,
+                "statement_descriptor_prefix_kana": None,
+                "statement_descriptor_prefix_kanji": None,
+            },
+            "dashboard": {"display_name": "Fake shop", "timezone": "Europe/Berlin"},
+            "invoices": {"default_account_tax_ids": None, "hosted_payment_method_save": "offer"},
+            "payments": {
+                "statement_descriptor": "FAKE SHOP",
+                "statement_descriptor_kana": None,
+                "statement_descriptor_kanji": None,
+                "statement_descriptor_prefix_kana": None,
+                "statement_descriptor_prefix_kanji": None,
+            },
+            "payouts": {
+                "debit_negative_balances": True,
+                "schedule": {"delay_days": 7, "interval": "daily"},
+                "statement_descriptor": None,
+            },
+            "sepa_debit_payments": {},
+        },
         "tos_acceptance": {"date": created, "ip": None, "user_agent": None},
         "type": "standard",
     }

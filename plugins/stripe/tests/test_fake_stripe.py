@@ -94,7 +94,7 @@ def test_the_journal_has_the_parameters_and_never_the_key(client: stripe.StripeC
     ("change", "param"),
     [
         ({"expires_at": int(time.time()) + 1700}, "expires_at"),
-        ({"expires_at": int(time.time()) + 86500}, "expires_at"),
+        ({"expires_at": int(time.time()) + 100_000}, "expires_at"),
         ({"expires_at": "soon"}, "expires_at"),
         ({"payment_method_types": ["card"]}, "payment_method_types"),
         ({"allowed_payment_method_types": ["upi"]}, "allowed_payment_method_types"),
@@ -131,9 +131,13 @@ def test_amounts_of_unusual_currencies_pass_in_their_multiples(client: stripe.St
     assert [opened(client, amount=units, currency=code).amount_total for units, code in ((1010, "kwd"), (1100, "isk"), (1100, "ugx"))]
 
 
-def test_payment_methods_are_those_allowed_of_what_the_dashboard_has(client: stripe.StripeClient) -> None:
+def test_payment_methods_are_those_allowed_of_what_the_dashboard_has(fake: FakeStripe, client: stripe.StripeClient) -> None:
     assert opened(client, allowed_payment_method_types=["card", "upi"]).payment_method_types == ["card"]
     assert "alipay" not in opened(client, excluded_payment_method_types=["alipay"]).payment_method_types
+    with pytest.raises(ValueError, match="not alipay"):
+        fake.pay("tg-1", "alipay")
+    fake.pay("tg-1", "klarna")
+    assert fake.charge_of("tg-1")["payment_method_details"]["type"] == "klarna"
 
 
 def test_an_unknown_session_is_resource_missing(client: stripe.StripeClient) -> None:
@@ -342,6 +346,8 @@ def test_a_dispute_is_listed_and_stops_refunds_until_it_is_won(fake: FakeStripe,
     with pytest.raises(stripe.InvalidRequestError) as refused:
         client.v1.refunds.create({"payment_intent": intent})
     assert refused.value.code == "charge_disputed"
+    fake.set_dispute_status(dispute["id"], "warning_needs_response")
+    assert client.v1.refunds.create({"payment_intent": intent, "amount": 1}).status == "succeeded"
     fake.set_dispute_status(dispute["id"], "won")
     assert client.v1.disputes.list({"payment_intent": intent}).data[0].status == "won"
     assert client.v1.refunds.create({"payment_intent": intent}).status == "succeeded"
