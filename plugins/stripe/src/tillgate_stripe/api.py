@@ -84,11 +84,11 @@ class Call:
             return WrongCredentials(code, f"the key lacks a permission: {said}", status)
         if status == 429 and self.moves_money:
             return NotSent(self.operation, self.reference, f"Stripe takes no more requests at the moment ({code})")
-        if isinstance(error, stripe.IdempotencyError) or status in (409, 429) or not 400 <= status < 500:
-            return self.unknown(f"HTTP {status}, {code}: {said}", status or None)
-        if status == 404 and not self.moves_money:
+        if code == "resource_missing" and not self.moves_money:
             return OrderNotFound(code, said, status)
-        return Refused(code, said, status)
+        if isinstance(error, stripe.InvalidRequestError | stripe.CardError) and status not in (409, 429):
+            return Refused(code, said, status)
+        return self.unknown(f"HTTP {status}, {code}: {said}", status or None)
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: str | None) -> tuple[str, int, Mapping[str, str]]:
         left = self._until - time.monotonic()
