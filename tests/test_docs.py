@@ -440,7 +440,7 @@ def test_every_command_and_option_that_is_named_exists(page: Path) -> None:
         assert set(re.findall(r" (--[a-z-]+)", arguments)) <= known[command], command
 
 
-NOT_PYTHON = re.compile(r"tillgate\.(?:toml|[EW]\d{3}|run_\w+|events|outcome|resolve_review|refund_payment|gateway\.duration)")
+NOT_PYTHON = re.compile(r"tillgate\.(?:toml|dialects|[EW]\d{3}|run_\w+|events|outcome|resolve_review|refund_payment|gateway\.duration)")
 """A file, system checks, Celery tasks, a logger and metrics: pages of their own tests name them."""
 
 

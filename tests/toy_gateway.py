@@ -35,7 +35,9 @@ from tillgate.wire.dialects import REFERENCE
 
 URL = "https://toy.example"
 SECRET = "the-secret-of-the-toy"  # of a toy
-ACCOUNT = Account(base_url=URL, merchant_no="T-1", token=SECRET, dialect=replace(REFERENCE, name="toy", currencies=("USD", "JPY", "KWD")))
+ACCOUNT = Account(
+    base_url=URL, merchant_no="T-1", token=SECRET, dialect=replace(REFERENCE, name="toy", gateway="toy", currencies=("USD", "JPY", "KWD"))
+)
 _STATUSES = {
     "open": TransactionStatus.PENDING,
     "under way": TransactionStatus.PROCESSING,
@@ -134,7 +136,7 @@ class ToyPlugin:
             raise OutcomeUnknown(operation, reference, "no answer came in time") from None
 
     def is_toy(self, account: Account) -> bool:
-        return account.dialect.name == "toy"
+        return account.dialect.gateway == "toy"
 
     @hookimpl(tryfirst=True)
     def tillgate_pay(self, account: Account, request: PaymentRequest) -> CreatedPayment | None:

@@ -87,11 +87,11 @@ class Account(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
 
-    dialect: Annotated[Dialect, BeforeValidator(_dialect)] = REFERENCE
     base_url: Annotated[str, BeforeValidator(_base_url)]
     merchant_no: Annotated[str, BeforeValidator(_merchant_no)] = ""
     token: Annotated[SecretStr, BeforeValidator(_token)]
     sandbox: bool = False
+    dialect: Annotated[Dialect, BeforeValidator(_dialect)] = REFERENCE
     currencies: Annotated[tuple[str, ...], BeforeValidator(_account_currencies)] = ()
     methods: Annotated[tuple[Method, ...], BeforeValidator(read_methods)] = ()
     store_no: Annotated[str, BeforeValidator(_store_no)] = ""

@@ -68,6 +68,7 @@ def query(
 
     `transaction_no` is the gateway's number of the payment, where it is known.
     """
+    _expect_gateway(account)
     answer = plugin_manager().hook.tillgate_query(
         account=account, reference=reference, transaction_no=transaction_no, deadline_seconds=deadline_seconds, attempts=attempts
     )
@@ -93,6 +94,7 @@ def query_refund(account: Account, request: RefundRequest, refund_no: str | None
 
 def payment_methods(account: Account) -> tuple[Method, ...]:
     """Return the payment methods of an account, with their currencies and limits."""
+    _expect_gateway(account)
     answer = plugin_manager().hook.tillgate_payment_methods(account=account)
     name = f"tillgate_payment_methods of {_implementors('tillgate_payment_methods')}"
     if not isinstance(answer, Sequence) or not all(isinstance(one, Method) for one in answer):
@@ -122,6 +124,13 @@ def examine_account(account: Account, *, online: bool, deadline_seconds: float |
     return tuple(answer)
 
 
+def _expect_gateway(account: Account) -> None:
+    """Raise `ConfigurationError` where the plugin that serves the account is not installed: nothing has been sent."""
+    if plugin_manager().get_plugin(account.dialect.gateway) is None:
+        remedy = f"is served by the plugin {account.dialect.gateway!r}, which is not installed: install it (see `tillgate plugins`)"
+        raise ConfigurationError("dialect", account.dialect.name, remedy)
+
+
 def _check(account: Account, hook: str, answer: Transaction | Refunded) -> None:
     if fault := fault_in(account, answer):
         raise ConfigurationError(f"{hook} of {_implementors(hook)}: {fault[0]}", fault[1], fault[2])
@@ -138,6 +147,7 @@ _DROPPED = "must be answered with {}: a plugin blocks the built-in adapter, or f
 
 def _moving_money(kind: type[_T], operation: str, account: Account, request: PaymentRequest | RefundRequest) -> _T:
     """Call the hook. A faulty plugin must never make a caller believe that nothing was sent (I6)."""
+    _expect_gateway(account)
     hook = f"tillgate_{operation}"
     with dispatching() as record:
         try:

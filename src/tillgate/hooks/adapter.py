@@ -11,9 +11,15 @@ from tillgate.hooks.hookspecs import hookimpl
 from tillgate.wire.messages import CreatedPayment, PaymentRequest, Refunded, RefundRequest, Transaction
 from tillgate.wire.methods import Method
 
-__all__ = ["GatewayAdapter"]
+__all__ = ["ADAPTER_NAME", "GatewayAdapter"]
 
+ADAPTER_NAME = "gateway"
 _MOST_ACCOUNTS = 256
+
+
+def _is_served(account: Account) -> bool:
+    """Return whether the account is of a gateway that speaks the interface, and not of another plugin's."""
+    return account.dialect.gateway == ADAPTER_NAME
 
 
 class GatewayAdapter:
@@ -25,26 +31,28 @@ class GatewayAdapter:
         self._gateway = functools.lru_cache(maxsize=_MOST_ACCOUNTS)(Gateway)
 
     @hookimpl
-    def tillgate_pay(self, account: Account, request: PaymentRequest) -> CreatedPayment:
+    def tillgate_pay(self, account: Account, request: PaymentRequest) -> CreatedPayment | None:
         """Create a payment over HTTP."""
-        return self._gateway(account).pay(request)
+        return self._gateway(account).pay(request) if _is_served(account) else None
 
     @hookimpl
-    def tillgate_query(self, account: Account, reference: str, deadline_seconds: float | None, attempts: int | None) -> Transaction:
+    def tillgate_query(self, account: Account, reference: str, deadline_seconds: float | None, attempts: int | None) -> Transaction | None:
         """Query a transaction over HTTP, by its reference."""
+        if not _is_served(account):
+            return None
         return self._gateway(account).query(reference, deadline_seconds=deadline_seconds, attempts=attempts)
 
     @hookimpl
-    def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded:
+    def tillgate_refund(self, account: Account, request: RefundRequest) -> Refunded | None:
         """Refund over HTTP."""
-        return self._gateway(account).refund(request)
+        return self._gateway(account).refund(request) if _is_served(account) else None
 
     @hookimpl
     def tillgate_query_refund(self, account: Account, request: RefundRequest, refund_no: str | None) -> Refunded | None:
         """Find a refund in the list that the answer to a query of its payment may have; None where there is no list."""
-        return self._gateway(account).query_refund(request, refund_no)
+        return self._gateway(account).query_refund(request, refund_no) if _is_served(account) else None
 
     @hookimpl
-    def tillgate_payment_methods(self, account: Account) -> Sequence[Method]:
+    def tillgate_payment_methods(self, account: Account) -> Sequence[Method] | None:
         """Return the methods of the account, or else of its dialect."""
         return account.taken_methods

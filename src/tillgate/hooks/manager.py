@@ -14,7 +14,7 @@ import pluggy
 
 from tillgate.errors import ConfigurationError
 from tillgate.hooks import hookspecs
-from tillgate.hooks.adapter import GatewayAdapter
+from tillgate.hooks.adapter import ADAPTER_NAME, GatewayAdapter
 from tillgate.hooks.values import Event
 
 __all__ = [
@@ -30,12 +30,12 @@ __all__ = [
 ]
 
 ENTRY_POINT_GROUP: Final = "tillgate"
-ADAPTER_NAME: Final = "gateway"
 IMPORTED_NAME: Final = "imported"
 
 _HOOKS: Final = tuple(name for name in vars(hookspecs) if name.startswith("tillgate_"))
 _OF_ANY_PLUGIN: Final = frozenset(
-    f"tillgate_{name}" for name in ("pay", "query", "refund", "query_refund", "payment_methods", "read_notification", "account", "event")
+    f"tillgate_{name}"
+    for name in ("pay", "query", "refund", "query_refund", "payment_methods", "read_notification", "examine_account", "account", "event")
 )
 """The hooks that do not concern an order of one plugin."""
 _log = logging.getLogger("tillgate")

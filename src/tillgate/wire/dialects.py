@@ -98,6 +98,8 @@ class Dialect:
     """One gateway's reading of the unspecified behaviour. The comments give the rows of the table in docs/reference/dialect.md."""
 
     name: str
+    gateway: str = "gateway"
+    """The plugin that serves the accounts: `gateway` is Tillgate's own."""
     base_url: str = ""
     """The gateway's address where it is the same for all merchants: an account need not name it."""
     required: tuple[str, ...] = ("merchant_no",)
@@ -135,7 +137,7 @@ class Dialect:
     def __post_init__(self) -> None:
         # A wrong value must fail here: later it would do harm without an error. A rule given as an unknown text would check
         # nothing, and `"x" in words` would search the letters of a text that was given for a set.
-        for name in ("name", "acknowledgement", "success_code", "not_found_code"):
+        for name in ("name", "gateway", "base_url", "acknowledgement", "success_code", "not_found_code"):
             if not isinstance(getattr(self, name), str):
                 raise ConfigurationError(name, getattr(self, name), "is not text")
         for name in ("pay_path", "query_path", "refund_path"):

@@ -111,6 +111,7 @@ def method(code: str, label: str = "", currencies: tuple[str, ...] = ()) -> Meth
 
 STRIPE: Final = Dialect(
     name="stripe",
+    gateway="stripe",
     base_url="https://api.stripe.com",
     required=(),
     timeout_minutes=(31, 24 * 60),  # "from 30 minutes to 24 hours after Checkout Session creation", by Stripe's clock

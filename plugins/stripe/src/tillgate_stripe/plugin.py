@@ -63,7 +63,7 @@ _UNDER_WAY: Final = frozenset({"processing", "requires_action", "requires_captur
 
 
 def _is_ours(account: Account) -> bool:
-    return account.dialect.name == STRIPE.name
+    return account.dialect.gateway == STRIPE.gateway
 
 
 @hookimpl(tryfirst=True)

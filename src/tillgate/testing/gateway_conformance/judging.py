@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
 from tillgate import hooks, new_reference
 from tillgate.account import Account
+from tillgate.lifecycle import PaymentFacts, PaymentStatus, answer_of, interpret
 from tillgate.money import decimals_of
 from tillgate.testing.gateway_driver import GatewayDriver, Held
 from tillgate.wire.dialects import TransactionStatus
@@ -133,3 +135,14 @@ def expect_paid(payment: Payment) -> None:
     assert (answer.amount, answer.currency) == (payment.total, payment.request.currency), (
         f"{payment.request.currency} {payment.total} were paid, and the answer says {answer.currency} {answer.amount}"
     )
+    now = datetime.now(UTC)
+    facts = PaymentFacts(
+        reference=payment.request.reference,
+        amount=payment.total,
+        currency=payment.request.currency,
+        status=PaymentStatus.PENDING,
+        expires_at=now + timedelta(hours=1),
+        transaction_no=payment.created.transaction_no,
+    )
+    decision = interpret(facts, (), answer_of(answer, now, payment.account.dialect))
+    assert decision.status is PaymentStatus.PAID, f"Tillgate would not take the payment for paid: {decision.detail}"
