@@ -1,0 +1,94 @@
+"""The examination of an account: key, permissions, secrets, API version and endpoints, without a payment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.driver import SECRETS, account_at
+from tests.fake_stripe import FakeStripe
+from tillgate import Account, hooks
+from tillgate.configuration import Configured
+from tillgate.doctor import examine
+from tillgate_stripe.examination import EVENTS
+
+ALL = ("checkout_session_write", "payment_intent_read", "refund_write", "dispute_read", "webhook_read")
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeStripe]:
+    with FakeStripe() as running:
+        running.add_endpoint("https://shop.example/payments/webhook/default/", sorted(EVENTS))
+        yield running
+
+
+def faults(account: Account, *, online: bool) -> dict[str, str]:
+    found = hooks.examine_account(account, online=online)
+    assert found is not None
+    return {finding.name: finding.finding for finding in found if not finding.passed}
+
+
+@pytest.mark.parametrize(
+    ("token", "sandbox", "secrets", "wrong"),
+    [
+        ("sk_test_fake", True, (), {}),
+        ("rk_live_fake", False, SECRETS, {}),
+        ("sk_test_fake", False, SECRETS, {"token": "test key"}),
+        ("sk_live_fake", True, SECRETS, {"token": "live key"}),
+        ("pk_live_fake", False, SECRETS, {"token": "publishable"}),
+        ("something", False, SECRETS, {"token": "no key of Stripe"}),
+        ("sk_live_fake", False, (), {"webhook_secrets": "no notification is believed"}),
+        ("sk_live_fake", False, ("something",), {"webhook_secrets": "whsec_"}),
+    ],
+)
+def test_the_settings_alone_show_a_wrong_key_or_secret(token: str, sandbox: bool, secrets: tuple[str, ...], wrong: dict[str, str]) -> None:
+    found = faults(Account(token=token, dialect="stripe", sandbox=sandbox, webhook_secrets=secrets), online=False)
+    assert set(found) >= set(wrong)
+    assert all(words in found[name] for name, words in wrong.items())
+    assert bool(found) == bool(wrong)
+    assert not any(secret in text for text in found.values() for secret in (token, *secrets))
+
+
+def test_the_doctor_proves_an_account_and_moves_nothing(fake: FakeStripe) -> None:
+    account = account_at(fake.url)
+    found = {finding.name: finding for finding in examine(Configured(account=account, sources={}))}
+    assert all(finding.passed for finding in found.values())
+    assert {"credentials", "api version", "permissions", "webhook endpoint"} <= set(found)
+    assert "2026-10-28.endive" in found["api version"].finding
+    assert fake.sessions == {}
+    assert fake.refunds == {}
+
+
+def test_a_restricted_key_with_the_documented_permissions_is_enough(fake: FakeStripe) -> None:
+    fake.restrict("rk_test_enough", ALL)
+    assert faults(account_at(fake.url, token="rk_test_enough"), online=True) == {}
+
+
+@pytest.mark.parametrize(
+    ("lacking", "named"),
+    [
+        ("payment_intent_read", "PaymentIntents: read"),
+        ("refund_write", "Charges and Refunds: write"),
+        ("dispute_read", "Disputes: read"),
+    ],
+)
+def test_a_permission_that_the_key_lacks_is_named(fake: FakeStripe, lacking: str, named: str) -> None:
+    fake.restrict("rk_test_less", [one for one in ALL if one != lacking])
+    assert named in faults(account_at(fake.url, token="rk_test_less"), online=True)["permissions"]
+
+
+def test_a_key_that_may_not_list_endpoints_is_enough(fake: FakeStripe) -> None:
+    fake.restrict("rk_test_four", ALL[:-1])
+    assert faults(account_at(fake.url, token="rk_test_four"), online=True) == {}
+
+
+def test_an_unknown_key_and_an_unreachable_stripe_are_told_apart(fake: FakeStripe) -> None:
+    assert "does not know the key" in faults(account_at(fake.url, token="sk_test_stranger"), online=True)["credentials"]
+    assert "cannot be asked" in faults(account_at("http://127.0.0.1:1"), online=True)["credentials"]
+
+
+def test_an_endpoint_that_lacks_events_is_named_with_them(fake: FakeStripe) -> None:
+    fake.endpoints.clear()
+    fake.add_endpoint("https://shop.example/payments/webhook/default/", sorted(EVENTS - {"refund.failed"}))
+    assert "refund.failed" in faults(account_at(fake.url), online=True)["webhook endpoint"]

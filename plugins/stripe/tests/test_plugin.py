@@ -1,0 +1,470 @@
+"""The hooks on the fake Stripe: what the conformance kit does not ask of every gateway."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.driver import KEY, SECRETS, account_at
+from tests.fake_stripe import FakeStripe
+from tillgate import (
+    Account,
+    AnswerNotUnderstood,
+    ConfigurationError,
+    CreatedPayment,
+    Goods,
+    InvalidRequest,
+    NotSent,
+    OrderNotFound,
+    OutcomeUnknown,
+    PaymentRequest,
+    RefundRequest,
+    Refused,
+    SignatureMismatch,
+    Transaction,
+    TransactionStatus,
+    WrongCredentials,
+    hooks,
+    new_reference,
+)
+from tillgate.hooks import DisputeStatus, Hint, RefundOutcome
+from tillgate_stripe.api import API_VERSION
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeStripe]:
+    with FakeStripe() as running:
+        yield running
+
+
+@pytest.fixture
+def account(fake: FakeStripe) -> Account:
+    return account_at(fake.url)
+
+
+def request_of(amount: str = "12.50", currency: str = "USD", **fields: Any) -> PaymentRequest:
+    given = {
+        "reference": new_reference("S1"),
+        "amount": amount,
+        "currency": currency,
+        "method": "checkout",
+        "terminal": "ONLINE",
+        "ipn_url": "https://shop.example/ipn",
+        "callback_url": "https://shop.example/return/key/?status={status}",
+    }
+    return PaymentRequest(**{**given, **fields})
+
+
+def created(account: Account, **fields: Any) -> tuple[PaymentRequest, CreatedPayment]:
+    request = request_of(**fields)
+    return request, hooks.pay(account, request)
+
+
+def sent(fake: FakeStripe, operation: str = "create_session") -> dict[str, Any]:
+    parameters: dict[str, Any] = fake.requests(operation)[-1].parameters
+    return parameters
+
+
+def paid(fake: FakeStripe, account: Account, **fields: Any) -> tuple[PaymentRequest, CreatedPayment]:
+    request, payment = created(account, **fields)
+    fake.pay(request.reference)
+    return request, payment
+
+
+def refund_of(request: PaymentRequest, payment: CreatedPayment, amount: str = "5.00", name: str = "r1") -> RefundRequest:
+    return RefundRequest(
+        reference=request.reference,
+        amount=amount,
+        currency=request.currency,
+        transaction_no=payment.transaction_no,
+        refund_id=f"{request.reference}-{name}",
+    )
+
+
+# The session ------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_carries_the_reference_everywhere_and_brings_the_shopper_home(fake: FakeStripe, account: Account) -> None:
+    goods = [Goods.named("Green tea", 2), Goods.named("Pot")]
+    request, payment = created(account, goods_info=goods, description="Order 1001", email="ann@shopper.example", language="de", timeout=60)
+    asked = sent(fake)
+    assert asked["client_reference_id"] == asked["metadata"]["reference"] == request.reference
+    assert asked["payment_intent_data"]["metadata"]["reference"] == request.reference
+    assert asked["success_url"] == "https://shop.example/return/key/?status=success"
+    assert asked["cancel_url"] == "https://shop.example/return/key/?status=cancelled"
+    assert (asked["customer_email"], asked["locale"]) == ("ann@shopper.example", "de")
+    assert abs(int(asked["expires_at"]) - time.time() - 3600) < 30
+    assert payment.transaction_no == fake.session_of(request.reference)["id"]
+    assert fake.session_of(request.reference)["amount_total"] == 1250
+    headers = fake.requests("create_session")[-1].headers
+    assert headers["idempotency-key"] == f"tillgate-pay-{request.reference}"
+    assert headers["stripe-version"] == API_VERSION
+
+
+@pytest.mark.parametrize(
+    ("language", "locale"),
+    [("zh-hans", "zh"), ("zh-hant", "zh-TW"), ("pt-br", "pt-BR"), ("de-at", "de"), ("en-us", "en"), ("ur", "auto"), (None, "auto")],
+)
+def test_the_page_speaks_the_shoppers_language_where_stripe_does(
+    fake: FakeStripe, account: Account, language: str | None, locale: str
+) -> None:
+    created(account, language=language)
+    assert sent(fake)["locale"] == locale
+
+
+def test_a_mistyped_email_address_does_not_stop_a_sale(fake: FakeStripe, account: Account) -> None:
+    request, _ = created(account, email="ann at shopper")
+    assert "customer_email" not in sent(fake)
+    assert len(fake.requests("create_session")) == 2
+    assert fake.session_of(request.reference)["amount_total"] == 1250
+
+
+def test_a_chosen_method_limits_the_page_to_it(fake: FakeStripe) -> None:
+    account = account_at(fake.url, methods=["card", "ideal"])
+    assert [(method.code, method.label) for method in hooks.payment_methods(account)] == [("card", ""), ("ideal", "iDEAL")]
+    created(account, method="ideal", currency="EUR")
+    assert sent(fake)["allowed_payment_method_types"] in (["ideal"], {"0": "ideal"})
+
+
+def test_an_account_without_methods_leaves_the_choice_to_stripes_page(fake: FakeStripe, account: Account) -> None:
+    assert [method.code for method in hooks.payment_methods(account)] == ["checkout"]
+    created(account)
+    assert "allowed_payment_method_types" not in sent(fake)
+
+
+# Money ------------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("currency", "amount", "units"),
+    [
+        ("USD", "12.50", 1250),
+        ("JPY", "1250", 1250),
+        ("KRW", "5000", 5000),
+        ("KWD", "1.230", 1230),
+        ("ISK", "500", 50000),
+        ("UGX", "5000", 500000),
+        ("HUF", "450.50", 45050),
+        ("TWD", "300.10", 30010),
+        ("MGA", "5000.00", 5000),
+        ("CLP", "5000", 5000),
+    ],
+)
+def test_amounts_are_exact_in_stripes_own_units(fake: FakeStripe, account: Account, currency: str, amount: str, units: int) -> None:
+    request, payment = paid(fake, account, amount=amount, currency=currency)
+    assert fake.session_of(request.reference)["amount_total"] == units
+    found = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    assert (found.status, found.amount, found.currency) == (TransactionStatus.PAID, Decimal(amount), currency)
+    assert str(found.amount) == amount
+
+
+@pytest.mark.parametrize(("currency", "amount"), [("KWD", "1.234"), ("MGA", "12.50")])
+def test_an_amount_that_stripe_cannot_take_is_refused_before_it_is_sent(
+    fake: FakeStripe, account: Account, currency: str, amount: str
+) -> None:
+    with pytest.raises(InvalidRequest, match="in steps of"):
+        hooks.pay(account, request_of(amount, currency))
+    assert fake.journal == []
+    method = hooks.payment_methods(account)[0]
+    assert "in steps of" in (method.fault(Decimal(amount), currency) or "")
+
+
+def test_an_amount_below_stripes_least_is_refused_with_stripes_words(fake: FakeStripe, account: Account) -> None:
+    assert hooks.payment_methods(account)[0].fault(Decimal("0.49"), "USD") is not None
+    with pytest.raises(Refused, match="amount_too_small"):
+        hooks.pay(account, request_of("0.49"))
+
+
+# The way of a payment ---------------------------------------------------------------------------------------------------------------------
+
+
+def status_of(account: Account, request: PaymentRequest, payment: CreatedPayment) -> TransactionStatus:
+    return hooks.query(account, request.reference, transaction_no=payment.transaction_no).status
+
+
+@pytest.mark.parametrize(("end", "status"), [("settle", TransactionStatus.PAID), ("fail_delayed", TransactionStatus.FAILED)])
+def test_a_bank_debit_is_on_its_way_until_it_succeeds_or_fails(
+    fake: FakeStripe, account: Account, end: str, status: TransactionStatus
+) -> None:
+    request, payment = created(account, currency="EUR")
+    fake.pay_with_delay(request.reference)
+    assert status_of(account, request, payment) is TransactionStatus.PROCESSING
+    getattr(fake, end)(request.reference)
+    assert status_of(account, request, payment) is status
+
+
+def test_a_declined_card_leaves_the_page_open_and_another_card_pays(fake: FakeStripe, account: Account) -> None:
+    request, payment = created(account)
+    fake.decline(request.reference)
+    assert status_of(account, request, payment) is TransactionStatus.PENDING
+    fake.pay(request.reference)
+    assert status_of(account, request, payment) is TransactionStatus.PAID
+
+
+def test_a_payment_whose_answer_was_lost_is_found_though_the_search_index_lags(fake: FakeStripe, account: Account) -> None:
+    fake.hold_search()
+    request = request_of()
+    fake.lose_next("create_session")
+    with pytest.raises(OutcomeUnknown):
+        hooks.pay(account, request)
+    fake.pay(request.reference)
+    assert hooks.query(account, request.reference).status is TransactionStatus.PAID
+
+
+def test_a_payment_of_long_ago_whose_answer_was_lost_is_found_by_the_search(fake: FakeStripe, account: Account) -> None:
+    request, _ = paid(fake, account)
+    fake.session_of(request.reference)["created"] -= 3 * 24 * 3600
+    assert hooks.query(account, request.reference).status is TransactionStatus.PAID
+
+
+def test_a_payment_among_hundreds_is_found(fake: FakeStripe, account: Account) -> None:
+    request, _ = paid(fake, account)
+    for _number in range(130):
+        created(account)
+    assert hooks.query(account, request.reference).status is TransactionStatus.PAID
+
+
+def test_what_stripe_has_received_counts_and_not_what_was_asked(fake: FakeStripe, account: Account) -> None:
+    request, payment = paid(fake, account)
+    session = fake.session_of(request.reference)
+    fake.intents[session["payment_intent"]]["amount_received"] = 100
+    assert hooks.query(account, request.reference, transaction_no=payment.transaction_no).amount == Decimal("1.00")
+
+
+def test_an_evidence_holds_nothing_about_the_shopper(fake: FakeStripe, account: Account) -> None:
+    request, payment = paid(fake, account, email="ann@shopper.example")
+    found = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    assert "shopper" not in repr(found.raw)
+    assert found.raw["paid_with"] == "card"
+
+
+def test_a_payment_in_test_mode_never_pays_a_live_order(fake: FakeStripe, account: Account) -> None:
+    request, payment = paid(fake, account)
+    fake.session_of(request.reference)["livemode"] = True
+    with pytest.raises(AnswerNotUnderstood, match="test mode"):
+        hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+
+
+# Errors -----------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(500, OutcomeUnknown), (503, OutcomeUnknown), (409, OutcomeUnknown), (429, NotSent), (402, Refused), (401, WrongCredentials)],
+)
+def test_i6_only_a_clear_no_is_a_no_to_a_creation(fake: FakeStripe, account: Account, status: int, error: type[Exception]) -> None:
+    fake.fail_next("create_session", status)
+    with pytest.raises(error):
+        hooks.pay(account, request_of())
+
+
+@pytest.mark.parametrize("status", [500, 429, 409])
+def test_a_broken_query_never_says_that_there_is_no_such_payment(fake: FakeStripe, account: Account, status: int) -> None:
+    request, payment = paid(fake, account)
+    fake.fail_next("retrieve_session", status)
+    with pytest.raises(AnswerNotUnderstood) as caught:
+        hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    assert caught.value.is_overload == (status in (500, 429))
+
+
+def test_half_an_answer_is_no_answer(fake: FakeStripe, account: Account) -> None:
+    fake.break_next("create_session")
+    with pytest.raises(OutcomeUnknown):
+        hooks.pay(account, request_of())
+
+
+def test_a_key_that_stripe_does_not_know_is_wrong_credentials_and_stays_secret(fake: FakeStripe) -> None:
+    stranger = account_at(fake.url, token="sk_test_of_a_stranger")
+    with pytest.raises(WrongCredentials) as caught:
+        hooks.pay(stranger, request_of())
+    assert "stranger" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("token", "sandbox"), [("sk_test_fake", False), ("sk_live_fake", True)])
+def test_a_test_key_pays_in_no_live_shop_and_a_live_key_in_no_sandbox(token: str, sandbox: bool) -> None:
+    confused = Account(token=token, sandbox=sandbox, dialect="stripe")
+    with pytest.raises(ConfigurationError, match="SANDBOX"):
+        hooks.pay(confused, request_of())
+
+
+# Refunds ----------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        ("succeeded", RefundOutcome.SUCCEEDED),
+        ("pending", RefundOutcome.PENDING),
+        ("requires_action", RefundOutcome.PENDING),
+        ("failed", RefundOutcome.FAILED),
+    ],
+)
+def test_a_refund_is_done_only_when_stripe_says_so(fake: FakeStripe, account: Account, status: Any, outcome: RefundOutcome) -> None:
+    request, payment = paid(fake, account)
+    fake.next_refund = status
+    asked = refund_of(request, payment)
+    done = hooks.refund(account, asked)
+    assert (done.outcome, done.amount) == (outcome, Decimal("5.00"))
+    again = hooks.query_refund(account, asked, done.refund_no)
+    by_id = hooks.query_refund(account, asked)
+    assert again is not None
+    assert by_id is not None
+    assert again.outcome == by_id.outcome == outcome
+
+
+def test_i6_a_refund_that_is_sent_again_refunds_once(fake: FakeStripe, account: Account) -> None:
+    request, payment = paid(fake, account)
+    fake.lose_next("create_refund")
+    with pytest.raises(OutcomeUnknown):
+        hooks.refund(account, refund_of(request, payment))
+    hooks.refund(account, refund_of(request, payment))
+    assert len(fake.refunds) == 1
+
+
+def test_a_refund_that_fails_after_it_was_done_is_listed_as_failed(fake: FakeStripe, account: Account) -> None:
+    request, payment = paid(fake, account)
+    done = hooks.refund(account, refund_of(request, payment))
+    assert done.refund_no is not None
+    fake.finish_refund(done.refund_no, "failed")
+    [listed] = hooks.query(account, request.reference, transaction_no=payment.transaction_no).refunds or ()
+    assert (listed.refund_id, listed.outcome) == (f"{request.reference}-r1", RefundOutcome.FAILED)
+
+
+def test_a_refund_of_the_dashboard_is_listed_with_its_number(fake: FakeStripe, account: Account) -> None:
+    request, payment = paid(fake, account)
+    number = fake.refund_in_dashboard(request.reference, 250)["id"]
+    [listed] = hooks.query(account, request.reference, transaction_no=payment.transaction_no).refunds or ()
+    assert (listed.amount, listed.refund_no, listed.refund_id) == (Decimal("2.50"), number, None)
+
+
+def test_more_refunds_than_stripe_shows_with_a_charge_are_all_listed(fake: FakeStripe, account: Account) -> None:
+    request, payment = paid(fake, account, amount="100.00")
+    for _number in range(12):
+        fake.refund_in_dashboard(request.reference, 100)
+    found = hooks.query(account, request.reference, transaction_no=payment.transaction_no)
+    assert len(found.refunds or ()) == 12
+
+
+# Disputes ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def disputed(fake: FakeStripe, account: Account) -> tuple[PaymentRequest, CreatedPayment, str]:
+    request, payment = paid(fake, account)
+    dispute = fake.dispute(request.reference, due_by=1_800_000_000)
+    return request, payment, dispute["id"]
+
+
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [
+        ("needs_response", DisputeStatus.OPEN),
+        ("under_review", DisputeStatus.OPEN),
+        ("won", DisputeStatus.WON),
+        ("lost", DisputeStatus.LOST),
+    ],
+)
+def test_a_dispute_comes_with_amount_state_and_deadline(fake: FakeStripe, account: Account, word: str, status: DisputeStatus) -> None:
+    request, payment, number = disputed(fake, account)
+    fake.set_dispute_status(number, word)
+    [found] = hooks.query(account, request.reference, transaction_no=payment.transaction_no).disputes
+    assert (found.dispute_no, found.amount, found.status) == (number, Decimal("12.50"), status)
+    assert found.respond_by in (datetime.fromtimestamp(1_800_000_000, UTC), None)
+
+
+def test_a_dispute_in_another_currency_puts_the_whole_payment_at_stake(fake: FakeStripe, account: Account) -> None:
+    request, payment, number = disputed(fake, account)
+    fake.disputes[number].update(currency="eur", amount=900)
+    [found] = hooks.query(account, request.reference, transaction_no=payment.transaction_no).disputes
+    assert found.amount == Decimal("12.50")
+
+
+# Notifications ----------------------------------------------------------------------------------------------------------------------------
+
+
+def read(account: Account, headers: dict[str, str], body: bytes) -> tuple[Hint, ...] | None:
+    return hooks.read_notification(account, headers, body)
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_both_secrets_are_believed_while_one_is_replaced(fake: FakeStripe, account: Account, secret: str) -> None:
+    request, payment = paid(fake, account)
+    notification = fake.signed(fake.event("checkout.session.completed", request.reference), secret)
+    assert read(account, *notification) == (Hint(reference=request.reference, transaction_no=payment.transaction_no),)
+
+
+@pytest.mark.parametrize("kind", ["charge.refunded", "refund.updated", "refund.failed", "charge.dispute.created"])
+def test_an_event_of_a_charge_a_refund_or_a_dispute_names_the_payment(fake: FakeStripe, account: Account, kind: str) -> None:
+    request, _ = paid(fake, account)
+    fake.refund_in_dashboard(request.reference, 250)
+    fake.dispute(request.reference)
+    hints = read(account, *fake.signed(fake.event(kind, request.reference), SECRETS[0]))
+    assert hints is not None
+    assert [hint.reference for hint in hints] == [request.reference]
+
+
+def test_i7_a_notification_that_is_old_unsigned_or_of_somebody_else_is_refused(fake: FakeStripe, account: Account) -> None:
+    request, _ = paid(fake, account)
+    event = fake.event("checkout.session.completed", request.reference)
+    headers, body = fake.signed(event, SECRETS[0])
+    for wrong_headers, wrong_body in (
+        fake.signed(event, SECRETS[0], timestamp=int(time.time()) - 3600),
+        fake.signed(event, "whsec_of_somebody_else"),
+        fake.signed(event, SECRETS[0], schemes=("v0",)),
+        (headers, body.replace(b"complete", b"expired ")),
+        ({}, body),
+        ({"Stripe-Signature": "nonsense"}, body),
+    ):
+        with pytest.raises(SignatureMismatch) as caught:
+            read(account, wrong_headers, wrong_body)
+        assert "whsec" not in str(caught.value)
+
+
+def test_an_account_without_secrets_believes_no_notification(fake: FakeStripe) -> None:
+    account = account_at(fake.url, webhook_secrets=())
+    request, _ = paid(fake, account)
+    with pytest.raises(SignatureMismatch, match="no webhook_secrets"):
+        read(account, *fake.signed(fake.event("checkout.session.completed", request.reference), ""))
+
+
+def test_an_event_of_the_other_mode_and_of_other_software_is_no_news(fake: FakeStripe, account: Account) -> None:
+    request, _ = paid(fake, account)
+    event = fake.event("checkout.session.completed", request.reference)
+    assert read(account, *fake.signed({**event, "livemode": True}, SECRETS[0])) == ()
+    other = {**event, "data": {"object": {"object": "customer", "id": "cus_1"}}}
+    assert read(account, *fake.signed(other, SECRETS[0])) == ()
+    foreign = fake.event("checkout.session.completed", request.reference, client_reference_id=None)
+    assert read(account, *fake.signed(foreign, SECRETS[0])) == ()
+
+
+def test_a_signed_text_that_is_no_event_cannot_be_read(fake: FakeStripe, account: Account) -> None:
+    headers, _ = fake.signed({"object": "event"}, SECRETS[0])
+    _, body = fake.signed({"object": "event"}, SECRETS[0])
+    with pytest.raises(AnswerNotUnderstood):
+        read(account, headers, body)
+
+
+# Other gateways ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_accounts_of_other_gateways_are_left_alone() -> None:
+    other = Account(base_url="http://127.0.0.1:1", merchant_no="1", token=KEY, sandbox=True)
+    with pytest.raises(NotSent, match="ConnectError"):
+        hooks.pay(other, request_of(method="alipay"))
+    assert read(other, {}, b"{}") is None
+
+
+def test_an_unknown_reference_is_not_found(fake: FakeStripe, account: Account) -> None:
+    with pytest.raises(OrderNotFound):
+        hooks.query(account, "S1-NEVER")
+
+
+def test_the_answer_is_about_the_session_that_was_asked_for(fake: FakeStripe, account: Account) -> None:
+    first, _ = paid(fake, account)
+    _, second = created(account)
+    found: Transaction = hooks.query(account, first.reference, transaction_no=second.transaction_no)
+    assert found.reference != first.reference  # the lifecycle holds such an answer (I1)
