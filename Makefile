@@ -36,8 +36,9 @@ $(VENV)/demo: $(VENV)/bin/python pyproject.toml plugins/oscar/pyproject.toml con
 	@$(INSTALL) --editable '.[sandbox]' --editable plugins/oscar sorl-thumbnail
 	@touch $(VENV)/demo
 
-demo: $(VENV)/demo  ## a shop to buy in, with the gateway's emulator; ONCE=1 walks through it and ends; DIALECT=v3 speaks version 3
-	@SHOP_DIALECT=$(DIALECT) $(BIN)/python -m example_shop.demo $(if $(ONCE),--once)
+demo: $(VENV)/demo  ## a shop to buy in, with the gateway's emulator; ONCE=1 walks through it and ends; DIALECT=v3 speaks version 3; GATEWAY=stripe takes play money at Stripe
+	@$(if $(GATEWAY),$(INSTALL) --editable plugins/$(GATEWAY))
+	@SHOP_DIALECT=$(DIALECT) $(BIN)/python -m example_shop.demo $(if $(ONCE),--once) $(if $(GATEWAY),--gateway $(GATEWAY))
 
 test:  ## the tests that must pass before a change lands, without the long ones
 	@echo "about 5 minutes on two cores; the first time, 2 more for the installation into $(VENV)"

@@ -44,20 +44,41 @@ def main() -> int:
     """Run the demonstration and return the exit status."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--once", action="store_true", help="walk through the shop once and end")
-    once = parser.parse_args().once
+    parser.add_argument("--gateway", choices=["sandbox", "stripe"], default="sandbox", help="the gateway that takes the money")
+    options = parser.parse_args()
+    once, gateway = options.once, options.gateway
+    if gateway == "stripe" and (problem := _missing_for_stripe(once=once)):
+        _say(problem)
+        return 1
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     _say("Fold & Margin, a stationery shop on django-oscar and Tillgate. No real money moves.\n")
     # Everything that the shop writes is in one folder that goes with the demonstration, and two of them do not meet.
     with tempfile.TemporaryDirectory(prefix="fold-and-margin-") as folder:
         try:
-            return _run(Path(folder), once=once)
+            return _run_at_stripe(Path(folder)) if gateway == "stripe" else _run(Path(folder), once=once)
         except KeyboardInterrupt:
             _say("\nStopped. Nothing is left behind.")
             return 0
         except (DemoProblem, PageProblem, httpx.HTTPError) as problem:
             _say(f"\n{problem}")
             return 1
+
+
+def _missing_for_stripe(*, once: bool) -> str:
+    """Return what is missing for a demonstration at Stripe, or an empty text."""
+    if once:
+        return "With Stripe a person has to fill in the card: leave --once (ONCE=1) out."
+    if "_test_" not in os.environ.get("STRIPE_TEST_KEY", ""):
+        return (
+            "Set STRIPE_TEST_KEY to a test key of your own: sign up for free at https://dashboard.stripe.com/register, and copy the key "
+            "that begins with sk_test_ from https://dashboard.stripe.com/test/apikeys."
+        )
+    try:
+        import tillgate_stripe  # noqa: F401  # only whether it is there
+    except ImportError:
+        return "The plugin for Stripe is not installed: run `make demo GATEWAY=stripe`, or `pip install --editable plugins/stripe`."
+    return ""
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
@@ -100,6 +121,53 @@ def _run(folder: Path, *, once: bool) -> int:
         _say(_greeting(shop, gateway, password, folder, processes["worker"].number))
         _watch(processes, commands)
     return 0
+
+
+def _run_at_stripe(folder: Path) -> int:
+    """Run the shop and the worker on the user's own test account."""
+    began = time.monotonic()
+    shop_port = _free_port(_SHOP_PORT)
+    shop = f"http://127.0.0.1:{shop_port}"
+    os.environ |= {
+        "DJANGO_SETTINGS_MODULE": "example_shop.settings",
+        "SHOP_VAR": str(folder),
+        "SHOP_PUBLIC_URL": shop,
+        "SHOP_GATEWAY": "stripe",
+    }
+    password = secrets.token_hex(4)
+    _prepare(password)
+    commands = {
+        "shop": [sys.executable, MANAGE, "runserver", "--noreload", f"127.0.0.1:{shop_port}"],
+        "worker": [sys.executable, MANAGE, "tillgate", "worker"],
+    }
+    with _running(commands, quiet=False) as processes:
+        with _step("starting shop and worker"):
+            _wait_for(processes, shop)
+        _say(f"ready after {time.monotonic() - began:.0f} s\n")
+        _say(_STRIPE_GREETING.format(shop=shop, staff=_STAFF, password=password, folder=folder))
+        _watch(processes, commands)
+    return 0
+
+
+_STRIPE_GREETING: Final = """\
+  The shop                {shop}/
+  Its dashboard           {shop}/dashboard/      {staff}, password {password}
+  Stripe's ledger         https://dashboard.stripe.com/test/payments
+  Mail and database       {folder}
+
+What to try:
+
+  1. Buy something as a guest. Pay on Stripe's page with card 4242 4242 4242 4242, any later date and any number. The order is paid.
+  2. Buy again, pay and close the tab at once. The order is paid all the same: the worker asks Stripe.
+  3. Try card 4000 0000 0000 0002, which is declined, and then another on the same page.
+  4. Refund a part in the shop's dashboard, and another part in Stripe's. The order's page shows both.
+  5. Pay with card 4000 0000 0000 0259: its bank disputes the payment. “Needs review” shows the amount and the deadline.
+
+Stripe cannot reach this machine, so nothing notifies the shop: the return and the worker do all of it. `stripe listen
+--forward-to {shop}/payments/webhook/default/` brings notifications; start with the secret that it prints as STRIPE_WEBHOOK_SECRET.
+
+Ctrl-C stops everything. What happens is shown below.
+"""
 
 
 # Preparing --------------------------------------------------------------------------------------------------------------------------------
@@ -274,8 +342,8 @@ def _watch(processes: Mapping[str, _Process], commands: Mapping[str, Sequence[st
             if name != "worker":
                 raise DemoProblem(f"The {name} ended with status {status}.")
             told.add(name)
-            wanted = ("SHOP_VAR", "SHOP_PUBLIC_URL", "SHOP_GATEWAY_URL")
-            variables = " ".join(f"{variable}={os.environ[variable]}" for variable in wanted)
+            wanted = ("SHOP_VAR", "SHOP_PUBLIC_URL", "SHOP_GATEWAY_URL", "SHOP_GATEWAY")
+            variables = " ".join(f"{variable}={os.environ[variable]}" for variable in wanted if variable in os.environ)
             _say(f"\nThe worker is gone. Start another in a second terminal:\n\n  {variables} {' '.join(commands[name])}\n")
 
 

@@ -36,6 +36,16 @@ TILLGATE: dict[str, Any] = {
     "PAYMENT_METHODS": ["creditcard", "paypal", "venmo", "alipay", "wechatpay", "unionpay"],  # in the order in which they are shown
 }
 
+if os.environ.get("SHOP_GATEWAY") == "stripe":  # `make demo GATEWAY=stripe`, with a test key of your own
+    TILLGATE["ACCOUNTS"]["default"] = {
+        "DIALECT": "stripe",
+        "TOKEN": os.environ["STRIPE_TEST_KEY"],
+        "WEBHOOK_SECRETS": [secret for secret in [os.environ.get("STRIPE_WEBHOOK_SECRET")] if secret],
+        "BASE_URL": os.environ.get("SHOP_GATEWAY_URL", ""),
+        "SANDBOX": True,
+    }
+    TILLGATE["PAYMENT_METHODS"] = None  # Stripe's page offers what the account has switched on
+
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",

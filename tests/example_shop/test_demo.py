@@ -77,3 +77,18 @@ def test_the_windowless_browser_reads_forms_and_follows_redirects_as_a_browser_d
             page.link("Nowhere")
         with pytest.raises(PageProblem, match="has no form with method"):
             page.form("method")
+
+
+@pytest.mark.parametrize(
+    ("key", "once", "said"), [("", False, "sk_test_"), ("sk_live_mine", False, "sk_test_"), ("sk_test_mine", True, "ONCE=1")]
+)
+def test_the_demonstration_at_stripe_says_in_one_line_what_it_lacks(
+    key: str, once: bool, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRIPE_TEST_KEY", key)
+    monkeypatch.setattr(sys, "argv", ["make demo", "--gateway", "stripe", *(["--once"] if once else [])])
+    assert demo.main() == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert len(lines) == 1
+    assert said in lines[0]
+    assert "mine" not in lines[0]

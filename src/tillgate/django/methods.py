@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -12,11 +15,12 @@ from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django.conf import get_settings
 from tillgate.money import Money
+from tillgate.wire.dialects import DIALECTS, dialect_named, dialect_names
 from tillgate.wire.methods import Method, PaymentMethod
 
 __all__ = ["MethodChoice", "choices_for", "configured_choices", "label_of"]
 
-_LABELS: Final = {
+_LABELS: Final[Mapping[str, str | Promise]] = {
     PaymentMethod.ALIPAY: "Alipay",
     PaymentMethod.WECHATPAY: "WeChat Pay",
     PaymentMethod.PAYPAL: "PayPal",
@@ -31,8 +35,10 @@ _LABELS: Final = {
     PaymentMethod.KAKAOPAY: "KakaoPay",
     PaymentMethod.BKASH: "bKash",
     PaymentMethod.EASYPAISA: "Easypaisa",
+    "card": gettext_lazy("Credit or debit card"),
+    "checkout": gettext_lazy("Card or another way to pay"),
 }
-"""Tillgate's own names of payment methods for shoppers."""
+"""Tillgate's own names of payment methods for shoppers; `checkout` is a page that lets them choose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +56,14 @@ class MethodChoice:
 
 def label_of(code: str, method: Method | None = None) -> str:
     """Return the name of a payment method for shoppers: the gateway's own label, Tillgate's, or the code."""
-    return (method.label if method else "") or str(_LABELS.get(code, code))  # type: ignore[call-overload]  # StrEnum keys are texts
+    return (method.label if method else "") or str(_LABELS.get(code) or _plugin_labels().get(code, code))
+
+
+@functools.cache
+def _plugin_labels() -> dict[str, str]:
+    """Return the labels of the gateway plugins' methods by code: an account may be gone while its payments are shown."""
+    plugins = [dialect for name in dialect_names() if name not in DIALECTS and (dialect := dialect_named(name))]
+    return {method.code: method.label for dialect in plugins for method in dialect.methods if method.label}
 
 
 def configured_choices() -> tuple[MethodChoice, ...]:
