@@ -47,6 +47,11 @@ class Suite:
         return ROOT if self.plugin in (_SMALLEST, GATEWAY) else self.tests.parents[1]
 
     @property
+    def is_gateway(self) -> bool:
+        """Return whether the tests are those of a gateway."""
+        return self.tests.name.startswith("test_gateway")
+
+    @property
     def report(self) -> Path:
         """Return where the report of the last run is."""
         return REPORTS / f"{self.plugin}.json"
@@ -72,7 +77,7 @@ def suites() -> list[Suite]:
         Suite(_SMALLEST, ROOT / "tests" / "smallest_shop" / "test_conformance.py", Path(sys.executable)),
         Suite(GATEWAY, ROOT / "tests" / "testing" / "test_gateway_presets.py", Path(sys.executable)),
     ]
-    for tests in sorted(ROOT.glob("plugins/*/tests/test_conformance.py")):
+    for tests in sorted([*ROOT.glob("plugins/*/tests/test_conformance.py"), *ROOT.glob("plugins/*/tests/test_gateway_conformance.py")]):
         plugin = tests.parents[1].name
         own = ROOT / f".venv-{plugin}" / "bin" / "python"  # of a framework that needs other versions than the rest
         found.append(Suite(plugin, tests, own if own.exists() else Path(sys.executable)))
@@ -120,7 +125,8 @@ def _columns(reports: Mapping[str, Report]) -> dict[str, Table]:
 
 
 def _whole(reports: Mapping[str, Report]) -> Iterator[str]:
-    shops, gateways = _shops(reports), {name: report for name, report in reports.items() if name == GATEWAY}
+    names = _gateway_names()
+    shops, gateways = _shops(reports), {name: report for name, report in reports.items() if name in names}
     reasons: list[str] = []
     yield from ("## Runs", "")
     yield from _table(["framework", "held", "with", "seen"], _runs(shops))
@@ -147,7 +153,12 @@ def _differences(columns: Mapping[str, Table], what: str, scenarios: Sequence[st
 
 
 def _shops(reports: Mapping[str, Report]) -> dict[str, Report]:
-    return {name: report for name, report in reports.items() if name != GATEWAY}
+    names = _gateway_names()
+    return {name: report for name, report in reports.items() if name not in names}
+
+
+def _gateway_names() -> set[str]:
+    return {suite.plugin for suite in suites() if suite.is_gateway}
 
 
 def _runs(reports: Mapping[str, Report]) -> Iterator[list[str]]:

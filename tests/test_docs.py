@@ -43,9 +43,11 @@ SHOWN_IN_PARTS = {
     "docs/how-to/write-a-shop-plugin.md",
     "docs/reference/sandbox.md",
     "docs/saleor.md",
+    "docs/tutorial/stripe-in-oscar.md",
     "docs/tutorial/your-own-shop.md",
     "plugins/django-payments/README.md",
     "plugins/oscar/README.md",
+    "plugins/stripe/README.md",
 }
 """Pages of fragments, which only have to compile."""
 PUBLISHED_ADDRESS = "127.0.0.1:8181"
