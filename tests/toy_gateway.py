@@ -8,6 +8,7 @@ from __future__ import annotations
 import hmac
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -42,6 +43,8 @@ _STATUSES = {
     "declined": TransactionStatus.FAILED,
     "expired": TransactionStatus.CLOSED,
 }
+_OPEN_SECONDS = 3600
+_METHODS = {"alipay": "Alipay", "beads": "Beads", "shells": "Shells"}
 _T = TypeVar("_T")
 
 
@@ -64,6 +67,7 @@ class Paid:
     number: str
     units: int
     currency: str
+    since: float
     state: str = "open"
     refunds: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -72,6 +76,8 @@ class Toy:
     """The whole gateway: payments by the merchant's names of them, and the faults of the next calls."""
 
     def __init__(self) -> None:
+        self.calls = Counter[str]()
+        self.seconds = 0.0
         self.payments: dict[str, Paid] = {}
         self.lost: set[str] = set()
         self.slow: dict[str, float] = {}
@@ -79,6 +85,7 @@ class Toy:
 
     def call(self, operation: str, seconds: float, work: Callable[..., _T], *arguments: Any) -> _T:
         """Do the work and bring the answer, unless a fault loses or delays it."""
+        self.calls[operation] += 1
         answer = work(*arguments)
         delay = self.slow.pop(operation, 0)
         time.sleep(min(delay, seconds))
@@ -89,8 +96,15 @@ class Toy:
 
     def create(self, name: str, units: int, currency: str) -> str:
         """Create a payment, and return its number."""
-        self.payments[name] = Paid(f"toy-{len(self.payments) + 1}", units, currency)
+        self.payments[name] = Paid(f"toy-{len(self.payments) + 1}", units, currency, self.seconds)
         return self.payments[name].number
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass: a payment is open for an hour."""
+        self.seconds += seconds
+        for payment in self.payments.values():
+            if payment.state == "open" and self.seconds - payment.since >= _OPEN_SECONDS:
+                payment.state = "expired"
 
     def refund(self, name: str, key: str, units: int) -> dict[str, Any]:
         """Refund once per key."""
@@ -203,7 +217,9 @@ class ToyPlugin:
 
     @hookimpl(tryfirst=True)
     def tillgate_payment_methods(self, account: Account) -> Sequence[Method] | None:
-        return [Method(code="alipay", label="Beads", currencies=account.taken_currencies)] if self.is_toy(account) else None
+        if not self.is_toy(account):
+            return None
+        return [Method(code=code, label=label, currencies=account.taken_currencies) for code, label in _METHODS.items()]
 
     @hookimpl(tryfirst=True)
     def tillgate_read_notification(self, account: Account, headers: Mapping[str, str], body: bytes) -> Sequence[Hint] | None:
@@ -219,9 +235,11 @@ class ToyPlugin:
 
 
 class ToyDriver(GatewayDriver):
-    """Connects the conformance kit to the toy."""
+    """Connects the conformance kits to the toy."""
 
     plugin = "toy"
+    method = "beads"
+    other_method = "shells"
 
     def __enter__(self) -> Self:
         self.toy = Toy()
@@ -270,3 +288,17 @@ class ToyDriver(GatewayDriver):
     def notification(self, reference: str, *, forged: bool = False) -> tuple[Mapping[str, str], bytes]:
         body = json.dumps({"name": reference}).encode()
         return signed("of somebody else" if forged else SECRET, body), body
+
+    # For the scenarios of shops -----------------------------------------------------------------------------------------------------------
+
+    def advance(self, seconds: float) -> None:
+        self.toy.wait(seconds)
+
+    def pay_late(self, reference: str) -> None:
+        self.pay(reference)
+
+    def references(self) -> Sequence[str]:
+        return list(self.toy.payments)
+
+    def received(self, operation: Operation) -> int:
+        return self.toy.calls[operation]
