@@ -13,11 +13,11 @@ from pydantic import SecretStr
 from tillgate.account import Account
 from tillgate.wire.dialects import RefundOutcome
 
-__all__ = ["Fault", "GatewayDriver", "Held", "Notice", "NoticeKind", "Operation"]
+__all__ = ["Fault", "GatewayDriver", "Held", "SentNotification", "NotificationKind", "Operation"]
 
 Operation = Literal["pay", "query", "refund"]
 
-NoticeKind = Literal["payment", "refund", "stale", "forged"]
+NotificationKind = Literal["payment", "refund", "stale", "forged"]
 """What a notification is about. A stale one says what was true before, and a forged one is signed by somebody else."""
 
 Fault = Literal[
@@ -56,7 +56,7 @@ class Held:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Notice:
+class SentNotification:
     """A notification as the gateway sends it. An empty `url` stands for the account's own address."""
 
     body: bytes
@@ -151,12 +151,12 @@ class GatewayDriver(ABC):
     def leave(self, reference: str) -> None:  # noqa: B027  # few gateways notice
         """Leave the payment page without paying, as a shopper does; the payment stays open."""
 
-    def notify(self, reference: str, kind: NoticeKind = "payment", *, status: str = "") -> Sequence[Notice]:
+    def notify(self, reference: str, kind: NotificationKind = "payment", *, status: str = "") -> Sequence[SentNotification]:
         """Return what the gateway would send about a payment, where a stale notification may name a status."""
         if kind not in ("payment", "forged"):
             self.lacks(f"send a notification of the kind {kind!r}")
         headers, body = self.notification(reference, forged=kind == "forged")
-        return [Notice(headers=headers, body=body)]
+        return [SentNotification(headers=headers, body=body)]
 
     def lacks(self, what: str) -> NoReturn:
         """Say that the driver cannot do what a scenario needs, in words such as "keep refunds pending"."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Self
 
 from tillgate.account import Account
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, Control, Options, Sandbox, UnknownTransaction
-from tillgate.testing.gateway_driver import Fault, GatewayDriver, Held, Notice, NoticeKind, Operation
+from tillgate.testing.gateway_driver import Fault, GatewayDriver, Held, SentNotification, NotificationKind, Operation
 from tillgate.wire.dialects import RefundOutcome
 
 __all__ = ["SandboxDriver"]
@@ -111,11 +111,11 @@ class SandboxDriver(GatewayDriver):
         self.control.set_options({"word_partly_refunded": "refunded"})
         self.refund_in_portal(reference, amount)
 
-    def notify(self, reference: str, kind: NoticeKind = "payment", *, status: str = "") -> Sequence[Notice]:
+    def notify(self, reference: str, kind: NotificationKind = "payment", *, status: str = "") -> Sequence[SentNotification]:
         with self.control.lock:  # before the emulator's own sender sees it
             self.control.service.notify(self.control.service.find(reference), kind, status=status)
             due, _ = self.control.due_notifications()
-        return [Notice(url=one.url, method=one.method, body=one.body, content_type=one.content_type or _FORM) for one in due]
+        return [SentNotification(url=one.url, method=one.method, body=one.body, content_type=one.content_type or _FORM) for one in due]
 
     def fault(self, fault: Fault, operation: Operation, *, times: int = 1) -> None:
         self.control.fault(fault, occasion=operation, times=times)

@@ -27,7 +27,7 @@ from tillgate.django.models import Payment, Review
 from tillgate.django.operations.worker import WorkDone
 from tillgate.sandbox import PUBLISHED_STORE_NO, Sandbox
 from tillgate.testing.driver import ShopDriver
-from tillgate.testing.gateway_driver import GatewayDriver, Notice, NoticeKind
+from tillgate.testing.gateway_driver import GatewayDriver, SentNotification, NotificationKind
 from tillgate.testing.sandbox_driver import SandboxDriver
 from tillgate.wire.dialects import V3
 from tillgate.wire.methods import Method, PaymentMethod
@@ -169,20 +169,20 @@ class World:
         """Post a notification to the payment's address, by default an empty one, which is a hint like any other."""
         return self.client.post(reverse("tillgate:payment-notification", args=[payment.notification_key]), body, content_type=content_type)
 
-    def gateway_notification(self, payment: Payment, kind: NoticeKind = "payment", *, status: str = "") -> list[Any]:
+    def gateway_notification(self, payment: Payment, kind: NotificationKind = "payment", *, status: str = "") -> list[Any]:
         """Let the gateway send a notification of its own, signed: `payment`, `refund`, `stale`, or `forged`, which is signed wrongly."""
-        return [self.post(notice) for notice in self.sent(payment, kind, status=status)]
+        return [self.post(notification) for notification in self.sent(payment, kind, status=status)]
 
-    def sent(self, payment: Payment, kind: NoticeKind = "payment", *, status: str = "") -> list[Notice]:
+    def sent(self, payment: Payment, kind: NotificationKind = "payment", *, status: str = "") -> list[SentNotification]:
         """Return a notification that the gateway sends and that has not arrived. The test posts it once, twice, or never."""
         of_account = reverse("tillgate:webhook", args=[payment.account])
         return [replace(one, url=one.url or of_account) for one in self.gateway.notify(payment.reference, kind, status=status)]
 
-    def post(self, notice: Notice) -> Any:
+    def post(self, notification: SentNotification) -> Any:
         """Let a notification arrive at the shop. The gateway gets no acknowledgement."""
-        parts = urlsplit(notice.url)
+        parts = urlsplit(notification.url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
-        return self.client.generic(notice.method, path, notice.body, content_type=notice.content_type, headers=dict(notice.headers))
+        return self.client.generic(notification.method, path, notification.body, content_type=notification.content_type, headers=dict(notification.headers))
 
     @property
     def acknowledgement(self) -> bytes:
