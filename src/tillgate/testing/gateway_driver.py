@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from tillgate.account import Account
 from tillgate.wire.dialects import RefundOutcome
 
-__all__ = ["Fault", "GatewayDriver", "Held", "SentNotification", "NotificationKind", "Operation"]
+__all__ = ["Fault", "GatewayDriver", "Held", "NotificationKind", "Operation", "SentNotification"]
 
 Operation = Literal["pay", "query", "refund"]
 
@@ -136,8 +136,7 @@ class GatewayDriver(ABC):
         account = self.account(currency)
         if account is None:
             self.lacks(f"have an account that takes {currency or 'any currency'}")
-        given = {name.upper(): getattr(account, name) for name in account.model_fields_set}
-        return {name: value.get_secret_value() if isinstance(value, SecretStr) else value for name, value in given.items()}
+        return {name.upper(): _in_clear(getattr(account, name)) for name in account.model_fields_set}
 
     def is_payment_page(self, url: str) -> bool:
         """Return whether an address is the gateway's payment page: by default, whether it is below the account's."""
@@ -226,3 +225,9 @@ class GatewayDriver(ABC):
     def signatures(self) -> set[str]:
         """Return the signatures of all calls and notifications so far, which no log may hold."""
         self.lacks("list the signatures")
+
+
+def _in_clear(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(_in_clear(one) for one in value)
+    return value.get_secret_value() if isinstance(value, SecretStr) else value

@@ -1,4 +1,5 @@
 """The driver of Tillgate's own gateway: the built-in adapter on the sandbox."""
+# ruff: noqa: D102  # the base class says what each method does
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any, ClassVar, Final, Self
 
 from tillgate.account import Account
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_STORE_NO, PUBLISHED_TEST_TOKEN, Control, Options, Sandbox, UnknownTransaction
-from tillgate.testing.gateway_driver import Fault, GatewayDriver, Held, SentNotification, NotificationKind, Operation
+from tillgate.testing.gateway_driver import Fault, GatewayDriver, Held, NotificationKind, Operation, SentNotification
 from tillgate.wire.dialects import RefundOutcome
 
 __all__ = ["SandboxDriver"]
@@ -32,7 +33,7 @@ class SandboxDriver(GatewayDriver):
     """Options of the sandbox of its own."""
 
     def __init__(self, sandbox: Sandbox | None = None) -> None:
-        quiet = {"notification_on_paid": False, "notification_on_refund": False, "magic_amounts": False}
+        quiet: dict[str, Any] = {"notification_on_paid": False, "notification_on_refund": False, "magic_amounts": False}
         self._starts = sandbox is None
         self.sandbox = sandbox or Sandbox(Options(**quiet, **self.options))
 
@@ -51,7 +52,11 @@ class SandboxDriver(GatewayDriver):
         return self.sandbox.control
 
     def account(self, currency: str | None = None) -> Account | None:
-        credentials = {"base_url": self.sandbox.base_url, "merchant_no": PUBLISHED_MERCHANT_NO, "token": PUBLISHED_TEST_TOKEN}
+        credentials: dict[str, Any] = {
+            "base_url": self.sandbox.base_url,
+            "merchant_no": PUBLISHED_MERCHANT_NO,
+            "token": PUBLISHED_TEST_TOKEN,
+        }
         accounts = [Account(**credentials, sandbox=True, **fields) for fields in self.accounts]
         return next((one for one in accounts if currency in (None, *one.taken_currencies)), None)
 

@@ -97,7 +97,7 @@ def shop_gateway(request: pytest.FixtureRequest) -> GatewayDriver:
     return SandboxDriver(request.getfixturevalue("shop_sandbox"))
 
 
-def _is_default(gateway: GatewayDriver) -> bool:
+def _is_default(gateway: object) -> bool:
     from tillgate.testing.sandbox_driver import SandboxDriver
 
     return isinstance(gateway, SandboxDriver)
@@ -118,8 +118,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 
 @pytest.fixture
-def configure(settings: Any, shop_gateway: GatewayDriver, shop_driver: ShopDriver) -> Callable[..., None]:
-    """Return a function that sets TILLGATE for one test: the accounts are the gateway's, changed by `account` and `changes`."""
+def configure(settings: Any, shop_gateway: GatewayDriver, shop_driver: ShopDriver) -> Iterator[Callable[..., None]]:
+    """Yield a function that sets TILLGATE for one test: the accounts are the gateway's, changed by `account` and `changes`."""
+    from tillgate import hooks
+
+    manager, gateway_plugin = hooks.plugin_manager(), shop_gateway.plugin_object
+    if gateway_plugin is not None:
+        manager.register(gateway_plugin, name=shop_gateway.plugin)
+    if manager.get_plugin(shop_gateway.plugin) is None:
+        pytest.fail(f"no plugin {shop_gateway.plugin!r} is installed; the driver may name a `plugin_object`", pytrace=False)
     project = dict(getattr(settings, "TILLGATE", {}))
     aliases = list(project.get("ACCOUNTS", {})) or ["default"]
 
@@ -136,7 +143,9 @@ def configure(settings: Any, shop_gateway: GatewayDriver, shop_driver: ShopDrive
         shop_driver.use_account(fields["BASE_URL"], fields["MERCHANT_NO"], fields["TOKEN"], **options)
 
     change()
-    return change
+    yield change
+    if gateway_plugin is not None:
+        manager.unregister(gateway_plugin)
 
 
 @pytest.fixture
@@ -158,17 +167,9 @@ def world(
     time_: Time,
     client: Any,
     configure: Callable[..., None],
-) -> Iterator[World]:
-    """Yield the shop on its gateway. Everything commits for real, since the tests cover durable transactions and locks; I12 is guarded."""
-    from tillgate import hooks
+) -> World:
+    """Return the shop on its gateway. Everything commits for real, since the tests cover durable transactions and locks; I12 is guarded."""
     from tillgate.testing.world import World
 
-    manager = hooks.plugin_manager()
-    if shop_gateway.plugin_object is not None:
-        manager.register(shop_gateway.plugin_object, name=shop_gateway.plugin)
-    if manager.get_plugin(shop_gateway.plugin) is None:
-        pytest.fail(f"no plugin {shop_gateway.plugin!r} is installed; the driver may name a `plugin_object`", pytrace=False)
     time_.listeners.append(shop_gateway.advance)
-    yield World(shop_driver, shop_gateway, time_, client, configure)
-    if shop_gateway.plugin_object is not None:
-        manager.unregister(shop_gateway.plugin_object)
+    return World(shop_driver, shop_gateway, time_, client, configure)

@@ -27,7 +27,7 @@ from tillgate.django.models import Payment, Review
 from tillgate.django.operations.worker import WorkDone
 from tillgate.sandbox import PUBLISHED_STORE_NO, Sandbox
 from tillgate.testing.driver import ShopDriver
-from tillgate.testing.gateway_driver import GatewayDriver, SentNotification, NotificationKind
+from tillgate.testing.gateway_driver import GatewayDriver, NotificationKind, SentNotification
 from tillgate.testing.sandbox_driver import SandboxDriver
 from tillgate.wire.dialects import V3
 from tillgate.wire.methods import Method, PaymentMethod
@@ -182,7 +182,8 @@ class World:
         """Let a notification arrive at the shop. The gateway gets no acknowledgement."""
         parts = urlsplit(notification.url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
-        return self.client.generic(notification.method, path, notification.body, content_type=notification.content_type, headers=dict(notification.headers))
+        headers = dict(notification.headers)
+        return self.client.generic(notification.method, path, notification.body, content_type=notification.content_type, headers=headers)
 
     @property
     def acknowledgement(self) -> bytes:

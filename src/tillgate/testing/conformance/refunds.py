@@ -190,12 +190,17 @@ def _asked(world: World) -> int:
 @contextmanager
 def _notification_first(world: World, payment: Payment, *, is_answer_lost: bool = False) -> Iterator[None]:
     """Let the gateway's refund notification arrive before its answer; `is_answer_lost` loses the answer."""
+    lacking: list[NotImplementedError] = []
 
     class NotificationFirst:
         @hooks.hookimpl(wrapper=True)
         def tillgate_refund(self) -> Generator[None, Any, Any]:
             answer = yield
-            world.gateway_notification(payment, "refund")
+            try:
+                world.gateway_notification(payment, "refund")
+            except NotImplementedError as error:  # which Tillgate takes for an unknown outcome
+                lacking.append(error)
+                raise
             if is_answer_lost:
                 raise OutcomeUnknown("refund", payment.reference, "the answer was lost")
             return answer
@@ -206,3 +211,5 @@ def _notification_first(world: World, payment: Payment, *, is_answer_lost: bool 
         yield
     finally:
         hooks.plugin_manager().unregister(plugin)
+        if lacking:
+            raise lacking[0]
