@@ -8,6 +8,7 @@ from __future__ import annotations
 import hmac
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -27,10 +28,11 @@ from tillgate import (
     SignatureMismatch,
     Transaction,
     TransactionStatus,
+    WrongCredentials,
 )
 from tillgate.hooks import Hint, RefundOutcome, ReportedDispute, ReportedRefund, hookimpl
 from tillgate.money import decimals_of
-from tillgate.testing.gateway_driver import GatewayDriver, Held, Operation
+from tillgate.testing.gateway_driver import GatewayDriver, Held, NotificationKind, Operation, SentNotification
 from tillgate.wire.dialects import REFERENCE
 
 URL = "https://toy.example"
@@ -45,6 +47,7 @@ _STATUSES = {
     "declined": TransactionStatus.FAILED,
     "expired": TransactionStatus.CLOSED,
 }
+_METHODS = {"alipay": "Alipay", "beads": "Beads", "shells": "Shells"}
 _T = TypeVar("_T")
 
 
@@ -67,6 +70,8 @@ class Paid:
     number: str
     units: int
     currency: str
+    closes_at: float
+    back: str
     state: str = "open"
     refunds: dict[str, dict[str, Any]] = field(default_factory=dict)
     disputes: tuple[ReportedDispute, ...] = ()
@@ -76,6 +81,8 @@ class Toy:
     """The whole gateway: payments by the merchant's names of them, and the faults of the next calls."""
 
     def __init__(self) -> None:
+        self.calls = Counter[str]()
+        self.seconds = 0.0
         self.payments: dict[str, Paid] = {}
         self.lost: set[str] = set()
         self.slow: dict[str, float] = {}
@@ -83,6 +90,7 @@ class Toy:
 
     def call(self, operation: str, seconds: float, work: Callable[..., _T], *arguments: Any) -> _T:
         """Do the work and bring the answer, unless a fault loses or delays it."""
+        self.calls[operation] += 1
         answer = work(*arguments)
         delay = self.slow.pop(operation, 0)
         time.sleep(min(delay, seconds))
@@ -91,10 +99,17 @@ class Toy:
             raise TimeoutError("no answer came")
         return answer
 
-    def create(self, name: str, units: int, currency: str) -> str:
+    def create(self, name: str, units: int, currency: str, minutes: int, back: str) -> str:
         """Create a payment, and return its number."""
-        self.payments[name] = Paid(f"toy-{len(self.payments) + 1}", units, currency)
+        self.payments[name] = Paid(f"toy-{len(self.payments) + 1}", units, currency, self.seconds + minutes * 60, back)
         return self.payments[name].number
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, and payment pages close."""
+        self.seconds += seconds
+        for payment in self.payments.values():
+            if payment.state == "open" and self.seconds >= payment.closes_at:
+                payment.state = "expired"
 
     def refund(self, name: str, key: str, units: int) -> dict[str, Any]:
         """Refund once per key."""
@@ -126,6 +141,8 @@ class ToyPlugin:
     def send(self, account: Account, operation: str, reference: str, seconds: float | None, work: Callable[..., _T], *arguments: Any) -> _T:
         if account.base_url != URL:
             raise NotSent(operation, reference, "no connection was made")
+        if account.token.get_secret_value() != SECRET:
+            raise WrongCredentials("forbidden", "not a token of the toy", 403)
         try:
             return self.toy.call(operation, min(seconds or 1e9, account.deadline_seconds), work, *arguments)
         except KeyError:
@@ -142,8 +159,8 @@ class ToyPlugin:
     def tillgate_pay(self, account: Account, request: PaymentRequest) -> CreatedPayment | None:
         if not self.is_toy(account):
             return None
-        units = self.to_units(request.amount, request.currency)
-        number = self.send(account, "pay", request.reference, None, self.toy.create, request.reference, units, request.currency)
+        asked = self.to_units(request.amount, request.currency), request.currency, request.timeout, request.callback_url
+        number = self.send(account, "pay", request.reference, None, self.toy.create, request.reference, *asked)
         return CreatedPayment(
             transaction_no=number,
             payment_url=f"{URL}/pay/{number}",
@@ -208,7 +225,9 @@ class ToyPlugin:
 
     @hookimpl(tryfirst=True)
     def tillgate_payment_methods(self, account: Account) -> Sequence[Method] | None:
-        return [Method(code="alipay", label="Beads", currencies=account.taken_currencies)] if self.is_toy(account) else None
+        if not self.is_toy(account):
+            return None
+        return [Method(code=code, label=label, currencies=account.taken_currencies) for code, label in _METHODS.items()]
 
     @hookimpl(tryfirst=True)
     def tillgate_read_notification(self, account: Account, headers: Mapping[str, str], body: bytes) -> Sequence[Hint] | None:
@@ -224,9 +243,11 @@ class ToyPlugin:
 
 
 class ToyDriver(GatewayDriver):
-    """Connects the conformance kit to the toy."""
+    """Connects the conformance kits to the toy."""
 
     plugin = "toy"
+    method = "beads"
+    other_method = "shells"
 
     def __enter__(self) -> Self:
         self.toy = Toy()
@@ -244,8 +265,9 @@ class ToyDriver(GatewayDriver):
         refunds = tuple(refund["units"] * one for refund in found.refunds.values() if refund["state"] != "failed")
         return Held(transaction_no=found.number, amount=found.units * one, currency=found.currency, refunds=refunds)
 
-    def pay(self, reference: str) -> None:
+    def pay(self, reference: str) -> str:
         self.toy.payments[reference].state = "paid"
+        return self.toy.payments[reference].back
 
     def decline(self, reference: str) -> None:
         self.toy.payments[reference].state = "declined"
@@ -267,7 +289,8 @@ class ToyDriver(GatewayDriver):
 
     def finish_refund(self, reference: str, outcome: RefundOutcome) -> None:
         for refund in self.toy.payments[reference].refunds.values():
-            refund["state"] = str(outcome)
+            if refund["state"] == "pending":
+                refund["state"] = str(outcome)
 
     def refund_in_portal(self, reference: str, amount: Decimal) -> None:
         self.toy.refund(reference, "portal", int(amount.scaleb(decimals_of(self.toy.payments[reference].currency))))
@@ -275,3 +298,20 @@ class ToyDriver(GatewayDriver):
     def notification(self, reference: str, *, forged: bool = False) -> tuple[Mapping[str, str], bytes]:
         body = json.dumps({"name": reference}).encode()
         return signed("of somebody else" if forged else SECRET, body), body
+
+    # For the scenarios of shops -----------------------------------------------------------------------------------------------------------
+
+    def advance(self, seconds: float) -> None:
+        self.toy.wait(seconds)
+
+    def notify(self, reference: str, kind: NotificationKind = "payment", *, status: str = "") -> Sequence[SentNotification]:
+        return super().notify(reference, "forged" if kind == "forged" else "payment")  # they differ in nothing: all name the payment
+
+    def pay_late(self, reference: str) -> None:
+        self.pay(reference)
+
+    def references(self) -> Sequence[str]:
+        return list(self.toy.payments)
+
+    def received(self, operation: Operation) -> int:
+        return self.toy.calls[operation]

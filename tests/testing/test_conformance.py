@@ -200,7 +200,7 @@ def test_everything_that_tests_of_a_shop_use_is_documented() -> None:
     source = (ROOT / "src/tillgate/testing/shops.py").read_text("utf-8")
     assert set(rows("Shops")) == set(re.findall(r"^@pytest\.fixture.*\ndef (\w+)", source, re.MULTILINE))
     assert set(rows("ShopDriver")) == public(ShopDriver) | {"plugin"}
-    assert set(rows("World")) == public(World) | {"shop", "sandbox", "time", "client", "configure"}
+    assert set(rows("World")) == public(World) | {"shop", "gateway", "time", "client", "configure"}
     assert set(rows("Conformance")) == public(Conformance) - {"pytestmark"} | {"declined", "distributions", "scenarios"}
 
 

@@ -32,12 +32,12 @@ class Browser:
 def choose(*answers: tuple[int, str]) -> list[tuple[str, str, Any]]:
     browser = Browser(*answers)
     shop: Any = SimpleNamespace(pay_path=lambda key: f"/orders/{key}/pay/?lang=en")
-    sandbox: Any = SimpleNamespace(base_url="http://127.0.0.1:8181")
-    world = World(shop, sandbox, time=None, client=browser, configure=None)  # type: ignore[arg-type]  # what these tests need of them
+    world = World(shop, GATEWAY, time=None, client=browser, configure=None)  # type: ignore[arg-type]  # what these tests need of them
     assert world.choose("7").get("Location") == answers[-1][1]
     return browser.asked[1:]
 
 
+GATEWAY: Any = SimpleNamespace(method="alipay", is_payment_page=lambda url: url.startswith("http://127.0.0.1:8181"))
 PAYMENT_PAGE = (302, "http://127.0.0.1:8181/cashier/1")
 
 
@@ -77,6 +77,6 @@ def test_a_redirect_that_keeps_the_request_is_posted_again(status: int) -> None:
 def test_who_does_not_come_to_the_payment_page_is_told_what_the_page_said(page: bytes, said: str) -> None:
     shop: Any = SimpleNamespace(pay_path=lambda key: "/pay/", plugin="shop")
     browser: Any = SimpleNamespace(post=lambda path, data: HttpResponse(page, status=409))
-    world = World(shop, SimpleNamespace(base_url="http://127.0.0.1:8181"), time=None, client=browser, configure=None)  # type: ignore[arg-type]  # what this test needs of them
+    world = World(shop, GATEWAY, time=None, client=browser, configure=None)  # type: ignore[arg-type]  # what this test needs of them
     with pytest.raises(AssertionError, match=f"^choosing alipay led to HTTP 409, and not to the payment page; the page says: {said}"):
         world.pay_page("7")

@@ -1,19 +1,46 @@
-"""The driver connects the gateway conformance kit to the emulator of a gateway. A gateway plugin's author writes one driver."""
+"""The driver connects both conformance kits to the emulator of a gateway. A gateway plugin's author writes one driver."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self
+
+from pydantic import SecretStr
 
 from tillgate.account import Account
 from tillgate.wire.dialects import RefundOutcome
 
-__all__ = ["GatewayDriver", "Held", "Operation"]
+__all__ = ["Fault", "GatewayDriver", "Held", "NotificationKind", "Operation", "SentNotification"]
 
 Operation = Literal["pay", "query", "refund"]
+
+NotificationKind = Literal["payment", "refund", "stale", "forged"]
+"""What a notification is about. A stale one says what was true before, and a forged one is signed by somebody else."""
+
+Fault = Literal[
+    "refused",  # the gateway says no, and does nothing
+    "denied",  # the gateway says that it has no such payment
+    "lost_request",  # nothing arrives
+    "lost_response",  # the work is done, and its answer is lost
+    "server_error",  # HTTP 500, with the work undone
+    "system_error",  # the gateway's own code for its own trouble
+    "unknown_code",  # a code that no documentation has
+    "rate_limited",
+    "broken_json",
+    "html_body",
+    "bad_signature",
+    "wrong_amount",  # from here on the answer disagrees with the payment
+    "missing_amount",
+    "wrong_currency",
+    "missing_currency",
+    "wrong_settle_currency",
+    "wrong_transaction_no",
+    "other_reference",
+]
+"""What can be wrong with the next calls of an operation."""
 
 _NOBODY = "http://127.0.0.1:1"
 
@@ -28,8 +55,19 @@ class Held:
     refunds: tuple[Decimal, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class SentNotification:
+    """A notification as the gateway sends it. An empty `url` stands for the account's own address."""
+
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content_type: str = "application/json"
+    method: str = "POST"
+    url: str = ""
+
+
 class GatewayDriver(ABC):
-    """The acts of the kit on an emulator of the gateway, and the facts that it reads from there. A driver is a subclass.
+    """The acts of the kits on an emulator of the gateway, and the facts that they read from there. A driver is a subclass.
 
     Each scenario makes a driver of its own and enters it: start the emulator in `__enter__`, end it in `__exit__`. Payments are named by
     their references, since the answer with the transaction number may be lost.
@@ -40,6 +78,12 @@ class GatewayDriver(ABC):
 
     plugin_object: object = None
     """The plugin itself, if it is not installed."""
+
+    method: str = "alipay"
+    """The code of the payment method that the shopper of a shop chooses."""
+
+    listing: Mapping[str, Any] = {}
+    """What an account needs further in TILLGATE so that the gateway lists the refunds of a payment."""
 
     def __enter__(self) -> Self:
         return self
@@ -56,8 +100,8 @@ class GatewayDriver(ABC):
         """Return what the emulator holds of a payment, or None if there is no such payment. Read its own storage, not the plugin."""
 
     @abstractmethod
-    def pay(self, reference: str) -> None:
-        """Pay the open payment, as the shopper does on the payment page."""
+    def pay(self, reference: str) -> str | None:
+        """Pay the open payment, as the shopper does on the payment page; return the address that the shopper is sent to, if it is known."""
 
     @abstractmethod
     def decline(self, reference: str) -> None:
@@ -87,24 +131,103 @@ class GatewayDriver(ABC):
         assert account is not None, "the driver has no account"
         return account.model_copy(update={"base_url": _NOBODY, "sandbox": True})
 
+    def account_settings(self, currency: str | None = None) -> dict[str, Any]:
+        """Return the account that takes a currency as TILLGATE has it, with names in capitals."""
+        account = self.account(currency)
+        if account is None:
+            self.lacks(f"have an account that takes {currency or 'any currency'}")
+        return {name.upper(): _in_clear(getattr(account, name)) for name in account.model_fields_set}
+
+    def is_payment_page(self, url: str) -> bool:
+        """Return whether an address is the gateway's payment page: by default, whether it is below the account's."""
+        return url.startswith(str(self.account_settings()["BASE_URL"]))
+
+    def refunded(self, reference: str) -> Decimal:
+        """Return how much the gateway has refunded of a payment: by default all that it holds, pending refunds too."""
+        found = self.held(reference)
+        return sum(found.refunds, Decimal(0)) if found else Decimal(0)
+
+    def leave(self, reference: str) -> None:  # noqa: B027  # few gateways notice
+        """Leave the payment page without paying, as a shopper does; the payment stays open."""
+
+    def notify(self, reference: str, kind: NotificationKind = "payment", *, status: str = "") -> Sequence[SentNotification]:
+        """Return what the gateway would send about a payment, where a stale notification may name a status."""
+        if kind not in ("payment", "forged"):
+            self.lacks(f"send a notification of the kind {kind!r}")
+        headers, body = self.notification(reference, forged=kind == "forged")
+        return [SentNotification(headers=headers, body=body)]
+
+    def lacks(self, what: str) -> NoReturn:
+        """Say that the driver cannot do what a scenario needs, in words such as "keep refunds pending"."""
+        raise NotImplementedError(f"the driver does not {what}: implement it, or decline the scenario")
+
     # Capabilities that not every gateway has ----------------------------------------------------------------------------------------------
 
     def hold_refund(self) -> None:
         """Let the next refund be pending: accepted, and not finished."""
-        _lacks("keep refunds pending")
+        self.lacks("keep refunds pending")
 
     def finish_refund(self, reference: str, outcome: RefundOutcome) -> None:
         """Let the pending refund of a payment succeed or fail."""
-        _lacks("finish refunds")
+        self.lacks("finish refunds")
 
     def refund_in_portal(self, reference: str, amount: Decimal) -> None:
         """Refund in the gateway's own pages, as the merchant's staff can."""
-        _lacks("refund in the portal")
+        self.lacks("refund in the portal")
 
     def notification(self, reference: str, *, forged: bool = False) -> tuple[Mapping[str, str], bytes]:
         """Return the headers and the body of the gateway's notification about a payment, true or signed by somebody else."""
-        _lacks("send notifications to an account's own address")
+        self.lacks("send notifications to an account's own address")
+
+    # Capabilities that only the scenarios of shops need -----------------------------------------------------------------------------------
+
+    @property
+    def other_method(self) -> str:
+        """The code of a second payment method. A driver names it as an attribute."""
+        self.lacks("name another payment method")
+
+    def advance(self, seconds: float) -> None:
+        """Move the emulator's clock, so that open payments expire; an emulator without a clock has nothing to do."""
+        self.lacks("move the emulator's clock")
+
+    def pay_late(self, reference: str) -> None:
+        """Pay although the payment has expired."""
+        self.lacks("pay late")
+
+    def reverse(self, reference: str) -> None:
+        """Take a paid payment back, as a charge-back does."""
+        self.lacks("take payments back")
+
+    def refund_unlisted(self, reference: str, amount: Decimal) -> None:
+        """Refund in the gateway's own pages so that a query says that the payment was refunded, and lists no refund."""
+        self.lacks("refund in the portal without listing the refund")
+
+    def fault(self, fault: Fault, operation: Operation, *, times: int = 1) -> None:
+        """Let something be wrong with the next calls of an operation."""
+        self.lacks(f"play the fault {fault!r} of {operation}")
+
+    def clear_faults(self) -> None:
+        """Let nothing be wrong any more."""
+        self.lacks("clear faults")
+
+    def use_strange_words(self) -> None:
+        """Let the emulator describe the status of each payment that is not paid by a word that no documentation has."""
+        self.lacks("describe a status by a strange word")
+
+    def references(self) -> Sequence[str]:
+        """Return the references of all payments, oldest first."""
+        self.lacks("list all payments")
+
+    def received(self, operation: Operation) -> int:
+        """Return how many calls of an operation have arrived."""
+        self.lacks("count what has arrived")
+
+    def signatures(self) -> set[str]:
+        """Return the signatures of all calls and notifications so far, which no log may hold."""
+        self.lacks("list the signatures")
 
 
-def _lacks(what: str) -> NoReturn:
-    raise NotImplementedError(f"the driver does not {what}: implement it, or decline the scenario")
+def _in_clear(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(_in_clear(one) for one in value)
+    return value.get_secret_value() if isinstance(value, SecretStr) else value

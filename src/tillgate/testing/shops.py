@@ -1,4 +1,4 @@
-"""Fixtures for the tests of a shop's plugin: a shop on the sandbox, and a clock that the tests move.
+"""Fixtures for the tests of a shop's plugin: a shop on the sandbox or on another gateway, and a clock that the tests move.
 
 A pytest plugin that a project names explicitly, in the `conftest.py` at its root, beside pytest-django and its settings::
 
@@ -9,17 +9,19 @@ Only the fixtures that need Django load it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
+from tillgate.sandbox import Options, Sandbox
 
 pytest.register_assert_rewrite("tillgate.testing.conformance", "tillgate.testing.world")  # effective only before these modules are imported
 
 if TYPE_CHECKING:
     from tillgate.testing.driver import ShopDriver
+    from tillgate.testing.gateway_driver import GatewayDriver
     from tillgate.testing.world import Time, World
 
 pytest_plugins = ["tillgate.testing.report"]
@@ -40,7 +42,7 @@ def shop_driver(request: pytest.FixtureRequest) -> ShopDriver:
 
 
 @pytest.fixture
-def conforming(request: pytest.FixtureRequest, transactional_db: None, shop_driver: ShopDriver) -> None:
+def conforming(request: pytest.FixtureRequest, transactional_db: None, shop_driver: ShopDriver, shop_gateway: GatewayDriver) -> None:
     """Prepare a test as a scenario of `Conformance`: it may be declined, and appears in the report."""
     from django.db import connection
 
@@ -52,7 +54,10 @@ def conforming(request: pytest.FixtureRequest, transactional_db: None, shop_driv
     request.cls.decline_if_asked(request)
     version = connection.get_database_version()
     database = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
-    about = describe(request.cls, request.node.originalname, shop_driver.plugin, ["Django"], {connection.display_name: database})
+    versions = {connection.display_name: database}
+    if not _is_default(shop_gateway):
+        versions["gateway"] = shop_gateway.plugin
+    about = describe(request.cls, request.node.originalname, shop_driver.plugin, ["Django"], versions)
     request.node.user_properties.append((PROPERTY, about))
 
 
@@ -75,25 +80,58 @@ def running_sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def shop_sandbox(running_sandbox: Sandbox, time_: Time) -> Sandbox:
-    """Return that emulator reset: without transactions, with its first options, and on the test's clock."""
+def shop_sandbox(running_sandbox: Sandbox) -> Sandbox:
+    """Return that emulator reset: without transactions, and with its first options."""
     control = running_sandbox.control
     control.reset()
     with control.lock:
         control.service.use(running_sandbox.options)
-    time_.listeners.append(control.advance)
     return running_sandbox
 
 
 @pytest.fixture
-def configure(settings: Any, shop_sandbox: Sandbox, shop_driver: ShopDriver) -> Callable[..., None]:
-    """Return a function that sets TILLGATE for one test: the accounts are the sandbox's, changed by `account` and `changes`."""
+def shop_gateway(request: pytest.FixtureRequest) -> GatewayDriver:
+    """Return the driver of the gateway that the shop is on: the sandbox's. Override it to run a shop on another gateway, as new."""
+    from tillgate.testing.sandbox_driver import SandboxDriver
+
+    return SandboxDriver(request.getfixturevalue("shop_sandbox"))
+
+
+def _is_default(gateway: object) -> bool:
+    from tillgate.testing.sandbox_driver import SandboxDriver
+
+    return isinstance(gateway, SandboxDriver)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Skip a scenario that another gateway's driver cannot play, with the driver's words, unless the author declines it."""
+    try:
+        return (yield)
+    except NotImplementedError as error:
+        gateway = pyfuncitem.funcargs.get("shop_gateway") if "conforming" in pyfuncitem.fixturenames else None
+        declined = getattr(pyfuncitem.cls, "declined", {})
+        is_of_driver = any(frame.f_locals.get("self") is gateway for frame, _ in traceback.walk_tb(error.__traceback__))
+        if gateway is None or _is_default(gateway) or not is_of_driver or pyfuncitem.originalname.removeprefix("test_") in declined:
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def configure(settings: Any, shop_gateway: GatewayDriver, shop_driver: ShopDriver) -> Iterator[Callable[..., None]]:
+    """Yield a function that sets TILLGATE for one test: the accounts are the gateway's, changed by `account` and `changes`."""
+    from tillgate import hooks
+
+    manager, gateway_plugin = hooks.plugin_manager(), shop_gateway.plugin_object
+    if gateway_plugin is not None:
+        manager.register(gateway_plugin, name=shop_gateway.plugin)
+    if manager.get_plugin(shop_gateway.plugin) is None:
+        pytest.fail(f"no plugin {shop_gateway.plugin!r} is installed; the driver may name a `plugin_object`", pytrace=False)
     project = dict(getattr(settings, "TILLGATE", {}))
     aliases = list(project.get("ACCOUNTS", {})) or ["default"]
 
-    def change(account: dict[str, Any] | None = None, **changes: Any) -> None:
-        default = {"BASE_URL": shop_sandbox.base_url, "MERCHANT_NO": PUBLISHED_MERCHANT_NO, "TOKEN": PUBLISHED_TEST_TOKEN, "SANDBOX": True}
-        fields = {**default, **(account or {})}
+    def change(account: Mapping[str, Any] | None = None, **changes: Any) -> None:
+        fields = {**shop_gateway.account_settings(), **(account or {})}
         settings.TILLGATE = {
             "ACCOUNTS": dict.fromkeys(aliases, fields),
             "PUBLIC_URL": project.get("PUBLIC_URL", "http://testserver"),
@@ -101,11 +139,13 @@ def configure(settings: Any, shop_sandbox: Sandbox, shop_driver: ShopDriver) -> 
             "QUERIES_PER_SECOND": 0,
             **changes,
         }
-        options = {name.lower(): str(fields[name]) for name in ("DIALECT", "STORE_NO") if name in fields}
+        options = {name.lower(): str(getattr(fields[name], "name", fields[name])) for name in ("DIALECT", "STORE_NO") if name in fields}
         shop_driver.use_account(fields["BASE_URL"], fields["MERCHANT_NO"], fields["TOKEN"], **options)
 
     change()
-    return change
+    yield change
+    if gateway_plugin is not None:
+        manager.unregister(gateway_plugin)
 
 
 @pytest.fixture
@@ -123,12 +163,13 @@ def world(
     transactional_db: None,
     network_in_transactions: list[str],
     shop_driver: ShopDriver,
-    shop_sandbox: Sandbox,
+    shop_gateway: GatewayDriver,
     time_: Time,
     client: Any,
     configure: Callable[..., None],
 ) -> World:
-    """Return the shop on the sandbox. Everything commits for real, since the tests cover durable transactions and locks; I12 is guarded."""
+    """Return the shop on its gateway. Everything commits for real, since the tests cover durable transactions and locks; I12 is guarded."""
     from tillgate.testing.world import World
 
-    return World(shop_driver, shop_sandbox, time_, client, configure)
+    time_.listeners.append(shop_gateway.advance)
+    return World(shop_driver, shop_gateway, time_, client, configure)

@@ -1,4 +1,4 @@
-"""A shop on the sandbox and the events around it, in the words of a test."""
+"""A shop on a gateway and the events around it, in the words of a test."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from tillgate import hooks
 from tillgate.django import operations
 from tillgate.django.models import Payment, Review
 from tillgate.django.operations.worker import WorkDone
-from tillgate.sandbox import PUBLISHED_STORE_NO, NotificationAttempt, Sandbox
+from tillgate.sandbox import PUBLISHED_STORE_NO, Sandbox
 from tillgate.testing.driver import ShopDriver
+from tillgate.testing.gateway_driver import GatewayDriver, NotificationKind, SentNotification
+from tillgate.testing.sandbox_driver import SandboxDriver
 from tillgate.wire.dialects import V3
 from tillgate.wire.methods import Method, PaymentMethod
 
@@ -49,7 +51,7 @@ class ShopIsDown(Exception):
 
 
 class Time:
-    """The time that the app and the emulator share, and that a test moves."""
+    """The time that the app and the gateway share, and that a test moves."""
 
     def __init__(self) -> None:
         self.offset = timedelta()
@@ -95,8 +97,14 @@ def _said(page: Any) -> str:
 class World:
     """A shop, its gateway, the time, and the acts of the shopper, the gateway, the staff and the worker."""
 
-    def __init__(self, shop: ShopDriver, sandbox: Sandbox, time: Time, client: Client, configure: Callable[..., None]) -> None:
-        self.shop, self.sandbox, self.time, self.client, self.configure = shop, sandbox, time, client, configure
+    def __init__(self, shop: ShopDriver, gateway: GatewayDriver, time: Time, client: Client, configure: Callable[..., None]) -> None:
+        self.shop, self.gateway, self.time, self.client, self.configure = shop, gateway, time, client, configure
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The sandbox, of a shop that is on it."""
+        assert isinstance(self.gateway, SandboxDriver), "the shop is on another gateway than the sandbox"
+        return self.gateway.sandbox
 
     # The shopper --------------------------------------------------------------------------------------------------------------------------
 
@@ -104,14 +112,17 @@ class World:
         """Place an order."""
         return self.shop.place_order(Decimal(total))
 
-    def choose(self, order_key: str, method: str = "alipay", client: Client | None = None, **hidden: str) -> Any:
-        """Choose a payment method, with `hidden` fields of the form; return the answer after the shop's redirects, or the payment page."""
+    def choose(self, order_key: str, method: str | None = None, client: Client | None = None, **hidden: str) -> Any:
+        """Choose a payment method, with `hidden` fields of the form; return the answer after the shop's redirects, or the payment page.
+
+        Without a method it is the gateway's first one.
+        """
         shopper = client or self.client
-        here, chosen = self.shop.pay_path(order_key), {"method": method, **hidden}
+        here, chosen = self.shop.pay_path(order_key), {"method": self.gateway.method if method is None else method, **hidden}
         answer: Any = shopper.post(here, chosen)
         for _ in range(_MOST_REDIRECTS):
             to = answer.get("Location", "")
-            if not to or to.startswith(self.sandbox.base_url):
+            if not to or self.gateway.is_payment_page(to):
                 return answer
             here = urljoin(here, to)
             parts = urlsplit(here)
@@ -119,26 +130,27 @@ class World:
             answer = shopper.post(path, chosen) if answer.status_code in _AGAIN else shopper.get(path)
         raise AssertionError(f"the shop redirects for ever, at last to {to}")
 
-    def pay_page(self, order_key: str, method: str = "alipay", client: Client | None = None, **hidden: str) -> Payment:
+    def pay_page(self, order_key: str, method: str | None = None, client: Client | None = None, **hidden: str) -> Payment:
         """Choose a payment method and come to the payment page; return the payment."""
+        method = method or self.gateway.method
         answer = self.choose(order_key, method, client, **hidden)
         to = answer.get("Location", "")
-        assert to.startswith(self.sandbox.base_url), (
+        assert self.gateway.is_payment_page(to), (
             f"choosing {method} led to HTTP {answer.status_code}, and not to the payment page{_said(answer)}"
         )
         return Payment.objects.select_related("order").get(payment_url=to, order__plugin=self.shop.plugin, order__key=order_key)
 
-    def start(self, order_key: str, method: str = "alipay") -> Payment:
+    def start(self, order_key: str, method: str | None = None) -> Payment:
         """Start a payment without the shop's pages."""
-        return operations.start_payment(self.shop.plugin, order_key, method=method).payment
+        return operations.start_payment(self.shop.plugin, order_key, method=method or self.gateway.method).payment
 
     def shopper_pays(self, payment: Payment) -> str | None:
-        """Press Pay on the payment page; return the address that the shopper is sent back to."""
-        return self.sandbox.control.pay(payment.reference)
+        """Press Pay on the payment page; return the address that the shopper is sent back to, if the driver knows it."""
+        return self.gateway.pay(payment.reference)
 
     def pays_late(self, payment: Payment) -> None:
         """Let money come although the payment page has closed."""
-        self.sandbox.control.service.decide(payment.reference, "pay", late=True)
+        self.gateway.pay_late(payment.reference)
 
     def come_back(self, payment: Payment) -> Any:
         """Come back to the shop by opening the address."""
@@ -157,29 +169,30 @@ class World:
         """Post a notification to the payment's address, by default an empty one, which is a hint like any other."""
         return self.client.post(reverse("tillgate:payment-notification", args=[payment.notification_key]), body, content_type=content_type)
 
-    def gateway_notification(self, payment: Payment, kind: str = "payment", *, status: str = "") -> list[Any]:
+    def gateway_notification(self, payment: Payment, kind: NotificationKind = "payment", *, status: str = "") -> list[Any]:
         """Let the gateway send a notification of its own, signed: `payment`, `refund`, `stale`, or `forged`, which is signed wrongly."""
-        answers = []
-        for attempt in self.sent(payment, kind, status=status):
-            answers.append(answer := self.post(attempt))
-            self.sandbox.control.notification_answered(attempt, answer.status_code, answer.content, "")
-        return answers
+        return [self.post(notification) for notification in self.sent(payment, kind, status=status)]
 
-    def sent(self, payment: Payment, kind: str = "payment", *, status: str = "") -> list[NotificationAttempt]:
+    def sent(self, payment: Payment, kind: NotificationKind = "payment", *, status: str = "") -> list[SentNotification]:
         """Return a notification that the gateway sends and that has not arrived. The test posts it once, twice, or never."""
-        control = self.sandbox.control
-        with control.lock:  # before the emulator's own sender sees it
-            control.service.notify(control.service.find(payment.reference), kind, status=status)  # type: ignore[arg-type]
-            return control.due_notifications()[0]
+        of_account = reverse("tillgate:webhook", args=[payment.account])
+        return [replace(one, url=one.url or of_account) for one in self.gateway.notify(payment.reference, kind, status=status)]
 
-    def post(self, attempt: NotificationAttempt) -> Any:
+    def post(self, notification: SentNotification) -> Any:
         """Let a notification arrive at the shop. The gateway gets no acknowledgement."""
-        parts = urlsplit(attempt.url)
+        parts = urlsplit(notification.url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
-        return self.client.generic(attempt.method, path, attempt.body, content_type=attempt.content_type or _FORM)
+        headers = dict(notification.headers)
+        return self.client.generic(notification.method, path, notification.body, content_type=notification.content_type, headers=headers)
+
+    @property
+    def acknowledgement(self) -> bytes:
+        """The answer by which the shop acknowledges a notification."""
+        account = self.gateway.account() or self.gateway.lacks("have an account")
+        return account.dialect.acknowledgement.encode()
 
     def takes(self, *currencies: str, **settings: Any) -> None:
-        """Let the gateway and the shop's accounts take other currencies, with every payment method; `settings` change TILLGATE."""
+        """Let the sandbox and the shop's accounts take other currencies, with every payment method; `settings` change TILLGATE."""
         methods = tuple(Method(code=method) for method in PaymentMethod)
         dialect = replace(V3, name="of the test", currencies=currencies, settle_currencies=currencies, methods=methods)
         self.sandbox.control.set_options({"currencies": list(currencies)})
@@ -187,11 +200,11 @@ class World:
 
     def queries(self) -> int:
         """Return how many queries the gateway has received."""
-        return sum(entry.operation == "query" and entry.direction == "in" for entry in self.sandbox.service.journal.all())
+        return self.gateway.received("query")
 
     def refunded_amount(self, payment: Payment) -> Decimal:
         """Return how much the gateway has refunded of a payment."""
-        return Decimal(str(self.sandbox.control.describe(self.sandbox.service.find(payment.reference))["refunded"]))
+        return self.gateway.refunded(payment.reference)
 
     # The shop -----------------------------------------------------------------------------------------------------------------------------
 

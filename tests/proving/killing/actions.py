@@ -14,8 +14,8 @@ from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
 from tillgate.django.operations import payments
 from tillgate.django.operations.outbox import deliver_remote
-from tillgate.sandbox import NotificationAttempt
 from tillgate.testing.conformance.judging import at_gateway
+from tillgate.testing.gateway_driver import SentNotification
 from tillgate.testing.world import World
 
 __all__ = ["ACTIONS", "ReviewAction", "Subject"]
@@ -29,7 +29,7 @@ class Subject:
 
     orders: list[str]
     payment: Payment | None = None
-    notifications: list[NotificationAttempt] = field(default_factory=list)
+    notifications: list[SentNotification] = field(default_factory=list)
 
     @property
     def order(self) -> str:
@@ -64,8 +64,8 @@ def _nothing(_: World, __: Subject) -> None:
 
 def _redeliver(world: World, subject: Subject) -> None:
     """Send what was not acknowledged once more, as gateways do."""
-    for attempt in subject.notifications:
-        answer = world.post(attempt)
+    for notification in subject.notifications:
+        answer = world.post(notification)
         assert answer.status_code == 200, f"the notification was answered with HTTP {answer.status_code}"
 
 

@@ -27,6 +27,7 @@ from tillgate.django.models import Payment
 from tillgate.errors import ConfigurationError
 from tillgate.sandbox import PUBLISHED_MERCHANT_NO, PUBLISHED_TEST_TOKEN, Options, Sandbox
 from tillgate.testing.driver import ShopDriver
+from tillgate.testing.sandbox_driver import SandboxDriver
 from tillgate.testing.world import Time, World
 
 __all__ = ["HoldsNot", "Run", "running"]
@@ -191,7 +192,7 @@ def running(driver: ShopDriver, packages: list[Path], results: Results, say: Cal
     databases = setup_databases(verbosity=0, interactive=False, serialized_aliases=[])
     connections.close_all()
     shared, sandbox = Time(), Sandbox(Options(notification_on_paid=False, notification_on_refund=False, magic_amounts=False, seed=1))
-    world = World(driver, sandbox, shared, Client(), _cannot_configure)
+    world = World(driver, SandboxDriver(sandbox), shared, Client(), _cannot_configure)
     original, clock.now = clock.now, shared.now
 
     def carry(job: _Job, kill_at: int, tell: Callable[[str], object]) -> int:

@@ -6,8 +6,8 @@ A plugin's author writes a `ShopDriver` and a subclass::
     class TestConformance(Conformance):
         driver = BookshopDriver()
 
-Every scenario runs the shop's real pages and Tillgate's real operations against the sandbox over HTTP. It reads the shop through the
-driver alone.
+Every scenario runs the shop's real pages and Tillgate's real operations against the sandbox over HTTP, or against another gateway, whose
+`GatewayDriver` the fixture `shop_gateway` returns. It reads the shop and the gateway through their drivers alone.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
@@ -15,7 +14,6 @@ from django.db import connection
 
 from tillgate.django import operations
 from tillgate.django.models import Payment, Refund
-from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.testing.conformance.judging import (
     at_gateway,
     at_payment_page,
@@ -27,13 +25,15 @@ from tillgate.testing.conformance.judging import (
     pay,
 )
 from tillgate.testing.crashes import Crash, Points
+from tillgate.testing.gateway_driver import Fault
 from tillgate.testing.leaks import everything_logged
 from tillgate.testing.world import World
 
 _T = TypeVar("_T")
 _MOST_POINTS: Final = 200
+_OF_CREATIONS: Final[tuple[Fault, ...]] = ("refused", "lost_response", "broken_json", "bad_signature")
+_OF_QUERIES: Final[tuple[Fault, ...]] = ("denied", "broken_json", "unknown_code", "bad_signature", "lost_request")
 _WRONG_TOKEN: Final = "0123456789abcdef0123456789abcdef0"  # noqa: S105  # searched for in the logs
-_SIGNATURE: Final = re.compile(rb"verifySign\W{1,6}([0-9a-f]{32})")
 
 
 class Faults:
@@ -77,7 +77,7 @@ class Faults:
         """A handler that keeps failing opens a review, gateway and shopper meet no error, and the order is paid in the end."""
         order, payment = paid_at_gateway(world)
         with world.failing_handler("tillgate_payment_paid", times=1000):
-            assert [answer.content for answer in world.gateway_notification(payment)] == [b"success"]
+            assert [answer.content for answer in world.gateway_notification(payment)] == [world.acknowledgement]
             assert world.come_back(payment).status_code in (200, 302)
             world.a_day_passes()
             needs_review(world, "delivery-failing")
@@ -96,13 +96,13 @@ class Faults:
         """A process that dies at any point while a payment starts loses no money that the gateway may have taken."""
 
         def prepare() -> tuple[str, int]:
-            return world.order(), len(world.sandbox.service.transactions())
+            return world.order(), len(world.gateway.references())
 
         def check(prepared: tuple[str, int]) -> None:
             order, known = prepared
-            created = world.sandbox.service.transactions()[known:]
-            for transaction in created:
-                world.sandbox.control.pay(transaction.reference)
+            created = world.gateway.references()[known:]
+            for reference in created:
+                world.gateway.pay(reference)
             _soon(world)
             if not created:  # the shopper tries again
                 pay(world, order)
@@ -133,7 +133,7 @@ class Faults:
 
         def prepare() -> str:
             order, payment = at_payment_page(world)
-            world.sandbox.control.decline(payment.reference)
+            world.gateway.decline(payment.reference)
             world.gateway_notification(payment)
             world.time.advance(minutes=61)
             return order
@@ -168,9 +168,9 @@ class Faults:
         with mock.patch.object(connection, "force_debug_cursor", True), everything_logged() as lines:  # noqa: FBT003  # the new value
             _much_happens(world)
         assert lines
-        tokens = (PUBLISHED_TEST_TOKEN, _WRONG_TOKEN)
+        tokens = (world.gateway.account_settings()["TOKEN"], _WRONG_TOKEN)
         secrets = {*tokens, *(md5(token.encode(), usedforsecurity=False).hexdigest() for token in tokens)}
-        signatures = {found.decode() for entry in world.sandbox.service.journal.all() for found in _SIGNATURE.findall(entry.detail or b"")}
+        signatures = world.gateway.signatures()
         assert len(signatures) > 5, "the gateway received hardly any signature: this proves nothing"
         text = "\n".join(lines).lower()
         assert [secret[:4] + "..." for secret in secrets if secret in text] == [], "a token was logged"
@@ -206,22 +206,21 @@ def _crash_everywhere(prepare: Callable[[], _T], action: Callable[[_T], object],
 
 def _much_happens(world: World) -> None:
     """Do everything once that sends or receives a signature, fails, or opens a review."""
-    control = world.sandbox.control
     _, payment = paid_at_gateway(world)
     world.gateway_notification(payment, "forged")
     with world.failing_handler("tillgate_payment_paid"):
         world.gateway_notification(payment)
     world.come_back(payment)
-    for fault in ("refused", "lost_response", "broken_json", "bad_signature"):
-        control.fault(fault, occasion="pay")
+    for fault in _OF_CREATIONS:
+        world.gateway.fault(fault, "pay")
         world.choose(world.order())
-    for fault in ("denied", "broken_json", "unknown_code", "bad_signature", "lost_request"):
-        control.fault(fault, occasion="query")
+    for fault in _OF_QUERIES:
+        world.gateway.fault(fault, "query")
         world.come_back(world.pay_page(world.order()))
     operations.refund(payment.pk, "2.50")
     world.gateway_notification(payment, "refund")
-    for fault in ("refused", "lost_response"):
-        control.fault(fault, occasion="refund")
+    for lost_or_refused in (world.gateway.fail_refund, lambda: world.gateway.lose_answer("refund")):
+        lost_or_refused()
         operations.refund(payment.pk, "1.00")
     world.configure({"TOKEN": _WRONG_TOKEN})
     world.choose(world.order())

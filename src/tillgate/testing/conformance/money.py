@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Final
 
 from django.db import transaction
 
 from tillgate import InvalidRequest, hooks
 from tillgate.django import operations
 from tillgate.django.models import Payment
-from tillgate.sandbox import PUBLISHED_STORE_NO
 from tillgate.testing.conformance.judging import (
+    asked_for,
     at_gateway,
     at_payment_page,
     expect_no_payment_page,
@@ -20,7 +21,18 @@ from tillgate.testing.conformance.judging import (
     paid_at_gateway,
     pay,
 )
+from tillgate.testing.gateway_driver import Fault
 from tillgate.testing.world import World
+
+_NO_NEWS: Final[tuple[Fault, ...]] = (
+    "server_error",
+    "lost_response",
+    "broken_json",
+    "html_body",
+    "rate_limited",
+    "system_error",
+    "unknown_code",
+)
 
 
 class Money:
@@ -29,7 +41,7 @@ class Money:
     def test_paid_twice(self, world: World) -> None:
         """Of two paid payments of one order, one pays the order; the other opens a review, and one step refunds it."""
         order = world.order()
-        first, second = world.pay_page(order), world.pay_page(order, "paypal")
+        first, second = world.pay_page(order), world.pay_page(order, world.gateway.other_method)
         for payment in (first, second):
             world.shopper_pays(payment)
             world.gateway_notification(payment)
@@ -96,7 +108,7 @@ class Money:
         world.shop.edit_total(order, Decimal("20.00"))
         new = world.pay_page(order)
         assert new.pk != old.pk, "the old payment page was handed out for the new total"
-        assert Decimal(world.sandbox.service.find(new.reference).amount) == Decimal("20.00")
+        assert asked_for(world, new) == ("USD", Decimal("20.00"))
         world.shopper_pays(new)
         world.gateway_notification(new)
         expect_paid_once(world, order)
@@ -108,16 +120,17 @@ class Money:
 
     def test_currency_mismatch(self, world: World) -> None:
         """An answer that says paid in another currency, or in none, pays nothing and opens a review; the right one pays."""
-        for fault in ("wrong_currency", "missing_currency", "wrong_settle_currency"):
+        faults: tuple[Fault, ...] = ("wrong_currency", "missing_currency", "wrong_settle_currency")
+        for fault in faults:
             _disagrees(world, fault, "currency-mismatch")
 
     def test_currency_without_decimals(self, world: World) -> None:
         """With an account that takes it, an order in won is paid and refunded to the won, and a part of a won is refused."""
-        world.configure({"DIALECT": "v3", "STORE_NO": PUBLISHED_STORE_NO})
+        world.configure(world.gateway.account_settings("KRW"))
         order = world.shop.place_order_in("KRW", Decimal(12500))
-        payment = world.pay_page(order, "kakaopay")
-        asked = world.sandbox.service.find(payment.reference)
-        assert (asked.currency, asked.units) == ("KRW", 12500), f"the gateway was asked for {asked.units} {asked.currency}"
+        payment = world.pay_page(order, _method_for(world, "KRW", Decimal(12500)))
+        currency, amount = asked_for(world, payment)
+        assert (currency, str(amount)) == ("KRW", "12500"), f"the gateway was asked for {amount} {currency}"
         world.shopper_pays(payment)
         world.gateway_notification(payment)
         expect_paid_once(world, order)
@@ -137,8 +150,7 @@ class Money:
     def test_unrecognised_status(self, world: World) -> None:
         """An unknown status neither pays nor releases the order; past expiry a review opens, and late money still counts."""
         order, payment = at_payment_page(world)
-        control = world.sandbox.control
-        control.set_options({"word_pending": "quantum", "word_expired": "quantum"})
+        world.gateway.use_strange_words()
         world.gateway_notification(payment)
         world.a_day_passes()
         expect_unpaid(world, order)
@@ -152,7 +164,7 @@ class Money:
         """A payment that the gateway takes back later stays paid in the shop, and a review opens."""
         order = world.order()
         payment = pay(world, order)
-        world.sandbox.control.reverse(payment.reference)
+        world.gateway.reverse(payment.reference)
         world.gateway_notification(payment)
         world.a_day_passes()
         expect_paid_once(world, order)
@@ -180,13 +192,13 @@ class Money:
     def test_order_not_found_at_the_gateway(self, world: World) -> None:
         """A gateway that denies its own payment, as under a wrong merchantNo, closes no order; a review opens."""
         order, payment = paid_at_gateway(world)
-        world.sandbox.control.fault("denied", occasion="query", times=10_000)
+        world.gateway.fault("denied", "query", times=10_000)
         world.gateway_notification(payment)
         world.a_day_passes()
         expect_unpaid(world, order)
         assert not world.shop.is_released(order), "the order was released because the gateway denied it"
         needs_review(world, "payment-unknown")
-        world.sandbox.control.clear_faults()
+        world.gateway.clear_faults()
         world.time.advance(hours=2)
         world.run_worker()
         expect_paid_once(world, order)
@@ -194,21 +206,22 @@ class Money:
     def test_gateway_brings_no_news(self, world: World) -> None:
         """Errors, missing answers and nonsense are inconclusive: the order stays as it is until there is an answer."""
         order, payment = paid_at_gateway(world)
-        for fault in ("server_error", "lost_response", "broken_json", "html_body", "rate_limited", "system_error", "unknown_code"):
-            world.sandbox.control.fault(fault, occasion="query")
+        for fault in _NO_NEWS:
+            asked = world.queries()
+            world.gateway.fault(fault, "query")
             assert world.come_back(payment).status_code == 200
             expect_unpaid(world, order)
-            assert not world.sandbox.service.faults.planned
+            assert world.queries() == asked + 1
         world.come_back(payment)
         expect_paid_once(world, order)
 
     def test_unknown_outcome_of_pay(self, world: World) -> None:
         """After a creation whose answer is lost, the shopper may try again immediately, and money for the lost payment is found."""
         order = world.order()
-        world.sandbox.control.fault("lost_response", occasion="pay")
+        world.gateway.lose_answer("pay")
         expect_no_payment_page(world, order)
         (lost,) = at_gateway(world, order)
-        world.pay_page(order, "paypal")
+        world.pay_page(order, world.gateway.other_method)
         world.shopper_pays(lost)
         world.time.advance(minutes=1)
         world.run_worker()
@@ -217,11 +230,18 @@ class Money:
     def test_refused_creation(self, world: World) -> None:
         """A creation that the gateway refuses leads to a page, the order stays payable, and the next try pays it."""
         order = world.order()
-        world.sandbox.control.fault("refused", occasion="pay")
+        world.gateway.fault("refused", "pay")
         expect_no_payment_page(world, order)
         assert world.shop.is_payable(order)
         pay(world, order)
         expect_paid_once(world, order)
+
+
+def _method_for(world: World, currency: str, amount: Decimal) -> str:
+    """Return a payment method of the gateway that takes an amount of a currency."""
+    account = world.gateway.account(currency)
+    assert account is not None
+    return next(method.code for method in hooks.payment_methods(account) if method.fault(amount, currency) is None)
 
 
 def _tell_paid(payment: Payment) -> object:
@@ -232,11 +252,11 @@ def _tell_paid(payment: Payment) -> object:
         return hooks.call_owner(payment.order.plugin, "tillgate_payment_paid", payment=payment_value(payment))
 
 
-def _disagrees(world: World, fault: str, reason: str = "") -> None:
+def _disagrees(world: World, fault: Fault, reason: str = "") -> None:
     """Let one answer of the gateway disagree with the payment, and the next be right."""
     order, payment = paid_at_gateway(world)
     before = world.reviews()
-    world.sandbox.control.fault(fault, occasion="query")
+    world.gateway.fault(fault, "query")
     world.gateway_notification(payment)
     expect_unpaid(world, order)
     if reason:
