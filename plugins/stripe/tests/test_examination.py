@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.driver import SECRETS, account_at
-from tests.fake_stripe import FakeStripe
+from stripe_emulator.driver import SECRETS, account_at
+from stripe_emulator.fake import FakeStripe
 from tillgate import Account, hooks
 from tillgate.configuration import Configured
 from tillgate.doctor import examine

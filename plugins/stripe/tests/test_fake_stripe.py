@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import stripe
 
-from tests.fake_stripe import API_VERSION, FakeStripe
+from stripe_emulator.fake import API_VERSION, FakeStripe
 
 SECRET = "whsec_fake"
 

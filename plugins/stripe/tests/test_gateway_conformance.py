@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar
 
-from tests.driver import NO_FAULTS, FakeDriver, SimulatorDriver
+from stripe_emulator.driver import NO_FAULTS, NO_LIST, NO_REFUND, FakeDriver, SimulatorDriver
 from tillgate.testing.gateway_conformance import GatewayConformance
-
-NO_LIST: Final = "the simulator lists and searches nothing"
-NO_REFUND: Final = "the simulator answers every refund with pending, finishes it at once, and finds no refund again"
 
 
 class TestFakeStripe(GatewayConformance):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from tests.driver import NO_FAULTS, account_at
+from stripe_emulator.driver import NO_FAULTS, account_at
 from tillgate import Account
 from tillgate.testing.browsers import running_chromium
 from tillgate.testing.gateway_conformance import GatewayConformance

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.driver import KEY, SECRETS, account_at
-from tests.fake_stripe import FakeStripe
+from stripe_emulator.driver import KEY, SECRETS, account_at
+from stripe_emulator.fake import FakeStripe
 from tillgate import (
     Account,
     AnswerNotUnderstood,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import stripe
 
-from tests.simulator import PYTHON, WEBHOOK_SECRET, Simulator
+from stripe_emulator.simulator import PYTHON, WEBHOOK_SECRET, Simulator
 from tests.test_fake_stripe import wanted
 
 

@@ -82,6 +82,9 @@ class GatewayDriver(ABC):
     method: str = "alipay"
     """The code of the payment method that the shopper of a shop chooses."""
 
+    declined_by_shops: Mapping[str, str] = {}
+    """Scenarios of shops that cannot hold on this gateway, by name, each with the reason."""
+
     listing: Mapping[str, Any] = {}
     """What an account needs further in TILLGATE so that the gateway lists the refunds of a payment."""
 

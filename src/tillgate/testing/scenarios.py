@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import pytest
@@ -47,7 +48,7 @@ class Scenarios:
         return {name.removeprefix(_PREFIX): " ".join((test.__doc__ or "").split()) for name, test in tests.items()}
 
     @classmethod
-    def decline_if_asked(cls, request: pytest.FixtureRequest) -> None:
-        """Expect the scenario that is about to run to fail, if the class declines it."""
-        if reason := cls.declined.get(request.node.originalname.removeprefix(_PREFIX)):
+    def decline_if_asked(cls, request: pytest.FixtureRequest, more: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Expect the scenario that is about to run to fail, if the class declines it, or `more` does."""
+        if reason := {**more, **cls.declined}.get(request.node.originalname.removeprefix(_PREFIX)):
             request.applymarker(pytest.mark.xfail(reason=reason, strict=True))

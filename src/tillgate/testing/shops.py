@@ -9,8 +9,10 @@ Only the fixtures that need Django load it.
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,7 +53,7 @@ def conforming(request: pytest.FixtureRequest, transactional_db: None, shop_driv
     if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]  # SQLite's own
         remedy = 'give it a file: DATABASES["default"]["TEST"] = {"NAME": "/tmp/tests.sqlite3"}'
         pytest.fail(f"the threads of a scenario cannot share a database in memory; {remedy}", pytrace=False)
-    request.cls.decline_if_asked(request)
+    request.cls.decline_if_asked(request, shop_gateway.declined_by_shops)
     version = connection.get_database_version()
     database = ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
     versions = {connection.display_name: database}
@@ -90,11 +92,16 @@ def shop_sandbox(running_sandbox: Sandbox) -> Sandbox:
 
 
 @pytest.fixture
-def shop_gateway(request: pytest.FixtureRequest) -> GatewayDriver:
-    """Return the driver of the gateway that the shop is on: the sandbox's. Override it to run a shop on another gateway, as new."""
+def shop_gateway(request: pytest.FixtureRequest) -> Iterator[GatewayDriver]:
+    """Yield the driver of the gateway that the shop is on: the sandbox's, or that of TILLGATE_TEST_GATEWAY (`module:Class`)."""
     from tillgate.testing.sandbox_driver import SandboxDriver
 
-    return SandboxDriver(request.getfixturevalue("shop_sandbox"))
+    if named := os.environ.get("TILLGATE_TEST_GATEWAY"):
+        module, _, name = named.partition(":")
+        with getattr(import_module(module), name)() as driver:
+            yield driver
+    else:
+        yield SandboxDriver(request.getfixturevalue("shop_sandbox"))
 
 
 def _is_default(gateway: object) -> bool:
@@ -110,7 +117,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         return (yield)
     except NotImplementedError as error:
         gateway = pyfuncitem.funcargs.get("shop_gateway") if "conforming" in pyfuncitem.fixturenames else None
-        declined = getattr(pyfuncitem.cls, "declined", {})
+        declined = {*getattr(pyfuncitem.cls, "declined", {}), *getattr(gateway, "declined_by_shops", {})}
         is_of_driver = any(frame.f_locals.get("self") is gateway for frame, _ in traceback.walk_tb(error.__traceback__))
         if gateway is None or _is_default(gateway) or not is_of_driver or pyfuncitem.originalname.removeprefix("test_") in declined:
             raise
@@ -140,7 +147,9 @@ def configure(settings: Any, shop_gateway: GatewayDriver, shop_driver: ShopDrive
             **changes,
         }
         options = {name.lower(): str(getattr(fields[name], "name", fields[name])) for name in ("DIALECT", "STORE_NO") if name in fields}
-        shop_driver.use_account(fields["BASE_URL"], fields["MERCHANT_NO"], fields["TOKEN"], **options)
+        if secrets := fields.get("WEBHOOK_SECRETS"):
+            options["webhook_secrets"] = ",".join(secrets)
+        shop_driver.use_account(fields["BASE_URL"], fields.get("MERCHANT_NO", ""), fields["TOKEN"], **options)
 
     change()
     yield change

@@ -185,11 +185,11 @@ def _transaction(call: Call, session: stripe.checkout.Session) -> Transaction:
         status=status,
         status_text=word,
         transaction_no=session.id,
-        amount=None if units is None else from_units(units, currency),
+        amount=None if units is None or not currency else from_units(units, currency),
         currency=currency or None,
         settle_currency=None,
         raw=_evidence(session, intent, charge),
-        refunds=_refunds(call, charge, currency) if charge is not None else () if intent is None and not session.payment_intent else None,
+        refunds=_refunds(call, session, charge, currency),
         disputes=_disputes(call, session, charge, currency),
     )
 
@@ -226,7 +226,12 @@ def _evidence(session: stripe.checkout.Session, intent: stripe.PaymentIntent | N
     return kept
 
 
-def _refunds(call: Call, charge: stripe.Charge, currency: str) -> tuple[ReportedRefund, ...]:
+def _refunds(
+    call: Call, session: stripe.checkout.Session, charge: stripe.Charge | None, currency: str
+) -> tuple[ReportedRefund, ...] | None:
+    """Return the refunds of a charge: none before there is one, and None where the answer does not say."""
+    if charge is None or not currency:
+        return None if session.payment_intent else ()
     listed = charge.refunds
     if listed is None or listed.has_more:
         found = list(call.client.v1.refunds.list({"charge": charge.id, "limit": _PAGE}).auto_paging_iter())
@@ -244,7 +249,7 @@ def _refunds(call: Call, charge: stripe.Charge, currency: str) -> tuple[Reported
 
 
 def _disputes(call: Call, session: stripe.checkout.Session, charge: stripe.Charge | None, currency: str) -> tuple[ReportedDispute, ...]:
-    if charge is None or not getattr(charge, "disputed", False):
+    if charge is None or not currency or not getattr(charge, "disputed", False):
         return ()
     found = call.client.v1.disputes.list({"charge": charge.id, "limit": _PAGE})
     return tuple(

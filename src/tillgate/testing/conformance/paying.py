@@ -10,6 +10,7 @@ from django.db import connections
 from django.test import Client
 from django.urls import reverse
 
+from tillgate import hooks
 from tillgate.django import operations
 from tillgate.django.models import Payment
 from tillgate.testing.conformance.judging import (
@@ -186,7 +187,12 @@ class Paying:
 
     def test_amounts_are_exact(self, world: World) -> None:
         """Tillgate asks the gateway for exactly the price of the order, to the cent."""
-        for total in ("0.01", "0.29", "12.10", "99.99", "1234.56"):
+        account = world.gateway.account("USD")
+        assert account is not None
+        method = next(one for one in hooks.payment_methods(account) if one.code == world.gateway.method)
+        totals = [total for total in ("0.01", "0.29", "12.10", "99.99", "1234.56") if method.fault(Decimal(total), "USD") is None]
+        assert len(totals) > 2, "the payment method takes hardly any amount"
+        for total in totals:
             order = world.order(total)
             payment = world.pay_page(order)
             assert asked_for(world, payment) == ("USD", Decimal(total))

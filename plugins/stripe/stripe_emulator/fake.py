@@ -22,8 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from tests import stripe_objects
-from tests.stripe_objects import Json
+from stripe_emulator import objects as stripe_objects
+from stripe_emulator.objects import Json
 
 API_VERSION = "2026-10-28.endive"
 MINIMA = {"usd": 50, "eur": 50, "gbp": 30, "jpy": 50}
@@ -106,10 +106,11 @@ class Answer:
 class Fault:
     """What befalls the next request of an operation."""
 
-    kind: Literal["lose", "slow", "fail", "break"]
+    kind: Literal["drop", "lose", "slow", "fail", "break", "html", "alter"]
     status: int = 200
     seconds: float = 0
     stored: bool = False
+    change: Callable[[Json], None] | None = None
 
 
 class Refusal(Exception):
@@ -135,11 +136,13 @@ class Refusal(Exception):
 
 
 FAILURES: dict[int, Callable[[], Refusal]] = {
+    400: lambda: Refusal("No documentation has this code.", code="quantum"),
     401: lambda: Refusal("Invalid API Key provided: sk_test_****fake", status=401),
     402: lambda: Refusal(
         "Your card was declined.", status=402, kind="card_error", code="card_declined", decline_code="generic_decline", stored=True
     ),
     403: lambda: Refusal("The provided key does not have the required permissions.", status=403, code="more_permissions_required"),
+    404: lambda: Refusal("No such checkout.session", status=404, code="resource_missing", param="session"),
     409: lambda: Refusal(
         "There is currently another in-progress request using this Idempotency-Key.", status=409, code="idempotency_key_in_use"
     ),
@@ -347,6 +350,22 @@ class FakeStripe:
         """Do the work of the next such request, and close the connection without an answer."""
         self._faults[operation].append(Fault("lose"))
 
+    def drop_next(self, operation: str) -> None:
+        """Close the connection of the next such request, and do nothing."""
+        self._faults[operation].append(Fault("drop"))
+
+    def html_next(self, operation: str) -> None:
+        """Do the work of the next such request, and answer with a page of a proxy."""
+        self._faults[operation].append(Fault("html"))
+
+    def alter_next(self, operation: str, change: Callable[[Json], None]) -> None:
+        """Change the answer to the next such request."""
+        self._faults[operation].append(Fault("alter", change=change))
+
+    def clear_faults(self) -> None:
+        """Let nothing befall any request."""
+        self._faults.clear()
+
     def slow_next(self, operation: str, seconds: float) -> None:
         """Do the work of the next such request, and answer late."""
         self._faults[operation].append(Fault("slow", seconds=seconds))
@@ -518,6 +537,8 @@ class FakeStripe:
             self.journal.append(Request(operation.name if operation else "", method, url.path, parameters, shown))
             faults = self._faults[operation.name] if operation else None
             fault = faults.popleft() if faults else None
+            if fault and fault.kind == "drop":
+                return None
             answer = self._result(method, url.path, operation, subject, parameters, headers, fault)
         answer.headers["Request-Id"] = f"req_{uuid.uuid4().hex[:14]}"
         answer.headers["Stripe-Version"] = headers.get("stripe-version", API_VERSION)
@@ -525,6 +546,8 @@ class FakeStripe:
             time.sleep(fault.seconds)
         if fault and fault.kind == "break":
             answer.body = answer.body[: len(answer.body) // 2]
+        if fault and fault.kind == "html":
+            answer.body = b"<html><body>Bad gateway</body></html>"
         return None if fault and fault.kind == "lose" else answer
 
     def _result(
@@ -555,6 +578,9 @@ class FakeStripe:
             self._expire_what_is_due()
             result = getattr(self, f"_{operation.name}")(subject, parameters)
             content = self._expanded(result, parameters.get("expand", []), headers)
+            if fault and fault.change:
+                content = copy.deepcopy(content)
+                fault.change(content)
             answer, kept = Answer(200, json.dumps(content, indent=2).encode()), True
         except Refusal as refusal:
             answer, kept = Answer(refusal.status, json.dumps({"error": refusal.error}, indent=2).encode()), refusal.stored

@@ -83,6 +83,8 @@ class Simulator:
         self._deliver = deliver
         self._python = python
         self._stack = ExitStack()
+        self._location = ""
+        self._names: dict[str, set[str]] = {}
 
     def __enter__(self) -> Self:
         self.start()
@@ -127,9 +129,9 @@ class Simulator:
         """Stop the simulator and the receiver; it forgets everything."""
         self._stack.close()
 
-    def pay(self, reference: str) -> None:
-        """Let the shopper pay at once."""
-        self._authorize(reference, "pay")
+    def pay(self, reference: str) -> str:
+        """Let the shopper pay at once; return the address that the shopper is sent to."""
+        return self._authorize(reference, "pay")
 
     def pay_with_delay(self, reference: str) -> None:
         """Let the shopper pay by a method whose money comes later."""
@@ -162,23 +164,39 @@ class Simulator:
     @property
     def sessions(self) -> dict[str, Json]:
         """The sessions by their id, oldest first: the dashboard names them, and the API tells each."""
+        return {number: self._session(number) for number in self.numbers}
+
+    @property
+    def numbers(self) -> list[str]:
+        """The ids of the sessions, oldest first."""
         page = self._call("GET", "/sim/dashboard?provider=stripe").decode()
-        orders = dict.fromkeys(re.findall(r"/sim/stripe/authorize/(\w+)", page))
-        return {f"cs_sim_{order}": json.loads(self._call("GET", f"/v1/checkout/sessions/cs_sim_{order}")) for order in orders}
+        return [f"cs_sim_{order}" for order in dict.fromkeys(re.findall(r"/sim/stripe/authorize/(\w+)", page))]
 
     def session_of(self, reference: str) -> Json:
         """Return the newest session of a reference."""
-        for session in reversed(self.sessions.values()):
-            if reference in {session["id"], session["client_reference_id"], session["metadata"].get("reference")}:
-                return session
+        for number in reversed(self.numbers):
+            if reference in self.names_of(number):
+                return self._session(number)
         raise KeyError(reference)
+
+    def names_of(self, number: str) -> set[str]:
+        """Return the id and the references of a session; they never change."""
+        if number not in self._names:
+            session = self._session(number)
+            self._names[number] = {number, session["client_reference_id"], session["metadata"].get("reference")}
+        return self._names[number]
+
+    def _session(self, number: str) -> Json:
+        session: Json = json.loads(self._call("GET", f"/v1/checkout/sessions/{number}"))
+        return session
 
     def _order(self, reference: str) -> str:
         identifier: str = self.session_of(reference)["id"]
         return identifier.removeprefix("cs_sim_")
 
-    def _authorize(self, reference: str, action: str) -> None:
+    def _authorize(self, reference: str, action: str) -> str:
         self._call("POST", f"/sim/stripe/authorize/{self._order(reference)}", urlencode({"action": action}), _FORM)
+        return self._location
 
     def _operate(self, reference: str, **payload: str) -> None:
         self._call("POST", f"/sim/stripe/ops/{self._order(reference)}", json.dumps(payload), _JSON)
@@ -194,7 +212,7 @@ class Simulator:
         try:
             connection.request(method, path, body, {"Content-Type": content_type})
             answer = connection.getresponse()
-            content = answer.read()
+            content, self._location = answer.read(), answer.getheader("Location") or ""
         finally:
             connection.close()
         if answer.status >= 400:
