@@ -440,6 +440,13 @@ def test_every_command_and_option_that_is_named_exists(page: Path) -> None:
         assert set(re.findall(r" (--[a-z-]+)", arguments)) <= known[command], command
 
 
+def test_every_worker_that_cron_starts_ends() -> None:
+    found = [line for page in PAGES for line in re.findall(r"^(?:[\d*/,-]+ ){5}.*$", page.read_text("utf-8"), re.MULTILINE)]
+    workers = [line for line in found if "tillgate worker" in line]
+    assert workers
+    assert [line for line in workers if " --once" not in line] == []
+
+
 NOT_PYTHON = re.compile(r"tillgate\.(?:toml|[EW]\d{3}|run_\w+|events|outcome|resolve_review|refund_payment|gateway\.duration)")
 """A file, system checks, Celery tasks, a logger and metrics: pages of their own tests name them."""
 
