@@ -136,7 +136,8 @@ def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
         shops = [name for name, _ in manager.list_name_plugin() if implements(name, "tillgate_describe_order")]
         near = difflib.get_close_matches(plugin, shops, n=1)
         remedy = f"did you mean {near[0]!r}?" if near else "install it again;"
-        raise ConfigurationError("plugin", plugin, f"owns an order but is not loaded: {remedy} loaded: {', '.join(shops) or 'no shop plugin'}")
+        loaded = ", ".join(shops) or "no shop plugin"
+        raise ConfigurationError("plugin", plugin, f"owns an order but is not loaded: {remedy} loaded: {loaded}")
     others = [other for other in manager.get_plugins() if other is not owner]
     return manager.subset_hook_caller(hook, others)(**arguments)
 
