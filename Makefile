@@ -165,7 +165,7 @@ fuzz-guided: .venv-fuzz/developer  ## the readers led by their own lines, with a
 	    --editable '.[testing]' atheris hypothesis
 	@touch .venv-fuzz/developer
 
-mutation: .venv-mutation/developer  ## change the code in one place at a time, and see whether a test notifications; ONLY="tillgate.wire.signing.*" does those anew
+mutation: .venv-mutation/developer  ## change the code in one place at a time, and see whether a test notices; ONLY="tillgate.wire.signing.*" does those anew
 	@.venv-mutation/bin/python -m tests.proving.mutation $(if $(ONLY),--only '$(ONLY)') $(if $(RESULTS),--results '$(RESULTS)')
 
 .venv-mutation/developer: tests/proving/mutation/constraints.txt pyproject.toml
