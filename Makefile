@@ -41,7 +41,7 @@ demo: $(VENV)/demo  ## a shop to buy in, with the gateway's emulator; ONCE=1 wal
 	@SHOP_DIALECT=$(DIALECT) $(BIN)/python -m example_shop.demo $(if $(ONCE),--once) $(if $(GATEWAY),--gateway $(GATEWAY))
 
 test:  ## the tests that must pass before a change lands, without the long ones
-	@echo "about 5 minutes on two cores; the first time, 2 more for the installation into $(VENV)"
+	@echo "roughly 20 minutes on two idle cores, an hour on busy ones; the first time, 2 more for the installation into $(VENV)"
 	@echo "[1/6] environment" && $(MAKE) --no-print-directory setup
 	@echo "[2/6] style, types and imports" && $(MAKE) --no-print-directory lint types imports
 	@echo "[3/6] the core" && $(BIN)/pytest -n 2 --ignore tests/django --ignore tests/shop --ignore tests/browser $(LONG:%=--ignore %)
@@ -166,7 +166,7 @@ fuzz-guided: .venv-fuzz/developer  ## the readers led by their own lines, with a
 	    --editable '.[testing]' atheris hypothesis
 	@touch .venv-fuzz/developer
 
-mutation: .venv-mutation/developer  ## change the code in one place at a time, and see whether a test notifications; ONLY="tillgate.wire.signing.*" does those anew
+mutation: .venv-mutation/developer  ## change the code in one place at a time, and see whether a test notices; ONLY="tillgate.wire.signing.*" does those anew
 	@.venv-mutation/bin/python -m tests.proving.mutation $(if $(ONLY),--only '$(ONLY)') $(if $(RESULTS),--results '$(RESULTS)')
 
 .venv-mutation/developer: tests/proving/mutation/constraints.txt pyproject.toml

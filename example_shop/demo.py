@@ -357,12 +357,12 @@ def _greeting(shop: str, gateway: str, password: str, folder: Path, worker: int)
 
 What to try:
 
-  1. Buy something as a guest and press Pay at the cashier. The order is paid.
+  1. Buy something as a guest and press Pay on the payment page. The order is paid.
   2. Buy again, press Pay and close the tab at once. The order is paid all the same: see the dashboard.
-  3. Press Decline, or go Back, then pay the same order another way.
-  4. Use voucher MARGIN10 and compare the total with the one at the cashier.
-  5. Buy a gift card: its price makes the gateway misbehave. The order comes out right, or a person is told.
-  6. Give money back in the dashboard, a part or all of it. The order's page shows what happened, step by step.
+  3. Press Decline or Leave, then pay the same order another way.
+  4. Use voucher MARGIN10 and compare the total with the one on the payment page.
+  5. Buy a gift card: its price is a magic amount and makes the gateway misbehave. The order comes out right, or a person is told.
+  6. Refund an order in the dashboard, in part or whole. The order's page shows what happened, step by step.
   7. Kill the worker (kill {worker}), buy “Gift card, 13.61” and close the tab. Start the worker again.
 
 Ctrl-C stops everything. What happens is shown below.

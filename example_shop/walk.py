@@ -65,7 +65,7 @@ def walk(shop: str, gateway: str, staff: tuple[str, str], tell: Tell) -> None:
             tell("    pays again with wechatpay")
         _must_be_paid(office, _number(payment_page), tell)
 
-        tell("The shop's staff give a part of the first order back")
+        tell("The shop's staff refund a part of the first order")
         _refund(office, number, "5.00", tell)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import code
 import dataclasses
 import importlib
@@ -21,6 +22,7 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import tillgate
 from tillgate import Account, Dialect, PaymentRequest, RefundRequest, hooks, lifecycle, shop, testing
@@ -139,6 +141,36 @@ def test_every_public_name_of_a_module_has_an_entry_on_its_page(module: ModuleTy
 
 def test_every_error_has_its_heading_and_every_such_heading_is_an_error() -> None:
     assert set(headings(read("docs/reference/errors.md"))) == {"Errors", *tillgate.errors.__all__}
+
+
+def test_the_tree_of_the_errors_is_that_of_the_classes() -> None:
+    drawing = blocks(read("docs/reference/errors.md"), "text")[0]
+    drawn: set[str] = set()
+    above: list[str] = []
+    for line in drawing.splitlines():
+        indent, name = re.match(r"([│├└─ ]*)(\w+)", line).groups()  # type: ignore[union-attr]
+        del above[len(indent) // 4 :]
+        assert [base.__name__ for base in getattr(tillgate, name).__mro__ if base.__name__ in tillgate.errors.__all__] == [
+            name,
+            *above[::-1],
+        ]
+        above.append(name)
+        drawn.add(name)
+    assert drawn == set(tillgate.errors.__all__)
+
+
+OF_GATEWAYS = [name for name in tillgate.errors.__all__ if tillgate.GatewayError in getattr(tillgate.errors, name).__mro__[1:]]
+
+
+@pytest.mark.parametrize("name", OF_GATEWAYS)
+def test_every_constructor_of_an_error_that_a_gateway_plugin_raises_is_shown_with_its_parameters(name: str) -> None:
+    kind = getattr(tillgate.errors, name)
+    (example,) = blocks(read("docs/reference/errors.md"), "python")
+    line = re.search(rf"^{name}\((.*)\)  # (.*)$", example, re.MULTILINE)
+    assert line
+    shown = line[2].split(", ")
+    assert shown == list(inspect.signature(kind).parameters)[: len(shown)]
+    assert len(ast.parse(f"f({line[1]})", mode="eval").body.args) == len(shown)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", tillgate.errors.__all__)
@@ -442,6 +474,13 @@ def test_every_command_and_option_that_is_named_exists(page: Path) -> None:
         assert set(re.findall(r" (--[a-z-]+)", arguments)) <= known[command], command
 
 
+def test_every_worker_that_cron_starts_ends() -> None:
+    found = [line for page in PAGES for line in re.findall(r"^(?:[\d*/,-]+ ){5}.*$", page.read_text("utf-8"), re.MULTILINE)]
+    workers = [line for line in found if "tillgate worker" in line]
+    assert workers
+    assert [line for line in workers if " --once" not in line] == []
+
+
 NOT_PYTHON = re.compile(r"tillgate\.(?:toml|dialects|[EW]\d{3}|run_\w+|events|outcome|resolve_review|refund_payment|gateway\.duration)")
 """A file, system checks, Celery tasks, a logger and metrics: pages of their own tests name them."""
 
@@ -636,6 +675,15 @@ def test_the_plugins_of_the_how_to_log_route_and_answer(monkeypatch: pytest.Monk
     assert "on 200044" in caplog.text
     assert f"refund {request.reference}: 2.50" in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_the_how_to_shows_what_tillgate_plugins_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = read("docs/how-to/write-a-gateway-plugin.md")
+    manager = hooks.build_plugin_manager(entry_points=False)
+    manager.register(_module("paylog", blocks(section(page, "Log every call"), "python")[0]), name="paylog")
+    monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
+    shown = next(block for block in blocks(page, "text") if "$ tillgate plugins\n" in block).partition("$ tillgate plugins\n")[2]
+    assert CliRunner().invoke(main, ["plugins"]).output == shown
 
 
 def _module(name: str, source: str) -> ModuleType:

@@ -21,6 +21,7 @@ import click
 
 from tillgate import __version__, errors, hooks
 from tillgate.configuration import Configured, load_account
+from tillgate.hooks.manager import IMPORTED_NAME
 from tillgate.wire import signing
 from tillgate.wire.dialects import DIALECTS
 from tillgate.wire.messages import DEFAULT_TIMEOUT_MINUTES, Goods, PaymentRequest, RefundRequest
@@ -269,7 +270,7 @@ def plugins() -> dict[str, Any]:
     found = {
         name: sorted(caller.name for caller in manager.get_hookcallers(plugin) or ())
         for name, plugin in manager.list_name_plugin()
-        if plugin
+        if plugin and name != IMPORTED_NAME
     }
     lines = [f"{click.style(name, bold=True)}\n    {', '.join(implemented) or 'no hooks'}" for name, implemented in found.items()]
     return {"plugins": found, "lines": lines}

@@ -197,9 +197,20 @@ def test_the_loop_goes_on_by_itself_and_waits_the_interval_between_worker_runs(w
         return WorkDone()
 
     monkeypatch.setattr(subcommand, "run_worker", run_worker)
-    assert run("worker", "--interval", "0.3") == ("", 0)
+    text, code = run("worker", "--interval", "0.3")
+    assert re.fullmatch(r"\d\d:\d\d:\d\d The worker runs, every 0\.3 s, until SIGINT or SIGTERM\.\n", text)
+    assert code == 0
     assert len(began) == 3
     assert 0.3 <= began[2] - began[1] < 2
+
+
+def test_a_quiet_loop_says_nothing_at_its_start_either(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_worker(*_: object) -> WorkDone:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return WorkDone()
+
+    monkeypatch.setattr(subcommand, "run_worker", run_worker)
+    assert run("worker", "-v", "0") == ("", 0)
 
 
 def test_a_loop_with_a_limit_goes_on_at_once_while_there_is_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,9 @@ BUY = """
 import http.client
 from urllib.parse import urlsplit
 from django.test import Client
+from tillgate.shop import order_state
 
+print("waits:", order_state("smallest-shop", "1").waits_since is not None)
 shopper = Client(headers={{"host": "127.0.0.1"}})  # needs no running server
 print("before:", shopper.get("/orders/1/").content.decode())
 payment_page = urlsplit(shopper.post("{link}", {{"method": "alipay"}}).headers["Location"])
@@ -79,6 +81,7 @@ def test_the_tutorial_can_be_finished_as_it_is_printed(tmp_path: Path, run: Run)
         (link,) = re.findall(r"http://127\.0\.0\.1:8000(/payments/\S+)", run("manage.py", "shell", typed="".join(pasted)))
         said = run("manage.py", "shell", typed=BUY.format(link=link))
         assert "polled" in run("manage.py", "tillgate", "worker", "--once")
+    assert "waits: True" in said, "an order whose shopper chooses no payment method is cancelled in time"
     before, after = re.findall(r"(?:before|after): (.*)", said)
     assert "USD 12.50: open" in before
     assert "Pay again" in before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -500,6 +501,15 @@ def test_an_owner_without_the_hook_answers_none_whoever_else_has_it(plug) -> Non
 def test_an_order_whose_plugin_is_gone_is_an_error_that_names_it() -> None:
     with pytest.raises(ConfigurationError, match="'pretix' owns an order but is not loaded"):
         call_owner("pretix", "tillgate_describe_order", order_key="7")
+
+
+def test_a_misspelt_plugin_is_told_the_loaded_shop_plugins_and_the_nearest(plug) -> None:  # type: ignore[no-untyped-def]
+    plug(Shop("A"), "bakery")
+    plug(CannedGateway(), "bakkery-gateway")
+    with pytest.raises(ConfigurationError) as wrong:
+        call_owner("bakry", "tillgate_describe_order", order_key="7")
+    assert re.fullmatch(r"plugin: 'bakry' owns .*: did you mean 'bakery'\? loaded: (?:.*, )?bakery(?:, .*)?", str(wrong.value))
+    assert "gateway" not in str(wrong.value)
 
 
 def test_an_observer_that_raises_disturbs_nobody(plug, caplog: pytest.LogCaptureFixture) -> None:  # type: ignore[no-untyped-def]

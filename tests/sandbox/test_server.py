@@ -253,7 +253,7 @@ def test_a_public_sandbox_names_the_ledger_only_where_it_can_be_seen(control_pub
 
 
 def test_a_port_that_is_taken_is_a_clear_error(sandbox: Sandbox) -> None:
-    with pytest.raises(NotPossible, match=f"port {sandbox.port}"):
+    with pytest.raises(NotPossible, match=f"port {sandbox.port}: .*; choose another port with --port"):
         Sandbox(port=sandbox.port)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.contrib.messages import get_messages
@@ -64,6 +65,16 @@ def test_an_unknown_plugin_or_order_is_refused_now_and_not_an_hour_later(world: 
     with pytest.raises(ConfigurationError, match=f"{plugin}|{key}"):
         call(plugin, key)
     assert not Order.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "call", [shop.open_order, shop.close_order, shop.pay_url, shop.pay_path, lambda plugin, key: shop.start_url(plugin, key, "alipay")]
+)
+def test_an_order_key_that_is_not_text_is_refused_with_the_remedy(world: World, call: Any) -> None:
+    key = UUID(int=7)
+    with pytest.raises(InvalidRequest, match=r"order_key: .* is not text: give str\(\.\.\.\) of it") as wrong:
+        call(PLUGIN, key)
+    assert (wrong.value.field, wrong.value.value) == ("order_key", key)
 
 
 def test_the_pay_address_is_absolute_and_leads_to_the_page_of_the_order(world: World) -> None:

@@ -41,6 +41,8 @@ def test_a_shop_that_followed_the_readme_has_nothing_to_hear() -> None:
         ("TILLGATE_OSCAR", {"PAID_STATUS": "Done"}, "E005", "does not lead from 'Pending payment' to 'Done'."),
         ("ROOT_URLCONF", "tillgate.django.urls", "E004", 'path("payments/", include("tillgate_oscar.urls"))'),
         ("OSCAR_DEFAULT_CURRENCY", "GBP", "W001", 'OSCAR_DEFAULT_CURRENCY = "USD"'),
+        ("OSCAR_DEFAULT_CURRENCY", "EUR", "W001", "Give the account a DIALECT and CURRENCIES with EUR"),
+        ("OSCAR_INITIAL_ORDER_STATUS", "Pending", "W003", "an entry for 'Pending'"),
         ("SITE_ID", None, "E006", "SITE_ID = 1"),
     ],
 )

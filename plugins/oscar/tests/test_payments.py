@@ -51,7 +51,7 @@ def test_money_is_written_once_into_sources_transactions_and_events_with_every_l
     assert (source.source_type.name, source.label, source.reference) == ("Online payment", "Alipay", payment.reference)
     assert (source.currency, source.amount_allocated, source.amount_debited, source.amount_refunded) == ("USD", paid, paid, 0)
     transactions = sorted(source.transactions.values_list("txn_type", "amount", "reference", "status"))
-    assert transactions == [("Authorise", paid, payment.reference, "paid"), ("Debit", paid, payment.reference, "paid")]
+    assert transactions == [("Authorise", paid, payment.reference, "authorised"), ("Debit", paid, payment.reference, "debited")]
     event = order.payment_events.get()
     assert (event.event_type.name, event.amount, event.reference) == ("Paid", paid, payment.reference)
     assert sorted(event.line_quantities.values_list("line__title", "quantity")) == [("Green tea", 1), ("Green tea", 2)]

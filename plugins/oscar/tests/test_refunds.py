@@ -94,7 +94,8 @@ def test_a_refund_of_lines_gives_the_money_back_and_is_written_once(bought: Boug
     assert (source.amount_debited, source.amount_refunded) == (Decimal("32.00"), Decimal("8.00"))
     refund = Refund.objects.get()
     reference = f"{bought.payment.reference}/{refund.pk}"
-    assert source.transactions.get(txn_type="Refund").reference == reference
+    written = source.transactions.get(txn_type="Refund")
+    assert (written.reference, written.status) == (reference, "refunded")
     assert bought.order.payment_events.get(event_type=refund_event_type()).reference == reference
 
 

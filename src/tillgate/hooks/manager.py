@@ -133,7 +133,11 @@ def call_owner(plugin: str, hook: str, **arguments: Any) -> Any:
     manager = plugin_manager()
     owner = manager.get_plugin(plugin)
     if owner is None:
-        raise ConfigurationError("plugin", plugin, "owns an order but is not loaded: install it again, or see `tillgate plugins`")
+        shops = [name for name, _ in manager.list_name_plugin() if implements(name, "tillgate_describe_order")]
+        near = difflib.get_close_matches(plugin, shops, n=1)
+        remedy = f"did you mean {near[0]!r}?" if near else "install it again;"
+        loaded = ", ".join(shops) or "no shop plugin"
+        raise ConfigurationError("plugin", plugin, f"owns an order but is not loaded: {remedy} loaded: {loaded}")
     others = [other for other in manager.get_plugins() if other is not owner]
     return manager.subset_hook_caller(hook, others)(**arguments)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import secrets
 import socket
 import threading
@@ -146,7 +147,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise NotPossible(f"cannot listen on {host} port {port}: {error.strerror}") from error
+        remedy = "; choose another port with --port" if error.errno == errno.EADDRINUSE else ""
+        raise NotPossible(f"cannot listen on {host} port {port}: {error.strerror}{remedy}") from error
     return listener
 
 

@@ -11,7 +11,7 @@ from tillgate import hooks
 from tillgate.django import clock, operations, tickets
 from tillgate.django.conf import get_settings
 from tillgate.django.models import Order, database
-from tillgate.errors import ConfigurationError
+from tillgate.errors import ConfigurationError, InvalidRequest
 from tillgate.lifecycle import PaymentStatus
 
 __all__ = ["close_order", "open_order", "order_data", "paid_order_keys", "pay_path", "pay_url", "set_order_data", "start_url"]
@@ -62,6 +62,7 @@ def order_data(plugin: str, order_key: str) -> dict[str, Any]:
 
 def pay_path(plugin: str, order_key: str) -> str:
     """Return the path of the address of `pay_url`, for a page or a redirect of the shop itself. The plugin knows the order already."""
+    _require_text(order_key)
     return tickets.pay_url(plugin, order_key)
 
 
@@ -79,10 +80,17 @@ def start_url(plugin: str, order_key: str, method: str) -> str:
 
     For a shop that is inside a transaction when the choice is made: the next request calls the gateway.
     """
+    _require_text(order_key)
     return tickets.start_url(plugin, order_key, method)
 
 
+def _require_text(order_key: object) -> None:
+    if not isinstance(order_key, str):
+        raise InvalidRequest("order_key", order_key, "is not text: give str(...) of it")
+
+
 def _require_known(plugin: str, order_key: str) -> None:
+    _require_text(order_key)
     described = hooks.call_owner(plugin, "tillgate_describe_order", order_key=order_key)
     if described is None:
         raise ConfigurationError("order_key", order_key, f"is not an order that plugin {plugin!r} knows: it describes none")

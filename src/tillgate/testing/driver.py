@@ -67,11 +67,17 @@ class ShopDriver(ABC):
 
     def place_order_paid_otherwise(self, total: Decimal) -> str:
         """Place an order and pay it with another payment method of the shop, cash or invoice, and return its key."""
-        raise NotImplementedError("the driver does not place orders that are paid otherwise: implement it, or decline the scenario")
+        scenario = "other_payment_methods_are_undisturbed"
+        raise NotImplementedError(
+            f"the driver does not place orders that are paid otherwise: implement it, or decline the scenario {scenario}"
+        )
 
     def place_order_in(self, currency: str, total: Decimal) -> str:
         """Place an order in another currency, such as "EUR", that waits to be paid, and return its key. The account may not take it."""
-        raise NotImplementedError("the driver does not place orders in another currency: implement it, or decline the scenario")
+        scenarios = "order_in_another_currency and currency_without_decimals"
+        raise NotImplementedError(
+            f"the driver does not place orders in another currency: implement it, or decline the scenarios {scenarios}"
+        )
 
     def times_released(self, order_key: str) -> int | None:
         """Return how often the release took effect, counted in the shop's books, or None if the shop keeps no count."""

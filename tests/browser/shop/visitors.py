@@ -190,7 +190,7 @@ class Shopper:
         self._look(self.page, "Cashier")
 
     def pay(self) -> None:
-        """Pay at the cashier."""
+        """Pay on the payment page."""
         self.press(re.compile("^Pay USD"))
 
     def see_paid(self, number: str) -> None:

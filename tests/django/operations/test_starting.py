@@ -16,10 +16,11 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown, Refused, hooks
+from tillgate import ConfigurationError, InvalidRequest, NotSent, OutcomeUnknown, Refused, WrongCredentials, hooks
 from tillgate.django import clock, operations
 from tillgate.django.models import Order, OutboxEvent, Payment, Review, TimelineEntry
 from tillgate.django.operations import NotPayable, StartOutcome, bounds, starting
+from tillgate.django.operations.accounts import find_account
 from tillgate.django.operations.starting import is_being_created, is_page_live, may_go_on
 from tillgate.hooks import OrderDescription
 from tillgate.wire.dialects import Dialect
@@ -463,6 +464,26 @@ def test_a_creation_that_certainly_failed_is_looked_at_later_and_its_order_told_
     check_at = Order.objects.get().unpaid_check_at
     assert check_at
     assert timedelta(0) <= check_at - payment.status_since - timedelta(minutes=60) < timedelta(seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("error", "warnings"),
+    [
+        (NotSent("pay", "x", "connection refused"), 1),
+        (WrongCredentials("000030", "no rights", 400), 1),
+        (Refused("000030", "payment method is closed", 400), 0),
+    ],
+)
+def test_i11_a_creation_that_fails_for_every_shopper_is_logged_once_with_the_gateways_address_and_no_secret(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, warnings: int
+) -> None:
+    refuse(monkeypatch, error)
+    order = world.order()
+    begin(world, order)
+    account = find_account("default")
+    logged = [record.getMessage() for record in caplog.records if (record.name, record.levelname) == ("tillgate", "WARNING")]
+    assert logged == [f"a payment could not be created at {account.base_url}: {error}"] * warnings
+    assert account.token.get_secret_value() not in caplog.text
 
 
 def test_silence_7_a_creation_whose_answer_is_wrongly_signed_is_a_matter_of_the_account_and_told_once(world: World) -> None:

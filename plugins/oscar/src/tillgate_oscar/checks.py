@@ -80,6 +80,15 @@ def check_statuses() -> shop.Found:
 
 
 @CHECKS.area
+def check_initial_status() -> shop.Found:
+    """Whether staff can change the status of an order that is not paid with Tillgate, such as a free one."""
+    initial, pipeline = getattr(project, "OSCAR_INITIAL_ORDER_STATUS", None), get_model("order", "Order").pipeline
+    if initial and initial not in pipeline:
+        message = f"OSCAR_INITIAL_ORDER_STATUS {initial!r} is not in OSCAR_ORDER_STATUS_PIPELINE: a free order keeps it for ever."
+        yield _warning(3, message, f"Add to OSCAR_ORDER_STATUS_PIPELINE an entry for {initial!r}, or correct OSCAR_INITIAL_ORDER_STATUS.")
+
+
+@CHECKS.area
 def check_databases() -> shop.Found:
     """Whether an order and Tillgate's rows change in one transaction."""
     if not apps.is_installed("tillgate.django"):
@@ -104,7 +113,11 @@ def check_currency() -> shop.Found:
     theirs = project.OSCAR_DEFAULT_CURRENCY
     if theirs not in ours:
         message = f"OSCAR_DEFAULT_CURRENCY is {theirs}: only orders in {', '.join(ours)} can be paid with Tillgate."
-        yield _warning(1, message, f'Set OSCAR_DEFAULT_CURRENCY = "{ours[0]}", or silence this if some products are sold in {ours[0]}.')
+        hint = (
+            f"Give the account a DIALECT and CURRENCIES with {theirs} (docs/how-to/take-other-currencies.md); "
+            f'or set OSCAR_DEFAULT_CURRENCY = "{ours[0]}" if the shop sells in it; or silence this if some products are sold in {ours[0]}.'
+        )
+        yield _warning(1, message, hint)
 
 
 @CHECKS.area

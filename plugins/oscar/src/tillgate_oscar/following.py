@@ -32,9 +32,9 @@ def follow(number: str, old_status: str, new_status: str) -> None:
         elif new_status in (settings.pending_status, settings.cancelled_status):
             # Its time-out may have passed while it did not wait; without a new one the order would hold its stock forever. An order that
             # was paid by hand may have changed its status since it was closed.
-            shop.open_order(PLUGIN, number, actor=actor, even_if_closed=old_status != settings.cancelled_status)
+            shop.open_order(PLUGIN, ours.key, actor=actor, even_if_closed=old_status != settings.cancelled_status)
         if new_status == settings.cancelled_status:
-            shop.close_order(PLUGIN, number, actor=actor)
+            shop.close_order(PLUGIN, ours.key, actor=actor)
 
 
 def _go_on(ours: shop.OrderState) -> None:

@@ -70,8 +70,9 @@ def _record(order: Any, payment: Payment) -> None:
     kind = kinds.filter(name=settings.source_type).order_by("pk").first() or kinds.create(name=settings.source_type)
     label = shop.method_label(payment.method)
     source = order.sources.create(source_type=kind, currency=payment.currency, reference=payment.reference, label=label)
-    source.allocate(payment.amount, reference=payment.reference, status=payment.status.value)
-    source.debit(payment.amount, reference=payment.reference, status=payment.status.value)
+    # Oscar's pages show the status of a transaction and not its type.
+    source.allocate(payment.amount, reference=payment.reference, status="authorised")
+    source.debit(payment.amount, reference=payment.reference, status="debited")
     event_type, _ = get_model("order", "PaymentEventType")._default_manager.get_or_create(name=settings.paid_event)
     lines = list(order.lines.all())
     handler = get_class("order.processing", "EventHandler")()

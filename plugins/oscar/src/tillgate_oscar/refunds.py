@@ -170,7 +170,7 @@ def changed(refund: Refund) -> None:
         return
     if source.transactions.filter(reference=reference).exists():
         return
-    source.refund(refund.amount, reference=reference, status=refund.status.value)
+    source.refund(refund.amount, reference=reference, status="refunded")
     asked = _lines_of(refund)
     lines = list(order.lines.filter(pk__in=asked))
     quantities = [asked[line.pk] for line in lines]

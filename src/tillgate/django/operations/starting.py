@@ -37,7 +37,7 @@ from tillgate.django.operations.payments import after_change, assign, reconcile
 from tillgate.django.operations.reviews import open_review, reported_paid
 from tillgate.django.operations.status import close_order_row, write_status_of
 from tillgate.django.operations.timeline import record
-from tillgate.errors import ConfigurationError, InvalidRequest, TillgateError
+from tillgate.errors import ConfigurationError, InvalidRequest, NotSent, TillgateError, WrongCredentials
 from tillgate.lifecycle import (
     OPEN_PAYMENT_STATUSES,
     PaymentStatus,
@@ -359,6 +359,8 @@ def _create(payment: Payment, account: Account, request: PaymentRequest, actor: 
     except Exception as error:  # a plugin around the gateway may raise anything, after sending or before
         _log.exception("the creation of %s failed in a plugin", payment.reference)
         outcome = TillgateError(f"{type(error).__name__} in a plugin")
+    if isinstance(outcome, NotSent | WrongCredentials):  # no shopper can pay until the shop's people correct it
+        _log.warning("a payment could not be created at %s: %s", account.base_url, outcome)
     status = decide_creation(outcome)
     with locked_order(payment.order_id) as order:
         rows = Payment.objects.filter(pk=payment.pk)

@@ -57,7 +57,7 @@ class _CheckoutMixin:
         """
         total = f"{order.currency} {order.total_incl_tax:.2f}"
         if seen == total and method in choice.offered():
-            return shop.start_url(PLUGIN, order.number, method)
+            return shop.start_url(PLUGIN, str(order.number), method)
         if seen and seen != total:
             said = _("You have placed this order in another window already. Its total is %(total)s.")
             messages.warning(self.request, said % {"total": total})
@@ -281,7 +281,7 @@ class PaymentDetailsMixin(_CheckoutMixin):
                 detail = _("The number %(number)s was another order's before. Please tell the shop, which must never use one twice.")
                 raise get_class("order.exceptions", "UnableToPlaceOrder")(detail % {"number": placed.number})
             order["basket"].submit()  # with the order: a basket left frozen by a crash would be placed again
-            shop.open_order(PLUGIN, placed.number)
+            shop.open_order(PLUGIN, str(placed.number))  # Oscar gives a new order a number that is no text
             return placed
 
     def handle_successful_order(self, order: Any) -> HttpResponse:

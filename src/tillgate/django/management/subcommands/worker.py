@@ -76,6 +76,7 @@ def run(command: BaseCommand, options: Mapping[str, Any]) -> None:
 def _loop(limit: int | None, interval_seconds: float, voice: Voice, stopped: Stop) -> None:
     """Run until stopped. Log a failure and try again later, because payments stay open without a worker."""
     failures = 0
+    voice.done(f"The worker runs, every {interval_seconds:g} s, until SIGINT or SIGTERM.")
     while not stopped():
         try:
             work_done = run_worker(limit, _progress(voice), stopped)
