@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -16,7 +16,7 @@ from tillgate.wire.methods import Method, PaymentMethod
 
 __all__ = ["MethodChoice", "choices_for", "configured_choices", "label_of"]
 
-_LABELS: Final = {
+_LABELS: Final[dict[str, Any]] = {
     PaymentMethod.ALIPAY: "Alipay",
     PaymentMethod.WECHATPAY: "WeChat Pay",
     PaymentMethod.PAYPAL: "PayPal",
@@ -31,6 +31,8 @@ _LABELS: Final = {
     PaymentMethod.KAKAOPAY: "KakaoPay",
     PaymentMethod.BKASH: "bKash",
     PaymentMethod.EASYPAISA: "Easypaisa",
+    "card": gettext_lazy("Credit or debit card"),
+    "checkout": gettext_lazy("Online payment"),  # the payment page itself offers the ways to pay
 }
 """Tillgate's own names of payment methods for shoppers."""
 
@@ -50,7 +52,7 @@ class MethodChoice:
 
 def label_of(code: str, method: Method | None = None) -> str:
     """Return the name of a payment method for shoppers: the gateway's own label, Tillgate's, or the code."""
-    return (method.label if method else "") or str(_LABELS.get(code, code))  # type: ignore[call-overload]  # StrEnum keys are texts
+    return (method.label if method else "") or str(_LABELS.get(code, code))
 
 
 def configured_choices() -> tuple[MethodChoice, ...]:
