@@ -90,10 +90,10 @@ def test_a_gateway_plugin_gives_its_dialect_a_name_by_an_entry_point(monkeypatch
     one = Dialect(name="one", base_url="https://one.example", required=())
     monkeypatch.setitem(vars(sys.modules[__name__]), "ONE", one)
     found = [EntryPoint(name="one", value=f"{__name__}:ONE", group="tillgate.dialects")]
-    monkeypatch.setattr(
-        dialects, "entry_points", lambda **wanted: [entry for entry in found if entry.name == wanted.get("name", entry.name)]
-    )
-    assert Account(token=TOKEN, dialect="one").dialect is one
+    monkeypatch.setattr(dialects, "entry_points", lambda group: [entry for entry in found if entry.group == group])
+    monkeypatch.setattr(dialects, "_plugins_own", dialects._plugins_own.__wrapped__)
+    assert Account(token=TOKEN, dialect="one").dialect is Dialect.named("one") is one
+    assert Dialect.names() == ["reference", "examples", "v3", "one"]
     with pytest.raises(ConfigurationError, match="v3, one"):
         Account(token=TOKEN, dialect="two")
 

@@ -19,10 +19,11 @@ from django.utils.translation import override
 import tillgate.django
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import hooks
+from tillgate import Method, hooks
 from tillgate.django import operations, views
 from tillgate.django.amounts import money_text
 from tillgate.django.forms import MethodForm, RefundForm
+from tillgate.django.methods import label_of
 from tillgate.django.models import OutboxEvent, Payment
 from tillgate.django.operations import outbox, payments
 from tillgate.django.tickets import start_url
@@ -266,6 +267,12 @@ def test_the_pages_in_german(world: World, settings: Any, no_home: None) -> None
     with override("de"):
         assert "Das ist mehr als die 5,00 USD" in str(RefundForm(Money("5.00", "USD"), {"amount": "6"}).errors)
         assert str(MethodForm().fields["method"].label) == "Wie möchten Sie bezahlen?"
+
+
+@pytest.mark.parametrize(("code", "label"), [("card", "Kredit- oder Debitkarte"), ("checkout", "Online-Zahlung"), ("gold", "gold")])
+def test_a_method_that_its_gateway_gives_no_name_has_tillgates_name_or_its_code(code: str, label: str) -> None:
+    with override("de"):
+        assert label_of(code) == label_of(code, Method(code=code)) == label
 
 
 def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) -> None:

@@ -21,7 +21,7 @@ from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment as Attempt
 from tillgate.errors import ConfigurationError
 from tillgate.testing.world import World
-from tillgate_django_payments import TillgateProvider, method_variants
+from tillgate_django_payments import TillgateProvider, method_variants, rows
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -62,6 +62,13 @@ def test_the_gateway_is_asked_for_the_rows_total_with_its_description_and_goods(
     fields = json.loads(asked.detail or b"")
     assert (fields["amount"], fields["vendor"], fields["description"]) == ("99.99", "alipay_hk", "Order 100017")
     assert json.loads(fields["goodsInfo"]) == [{"goods_name": "Green tea Pot", "quantity": "3"}]
+
+
+@pytest.mark.parametrize(("given", "passed"), [("ada@shopper.example", "ada@shopper.example"), ("", None)])
+def test_a_gateway_that_asks_gets_the_billing_address_for_mail_if_there_is_one(world: World, given: str, passed: str | None) -> None:
+    described = rows.describe(str(bill(billing_email=given).pk))
+    assert described is not None
+    assert described.email == passed
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from tests.shopper import Shopper, fields_of
 from tillgate.django.models import Order as ExpectedOrder
 from tillgate.django.models import Payment
 from tillgate.testing.world import World, together
+from tillgate_oscar import orders
 from tillgate_oscar.mail import remind
 
 Order = get_model("order", "Order")
@@ -109,6 +110,21 @@ def test_a_customer_with_an_account_pays_and_finds_the_order_there(world: World,
     world.shopper_pays(Payment.objects.get())
     world.come_back(Payment.objects.get())
     assert "/payments/pay/" not in shopper.get(f"/accounts/orders/{order.number}/").content.decode()
+
+
+def test_a_gateway_that_asks_gets_the_address_of_the_guest_or_of_the_customer(world: World, shopper: Shopper, product: Make) -> None:
+    shopper.buys(product(), email="ada@shopper.example")
+    guests = Order.objects.get()
+    customer = Shopper(Client())
+    user = get_user_model().objects.create_user("bo", "bo@shopper.example", "secret")
+    customer.client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    customer.buys(product())
+    described = [orders.describe(order.number) for order in (guests, Order.objects.get(user=user))]
+    assert [one and one.email for one in described] == ["ada@shopper.example", "bo@shopper.example"]
+    Order.objects.filter(pk=guests.pk).update(guest_email="")
+    unknown = orders.describe(guests.number)
+    assert unknown is not None
+    assert unknown.email is None
 
 
 def test_a_free_order_completes_as_oscar_completes_it(world: World, shopper: Shopper, product: Make) -> None:

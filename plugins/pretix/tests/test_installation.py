@@ -55,6 +55,13 @@ print("all is well")
     assert "tillgate_pretix.signals.run_worker" in run(pretix, "runperiodic", "--list-tasks")
 
 
+def test_a_payment_method_that_the_file_adds_has_a_payment_provider(pretix: dict[str, str]) -> None:
+    file = Path(pretix["PRETIX_CONFIG_FILE"])
+    file.write_text(file.read_text().replace("payment_methods = ", "payment_methods = checkout, "))
+    program = "from tillgate_pretix.provider import PROVIDERS; print([one.identifier for one in PROVIDERS])"
+    assert "tillgate_checkout" in run(pretix, "shell", "-c", program)
+
+
 def test_a_wrong_line_in_the_file_is_told_by_the_check(pretix: dict[str, str]) -> None:
     file = Path(pretix["PRETIX_CONFIG_FILE"])
     file.write_text(file.read_text() + "timeout=30\n")

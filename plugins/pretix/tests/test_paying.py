@@ -327,6 +327,18 @@ def test_the_handler_says_so_when_the_order_is_gone(world: World) -> None:
     assert [orders.describe(key) for key in ("987654", "nonsense", "1 OR 1=1")] == [None, None, None]
 
 
+def test_a_gateway_that_asks_gets_the_address_of_the_order_if_it_has_one(world: World) -> None:
+    order = order_of(world, key := world.order())
+    described = orders.describe(key)
+    assert described is not None
+    assert described.email == order.email == "shopper@example.org"
+    order.email = None
+    order.save()
+    described = orders.describe(key)
+    assert described is not None
+    assert described.email is None
+
+
 # What pretix writes over an order that was paid -------------------------------------------------------------------------------------------
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from tillgate.errors import ConfigurationError
@@ -40,6 +41,7 @@ _PAY_PARAMETERS: Final = (
     "description",
     "goodsInfo",
 )
+_BUILT_IN: Final = "gateway"
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+/?", re.ASCII)
 
 
@@ -98,7 +100,7 @@ class Dialect:
     """One gateway's reading of the unspecified behaviour. The comments give the rows of the table in docs/reference/dialect.md."""
 
     name: str
-    gateway: str = "gateway"
+    gateway: str = _BUILT_IN
     """The plugin that serves the accounts: `gateway` is Tillgate's own."""
     base_url: str = ""
     """The gateway's address where it is the same for all merchants: an account need not name it."""
@@ -170,6 +172,21 @@ class Dialect:
         object.__setattr__(self, "timeout_minutes", _bounds(self.timeout_minutes))
         for name in ("required", "macros", "terminals", "pay_parameters", "query_parameters", "refund_parameters"):
             object.__setattr__(self, name, texts(name, getattr(self, name)))
+
+    @staticmethod
+    def named(name: str) -> Dialect | None:
+        """Return a preset or an installed plugin's dialect by its name; None for an unknown name."""
+        return dialect_named(name)
+
+    @staticmethod
+    def names() -> list[str]:
+        """Return the names of the presets, and of the installed plugins' dialects."""
+        return dialect_names()
+
+    @property
+    def is_of_plugin(self) -> bool:
+        """Whether a gateway plugin serves the accounts, and not Tillgate's own client."""
+        return self.gateway != _BUILT_IN
 
     def status(self, word: str) -> TransactionStatus:
         """Return the meaning of a status word; an unknown word is UNRECOGNISED and never paid (unspecified behaviour 6)."""
@@ -262,13 +279,16 @@ def dialect_named(name: str) -> Dialect | None:
     """Return a preset, or the dialect that a gateway plugin has under the entry points `tillgate.dialects`; None for an unknown name."""
     if name in DIALECTS:
         return DIALECTS[name]
-    for entry in entry_points(group="tillgate.dialects", name=name):
-        found = entry.load()
-        if isinstance(found, Dialect):
-            return found
-    return None
+    found = entry.load() if (entry := _plugins_own().get(name)) else None
+    return found if isinstance(found, Dialect) else None
 
 
 def dialect_names() -> list[str]:
     """Return the names of the presets, and of the installed plugins' dialects."""
-    return [*DIALECTS, *sorted(entry.name for entry in entry_points(group="tillgate.dialects"))]
+    return [*DIALECTS, *sorted(_plugins_own())]
+
+
+@functools.cache
+def _plugins_own() -> dict[str, EntryPoint]:
+    # To look through all installed distributions takes tens of milliseconds, and a page asks dozens of times.
+    return {entry.name: entry for entry in entry_points(group="tillgate.dialects")}

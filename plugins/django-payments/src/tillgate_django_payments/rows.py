@@ -67,6 +67,7 @@ def describe(key: str) -> OrderDescription | None:
             lines=_lines(row),
             description=row.description or None,
             not_payable_detail=_why_not(row),
+            email=row.billing_email or None,
         )
 
 

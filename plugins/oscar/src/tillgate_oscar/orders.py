@@ -61,6 +61,7 @@ def describe(order_key: str) -> OrderDescription | None:
         lines=tuple(_goods(line) for line in order.lines.all()),
         description=f"Order {order.number}",
         not_payable_detail=_why_not(order),
+        email=order.email or None,
     )
 
 

@@ -5,10 +5,13 @@ a test of the shop costs no real money.
 
 Tillgate queries and refunds a payment with the account that made it. So an alias stands for one merchant at one address. If an event
 changes to another merchant, it keeps the former account once payments were made with it.
+
+The dialect decides which settings an account has. An event may keep others, which a former dialect needed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any, Final
@@ -18,20 +21,25 @@ from django_scopes import scopes_disabled
 from pretix.base.models import Event
 from pretix.base.settings import SettingsSandbox
 
-from tillgate import Account, ConfigurationError, shop
+from tillgate import REFERENCE, Account, ConfigurationError, Dialect, shop
 
 __all__ = [
     "FIELDS",
     "HOLDER",
     "OPTIONS",
+    "SECRETS",
     "alias_of",
     "alias_of_event",
     "build",
+    "dialect_of",
     "find",
     "former_merchants",
+    "is_asked_for",
+    "is_begun",
     "is_complete",
     "keep_former",
     "prefixes_of",
+    "setting_of",
     "settings_of",
 ]
 
@@ -40,8 +48,10 @@ HOLDER: Final = "tillgate"
 
 FIELDS: Final = ("base_url", "merchant_no", "token")
 """The setting names of an account; the account for test mode has the prefix `test_`."""
-OPTIONS: Final = ("dialect", "store_no", "currencies", "settle_currency")
+OPTIONS: Final = ("dialect", "webhook_secrets", "store_no", "currencies", "settle_currency")
 """The setting names that an account may leave empty."""
+SECRETS: Final = ("token", "webhook_secrets")
+"""The setting names whose values no page and no history shows."""
 
 _LIVE: Final = "pretix-"
 _TEST: Final = "pretix-test-"
@@ -83,17 +93,55 @@ def find(alias: str) -> Account | None:
 
 def is_complete(event: Any, *, testmode: bool) -> bool:
     """Tell whether an event has an account for that mode."""
-    return all(settings_of(event).get(name) for name in _names(testmode=testmode))
+    given = _given(settings_of(event), _prefix(testmode=testmode))
+    return all(given.get(field, "given") for field in FIELDS)
 
 
-def _names(*, testmode: bool) -> tuple[str, ...]:
-    return tuple(f"{'test_' if testmode else ''}{field}" for field in FIELDS)
+def is_begun(values: Any, *, testmode: bool) -> bool:
+    """Tell whether settings have at least a part of an account."""
+    given = _given(values, _prefix(testmode=testmode))
+    return any(given.get(field) for field in FIELDS)
+
+
+def dialect_of(values: Any, prefix: str) -> Dialect | None:
+    """Return the dialect that settings name, or None if the plugin that has it is not installed."""
+    return Dialect.named(values.get(f"{prefix}dialect") or REFERENCE.name)
+
+
+def is_asked_for(field: str, dialect: Dialect) -> bool:
+    """Tell whether an account of a dialect has a setting."""
+    match field:
+        case "base_url":
+            return not dialect.base_url
+        case "merchant_no":
+            return field in dialect.required
+        case "store_no" | "settle_currency":
+            return field in dialect.required or not dialect.is_of_plugin
+        case "webhook_secrets":
+            return dialect.is_of_plugin
+    return True
+
+
+def setting_of(method: str) -> str:
+    """Return the name of the setting that says whether an event offers a payment method."""
+    return f"method_{method}"
+
+
+def _prefix(*, testmode: bool) -> str:
+    return "test_" if testmode else ""
+
+
+def _given(values: Any, prefix: str) -> dict[str, str]:
+    """Return the settings that an account of the dialect has, empty ones too; without its plugin only those that every account has."""
+    dialect = dialect_of(values, prefix)
+    names = [name for name in (*FIELDS, *OPTIONS) if (is_asked_for(name, dialect) if dialect else name in ("token", "dialect"))]
+    return {name: str(values.get(prefix + name) or "").strip() for name in names}
 
 
 def _alias(event: Any, values: Any, *, testmode: bool) -> str:
-    base_url, merchant_no, _token = _names(testmode=testmode)
-    maker = sha256(f"{values.get(base_url)} {values.get(merchant_no)}".encode()).hexdigest()[:8]
-    return f"{_TEST if testmode else _LIVE}{event.pk}-{maker}"
+    given = _given(values, _prefix(testmode=testmode))
+    maker = f"{given.get('base_url', given['dialect'])} {given.get('merchant_no', '')}"
+    return f"{_TEST if testmode else _LIVE}{event.pk}-{sha256(maker.encode()).hexdigest()[:8]}"
 
 
 # Former accounts --------------------------------------------------------------------------------------------------------------------------
@@ -108,7 +156,7 @@ def _known(event: Any, *, testmode: bool) -> Iterator[Any]:
     """Yield the accounts of a mode: first the present one, with the newest token, then the former ones."""
     if is_complete(event, testmode=testmode):
         yield settings_of(event)
-    yield from (values for values in _former(event) if _names(testmode=testmode)[0] in values)
+    yield from (values for values in _former(event) if f"{_prefix(testmode=testmode)}token" in values)
 
 
 @sensitive_variables()
@@ -116,8 +164,8 @@ def keep_former(event: Any, given: Any) -> None:
     """Keep the accounts that new settings are about to replace, if payments were made with them."""
     kept = _former(event)
     for testmode in (False, True):
-        prefix = "test_" if testmode else ""
-        ours = {name: settings_of(event).get(name) for name in (*_names(testmode=testmode), *(prefix + option for option in OPTIONS))}
+        names = [_prefix(testmode=testmode) + name for name in (*FIELDS, *OPTIONS)]
+        ours = {name: settings_of(event).get(name) for name in names}
         alias = _alias(event, ours, testmode=testmode)
         if _alias(event, given, testmode=testmode) != alias and shop.has_payments(alias):
             kept = [ours, *(values for values in kept if _alias(event, values, testmode=testmode) != alias)]
@@ -126,26 +174,32 @@ def keep_former(event: Any, given: Any) -> None:
 
 
 def former_merchants(event: Any) -> list[tuple[str, str]]:
-    """Return merchant number and address of the former accounts of an event, the newest first."""
-    names = [list(_names(testmode=testmode)) for testmode in (False, True)]
-    return [(values[number], values[url]) for values in _former(event) for url, number, _token in names if url in values]
+    """Return merchant number and address of the former accounts of an event, the newest first.
+
+    A gateway that needs neither is named by its dialect.
+    """
+    kept = [(values, prefix) for values in _former(event) for prefix in ("", "test_") if f"{prefix}token" in values]
+    found = [_given(values, prefix) for values, prefix in kept]
+    return [(given.get("merchant_no", ""), given.get("base_url", given["dialect"])) for given in found]
 
 
-def _options(values: Any, prefix: str) -> dict[str, Any]:
-    given = {name: str(values.get(prefix + name) or "").strip() for name in OPTIONS}
-    options: dict[str, Any] = {name: text for name, text in given.items() if text}
-    if "currencies" in options:
-        options["currencies"] = [code.strip().upper() for code in options["currencies"].split(",") if code.strip()]
-    return options
-
-
+@sensitive_variables()
 def build(values: Any, *, testmode: bool) -> Account:
-    """Return the account that settings describe; raise `ConfigurationError` naming the field as the form does."""
-    prefix = "test_" if testmode else ""
-    base_url, merchant_no, token = (values.get(prefix + field) or "" for field in FIELDS)
+    """Return the account that settings describe; raise `ConfigurationError` naming the field as the form does.
+
+    An account of a gateway plugin takes the payment methods that the event offers.
+    """
+    prefix = _prefix(testmode=testmode)
+    fields: dict[str, Any] = {name: text for name, text in _given(values, prefix).items() if text}
+    for name in ("currencies", "webhook_secrets"):
+        if name in fields:
+            fields[name] = [part for part in re.split(r"[\s,]+", fields[name].upper() if name == "currencies" else fields[name]) if part]
+    dialect = dialect_of(values, prefix)
+    if dialect and dialect.is_of_plugin:
+        fields["methods"] = [method for method in dialect.methods if str(values.get(setting_of(method.code))) == "True"]
     try:
-        return Account(base_url=base_url, merchant_no=merchant_no, token=token, sandbox=testmode, **_options(values, prefix))
+        return Account(sandbox=testmode, **fields)
     except ConfigurationError as error:
         fault = ConfigurationError(prefix + error.field, error.value, error.remedy)
-    del values, token
+    del values, fields
     raise fault  # outside the except block, and without the token: error reports print local variables (I11)

@@ -36,10 +36,13 @@ class TillgatePretixConfig(PluginConfig):  # type: ignore[misc]  # pretix has no
 
     def ready(self) -> None:
         """Pass Tillgate its settings, from pretix's configuration file, and its addresses; and connect to pretix's signals."""
-        from tillgate_pretix import checks, configuration, signals  # noqa: F401  # importing signals and checks registers them
+        from tillgate_pretix import configuration
 
         if not hasattr(settings, "TILLGATE"):
             settings.TILLGATE = configuration.from_file(settings.CONFIG_FILE, settings.SITE_URL, [mail for _name, mail in settings.ADMINS])
+        # Importing them registers them. The payment methods are read with them, once, so the settings come first.
+        from tillgate_pretix import checks, signals  # noqa: F401
+
         _add_pages()
 
 

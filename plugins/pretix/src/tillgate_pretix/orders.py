@@ -177,6 +177,7 @@ def describe(key: str) -> OrderDescription | None:
             currency=order.event.currency,
             lines=tuple(Goods.named(name, quantity) for name, quantity in goods.items()),
             not_payable_detail=detail or (None if key == bill_of(order) else _("the order is paid")),
+            email=order.email or None,
         )
 
 

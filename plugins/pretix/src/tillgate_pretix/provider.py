@@ -5,7 +5,9 @@ None of them uses the network, because pretix may call them anywhere. They redir
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Any, Final
 
 from django import forms
@@ -13,7 +15,7 @@ from django.db import transaction
 from django.http import HttpRequest
 from django.template.loader import get_template
 from django.utils.translation import gettext_lazy as _
-from pretix.base.forms import SecretKeySettingsField
+from pretix.base.forms import SecretKeySettingsField, SecretKeySettingsWidget
 from pretix.base.models import OrderPayment
 from pretix.base.payment import BasePaymentProvider, PaymentException
 from pretix.base.settings import SettingsSandbox
@@ -21,7 +23,7 @@ from pretix.base.views.redirect import safelink
 from pretix.helpers import OF_SELF
 from pretix.multidomain.urlreverse import eventreverse_absolute
 
-from tillgate import ConfigurationError, Money, TillgateError, shop
+from tillgate import REFERENCE, ConfigurationError, Dialect, Money, TillgateError, shop
 from tillgate.shop import PaymentState
 from tillgate_pretix import accounts, refunds
 from tillgate_pretix.orders import METHODS, OPEN, identifier_of, method_of, payments_of
@@ -41,9 +43,9 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
     def settings_form_fields(self) -> dict[str, Any]:
         """The form: the live account, the one for test mode, the payment methods, then the fields that pretix adds to every provider."""
         own: dict[str, Any] = {
-            **_account_fields("", is_required=True),
-            **_account_fields("test_", is_required=False),
-            **{setting_of(method): forms.BooleanField(label=str(label), required=False) for method, label in _labels().items()},
+            **self._account_fields(testmode=False),
+            **self._account_fields(testmode=True),
+            **{accounts.setting_of(method): forms.BooleanField(label=str(label), required=False) for method, label in _labels().items()},
             "expire_unpaid": forms.BooleanField(
                 label=_("Free the places as soon as nobody can pay any more"),
                 help_text=_(
@@ -62,7 +64,7 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         given = {name.removeprefix(self.settings.get_prefix()): value for name, value in cleaned_data.items()}
         faults = {}
         for prefix in ("", "test_"):
-            if any(given.get(prefix + field) for field in accounts.FIELDS):
+            if accounts.is_begun(given, testmode=bool(prefix)):
                 try:
                     accounts.build(given, testmode=bool(prefix))
                 except ConfigurationError as error:
@@ -85,32 +87,72 @@ class SettingsHolder(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
         former = accounts.former_merchants(self.event)
         return _rendered("former.html", request, former=former) if former else ""
 
+    def _account_fields(self, *, testmode: bool) -> dict[str, Any]:
+        prefix = "test_" if testmode else ""
+        place = str(_("Test mode: {}") if testmode else "{}")
 
-def _account_fields(prefix: str, *, is_required: bool) -> dict[str, Any]:
-    place = str(_("Test mode: {}") if prefix else "{}")
-    address, number, token = (
-        place.format(label) for label in (_("Address of the payment service"), _("Merchant number"), _("Secret token"))
-    )
-    return {
-        f"{prefix}base_url": forms.URLField(label=address, required=is_required, assume_scheme="https"),
-        f"{prefix}merchant_no": forms.CharField(label=number, required=is_required),
-        f"{prefix}token": SecretKeySettingsField(label=token, required=is_required),
-        f"{prefix}dialect": forms.ChoiceField(label=place.format(_("Version of the interface")), choices=_dialects(), required=False),
-        f"{prefix}store_no": forms.CharField(label=place.format(_("Store number, for version 3")), required=False),
-        f"{prefix}currencies": forms.CharField(
-            label=place.format(_("Currencies of the account, with commas between them; empty for all of its version")), required=False
-        ),
-        f"{prefix}settle_currency": forms.CharField(label=place.format(_("Settlement currency, for version 3")), required=False),
-    }
+        def shown_for(field: str) -> dict[str, str]:
+            chosen = f"#id_{self.settings.get_prefix()}{prefix}dialect"
+            return {"data-display-dependency": chosen, "data-display-dependency-regex": _dialects_with(field)}
+
+        def text(field: str, label: Any) -> forms.CharField:
+            return forms.CharField(label=place.format(label), required=False, widget=forms.TextInput(attrs=shown_for(field)))
+
+        return {
+            f"{prefix}dialect": forms.ChoiceField(
+                label=place.format(_("Payment service, or version of the interface")),
+                choices=_dialects(self.settings.get(f"{prefix}dialect")),
+                required=False,
+            ),
+            f"{prefix}base_url": forms.URLField(
+                label=place.format(_("Address of the payment service")),
+                required=False,
+                assume_scheme="https",
+                widget=forms.URLInput(attrs=shown_for("base_url")),
+            ),
+            f"{prefix}merchant_no": text("merchant_no", _("Merchant number")),
+            f"{prefix}token": SecretKeySettingsField(label=place.format(_("Secret token")), required=not testmode),
+            f"{prefix}webhook_secrets": SecretKeySettingsField(
+                label=place.format(_("Webhook secret")),
+                help_text=self._webhook_help(testmode=testmode),
+                required=False,
+                widget=_SecretLines(attrs={"rows": 2, **shown_for("webhook_secrets")}),
+            ),
+            f"{prefix}store_no": text("store_no", _("Store number, for version 3")),
+            f"{prefix}currencies": forms.CharField(
+                label=place.format(_("Currencies of the account, with commas between them; empty for all of its version")), required=False
+            ),
+            f"{prefix}settle_currency": text("settle_currency", _("Settlement currency, for version 3")),
+        }
+
+    def _webhook_help(self, *, testmode: bool) -> str:
+        """Return the address to register for the notifications of the saved account; an unsaved one may get another address."""
+        lines = " " + str(_("There may be two secrets while one is replaced, each on its own line."))
+        dialect = accounts.dialect_of(self.settings, "test_" if testmode else "")
+        if dialect and dialect.is_of_plugin and accounts.is_complete(self.event, testmode=testmode):
+            with suppress(ConfigurationError):  # the checks report it
+                address = shop.webhook_url(accounts.alias_of_event(self.event, testmode=testmode))
+                return str(_("Register this address for notifications at the payment service: {}")).format(address) + lines
+        return str(_("Once the account is saved, the address to register for notifications appears here.")) + lines
 
 
-def _dialects() -> list[tuple[str, str]]:
-    return [("", "reference"), *((name, name) for name in ("examples", "v3"))]
+class _SecretLines(SecretKeySettingsWidget):  # type: ignore[misc]  # pretix has no types
+    """A field of several lines that shows no stored secret. A field of one line would join the lines that are pasted into it."""
+
+    template_name = "django/forms/widgets/textarea.html"
 
 
-def setting_of(method: str) -> str:
-    """Return the name of the setting that says whether an event offers a payment method."""
-    return f"method_{method}"
+def _dialects(saved: str | None) -> list[tuple[str, str]]:
+    """Return the choices of dialects. One whose plugin is gone stays, so that no other one is saved in its place."""
+    names = [name for name in Dialect.names() if name != REFERENCE.name]
+    return [("", REFERENCE.name), *((name, name) for name in dict.fromkeys([*names, *filter(None, [saved])]))]
+
+
+def _dialects_with(field: str) -> str:
+    """Return pretix's expression for the dialects whose accounts have a setting."""
+    found = {name: Dialect.named(name) for name in Dialect.names()}
+    names = [name for name, dialect in found.items() if dialect and accounts.is_asked_for(field, dialect)]
+    return f"/^({'|'.join('' if name == REFERENCE.name else re.escape(name) for name in names)})$/"
 
 
 class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has no types
@@ -127,11 +169,17 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
     @property
     def verbose_name(self) -> str:
         """The name for staff."""
-        return f"{shop.method_label(self.method)} (Tillgate)"
+        return f"{self.public_name} (Tillgate)"
 
     @property
     def public_name(self) -> str:
-        """The name for shoppers."""
+        """The name for shoppers: the gateway's own where it has one."""
+        dialect = accounts.dialect_of(self.settings, "test_" if self.event.testmode else "")
+        if dialect and dialect.is_of_plugin:
+            with suppress(TillgateError):  # the checks report it
+                offered = shop.payment_methods(accounts.alias_of_event(self.event, testmode=self.event.testmode))
+                if labels := [choice.label for choice in offered if choice.code == self.method]:
+                    return labels[0]
         return shop.method_label(self.method)
 
     @property
@@ -142,7 +190,7 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
     @property
     def is_enabled(self) -> bool:
         """Whether the event takes payments through Tillgate, and this method is offered by the event and by the whole installation."""
-        chosen = self.settings.get(setting_of(self.method), as_type=bool)
+        chosen = self.settings.get(accounts.setting_of(self.method), as_type=bool)
         return bool(self.settings.get("_enabled", as_type=bool) and chosen and self.method in _offered())
 
     def is_allowed(self, request: HttpRequest, total: Any = None) -> bool:
@@ -258,7 +306,11 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
 
 def _labels() -> dict[str, str]:
-    return {method: shop.method_label(method) for method in METHODS}
+    """Return the names of the payment methods, those of gateway plugins for what Tillgate itself does not name."""
+    dialects = filter(None, map(Dialect.named, Dialect.names()))
+    theirs = {method.code: method.label for dialect in dialects for method in dialect.methods if method.label}
+    own = {method: shop.method_label(method) for method in METHODS}
+    return {method: theirs.get(method, label) if label == method else label for method, label in own.items()}
 
 
 def _offered() -> set[str]:

@@ -95,11 +95,12 @@ def run_worker(sender: Any, **_kwargs: Any) -> None:
 
 @receiver(pre_save, sender=LogEntry, dispatch_uid="tillgate_pretix_log")
 def log_entry_saved(sender: Any, instance: Any, **_kwargs: Any) -> None:
-    """Keep the token out of the history, where pretix writes every setting that is changed (I11)."""
+    """Keep token and secrets out of the history, where pretix writes every setting that is changed (I11)."""
     if instance.action_type != "pretix.event.payment.provider":
         return
     data = json.loads(instance.data or "{}")
-    secrets = [name for name in data.get("new_values", {}) if name.startswith(f"payment_{accounts.HOLDER}_") and name.endswith("token")]
+    holder = f"payment_{accounts.HOLDER}_"
+    secrets = [name for name in data.get("new_values", {}) if name.startswith(holder) and name.endswith(accounts.SECRETS)]
     if secrets:
         data["new_values"].update(dict.fromkeys(secrets, "********"))
         instance.data = json.dumps(data, sort_keys=True)
