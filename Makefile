@@ -14,7 +14,7 @@ ANYWHERE := tests/django/security tests/django/test_checks.py tests/django/test_
 # What takes long, and is run by `make test-long` and no other.
 LONG := tests/benchmarks tests/fuzz tests/proving tests/test_scaffold.py tests/testing/test_conformance.py
 
-.PHONY: help setup demo test test-plugins test-long test-shop test-databases test-pythons test-pretix setup-simulator lint types imports cassettes architecture reference reliability conformance simulate simulate-mutants mutation exhaust outage chaos storm kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean clean-proofs
+.PHONY: help setup demo test test-plugins test-long test-shop test-databases test-pythons test-pretix setup-simulator lint types imports cassettes architecture reference reliability conformance conformance-stripe simulate simulate-mutants mutation exhaust outage chaos storm kill-lines fuzz fuzz-guided audit-dependencies bench setup-bench clean clean-proofs
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -117,6 +117,10 @@ reliability: setup  ## write docs/reliability.md from what the long proofs left 
 
 conformance: setup .venv-pretix/developer  ## run the conformance kit on every shop, or on ONLY="oscar ...", and write the tables of scenarios
 	@$(BIN)/python -m docgen conformance $(ONLY)
+
+conformance-stripe: setup setup-simulator .venv-pretix/developer  ## run the shops' scenarios with Stripe as the gateway, on ONLY="oscar ...", and write the table
+	@.venv-pretix/bin/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target var/stripe stripe==16.1.0 plugins/stripe
+	@$(BIN)/python -m docgen conformance-stripe $(ONLY)
 
 simulate: setup  ## play SEED=1 (or 1-100) with the payments of PAYMENTS=1000 orders in a world where everything goes wrong; ONLY=17, WITHOUT="network,crashes", TRACE=1, RESULTS=file
 	@DJANGO_SETTINGS_MODULE=tests.proving.project $(BIN)/python -m tests.proving.simulation \

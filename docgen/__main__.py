@@ -14,7 +14,7 @@ from docgen import architecture, hooks, parts, reliability
 def main() -> int:
     """Write the pages; 1 when a scenario failed, which the pages say too."""
     parser = argparse.ArgumentParser(prog="python -m docgen", description=__doc__)
-    parser.add_argument("part", choices=["architecture", "reference", "reliability", "conformance"])
+    parser.add_argument("part", choices=["architecture", "reference", "reliability", "conformance", "conformance-stripe"])
     parser.add_argument("plugins", nargs="*", metavar="PLUGIN", help="the shops to run the conformance kit on; all unless named")
     options = parser.parse_args()
     if options.part == "architecture":
@@ -26,11 +26,15 @@ def main() -> int:
         return 0
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.django.project")
     django.setup()
-    from docgen import conformance, shop  # both need Django's models
+    from docgen import conformance, shop, stripe_shops  # they need Django's models
 
     if options.part == "reference":
         parts.write(hooks.pages() | shop.pages())
         return 0
+    if options.part == "conformance-stripe":
+        failed = stripe_shops.run(options.plugins)
+        print(f"not all scenarios held: {', '.join(failed)}" if failed else "all that could be played held", file=sys.stderr)
+        return 1 if failed else 0
     suites = {suite.plugin: suite for suite in conformance.suites()}
     if unknown := set(options.plugins) - set(suites):
         parser.error(f"no conformance tests of {', '.join(sorted(unknown))}; there are those of {', '.join(suites)}")

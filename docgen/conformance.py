@@ -22,7 +22,7 @@ from tillgate.testing.conformance import Conformance
 from tillgate.testing.gateway_conformance import GatewayConformance
 from tillgate.testing.report import Table, markdown
 
-__all__ = ["Report", "Suite", "pages", "read_reports", "run", "suites"]
+__all__ = ["Report", "Suite", "pages", "read_report", "read_reports", "run", "suites", "table_of"]
 
 COMMAND: Final = "make conformance"
 REPORTS: Final = ROOT / "docs" / "reference" / "conformance"
@@ -103,8 +103,13 @@ def run(chosen: Sequence[Suite]) -> list[str]:
 def read_reports() -> dict[str, Report]:
     """Return the reports that are there, by plugin; the smallest shop's first."""
     paths = sorted(REPORTS.glob("*.json"), key=lambda path: (path.stem != _SMALLEST, path.stem))
-    held = {path.stem: json.loads(path.read_text("utf-8")) for path in paths}
-    return {plugin: Report(told["origin"], tuple(Table(**table) for table in told["tables"])) for plugin, told in held.items()}
+    return {path.stem: read_report(path) for path in paths}
+
+
+def read_report(path: Path) -> Report:
+    """Return the report of one run."""
+    told = json.loads(path.read_text("utf-8"))
+    return Report(told["origin"], tuple(Table(**table) for table in told["tables"]))
 
 
 def pages(reports: Mapping[str, Report]) -> dict[Path, str]:
@@ -129,12 +134,12 @@ def _whole(reports: Mapping[str, Report]) -> Iterator[str]:
     shops, gateways = _shops(reports), {name: report for name, report in reports.items() if name in names}
     reasons: list[str] = []
     yield from ("## Runs", "")
-    yield from _table(["framework", "held", "with", "seen"], _runs(shops))
+    yield from table_of(["framework", "held", "with", "seen"], _runs(shops))
     yield from ("", "## Scenarios", "")
     yield from _differences(_columns(shops), "framework", list(Conformance.scenarios()), reasons)
     if gateways:
         yield from ("", "## Gateways", "")
-        yield from _table(["gateway", "held", "with", "seen"], _runs(gateways))
+        yield from table_of(["gateway", "held", "with", "seen"], _runs(gateways))
         yield ""
         yield from _differences(_columns(gateways), "gateway", list(GatewayConformance.scenarios()), reasons)
     if reasons:
@@ -149,7 +154,7 @@ def _differences(columns: Mapping[str, Table], what: str, scenarios: Sequence[st
         yield f"Every scenario held on every {what}."
         return
     yield from (f"{len(scenarios) - len(rows)} scenarios held on every {what}; the others:", "")
-    yield from _table(["scenario", *columns], rows)
+    yield from table_of(["scenario", *columns], rows)
 
 
 def _shops(reports: Mapping[str, Report]) -> dict[str, Report]:
@@ -172,7 +177,7 @@ def _summary(reports: Mapping[str, Report]) -> Iterator[str]:
     columns = _columns(_shops(reports))
     groups = {_about(name): scenarios for name, scenarios in _groups().items()} | {"**all**": list(Conformance.scenarios())}
     rows = [[group, *(_count(table, scenarios) for table in columns.values())] for group, scenarios in groups.items()]
-    yield from _table(["scenarios that held", *columns], rows)
+    yield from table_of(["scenarios that held", *columns], rows)
 
 
 def _count(table: Table, scenarios: Sequence[str]) -> str:
@@ -201,7 +206,8 @@ def _cell(result: str, reasons: list[str]) -> str:
     return f"{word} ({reasons.index(reason) + 1})"
 
 
-def _table(head: Sequence[str], rows: Iterator[list[str]] | list[list[str]]) -> Iterator[str]:
+def table_of(head: Sequence[str], rows: Iterator[list[str]] | list[list[str]]) -> Iterator[str]:
+    """Yield the lines of a table of Markdown."""
     yield f"| {' | '.join(head)} |"
     yield "|---" * len(head) + "|"
     yield from (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
