@@ -12,6 +12,7 @@ from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django.conf import get_settings
 from tillgate.money import Money
+from tillgate.wire.dialects import Dialect
 from tillgate.wire.methods import Method, PaymentMethod
 
 __all__ = ["MethodChoice", "choices_for", "configured_choices", "label_of"]
@@ -51,8 +52,13 @@ class MethodChoice:
 
 
 def label_of(code: str, method: Method | None = None) -> str:
-    """Return the name of a payment method for shoppers: the gateway's own label, Tillgate's, or the code."""
-    return (method.label if method else "") or str(_LABELS.get(code, code))
+    """Return the name of a payment method for shoppers: the gateway's own label, Tillgate's, that of an installed dialect, or the code."""
+    return (method.label if method else "") or str(_LABELS.get(code, "")) or _label_of_dialect(code) or code
+
+
+def _label_of_dialect(code: str) -> str:
+    dialects = filter(None, map(Dialect.named, Dialect.names()))
+    return next((method.label for dialect in dialects for method in dialect.methods if method.code == code and method.label), "")
 
 
 def configured_choices() -> tuple[MethodChoice, ...]:
