@@ -19,7 +19,7 @@ from django.utils.translation import override
 import tillgate.django
 from tests.django.conftest import World
 from tests.smallest_shop.models import ShopOrder
-from tillgate import Method, hooks
+from tillgate import Dialect, Method, hooks
 from tillgate.django import operations, views
 from tillgate.django.amounts import money_text
 from tillgate.django.forms import MethodForm, RefundForm
@@ -273,6 +273,13 @@ def test_the_pages_in_german(world: World, settings: Any, no_home: None) -> None
 def test_a_method_that_its_gateway_gives_no_name_has_tillgates_name_or_its_code(code: str, label: str) -> None:
     with override("de"):
         assert label_of(code) == label_of(code, Method(code=code)) == label
+
+
+def test_a_method_has_the_name_that_the_dialect_of_an_installed_gateway_plugin_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    beads = Dialect(name="beads", gateway="beads", methods=(Method(code="gold", label="Golden beads"), Method(code="alipay", label="Pay")))
+    monkeypatch.setattr("tillgate.wire.dialects.dialect_names", lambda: ["reference", "beads"])
+    monkeypatch.setattr("tillgate.wire.dialects.dialect_named", {"beads": beads}.get)
+    assert (label_of("gold"), label_of("alipay"), label_of("silver")) == ("Golden beads", "Alipay", "silver")
 
 
 def test_the_admin_in_german(world: World, settings: Any, admin_client: Client) -> None:

@@ -13,6 +13,7 @@ from django.test import Client
 
 from tests.double import SaleorDouble, forged_key
 from tests.storefront import RETURN_URL
+from tillgate import Dialect, Method
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
 from tillgate.testing.world import World
 from tillgate_saleor.models import Installation
@@ -187,6 +188,19 @@ def test_channels_are_shown_with_account_and_methods(saleor: SaleorDouble, setti
     for shown in ("asia", "GCash", "DANA", "default-channel", "every other", "200043", "play money", "not configured"):
         assert shown in text
     assert PUBLISHED_TEST_TOKEN not in text
+
+
+def test_an_account_at_another_gateway_is_shown_without_a_merchant_number_and_offers_its_own_methods(
+    saleor: SaleorDouble, settings: Any
+) -> None:
+    beads = Method(code="beads", label="Glass beads")
+    toy = Dialect(name="toy", base_url="https://toy.example", required=(), methods=(beads, Method(code="checkout")))
+    settings.TILLGATE = {**settings.TILLGATE, "ACCOUNTS": {"default": {"DIALECT": toy, "TOKEN": "a-key"}}}
+    text = content(saleor).content.decode()
+    assert "default: https://toy.example" in text
+    assert "Glass beads, Online payment" in text
+    _, said = saleor.gateway_initialize(saleor.checkout(Decimal("19.90")))
+    assert said["data"]["methods"] == [{"id": "beads", "name": "Glass beads"}, {"id": "checkout", "name": "Online payment"}]
 
 
 def test_what_needs_a_person_is_shown_with_the_way_to_the_admin(saleor: SaleorDouble, world: World) -> None:

@@ -124,6 +124,8 @@ def test_one_command_serves_the_app_and_loses_no_money_though_it_is_killed(tmp_p
         ({"PAYMENT_METHODS": "gold"}, "gold"),
         ({"TILLGATE_SANDBOX": ""}, "variables TILLGATE_..."),
         ({"TILLGATE_SANDBOX": "maybe"}, "TILLGATE_SANDBOX"),
+        ({"TILLGATE_DIALECT": "gold"}, "TILLGATE_DIALECT: 'gold' is not one of reference, examples, v3"),
+        ({"TILLGATE_DIALECT": "v3"}, "TILLGATE_STORE_NO: the dialect v3 needs it"),
         ({"PUBLIC_URL": "https://pay.shop.example/app"}, "without a path"),
         ({"SECRET_KEY": "short"}, "at least 50"),
         ({"DATABASE_URL": "nonsense"}, "DATABASE_URL"),
@@ -156,6 +158,38 @@ def test_everything_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
     assert code != 0
     for name in required:
         assert name in told
+
+
+def installed_gateway(folder: Path) -> str:
+    """Install a gateway plugin whose accounts need a token alone, and return the folder to import it from."""
+    (folder / "toy.py").write_text(
+        "from tillgate import Dialect\n"
+        "TOY = Dialect(name='toy', gateway='toy', base_url='https://toy.example', required=(), methods=('beads', 'shells'))\n"
+    )
+    (folder / "toy-1.dist-info").mkdir()
+    (folder / "toy-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1\n")
+    (folder / "toy-1.dist-info" / "entry_points.txt").write_text("[tillgate]\ntoy = toy\n\n[tillgate.dialects]\ntoy = toy:TOY\n")
+    return str(folder)
+
+
+def test_a_gateways_account_needs_only_the_variables_of_its_dialect(tmp_path: Path) -> None:
+    more = {"TILLGATE_DIALECT": "toy", "TILLGATE_WEBHOOK_SECRETS": "whsec-one, whsec-two", "TILLGATE_METHODS": "shells"}
+    variables = environment("", "http://127.0.0.1:2", 1, TILLGATE_MERCHANT_NO="", **more)
+    variables["PYTHONPATH"] = os.pathsep.join([installed_gateway(tmp_path), variables.get("PYTHONPATH", "")])
+    script = (
+        "from tillgate_saleor.service import settings; from tillgate.django.conf import _accounts\n"
+        "[found] = _accounts(settings.TILLGATE['ACCOUNTS']).values()\n"
+        "print(found.dialect.name, found.base_url, [one.get_secret_value() for one in found.webhook_secrets], found.methods[0].code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=variables, capture_output=True, timeout=60, check=False)
+    assert done.stdout.decode().strip() == "toy https://toy.example ['whsec-one', 'whsec-two'] shells", done.stderr.decode()
+    code, told = run(tmp_path, variables, "manage", "check")
+    assert code == 0, told
+    code, told = run(tmp_path, variables | {"TILLGATE_TOKEN": ""}, "serve")
+    assert code != 0
+    assert "TILLGATE_TOKEN" in told
+    assert "TILLGATE_BASE_URL" not in told
+    assert "whsec" not in told
 
 
 def test_an_empty_variable_counts_as_not_given(tmp_path: Path) -> None:

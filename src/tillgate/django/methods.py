@@ -15,7 +15,7 @@ from tillgate import hooks
 from tillgate.account import Account
 from tillgate.django.conf import get_settings
 from tillgate.money import Money
-from tillgate.wire.dialects import DIALECTS, dialect_named, dialect_names
+from tillgate.wire.dialects import DIALECTS, Dialect
 from tillgate.wire.methods import Method, PaymentMethod
 
 __all__ = ["MethodChoice", "choices_for", "configured_choices", "label_of"]
@@ -62,7 +62,7 @@ def label_of(code: str, method: Method | None = None) -> str:
 @functools.cache
 def _plugin_labels() -> dict[str, str]:
     """Return the labels of the gateway plugins' methods by code: an account may be gone while its payments are shown."""
-    plugins = [dialect for name in dialect_names() if name not in DIALECTS and (dialect := dialect_named(name))]
+    plugins = [dialect for name in Dialect.names() if name not in DIALECTS and (dialect := Dialect.named(name))]
     return {method.code: method.label for dialect in plugins for method in dialect.methods if method.label}
 
 

@@ -173,13 +173,7 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
     @property
     def public_name(self) -> str:
-        """The name for shoppers: the gateway's own where it has one."""
-        dialect = accounts.dialect_of(self.settings, "test_" if self.event.testmode else "")
-        if dialect and dialect.is_of_plugin:
-            with suppress(TillgateError):  # the checks report it
-                offered = shop.payment_methods(accounts.alias_of_event(self.event, testmode=self.event.testmode))
-                if labels := [choice.label for choice in offered if choice.code == self.method]:
-                    return labels[0]
+        """The name for shoppers."""
         return shop.method_label(self.method)
 
     @property
@@ -306,11 +300,7 @@ class MethodProvider(BasePaymentProvider):  # type: ignore[misc]  # pretix has n
 
 
 def _labels() -> dict[str, str]:
-    """Return the names of the payment methods, those of gateway plugins for what Tillgate itself does not name."""
-    dialects = filter(None, map(Dialect.named, Dialect.names()))
-    theirs = {method.code: method.label for dialect in dialects for method in dialect.methods if method.label}
-    own = {method: shop.method_label(method) for method in METHODS}
-    return {method: theirs.get(method, label) if label == method else label for method, label in own.items()}
+    return {method: shop.method_label(method) for method in METHODS}
 
 
 def _offered() -> set[str]:

@@ -133,7 +133,7 @@ def _channels(installation: Installation) -> Iterator[_ChannelShown]:
     for slug in [*sorted({*(saleor.channels if saleor else ()), *sold}), ""]:
         channel = channel_of(installation, slug)
         account = _account(channel.account)
-        about = f"{account.merchant_no}, {account.base_url}" if account else _("This account is not configured.")
+        about = ", ".join(filter(None, (account.merchant_no, account.base_url))) if account else _("This account is not configured.")
         methods = ", ".join(method.label for method in methods_of(channel)) if account else ""
         yield _ChannelShown(slug, channel.account, about, bool(account and account.sandbox), methods)
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import dj_database_url
 from django.conf.locale import LANG_INFO
 
-from tillgate import ConfigurationError
+from tillgate import REFERENCE, ConfigurationError, Dialect
 from tillgate_saleor.conf import origin_of
 
 _missing: dict[str, str] = {}
@@ -61,6 +61,35 @@ def _language(name: str) -> str:
     return value
 
 
+def _account() -> dict[str, Any]:
+    """Return the account of the environment. Its dialect decides which variables it needs."""
+    name = os.environ.get("TILLGATE_DIALECT") or REFERENCE.name
+    dialect = Dialect.named(name)
+    if dialect is None:
+        raise ConfigurationError("TILLGATE_DIALECT", name, f"is not one of {', '.join(Dialect.names())}: is its plugin installed?")
+    given: dict[str, Any] = {
+        "BASE_URL": os.environ.get("TILLGATE_BASE_URL"),
+        "MERCHANT_NO": os.environ.get("TILLGATE_MERCHANT_NO"),
+        "TOKEN": os.environ.get("TILLGATE_TOKEN"),
+        "STORE_NO": os.environ.get("TILLGATE_STORE_NO"),
+        "WEBHOOK_SECRETS": _list("TILLGATE_WEBHOOK_SECRETS"),
+        "CURRENCIES": _list("TILLGATE_CURRENCIES"),
+        "METHODS": _list("TILLGATE_METHODS"),
+        "SETTLE_CURRENCY": os.environ.get("TILLGATE_SETTLE_CURRENCY"),
+    }
+    needed = [*([] if dialect.base_url else ["BASE_URL"]), *(field.upper() for field in dialect.required), "TOKEN"]
+    lacking = [field for field in needed if not given.get(field)]
+    _missing.update({f"TILLGATE_{field}": _REMEDIES.get(field, f"the dialect {name} needs it") for field in lacking})
+    return {"DIALECT": name} | {field: value for field, value in given.items() if value}
+
+
+_REMEDIES: Final = {
+    "BASE_URL": "give the gateway's address",
+    "MERCHANT_NO": "give the merchant number that the gateway issued",
+    "TOKEN": "give the secret token that the gateway issued",
+}
+
+
 def _database() -> dict[str, Any]:
     try:
         database: dict[str, Any] = dict(dj_database_url.parse(os.environ.get("DATABASE_URL") or "sqlite:///tillgate-saleor.sqlite3"))
@@ -82,14 +111,7 @@ SECRET_KEY_FALLBACKS = _list("SECRET_KEY_FALLBACKS")
 _SANDBOX = _is_on("TILLGATE_SANDBOX")
 
 TILLGATE: dict[str, Any] = {
-    "ACCOUNTS": {
-        "default": {
-            "BASE_URL": _required("TILLGATE_BASE_URL", "give the gateway's address"),
-            "MERCHANT_NO": _required("TILLGATE_MERCHANT_NO", "give the merchant number that the gateway issued"),
-            "TOKEN": _required("TILLGATE_TOKEN", "give the secret token that the gateway issued"),
-            "SANDBOX": _SANDBOX,
-        }
-    },
+    "ACCOUNTS": {"default": {**_account(), "SANDBOX": _SANDBOX}},
     "PUBLIC_URL": PUBLIC_URL,
     "REVIEW_MAIL_TO": _list("REVIEW_MAIL_TO"),
 }
