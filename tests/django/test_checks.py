@@ -20,7 +20,7 @@ from django.db import connection
 from tests.django import project
 from tests.django.conftest import World
 from tests.test_docs import read, rows
-from tillgate import ConfigurationError, hooks
+from tillgate import Account, ConfigurationError, hooks
 from tillgate.django import checks, clock
 from tillgate.django.models import Heartbeat, Payment
 from tillgate.sandbox import PUBLISHED_TEST_TOKEN
@@ -590,6 +590,33 @@ def test_e015_a_payment_method_that_no_account_takes(sound: Any, settings: Any) 
     found = told()
     assert set(found) == {"E015"}
     assert "gold" in found["E015"]
+
+
+def test_e016_a_setting_that_the_gateways_plugin_holds_to_be_wrong(sound: Any) -> None:
+    @hooks.hookimpl(tryfirst=True)
+    def tillgate_examine_account(account: Account, online: bool) -> list[hooks.Finding]:
+        assert not online, "a system check uses no network"
+        wrong = hooks.Finding(name="token", passed=False, finding="it is a test key")
+        return [hooks.Finding(name="base_url", passed=True, finding="right"), wrong]
+
+    with plugged("elsewhere", tillgate_examine_account):
+        found = told()
+    assert set(found) == {"E016"}
+    assert "'default', token: it is a test key" in found["E016"]
+    assert "base_url" not in found["E016"]
+
+
+@pytest.mark.parametrize("name", ["tillgate_examine_account", "tillgate_payment_methods"])
+def test_e016_a_plugin_that_raises_stops_no_check(sound: Any, name: str) -> None:
+    @hooks.hookimpl(tryfirst=True)
+    def raising(account: Account) -> None:
+        raise ZeroDivisionError
+
+    raising.__name__ = name
+    with plugged("elsewhere", raising):
+        found = told()
+    assert set(found) == {"E016"}
+    assert "ZeroDivisionError" in found["E016"]
 
 
 def test_every_check_has_a_test_here() -> None:

@@ -24,6 +24,7 @@ from tillgate import (
     AsyncGateway,
     ConfigurationError,
     CreatedPayment,
+    Dialect,
     Gateway,
     InvalidRequest,
     NotSent,
@@ -168,10 +169,25 @@ def test_a_core_without_any_answering_plugin_says_so(monkeypatch: pytest.MonkeyP
     manager = build_plugin_manager(entry_points=False)
     manager.unregister(name=ADAPTER_NAME)
     monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
+    for call in (lambda: hooks.pay(FIRST, request()), lambda: hooks.query(FIRST, "A-1"), lambda: hooks.payment_methods(FIRST)):
+        with pytest.raises(ConfigurationError, match="which is not installed"):
+            call()
+
+
+def test_a_gateway_whose_plugin_forgets_its_answer_leaves_the_outcome_unknown_and_tillgates_own_adapter_stays_out_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    manager = build_plugin_manager(entry_points=False)
+    manager.register(object(), name="elsewhere")
+    monkeypatch.setattr("tillgate.hooks.plugin_manager", lambda: manager)
+    elsewhere = Account(
+        base_url="http://127.0.0.1:1", token="t" * 8, sandbox=True, dialect=Dialect(name="e", gateway="elsewhere", required=())
+    )
     with pytest.raises(OutcomeUnknown, match="must be answered with a CreatedPayment"):
-        hooks.pay(FIRST, request())
+        hooks.pay(elsewhere, request())
     with pytest.raises(ConfigurationError, match="must be answered with a Transaction"):
-        hooks.query(FIRST, "A-1")
+        hooks.query(elsewhere, "A-1")
+    assert hooks.query_refund(elsewhere, RefundRequest(reference="A-1", amount="1.00", currency="USD")) is None
 
 
 class ForgetsToReturn:

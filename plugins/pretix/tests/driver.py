@@ -15,9 +15,9 @@ from pretix.base.services.orders import OrderChangeManager, cancel_order
 from pretix.base.signals import order_placed
 from pretix.multidomain.urlreverse import eventreverse
 
-from tillgate import PaymentMethod
 from tillgate.testing.driver import ShopDriver
 from tillgate_pretix.accounts import settings_of
+from tillgate_pretix.orders import METHODS
 
 
 class PretixDriver(ShopDriver):
@@ -57,7 +57,7 @@ class PretixDriver(ShopDriver):
         ours = settings_of(event)
         ours.set("_enabled", True)  # pretix's own
         ours.set("expire_unpaid", True)
-        for method in PaymentMethod:
+        for method in METHODS:
             ours.set(f"method_{method}", True)
         for name, value in self.account.items():
             ours.set(name, value)

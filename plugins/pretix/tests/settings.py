@@ -20,4 +20,6 @@ MIGRATION_MODULES: dict[str, None] = {}  # pytest is told not to migrate
 DATABASES["default"] = chosen_database("tillgate_pretix_tests")
 
 TILLGATE = {"PUBLIC_URL": SITE_URL, "NOTIFICATION_THROTTLE_SECONDS": 0, "QUERIES_PER_SECOND": 0}
+if methods := os.environ.get("PRETIX_TILLGATE_PAYMENT_METHODS"):  # of another gateway; pretix registers its methods when it starts
+    TILLGATE["PAYMENT_METHODS"] = methods.split(",")
 MIDDLEWARE.append("tests.middleware.choosing")

@@ -90,6 +90,10 @@ def check_settings() -> Found:
 def _examined(account: Account) -> list[hooks.Finding]:
     """Return what the account's gateway plugin holds to be wrong about its settings."""
     try:
+        hooks.plugin_manager()
+    except ConfigurationError:
+        return []  # check_plugins reports it
+    try:
         hooks.payment_methods(account)
         return [finding for finding in hooks.examine_account(account, online=False) or () if not finding.passed]
     except Exception as error:  # noqa: BLE001  # a plugin may raise anything

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from decimal import Decimal
 from typing import Final
 
-from tillgate import Dialect, InvalidRequest, Method
-from tillgate.money import decimals_of
+from tillgate import Dialect, InvalidRequest, Method, Money
 
 __all__ = ["DEFAULT_METHOD", "LANGUAGES", "STRIPE", "from_units", "method", "to_units"]
 
@@ -126,19 +126,18 @@ STRIPE: Final = Dialect(
 
 def to_units(amount: Decimal, currency: str) -> int:
     """Return an amount in Stripe's smallest units; raise `InvalidRequest` for one that Stripe cannot take."""
-    if (step := _STEPS.get(currency)) and amount % step:
+    exact = Money(amount, currency).amount
+    if (step := _STEPS.get(currency)) and exact % step:
         raise InvalidRequest("amount", amount, f"cannot be paid with Stripe, which takes {currency} in steps of {step}")
-    units = amount.scaleb(_decimals(currency))
-    if units != int(units) or units <= 0:
-        raise InvalidRequest("amount", amount, f"is no exact amount of {currency}, which has {decimals_of(currency)} decimals")
-    return int(units)
+    return int(exact.scaleb(_decimals(currency)))
 
 
 def from_units(units: int, currency: str) -> Decimal:
     """Return the exact amount of so many of Stripe's smallest units, with the decimals of the currency where nothing is lost by it."""
     amount = Decimal(units).scaleb(-_decimals(currency))
-    rounded = amount.quantize(Decimal(1).scaleb(-decimals_of(currency)))
-    return rounded if rounded == amount else amount
+    with suppress(InvalidRequest):
+        return Money(int(amount) if amount == int(amount) else amount, currency).amount
+    return amount
 
 
 def _decimals(currency: str) -> int:
