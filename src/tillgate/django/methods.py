@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -59,7 +58,6 @@ def label_of(code: str, method: Method | None = None) -> str:
     return (method.label if method else "") or str(_LABELS.get(code) or _plugin_labels().get(code, code))
 
 
-@functools.cache
 def _plugin_labels() -> dict[str, str]:
     """Return the labels of the gateway plugins' methods by code: an account may be gone while its payments are shown."""
     plugins = [dialect for name in Dialect.names() if name not in DIALECTS and (dialect := Dialect.named(name))]

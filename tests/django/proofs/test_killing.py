@@ -208,7 +208,7 @@ def kill(tmp_path: Path, *arguments: str, driver: str = "tests.smallest_shop.dri
 @pytest.mark.parametrize(
     ("action", "mutant", "message"),
     [
-        ("start", "does not watch a payment until the gateway has answered", "is created for ever"),
+        ("start", "does not watch a payment until the gateway has answered", "is created for ever|holds it to be created"),
         ("refund", "sends a refund again that was cut off", "the gateway refunded 2 times"),
     ],
 )
@@ -217,7 +217,7 @@ def test_a_core_that_is_broken_is_found(tmp_path: Path, action: str, mutant: str
         tmp_path, "--action", action, "--sample", "24", "--seed", "8", driver="tests.django.proofs.broken_core:BrokenDriver", MUTANT=mutant
     )
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert message in ran.stdout
+    assert re.search(message, ran.stdout), ran.stdout
     assert f"--action {action} --point" in ran.stdout
 
 
