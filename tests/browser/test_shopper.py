@@ -94,6 +94,24 @@ def test_i4_whoever_has_paid_by_the_gateways_word_reads_so_before_paying_again(s
     shop.look(before, f"asked-back-{device}")
 
 
+@pytest.mark.parametrize("options", [{}, PHONE], ids=["desktop", "phone"])
+def test_a_shopper_whose_money_is_on_its_way_reads_so_and_is_asked_before_paying_again(
+    shop: Shop, options: dict[str, Any], request: Any
+) -> None:
+    device = request.node.callspec.id
+    order = shop.world.order()
+    payment = shop.world.start(order)
+    Payment.objects.filter(pk=payment.pk).update(is_processing=True)
+    page = shop.open(f"/payments/return/{payment.return_key}/?wait=1", **options)  # the sandbox has no such payments: no query here
+    expect(page.get_by_role("heading", name="Your payment is on its way")).to_be_visible()
+    expect(page.get_by_role("link", name="Back to the shop")).to_be_visible()
+    expect(page.get_by_text("Go on paying")).to_have_count(0)
+    shop.look(page, f"on-its-way-{device}")
+    page.goto(shop.world.shop.pay_path(order))
+    expect(page.get_by_text("You need not pay again.")).to_be_visible()
+    shop.look(page, f"on-its-way-again-{device}")
+
+
 def test_a_waiting_page_refreshes_without_javascript(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "_POLL_SECONDS", 1)  # a page without script refreshes after whole seconds
     order = shop.world.order()
