@@ -711,3 +711,11 @@ def test_of_several_disputes_the_most_urgent_one_is_shown() -> None:
     )
     decision = decide(replace(FACTS, status=PaymentStatus.PAID), found(replace(PAID, disputes=(dispute(DisputeStatus.WON), *several))))
     assert decision.facts["amount"] == "2.00"
+
+
+@pytest.mark.parametrize(("in_books", "case"), [("6.00", "lost"), ("10.00", None)])
+def test_an_earlier_refund_does_not_hide_the_loss_of_a_dispute(in_books: str, case: str | None) -> None:
+    refunds = (ReportedRefund(amount=Decimal("6.00")),)
+    lost = replace(PAID, disputes=(dispute(DisputeStatus.LOST, "4.00"),), refunds=refunds)
+    decision = decide(replace(FACTS, status=PaymentStatus.PAID, refunded=Decimal(in_books)), found(lost))
+    assert decision.facts.get("case") == case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +17,7 @@ from tillgate import Account, AnswerNotUnderstood, hooks, shop
 from tillgate.django import operations
 from tillgate.django.models import Notification, Payment, Refund, Review
 from tillgate.django.operations.refunds import record_external_refund
+from tillgate.django.operations.starting import NotPayable
 from tillgate.testing.world import World
 from tillgate.wire.dialects import REFERENCE
 
@@ -219,6 +220,62 @@ def test_money_on_its_way_that_fails_releases_the_order(world: World, toy: Toy) 
     notified(world, payment.reference, about="the end")
     world.a_day_passes()
     assert world.shop.is_released(payment.order.key)
+
+
+def test_i4_money_that_is_found_to_be_on_its_way_when_the_shopper_pays_again_stops_the_second_payment(world: World, toy: Toy) -> None:
+    payment = world.start(world.order())
+    toy.payments[payment.reference].state = "under way"
+    answer = world.choose(payment.order.key, "alipay")
+    assert (answer.status_code, Payment.objects.count()) == (409, 1)
+    assert b"on its way" in answer.content
+    with pytest.raises(NotPayable):
+        world.start(payment.order.key)
+    assert (
+        operations.start_payment("smallest-shop", payment.order.key, method="alipay", despite=[payment.reference]).payment.pk != payment.pk
+    )
+
+
+def test_staff_cannot_end_a_payment_whose_money_is_on_its_way(world: World, toy: Toy) -> None:
+    payment = world.start(world.order())
+    toy.payments[payment.reference].state = "under way"
+    notified(world, payment.reference)
+    world.time.advance(days=2)
+    toy.lost.add("query")
+    world.run_worker()
+    assert world.reviews() == [], "one lost answer is no sign of a gateway that does not answer for hours"
+
+
+def test_a_returned_refund_that_is_made_again_in_the_portal_closes_its_review_and_the_worker_rests(world: World, toy: Toy) -> None:
+    payment = paid_at_toy(world, toy)
+    notified(world, payment.reference)
+    operations.refund(payment.pk, "12.50")
+    for one in toy.payments[payment.reference].refunds.values():
+        one["state"] = "failed"
+    notified(world, payment.reference, number=1)
+    assert world.reviews() == ["refund-returned"]
+    toy.refund(payment.reference, "portal", 1250)
+    notified(world, payment.reference, number=2)
+    assert world.reviews() == []
+    assert world.shop.refunded(payment.order.key) == Decimal("12.50")
+    due = world.fresh(payment).next_poll_at
+    assert due is not None
+    assert due > world.time.now() + timedelta(minutes=30)
+    world.a_day_passes()
+    assert world.reviews() == []
+
+
+def test_an_open_dispute_is_polled_after_the_last_poll_of_a_paid_payment(world: World, toy: Toy) -> None:
+    payment = paid_at_toy(world, toy)
+    notified(world, payment.reference)
+    toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.OPEN),)
+    notified(world, payment.reference, about="a dispute")
+    world.time.advance(days=45)
+    world.run_worker()
+    assert world.reviews() == ["disputed"]
+    toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.WON),)
+    world.time.advance(days=5)
+    world.run_worker()
+    assert world.reviews() == []
 
 
 def test_a_shopper_whose_money_is_on_its_way_is_told_so_and_asked_before_paying_again(world: World, toy: Toy) -> None:

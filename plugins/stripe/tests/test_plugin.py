@@ -120,7 +120,8 @@ def test_the_page_speaks_the_shoppers_language_where_stripe_does(
 def test_a_mistyped_email_address_does_not_stop_a_sale(fake: FakeStripe, account: Account) -> None:
     request, _ = created(account, email="ann at shopper")
     assert "customer_email" not in sent(fake)
-    assert len(fake.requests("create_session")) == 2
+    keys = {one.headers["idempotency-key"] for one in fake.requests("create_session")}
+    assert len(keys) == 2, "Stripe may remember the refusal under its key"
     assert fake.session_of(request.reference)["amount_total"] == 1250
 
 
@@ -129,6 +130,11 @@ def test_a_chosen_method_limits_the_page_to_it(fake: FakeStripe) -> None:
     assert [(method.code, method.label) for method in hooks.payment_methods(account)] == [("card", ""), ("ideal", "iDEAL")]
     created(account, method="ideal", currency="EUR")
     assert sent(fake)["allowed_payment_method_types"] in (["ideal"], {"0": "ideal"})
+
+
+def test_a_method_of_one_currency_is_offered_for_no_other(fake: FakeStripe) -> None:
+    [ideal] = hooks.payment_methods(account_at(fake.url, methods=["ideal"]))
+    assert (ideal.fault(Decimal(10), "EUR"), ideal.fault(Decimal(10), "USD") is None) == (None, False)
 
 
 def test_an_account_without_methods_leaves_the_choice_to_stripes_page(fake: FakeStripe, account: Account) -> None:
@@ -220,6 +226,16 @@ def test_a_payment_of_long_ago_whose_answer_was_lost_is_found_by_the_search(fake
     request, _ = paid(fake, account)
     fake.session_of(request.reference)["created"] -= 3 * 24 * 3600
     assert hooks.query(account, request.reference).status is TransactionStatus.PAID
+
+
+def test_a_merchant_without_search_finds_a_payment_of_long_ago_in_the_list(fake: FakeStripe, account: Account) -> None:
+    request, _ = paid(fake, account)
+    fake.session_of(request.reference)["created"] -= 3 * 24 * 3600
+    for _ in range(2):
+        fake.fail_next("search_intents", 400)
+    assert hooks.query(account, request.reference).status is TransactionStatus.PAID
+    with pytest.raises(OrderNotFound):
+        hooks.query(account, "S1-NEVER")
 
 
 def test_a_payment_among_hundreds_is_found(fake: FakeStripe, account: Account) -> None:
@@ -350,6 +366,15 @@ def test_more_refunds_than_stripe_shows_with_a_charge_are_all_listed(fake: FakeS
     assert len(found.refunds or ()) == 12
 
 
+def test_i6_a_refund_whose_payment_could_not_be_read_has_not_left(fake: FakeStripe, account: Account) -> None:
+    request, payment = paid(fake, account)
+    for fault in (lambda: fake.fail_next("retrieve_session", 500), lambda: fake.drop_next("retrieve_session")):
+        fault()
+        with pytest.raises(NotSent):
+            hooks.refund(account, refund_of(request, payment))
+    assert fake.refunds == {}
+
+
 # Disputes ---------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -381,6 +406,15 @@ def test_a_dispute_in_another_currency_puts_the_whole_payment_at_stake(fake: Fak
     fake.disputes[number].update(currency="eur", amount=900)
     [found] = hooks.query(account, request.reference, transaction_no=payment.transaction_no).disputes
     assert found.amount == Decimal("12.50")
+
+
+def test_an_inquiry_is_answered_by_a_full_refund(fake: FakeStripe, account: Account) -> None:
+    request, payment, number = disputed(fake, account)
+    fake.set_dispute_status(number, "warning_needs_response")
+    [open_one] = hooks.query(account, request.reference, transaction_no=payment.transaction_no).disputes
+    fake.charge_of(request.reference)["refunded"] = True
+    [answered] = hooks.query(account, request.reference, transaction_no=payment.transaction_no).disputes
+    assert (open_one.status, answered.status) == (DisputeStatus.OPEN, DisputeStatus.WON)
 
 
 # Notifications ----------------------------------------------------------------------------------------------------------------------------

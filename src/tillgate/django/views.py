@@ -282,7 +282,8 @@ def _pay(request: HttpRequest, plugin: str, order_key: str, choice: Mapping[str,
         try:
             terminal = terminal_of(request.headers.get("User-Agent", ""))
             data = {"language": get_language()}
-            started = operations.start_payment(plugin, order_key, method=form.cleaned_data["method"], terminal=terminal, data=data)
+            method = form.cleaned_data["method"]
+            started = operations.start_payment(plugin, order_key, method=method, terminal=terminal, data=data, despite=told.split())
         except NotPayable as error:
             problem = _("This order cannot be paid: %(detail)s.") % {"detail": error}
         except TillgateError:

@@ -14,8 +14,8 @@ from typing import Final
 from tillgate.errors import OrderNotFound, SignatureMismatch, TillgateError, WrongCredentials
 from tillgate.lifecycle.payment import OPEN_PAYMENT_STATUSES, PaymentStatus, move_payment
 from tillgate.lifecycle.review import POLICIES, UNRECOGNISED, Claim, OpenReview, ReviewReason, claim_of
-from tillgate.wire.dialects import REFERENCE, Dialect, DisputeStatus, TransactionStatus
-from tillgate.wire.messages import ReportedDispute, Transaction
+from tillgate.wire.dialects import REFERENCE, Dialect, DisputeStatus, RefundOutcome, TransactionStatus
+from tillgate.wire.messages import Transaction
 
 __all__ = [
     "Answer",
@@ -112,8 +112,10 @@ class Decision:
 
     @property
     def is_last_word(self) -> bool:
-        """Whether no further answer about a settled payment is awaited. A gateway that forgot a paid payment may still answer."""
-        return self.is_conclusive and not (self.review is ReviewReason.PAYMENT_UNKNOWN and self.status is PaymentStatus.PAID)
+        """Whether no further answer about a settled payment is awaited: a forgotten one may be found, and an open dispute ends."""
+        is_forgotten = self.review is ReviewReason.PAYMENT_UNKNOWN and self.status is PaymentStatus.PAID
+        is_disputed = self.review is ReviewReason.DISPUTED and self.facts.get("case") != DisputeStatus.LOST
+        return self.is_conclusive and not is_forgotten and not is_disputed
 
     @property
     def claim(self) -> Claim:
@@ -175,7 +177,7 @@ def interpret(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answer
     said = found.status
     if said is TransactionStatus.PAID:
         decision = _to(facts, found, PaymentStatus.PAID, "the gateway says that it is paid")
-        return _with_disputes(decision, facts, found.disputes)
+        return _with_disputes(decision, facts, found)
     if facts.status is PaymentStatus.PAID:
         is_explained = said is TransactionStatus.REFUNDED and (facts.refunded > 0 or found.refunds)
         if is_explained or facts.refunded >= facts.amount:  # any word may follow a full refund (unspecified behaviour 18)
@@ -200,10 +202,12 @@ def interpret(facts: PaymentFacts, reviews: Iterable[OpenReview], answer: Answer
     return _to(facts, found, PaymentStatus.PENDING, "the gateway waits for the shopper")
 
 
-def _with_disputes(decision: Decision, facts: PaymentFacts, disputes: Iterable[ReportedDispute]) -> Decision:
-    """Add the case of money that a bank has asked back, unless the dispute was won, or its loss is refunded in the books."""
-    lost = sum((dispute.amount for dispute in disputes if dispute.status is DisputeStatus.LOST), Decimal(0))
-    pressing = [one for one in disputes if one.status is DisputeStatus.OPEN or (one.status is DisputeStatus.LOST and facts.refunded < lost)]
+def _with_disputes(decision: Decision, facts: PaymentFacts, found: Transaction) -> Decision:
+    """Add the case of money that a bank has asked back, unless the dispute was won, or the books have its loss beside the refunds."""
+    lost = sum((dispute.amount for dispute in found.disputes if dispute.status is DisputeStatus.LOST), Decimal(0))
+    made = sum((refund.amount for refund in found.refunds or () if refund.outcome is RefundOutcome.SUCCEEDED), Decimal(0))
+    is_booked = facts.refunded >= min(facts.amount, lost + made)
+    pressing = [one for one in found.disputes if one.status is DisputeStatus.OPEN or (one.status is DisputeStatus.LOST and not is_booked)]
     if not pressing:
         return decision
     first = min(pressing, key=lambda one: (one.status is not DisputeStatus.OPEN, str(one.respond_by or "")))

@@ -84,6 +84,14 @@ _LABELS: Final = {
 }
 """Stripe's codes of payment methods with their names (docs.stripe.com/api/checkout/sessions/create, `allowed_payment_method_types`)."""
 
+_ONLY_TEXT: Final = """
+    acss_debit=CAD+USD au_becs_debit=AUD bacs_debit=GBP bancontact=EUR blik=PLN boleto=BRL cashapp=USD eps=EUR fpx=MYR grabpay=MYR+SGD
+    ideal=EUR kakao_pay=KRW konbini=JPY mobilepay=DKK+EUR+NOK+SEK multibanco=EUR naver_pay=KRW oxxo=MXN p24=EUR+PLN paynow=SGD pix=BRL
+    promptpay=THB sepa_debit=EUR swish=SEK twint=CHF us_bank_account=USD
+"""
+_ONLY: Final = {code: tuple(found.split("+")) for code, _, found in (pair.partition("=") for pair in _words(_ONLY_TEXT))}
+"""The currencies of payment methods that do not take most of them (docs.stripe.com/payments/payment-methods/payment-method-support)."""
+
 DEFAULT_METHOD: Final = "checkout"
 """The payment method of an account that lists none: Stripe's page offers all that the merchant has switched on in the dashboard."""
 
@@ -103,7 +111,7 @@ def method(code: str, label: str = "", currencies: tuple[str, ...] = ()) -> Meth
     return Method(
         code=code,
         label=label or _LABELS.get(code, ""),
-        currencies=currencies,
+        currencies=currencies or _ONLY.get(code, ()),
         minimums=tuple(_MINIMUMS.items()),
         steps=tuple(_STEPS.items()),
     )
@@ -114,7 +122,7 @@ STRIPE: Final = Dialect(
     gateway="stripe",
     base_url="https://api.stripe.com",
     required=(),
-    timeout_minutes=(31, 24 * 60),  # "from 30 minutes to 24 hours after Checkout Session creation", by Stripe's clock
+    timeout_minutes=(31, 24 * 60 - 1),  # "from 30 minutes to 24 hours after Checkout Session creation", by Stripe's clock
     currencies=_CURRENCIES,
     settle_currency_is_currency=False,
     methods=tuple(method(code) for code in _LABELS),

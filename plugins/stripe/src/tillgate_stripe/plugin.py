@@ -19,7 +19,9 @@ from tillgate import (
     Account,
     AnswerNotUnderstood,
     CreatedPayment,
+    GatewayError,
     Method,
+    NotSent,
     OrderNotFound,
     PaymentRequest,
     Refunded,
@@ -73,15 +75,15 @@ def tillgate_pay(account: Account, request: PaymentRequest) -> CreatedPayment | 
         return None
     call = Call(account, "pay", request.reference, moves_money=True)
     params = _session_params(request)
-    key: Any = {"idempotency_key": f"tillgate-pay-{request.reference}"}
+    key = f"tillgate-pay-{request.reference}"
     with call.errors():
         try:
-            session = call.client.v1.checkout.sessions.create(params, key)
+            session = call.client.v1.checkout.sessions.create(params, {"idempotency_key": key})
         except stripe.InvalidRequestError as error:
-            if error.param != "customer_email" or "customer_email" not in params:
+            if "customer_email" not in params or (error.param != "customer_email" and error.code != "email_invalid"):
                 raise
-            del params["customer_email"]  # a mistyped address must not stop a sale; a refused parameter uses up no idempotency key
-            session = call.client.v1.checkout.sessions.create(params, key)
+            del params["customer_email"]  # a mistyped address must not stop a sale; nothing was created, so another key is safe
+            session = call.client.v1.checkout.sessions.create(params, {"idempotency_key": f"{key}-without-email"})
     if not session.url or session.amount_total is None:
         raise call.unknown("the session has no payment page, or no amount")
     return CreatedPayment(
@@ -161,12 +163,17 @@ def _candidates(call: Call) -> Iterator[str]:
 
     Every session that may still be open is recent, and Stripe's list is complete; the index lags behind by a minute or so.
     """
-    sessions = call.client.v1.checkout.sessions
-    recent = sessions.list({"limit": _PAGE, "created": {"gte": int(time.time()) - _SESSION_SECONDS}})
+    sessions, since = call.client.v1.checkout.sessions, int(time.time()) - _SESSION_SECONDS
+    recent = sessions.list({"limit": _PAGE, "created": {"gte": since}})
     yield from (session.id for session in recent.auto_paging_iter() if session.client_reference_id == call.reference)
     quoted = call.reference.replace("\\", "\\\\").replace("'", "\\'")
-    intents = call.client.v1.payment_intents.search({"query": f"metadata['reference']:'{quoted}'", "limit": 1})
-    for intent in intents.data:
+    try:
+        intents = call.client.v1.payment_intents.search({"query": f"metadata['reference']:'{quoted}'", "limit": 1}).data
+    except stripe.InvalidRequestError:  # merchants in India have no search
+        older = sessions.list({"limit": _PAGE, "created": {"lt": since}})
+        yield from (session.id for session in older.auto_paging_iter() if session.client_reference_id == call.reference)
+        return
+    for intent in intents:
         yield from (session.id for session in sessions.list({"payment_intent": intent.id, "limit": 1}).data)
 
 
@@ -256,12 +263,19 @@ def _disputes(call: Call, session: stripe.checkout.Session, charge: stripe.Charg
         ReportedDispute(
             # A bank may count in another currency; then all of the payment is at stake.
             amount=from_units(one.amount if one.currency.upper() == currency else session.amount_total or 0, currency),
-            status=_DISPUTES.get(one.status, DisputeStatus.OPEN),
+            status=_dispute_status(one.status, charge),
             dispute_no=one.id,
             respond_by=datetime.fromtimestamp(due, UTC) if (due := one.evidence_details.due_by) else None,
         )
         for one in found.auto_paging_iter()
     )
+
+
+def _dispute_status(word: str, charge: stripe.Charge) -> DisputeStatus:
+    """Return the state of a dispute; a full refund answers an inquiry, though Stripe keeps its word for a while."""
+    if word.startswith("warning_") and charge.refunded:
+        return DisputeStatus.WON
+    return _DISPUTES.get(word, DisputeStatus.OPEN)
 
 
 def _outcome(call: Call, refund: stripe.Refund) -> RefundOutcome:
@@ -276,9 +290,7 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded | None
     """Refund the session's payment intent. Stripe remembers the refund's id for a day, and its metadata for ever."""
     if not _is_ours(account):
         return None
-    looking = Call(account, "refund", request.reference, moves_money=True)
-    with looking.errors():
-        intent = _intent_id(_session(looking, request.transaction_no))
+    intent = _intent_to_refund(account, request)
     if intent is None:
         raise Refused("not_paid", "nobody has paid, so nothing can be refunded", 400)
     call = Call(account, "refund", request.reference, moves_money=True)
@@ -289,6 +301,18 @@ def tillgate_refund(account: Account, request: RefundRequest) -> Refunded | None
             {"idempotency_key": f"tillgate-refund-{request.refund_id}"} if request.refund_id else {},
         )
     return _refunded(call, request, refund)
+
+
+def _intent_to_refund(account: Account, request: RefundRequest) -> str | None:
+    """Return the payment intent of a refund. Until it is known no money moves."""
+    looking = Call(account, "refund", request.reference)
+    try:
+        with looking.errors():
+            return _intent_id(_session(looking, request.transaction_no))
+    except Refused:
+        raise
+    except GatewayError as error:
+        raise NotSent("refund", request.reference, f"the payment could not be read: {error}") from None
 
 
 def _intent_id(session: stripe.checkout.Session) -> str | None:

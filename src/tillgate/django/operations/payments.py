@@ -217,10 +217,14 @@ def apply_answer(payment: Payment, answer: Answer, actor: str) -> Payment:
         decision = decide_about(fresh, answer)
         if _is_stale(payment, fresh, decision, answer):
             return fresh
-        if not is_unchanged(fresh, decision):
+        is_written = not is_unchanged(fresh, decision)
+        if is_written:
             _write(order, fresh, decision, answer, actor, heard=payment.notifications)
         if reported := refund_news(fresh, answer):
             book_reported_refunds(order, fresh, reported, actor)
+        if not is_written and not isinstance(answer, Inconclusive):
+            conclude([Heard(fresh, answer, is_in_order=decision.is_in_order)], _who(actor))
+            reschedule([fresh], decision)
     tell = deliver if fresh.status != payment.status else deliver_due  # a payment that does not move seldom has an event
     tell(order.pk)
     return fresh
@@ -337,6 +341,8 @@ def force_expire(about: Review, staff: str, note: str, newest: int) -> Payment:
             raise InvalidRequest("payment", payment.reference, f"is known to the gateway by now: {more.message}")
         if not payment.is_open:
             raise InvalidRequest("payment", payment.reference, f"is {payment.status} by now")
+        if payment.is_processing:
+            raise InvalidRequest("payment", payment.reference, "is on its way: the gateway has not said that it failed")
         if clock.now() < payment.expires_at:
             raise InvalidRequest("payment", payment.reference, f"can still be paid, until {clock.local(payment.expires_at):%Y-%m-%d %H:%M}")
         detail = f"a person marks it as expired: {note}"

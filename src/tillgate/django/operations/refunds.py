@@ -77,6 +77,8 @@ _OVER_ONCE_REFUNDED: Final = reasons(ends=End.FULL_REFUND)
 _ELSEWHERE_REASONS: Final = reasons(blocks_refunds=True)
 """Reasons by which money may have left without a refund here."""
 _UNSETTLED_REASONS: Final = (ReviewReason.REFUND_UNKNOWN, ReviewReason.REFUND_LATE)
+_RETURNED: Final = (RefundStatus.SUCCEEDED, RefundOutcome.FAILED)
+"""The status here and the gateway's word of a refund that came back."""
 _LOST_AFTER: Final = timedelta(minutes=15)
 """A refund that is still *sending* after this was cut off by a crash: longer than any call may take."""
 _SEND_AGAIN_AFTER: Final = timedelta(minutes=1)
@@ -590,12 +592,18 @@ def book_reported_refunds(order: Order, payment: Payment, reported: Collection[R
         message, status = f"the gateway lists it as {there.outcome}", RefundStatus(there.outcome.value)
         only_from = UNSETTLED_REFUND_STATUSES if known.status is not RefundStatus.QUEUED else (RefundStatus.SENDING,)
         _settle_locked(order, known.id, status, message, actor, only_from=only_from, refund_no=there.refund_no)
+    returned = money.total(here.amount for here, there in pairs if (here.status, there.outcome) == _RETURNED)
     for there in made_elsewhere:
         if there.outcome is not RefundOutcome.SUCCEEDED:
             continue
         try:
             entered = enter_external(order, payment, there.amount, actor, refund_no=there.refund_no)
         except InvalidRequest:
+            if there.amount <= returned:  # in place of one that came back, which the books still have
+                returned = money.left_of(returned, [there.amount])
+                reviews = Review.objects.filter(refund__payment=payment, reason=ReviewReason.REFUND_RETURNED)
+                settle(reviews, f"{Money(there.amount, payment.currency)} was refunded again elsewhere", ITSELF)
+                continue
             facts = {"status": f"refunded {Money(there.amount, payment.currency)} more"}
             about: dict[str, Any] = {"order": order, "payment": payment, "account": payment.account}
             open_review(ReviewReason.CHANGED_AFTER_PAID, facts, actor, **about)
@@ -613,7 +621,7 @@ def _note_as_sent(order: Order, payment: Payment, refund_id: int, actor: str) ->
 
 def _moves(pairs: Iterable[tuple[KnownRefund, ReportedRefund]]) -> list[tuple[KnownRefund, ReportedRefund]]:
     """Return the pairs of which the gateway's word says more than is known here."""
-    contradicted = (RefundStatus.FAILED, RefundOutcome.SUCCEEDED), (RefundStatus.SUCCEEDED, RefundOutcome.FAILED)
+    contradicted = (RefundStatus.FAILED, RefundOutcome.SUCCEEDED), _RETURNED
     has_left = (RefundOutcome.SUCCEEDED, RefundOutcome.PENDING)
     return [
         (here, there)

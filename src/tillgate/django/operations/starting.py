@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -21,7 +21,7 @@ from tillgate import hooks, money
 from tillgate.account import Account
 from tillgate.django import clock
 from tillgate.django.conf import get_settings
-from tillgate.django.methods import choices_for
+from tillgate.django.methods import choices_for, label_of
 from tillgate.django.models import MOST_DIGITS, Order, OutboxEvent, OutboxEventKind, Payment, new_key
 from tillgate.django.operations.accounts import find_account, is_made_by, maker_if_known
 from tillgate.django.operations.bounds import TimeBudget
@@ -112,13 +112,15 @@ def start_payment(
     terminal: str = Terminal.ONLINE,
     account: str = "default",
     data: dict[str, Any] | None = None,
+    despite: Collection[str] = (),
     actor: str = "start",
 ) -> Started:
     """Start a payment of an order, or hand out the open one for the same payment method and amount.
 
     `terminal` is where the shopper is, in a browser or on a telephone, `account` the name of one of the settings or of a plugin, and `data`
-    is stored for the hooks. `tillgate_describe_order` says the amount, and whether the order may be paid. An order that holds money, or has
-    a payment under review, is not refused here: the pages of `pay_url` and `start_url` ask the shopper first.
+    is stored for the hooks. `tillgate_describe_order` says the amount, and whether the order may be paid. A payment whose money is on its
+    way forbids another, unless the shopper has read so: `despite` has the references of such payments. An order that holds money, or has a
+    payment under review, is not refused here: the pages of `pay_url` and `start_url` ask the shopper first.
 
     Raises `NotPayable`, `InvalidRequest` or `ConfigurationError` before any request is sent.
     """
@@ -135,6 +137,8 @@ def start_payment(
         seen = reconcile(sibling, actor)
         if seen.status == PaymentStatus.PAID:
             return Started(payment=seen, outcome=StartOutcome.PAID)
+        if seen.is_open and seen.is_processing and seen.reference not in despite:
+            raise NotPayable(_("a payment with %(method)s is on its way already") % {"method": label_of(seen.method)})
     chosen = find_account(account)
 
     def begin(order: Order, *, is_new: bool) -> tuple[Payment, PaymentRequest | None]:

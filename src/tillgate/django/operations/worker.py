@@ -443,14 +443,14 @@ def _apply(batch: list[Payment], answers: list[Answer | None], leased_until: dat
         if decision.is_conclusive and not isinstance(answer, Inconclusive):
             # `apply_answer` concludes an answer that moves the payment, with all that is known then.
             heard.append(Heard(payment, answer, is_in_order=decision.is_in_order and decision.status == payment.status))
-        if not decision.is_conclusive and is_unanswered(decision.status, payment.expires_at, now):
+        if not decision.is_conclusive and not payment.is_processing and is_unanswered(decision.status, payment.expires_at, now):
             unanswered.append(payment)
         if is_unchanged(payment, decision, told) and not refund_news(payment, answer):
             put_back.setdefault(next_poll_after(payment, decision, now), []).append(payment.pk)
             continue
         change = partial(_change, payment, answer, work_done)
         is_applied = _guarded(work_done, f"payment {payment.reference}", change)
-        if not is_applied and is_unanswered(PaymentStatus(payment.status), payment.expires_at, now):
+        if not is_applied and not payment.is_processing and is_unanswered(PaymentStatus(payment.status), payment.expires_at, now):
             unanswered.append(payment)
     if heard:
         _guarded(work_done, "reviews", lambda: conclude(heard))
