@@ -37,7 +37,7 @@ $(VENV)/demo: $(VENV)/bin/python pyproject.toml plugins/oscar/pyproject.toml con
 	@touch $(VENV)/demo
 
 demo: $(VENV)/demo  ## a shop to buy in, with the gateway's emulator; ONCE=1 walks through it and ends; DIALECT=v3 speaks version 3; GATEWAY=stripe takes play money at Stripe
-	@$(if $(GATEWAY),$(INSTALL) --editable plugins/$(GATEWAY))
+	@$(if $(GATEWAY),$(BIN)/python -m example_shop.demo --check --gateway $(GATEWAY) $(if $(ONCE),--once) && $(INSTALL) --editable plugins/$(GATEWAY))
 	@SHOP_DIALECT=$(DIALECT) $(BIN)/python -m example_shop.demo $(if $(ONCE),--once) $(if $(GATEWAY),--gateway $(GATEWAY))
 
 test:  ## the tests that must pass before a change lands, without the long ones

@@ -44,12 +44,15 @@ def main() -> int:
     """Run the demonstration and return the exit status."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--once", action="store_true", help="walk through the shop once and end")
+    parser.add_argument("--check", action="store_true", help="say what is missing, and end")
     parser.add_argument("--gateway", choices=["sandbox", "stripe"], default="sandbox", help="the gateway that takes the money")
     options = parser.parse_args()
     once, gateway = options.once, options.gateway
-    if gateway == "stripe" and (problem := _missing_for_stripe(once=once)):
+    if gateway == "stripe" and (problem := _missing_for_stripe(once=once, plugin=not options.check)):
         _say(problem)
         return 1
+    if options.check:
+        return 0
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     _say("Fold & Margin, a stationery shop on django-oscar and Tillgate. No real money moves.\n")
@@ -65,15 +68,17 @@ def main() -> int:
             return 1
 
 
-def _missing_for_stripe(*, once: bool) -> str:
+def _missing_for_stripe(*, once: bool, plugin: bool) -> str:
     """Return what is missing for a demonstration at Stripe, or an empty text."""
     if once:
         return "With Stripe a person has to fill in the card: leave --once (ONCE=1) out."
-    if "_test_" not in os.environ.get("STRIPE_TEST_KEY", ""):
+    if not os.environ.get("STRIPE_TEST_KEY", "").startswith(("sk_test_", "rk_test_")):
         return (
             "Set STRIPE_TEST_KEY to a test key of your own: sign up for free at https://dashboard.stripe.com/register, and copy the key "
             "that begins with sk_test_ from https://dashboard.stripe.com/test/apikeys."
         )
+    if not plugin:
+        return ""
     try:
         import tillgate_stripe  # noqa: F401  # only whether it is there
     except ImportError:

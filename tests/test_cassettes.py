@@ -332,7 +332,9 @@ def test_a_payment_in_won_is_refunded_in_parts(
 
 
 def test_no_cassette_of_the_repository_holds_a_secret() -> None:
-    folders = [folder for folder in [CASSETTES, *REPOSITORY.glob("plugins/*/cassettes")] if folder.is_dir()]
+    # Stripe's conversations are not of the interface: they have a test of their own.
+    others = [folder for folder in REPOSITORY.glob("plugins/*/cassettes") if folder.parent.name != "stripe"]
+    folders = [folder for folder in [CASSETTES, *others] if folder.is_dir()]
     assert [str(leak) for folder in folders for leak in find_leaks(folder)] == []
     assert sum(1 for _ in CASSETTES.glob("*.yaml")) > 20  # a search of an empty folder finds nothing either
 

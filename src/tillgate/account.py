@@ -52,7 +52,8 @@ def _dialect(value: object) -> Dialect:
     found = dialect_named(value) if isinstance(value, str) else value
     if isinstance(found, Dialect):
         return found
-    raise ConfigurationError("dialect", value, f"is not a Dialect or the name of one: {', '.join(dialect_names())}")
+    remedy = f"is not a Dialect or the name of one: {', '.join(dialect_names())}; is the plugin of this gateway installed?"
+    raise ConfigurationError("dialect", value, remedy)
 
 
 def _account_currencies(value: object) -> tuple[str, ...]:

@@ -24,19 +24,24 @@ _ANY_STORE = "1"
 """The store of a probe for an account that names none: the answer shows whether the path exists."""
 
 
-def examine(configured: Configured, *, deadline_seconds: float | None = None, attempts: int | None = None) -> list[Finding]:
-    """Check the account's settings, the plugins and the gateway, in this order. The keywords bound the query, as in `Gateway.query`."""
+def examine(
+    configured: Configured, *, deadline_seconds: float | None = None, attempts: int | None = None, webhook_url: str | None = None
+) -> list[Finding]:
+    """Check the account's settings, the plugins and the gateway, in this order.
+
+    The first keywords bound the query, as in `Gateway.query`; `webhook_url` is the account's own address in a shop.
+    """
     account = configured.account
-    found = _found_by_plugin(account, deadline_seconds)
+    found = _found_by_plugin(account, deadline_seconds, webhook_url)
     if found is None:
         found = [_credentials(account, partial(hooks.query, deadline_seconds=deadline_seconds, attempts=attempts))]
     return [*_settings(configured), _plugins(), *found]
 
 
-def _found_by_plugin(account: Account, deadline_seconds: float | None) -> Sequence[Finding] | None:
+def _found_by_plugin(account: Account, deadline_seconds: float | None, webhook_url: str | None) -> Sequence[Finding] | None:
     """Return what a gateway plugin finds about its own account, or None where no plugin examines it."""
     try:
-        return hooks.examine_account(account, online=True, deadline_seconds=deadline_seconds)
+        return hooks.examine_account(account, online=True, deadline_seconds=deadline_seconds, webhook_url=webhook_url)
     except Exception as error:  # noqa: BLE001  # a plugin may raise anything
         return [Finding(name="credentials", passed=False, finding=f"a plugin raised {described(error)}: correct it, or remove it")]
 

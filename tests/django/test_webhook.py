@@ -18,6 +18,7 @@ from tillgate.django import operations
 from tillgate.django.models import Notification, Payment, Refund, Review
 from tillgate.django.operations.refunds import record_external_refund
 from tillgate.django.operations.starting import NotPayable
+from tillgate.lifecycle import ReviewAction
 from tillgate.testing.world import World
 from tillgate.wire.dialects import REFERENCE
 
@@ -163,7 +164,8 @@ def test_a_dispute_of_a_paid_payment_opens_a_review_at_once_and_its_end_closes_i
     notified(world, payment.reference, about="a dispute")
     review = Review.objects.get(reason="disputed")
     assert ("USD 12.50" in review.message, "D-7" in review.message, "2027-01-05 18:00 UTC" in review.message) == (True, True, True)
-    with pytest.raises(operations.RefundNotPossible):
+    assert ReviewAction.RECORD_EXTERNAL_REFUND not in operations.actions_for(review), "nothing is lost yet"
+    with pytest.raises(operations.RefundNotPossible, match="until the shopper's bank has decided"):
         operations.refund(payment.pk, "2.50")
     assert world.shop.is_paid(payment.order.key)
     toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.WON),)
@@ -178,6 +180,7 @@ def test_a_lost_dispute_waits_until_staff_record_it_as_an_external_refund(world:
     toy.payments[payment.reference].disputes = (disputed(hooks.DisputeStatus.LOST),)
     notified(world, payment.reference, about="a dispute")
     assert world.reviews() == ["disputed"]
+    assert ReviewAction.RECORD_EXTERNAL_REFUND in operations.actions_for(Review.objects.get())
     record_external_refund(payment.pk, "12.50", staff="ann")
     notified(world, payment.reference, about="more")
     assert world.reviews() == []

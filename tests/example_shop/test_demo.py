@@ -80,7 +80,8 @@ def test_the_windowless_browser_reads_forms_and_follows_redirects_as_a_browser_d
 
 
 @pytest.mark.parametrize(
-    ("key", "once", "said"), [("", False, "sk_test_"), ("sk_live_mine", False, "sk_test_"), ("sk_test_mine", True, "ONCE=1")]
+    ("key", "once", "said"),
+    [("", False, "sk_test_"), ("sk_live_mine", False, "sk_test_"), ("pk_test_mine", False, "sk_test_"), ("sk_test_mine", True, "ONCE=1")],
 )
 def test_the_demonstration_at_stripe_says_in_one_line_what_it_lacks(
     key: str, once: bool, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -23,8 +23,11 @@ def fake() -> Iterator[FakeStripe]:
         yield running
 
 
-def faults(account: Account, *, online: bool) -> dict[str, str]:
-    found = hooks.examine_account(account, online=online)
+ADDRESS = "https://shop.example/payments/webhook/default/"
+
+
+def faults(account: Account, *, online: bool, webhook_url: str | None = None) -> dict[str, str]:
+    found = hooks.examine_account(account, online=online, webhook_url=webhook_url)
     assert found is not None
     return {finding.name: finding.finding for finding in found if not finding.passed}
 
@@ -92,3 +95,16 @@ def test_an_endpoint_that_lacks_events_is_named_with_them(fake: FakeStripe) -> N
     fake.endpoints.clear()
     fake.add_endpoint("https://shop.example/payments/webhook/default/", sorted(EVENTS - {"refund.failed"}))
     assert "refund.failed" in faults(account_at(fake.url), online=True)["webhook endpoint"]
+
+
+def test_an_endpoint_at_another_address_is_not_the_shops(fake: FakeStripe) -> None:
+    live = account_at(fake.url)
+    found = hooks.examine_account(live, online=True, webhook_url="https://shop.example/payments/webhook/other/")
+    assert found is not None
+    assert "none is enabled for https://shop.example/payments/webhook/other/" in found[-1].finding
+    assert faults(live, online=True, webhook_url=ADDRESS) == {}
+
+
+def test_a_mistyped_method_is_named_with_those_that_there_are() -> None:
+    account = Account(token="sk_test_fake", dialect="stripe", sandbox=True, methods=["card", "idael"])
+    assert "idael is no payment method" in faults(account, online=False)["methods"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from django.core.checks import CheckMessage
 from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
+from django.urls import NoReverseMatch
 
 from tillgate import doctor
 from tillgate.configuration import Configured
@@ -67,9 +69,16 @@ def _accounts() -> Iterator[Finding]:
             yield Finding(name=f"account {alias}", passed=False, finding=finding)
             continue
         source = f"TILLGATE['ACCOUNTS'][{alias!r}]" if alias in get_settings().accounts else "kept by a plugin"
-        for check in doctor.examine(Configured(account=account, sources=dict.fromkeys(("base_url", "merchant_no", "token"), source))):
+        configured = Configured(account=account, sources=dict.fromkeys(("base_url", "merchant_no", "token"), source))
+        for check in doctor.examine(configured, webhook_url=_webhook_url(alias)):
             if check.name != "plugins":  # they are the project's, not an account's
                 yield Finding(name=f"{alias}: {check.name}", passed=check.passed, finding=check.finding)
+
+
+def _webhook_url(alias: str) -> str | None:
+    with suppress(ConfigurationError, NoReverseMatch):  # reported already
+        return get_settings().address("tillgate:webhook", alias)
+    return None
 
 
 def _migrations() -> Finding:

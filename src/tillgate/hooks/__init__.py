@@ -113,9 +113,13 @@ def read_notification(account: Account, headers: Mapping[str, str], body: bytes)
     return tuple(answer)
 
 
-def examine_account(account: Account, *, online: bool, deadline_seconds: float | None = None) -> tuple[Finding, ...] | None:
+def examine_account(
+    account: Account, *, online: bool, deadline_seconds: float | None = None, webhook_url: str | None = None
+) -> tuple[Finding, ...] | None:
     """Return what a plugin finds about the settings of an account, with `online` at the gateway too; None where no plugin examines it."""
-    answer = plugin_manager().hook.tillgate_examine_account(account=account, online=online, deadline_seconds=deadline_seconds)
+    answer = plugin_manager().hook.tillgate_examine_account(
+        account=account, online=online, deadline_seconds=deadline_seconds, webhook_url=webhook_url
+    )
     if answer is None:
         return None
     if not isinstance(answer, Sequence) or not all(isinstance(one, Finding) for one in answer):

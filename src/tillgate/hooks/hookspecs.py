@@ -89,12 +89,17 @@ def tillgate_read_notification(account: Account, headers: Mapping[str, str], bod
 
 
 @hookspec(firstresult=True)
-def tillgate_examine_account(account: Account, online: bool, deadline_seconds: float | None) -> Sequence[Finding] | None:  # noqa: FBT001  # pluggy passes it by name
+def tillgate_examine_account(
+    account: Account,
+    online: bool,  # noqa: FBT001  # pluggy passes it by name
+    deadline_seconds: float | None,
+    webhook_url: str | None,
+) -> Sequence[Finding] | None:
     """Examine the settings of an account, and return the findings; None leaves it to the next plugin.
 
     Called by the system check with `online` false: look at the settings alone, such as a test key in a live shop. The doctor calls it with
-    `online` true: ask the gateway too, within `deadline_seconds` for each question, and move no money. An online examination takes the
-    place of the doctor's own query.
+    `online` true: ask the gateway too, within `deadline_seconds` for each question, and move no money. `webhook_url` is the account's own
+    address, where a shop knows it. An online examination takes the place of the doctor's own query.
     """
 
 

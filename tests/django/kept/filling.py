@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 from unittest import mock
@@ -30,7 +31,7 @@ from tillgate.django.operations.outbox import deliver_remote
 from tillgate.django.operations.refunds import poll_refund
 from tillgate.django.operations.reviews import UNAPPLIED_REASONS, open_review
 from tillgate.django.operations.worker import run_account
-from tillgate.hooks import RefundOutcome, ReportedRefund
+from tillgate.hooks import DisputeStatus, RefundOutcome, ReportedRefund
 from tillgate.lifecycle import ReviewReason
 
 __all__ = ["fill", "same_randomness", "serialized"]
@@ -109,6 +110,11 @@ class _Acts:
             self.gateway.says[payment.reference] = ANSWERS[reason]
             self.moment.advance(seconds=5)
             operations.reconcile(payment, "worker")
+        payment = self.paid()
+        (dispute,) = ANSWERS[ReviewReason.DISPUTED]["disputes"]  # type: ignore[index]  # it is no error
+        self.gateway.says[payment.reference] = {"disputes": (replace(dispute, status=DisputeStatus.LOST),)}
+        self.moment.advance(seconds=5)
+        operations.reconcile(payment, "worker")
         payment = self.start(account="unanswered")
         self.gateway.says[payment.reference] = ANSWERS[ReviewReason.PAYMENT_UNANSWERED]
         self.moment.advance(hours=9)

@@ -11,6 +11,7 @@ import stripe
 from tillgate import Account, TillgateError, WrongCredentials
 from tillgate.hooks import Finding
 from tillgate_stripe.api import API_VERSION, Call, is_test_key
+from tillgate_stripe.dialect import STRIPE
 
 __all__ = ["EVENTS", "at_stripe", "of_settings"]
 
@@ -46,6 +47,10 @@ def of_settings(account: Account) -> Iterator[Finding]:
         yield Finding(name="token", passed=False, finding="a test key, and the account is live: give the live key, or set SANDBOX to True")
     elif account.sandbox and not is_test_key(account):
         yield Finding(name="token", passed=False, finding="a live key, and the account is a sandbox: remove SANDBOX, or give the test key")
+    known = {method.code for method in STRIPE.methods}
+    if unknown := [method.code for method in account.methods if method.code not in known]:
+        finding = f"{', '.join(unknown)} is no payment method of Stripe that the plugin knows: {', '.join(sorted(known))}"
+        yield Finding(name="methods", passed=False, finding=finding)
     if not all(_SECRET.fullmatch(secret.get_secret_value()) for secret in account.webhook_secrets):
         yield Finding(name="webhook_secrets", passed=False, finding="one is no signing secret of an endpoint, which begins with whsec_")
     if not account.webhook_secrets and not account.sandbox:
@@ -53,7 +58,7 @@ def of_settings(account: Account) -> Iterator[Finding]:
         yield Finding(name="webhook_secrets", passed=False, finding=remedy)
 
 
-def at_stripe(account: Account, seconds: float | None) -> Iterator[Finding]:
+def at_stripe(account: Account, seconds: float | None, webhook_url: str | None) -> Iterator[Finding]:
     """Ask Stripe: the key with each of its permissions, the version of the API, and the webhook endpoints."""
     try:
         call = Call(account, "query", "the examination", seconds=seconds)
@@ -74,7 +79,7 @@ def at_stripe(account: Account, seconds: float | None) -> Iterator[Finding]:
     )
     yield Finding(name="api version", passed=is_right, finding=f"{said}; Tillgate asks for {API_VERSION}")
     yield from _permissions(account, seconds)
-    yield from _endpoints(account, seconds)
+    yield from _endpoints(account, seconds, webhook_url)
 
 
 def _permissions(account: Account, seconds: float | None) -> Iterator[Finding]:
@@ -100,7 +105,8 @@ def _permissions(account: Account, seconds: float | None) -> Iterator[Finding]:
     yield Finding(name="permissions", passed=not lacking, finding=finding)
 
 
-def _endpoints(account: Account, seconds: float | None) -> Iterator[Finding]:
+def _endpoints(account: Account, seconds: float | None, webhook_url: str | None) -> Iterator[Finding]:
+    """Look at the endpoints at the account's own address, or at every one that could be Tillgate's where it is not known."""
     call = Call(account, "query", "the examination", seconds=seconds)
     try:
         with call.errors():
@@ -109,10 +115,11 @@ def _endpoints(account: Account, seconds: float | None) -> Iterator[Finding]:
         finding = "the key may not list the webhook endpoints (permission Webhook Endpoints: read), so they were not looked at"
         yield Finding(name="webhook endpoint", passed=True, finding=finding)
         return
-    ours = [one for one in endpoints if "/webhook/" in one.url and one.status == "enabled"]
+    ours = [one for one in endpoints if one.status == "enabled" and (one.url == webhook_url if webhook_url else "/webhook/" in one.url)]
     if not ours:
-        finding = "none is enabled for an address such as https://shop.example/payments/webhook/default/"
-        yield Finding(name="webhook endpoint", passed=account.sandbox, finding=finding)
+        address = webhook_url or "the address of the account's notifications"
+        remedy = f"none is enabled for {address}: register it, or the worker alone finds payments"
+        yield Finding(name="webhook endpoint", passed=account.sandbox, finding=remedy)
     for endpoint in ours:
         missing = sorted(EVENTS - set(endpoint.enabled_events)) if "*" not in endpoint.enabled_events else []
         finding = f"{endpoint.url} lacks the events {', '.join(missing)}" if missing else f"{endpoint.url} sends all events that are needed"

@@ -404,8 +404,13 @@ def _of_intent(account: Account, intent: object) -> list[Hint]:
 
 
 @hookimpl(tryfirst=True)
-def tillgate_examine_account(account: Account, online: bool, deadline_seconds: float | None) -> Sequence[Finding] | None:  # noqa: FBT001
+def tillgate_examine_account(
+    account: Account,
+    online: bool,  # noqa: FBT001  # as the hook is
+    deadline_seconds: float | None,
+    webhook_url: str | None,
+) -> Sequence[Finding] | None:
     """Examine the key, the webhook secrets and, online, the permissions, the webhook endpoints and the API version."""
     if not _is_ours(account):
         return None
-    return [*examination.of_settings(account), *(examination.at_stripe(account, deadline_seconds) if online else ())]
+    return [*examination.of_settings(account), *(examination.at_stripe(account, deadline_seconds, webhook_url) if online else ())]

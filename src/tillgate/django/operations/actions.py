@@ -24,6 +24,7 @@ from tillgate.django.operations.status import queue_event, reopen_order
 from tillgate.django.operations.timeline import record
 from tillgate.hooks import PaidOutcome, call_owner
 from tillgate.lifecycle import POLICIES, Answer, PaymentStatus, RefundStatus, ReviewAction, ReviewReason
+from tillgate.wire.dialects import DisputeStatus
 from tillgate.wire.texts import storable
 
 __all__ = ["ActionNotPossible", "Done", "ReviewAction", "actions_for", "poll_now", "take_action", "to_withdraw"]
@@ -81,6 +82,8 @@ def _fitting(review: Review) -> tuple[ReviewAction, ...]:
         return (ReviewAction.DISMISS,)  # a creation raised it, and the answer to a query proves nothing about the signing of creations
     policy = POLICIES.get(ReviewReason(review.reason)) if review.reason in POLICIES else None
     fitting = policy.actions if policy else (ReviewAction.DISMISS,)
+    if review.reason == ReviewReason.DISPUTED and review.facts.get("case") != DisputeStatus.LOST:
+        fitting = tuple(action for action in fitting if action is not ReviewAction.RECORD_EXTERNAL_REFUND)  # nothing is lost yet
     return fitting if review.reported_paid else tuple(action for action in fitting if action is not ReviewAction.ACCEPT_AS_PAID)
 
 

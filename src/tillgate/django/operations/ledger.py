@@ -197,7 +197,8 @@ def _said(answer: Answer) -> str:
         return "the gateway knows no such reference"
     found = answer.transaction
     amount = f"{found.currency or 'no currency'} {'without an amount' if found.amount is None else found.amount}"
-    settled = f", settled in {found.settle_currency or 'nothing'}" if found.settle_currency != found.currency else ""
+    is_shown = found.settle_currency != found.currency and (found.settle_currency or answer.settles_in_currency)
+    settled = f", settled in {found.settle_currency or 'nothing'}" if is_shown else ""
     number = f"transaction {found.transaction_no}" if found.transaction_no else "no transactionNo"
     return f"the gateway says {found.status_text!r}, {amount}{settled}, {number}"
 

@@ -164,6 +164,9 @@ def _queue(
         payment.order = order
         if payment.status != PaymentStatus.PAID:
             raise RefundNotPossible(f"payment {payment.reference} is {payment.status}, and only a paid one can be refunded")
+        if payment.reviews.filter(reason=ReviewReason.DISPUTED, resolved_at__isnull=True).exists():
+            detail = "is disputed: no refund is sent until the shopper's bank has decided, since it may take the money itself"
+            raise RefundNotPossible(f"payment {payment.reference} {detail}")
         if _may_be_refunded_elsewhere(payment):
             raise RefundNotPossible(f"payment {payment.reference} may have been refunded elsewhere: enter that amount first")
         _check_seen(payment, seen)

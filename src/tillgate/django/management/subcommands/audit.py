@@ -156,7 +156,7 @@ def _summary(since: datetime, until: datetime, done: Audited, found: list[Differ
     ]
     if done.refunds:
         refunds = f"{_counted(done.refunds, 'refund')} with {_total(done.refunded_amounts)}"
-        lines.append(f"refunded here: {refunds}; the interface has no query for refunds: compare with the gateway's back office")
+        lines.append(f"refunded here: {refunds}; compare them with the gateway's back office")
     if len(differing) < len(found):
         lines.append("some queries failed: see not-asked")
     return lines
